@@ -1,0 +1,27 @@
+//! The records that every decision is made on: slim, interned, parsed once at the door.
+//!
+//! Whoever builds them (the manifest reader, later the watches) has already validated them: quantities are
+//! integers in the unit of their resource, operators are one of eight, times are seconds. Nothing here is checked
+//! again by the solver.
+
+pub mod catalogue;
+pub mod names;
+pub mod node;
+pub mod pod;
+pub mod pool;
+pub mod requirement;
+pub mod resources;
+pub mod storage;
+pub mod world;
+
+pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
+pub use names::{Labels, Names, Sym};
+pub use node::{NodeClaim, NodeRecord, Taint, TaintEffect};
+pub use pod::{
+    HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, ShapeId, Shapes, Spread,
+    Toleration,
+};
+pub use pool::{Budget, ConsolidationPolicy, NodeClass, NodeClassRef, NodePool};
+pub use requirement::{Op, Requirement};
+pub use resources::{ResourceId, Resources};
+pub use world::{DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings, Workload, World};

@@ -1,0 +1,110 @@
+//! Instance types and their offerings: what can be bought, where, at what price.
+
+use super::names::{Names, Sym};
+use super::requirement::Requirement;
+use super::resources::Resources;
+
+/// Index of an instance type in its [`Catalogue`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TypeId(pub u32);
+
+/// Index of an offering in its [`Catalogue`]; row of every column that a policy sees.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OfferingId(pub u32);
+
+/// A kind of machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceType {
+    /// Its name, also the value of `node.kubernetes.io/instance-type`.
+    pub name: Sym,
+    /// What its nodes' labels are or may be (arch, os, instance type, family, size, …), without those of offerings.
+    pub requirements: Vec<Requirement>,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What pods can have: capacity less kube-reserved, system-reserved and eviction threshold, huge pages less memory.
+    pub allocatable: Resources,
+    /// Most volumes per CSI driver that one node can attach; a driver not named is unlimited.
+    pub volume_limits: Vec<(Sym, u32)>,
+    /// Its rows in [`Catalogue::offerings`], contiguous.
+    pub offerings: std::ops::Range<u32>,
+}
+
+/// An instance type in one zone under one capacity type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offering {
+    /// The instance type.
+    pub instance_type: TypeId,
+    /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single values.
+    pub requirements: Vec<Requirement>,
+    /// The value of `topology.kubernetes.io/zone`, if it has one.
+    pub zone: Option<Sym>,
+    /// The value of `karpenter.sh/capacity-type`: `spot`, `on-demand` or `reserved`.
+    pub capacity_type: Option<Sym>,
+    /// USD per hour, finite and not negative.
+    pub price: f64,
+    /// Whether the cloud says that it can be had now.
+    pub available: bool,
+    /// For reserved offerings: the reservation's id and how many instances are left in it.
+    pub reservation: Option<(Sym, u32)>,
+}
+
+/// Everything that can be bought. Types are ordered by name, offerings by type and then as given, so that the same
+/// catalogue in another order is the same catalogue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    types: Vec<InstanceType>,
+    offerings: Vec<Offering>,
+}
+
+impl Catalogue {
+    /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
+    pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
+        types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
+        let mut all = Catalogue::default();
+        for (mut instance_type, mut offerings) in types {
+            let id = TypeId(all.types.len() as u32);
+            let text = |s: Option<Sym>| s.map(|s| names.text(s));
+            offerings.sort_by(|a, b| {
+                (text(a.zone), text(a.capacity_type), text(a.reservation.map(|r| r.0)))
+                    .cmp(&(text(b.zone), text(b.capacity_type), text(b.reservation.map(|r| r.0))))
+                    .then(a.price.total_cmp(&b.price))
+            });
+            let start = all.offerings.len() as u32;
+            all.offerings.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
+            instance_type.offerings = start..all.offerings.len() as u32;
+            all.types.push(instance_type);
+        }
+        all
+    }
+
+    /// All instance types, by name.
+    pub fn types(&self) -> &[InstanceType] {
+        &self.types
+    }
+
+    /// All offerings, grouped by type in the order of [`Catalogue::types`].
+    pub fn offerings(&self) -> &[Offering] {
+        &self.offerings
+    }
+
+    /// One type.
+    pub fn instance_type(&self, id: TypeId) -> &InstanceType {
+        &self.types[id.0 as usize]
+    }
+
+    /// One offering.
+    pub fn offering(&self, id: OfferingId) -> &Offering {
+        &self.offerings[id.0 as usize]
+    }
+
+    /// The offerings of one type.
+    pub fn offerings_of(&self, id: TypeId) -> &[Offering] {
+        let rows = &self.instance_type(id).offerings;
+        &self.offerings[rows.start as usize..rows.end as usize]
+    }
+
+    /// The type of that name.
+    pub fn find(&self, name: Sym) -> Option<TypeId> {
+        self.types.iter().position(|t| t.name == name).map(|at| TypeId(at as u32))
+    }
+}

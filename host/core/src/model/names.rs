@@ -1,0 +1,76 @@
+//! Interned strings: label keys and values, names, namespaces, resources.
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+/// An interned string; compare and hash it instead of the text. Valid for the [`Names`] that made it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Sym(pub u32);
+
+/// The table of interned strings of one world.
+///
+/// Symbols number strings in the order they were first seen, so their order says nothing about the strings; compare
+/// [`Names::text`] where an order must not depend on the order of the input.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    table: IndexSet<Box<str>, FxBuildHasher>,
+}
+
+impl Names {
+    /// The symbol of `text`, making one if it is new.
+    pub fn intern(&mut self, text: &str) -> Sym {
+        if let Some(at) = self.table.get_index_of(text) {
+            return Sym(at as u32);
+        }
+        Sym(self.table.insert_full(text.into()).0 as u32)
+    }
+
+    /// The symbol of `text`, if anybody ever mentioned it.
+    pub fn get(&self, text: &str) -> Option<Sym> {
+        self.table.get_index_of(text).map(|at| Sym(at as u32))
+    }
+
+    /// The text of a symbol of this table.
+    pub fn text(&self, sym: Sym) -> &str {
+        &self.table[sym.0 as usize]
+    }
+
+    /// How many strings are known.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no string is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}
+
+/// Labels, sorted by key symbol, each key once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Labels(Box<[(Sym, Sym)]>);
+
+impl Labels {
+    /// Labels from pairs in any order; of a repeated key the last value counts.
+    pub fn new(mut pairs: Vec<(Sym, Sym)>) -> Self {
+        pairs.reverse();
+        pairs.sort_by_key(|&(key, _)| key);
+        pairs.dedup_by_key(|&mut (key, _)| key);
+        Labels(pairs.into_boxed_slice())
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: Sym) -> Option<Sym> {
+        self.0.binary_search_by_key(&key, |&(k, _)| k).ok().map(|at| self.0[at].1)
+    }
+
+    /// Key and value pairs, by key symbol.
+    pub fn iter(&self) -> impl Iterator<Item = (Sym, Sym)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

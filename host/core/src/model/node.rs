@@ -1,0 +1,92 @@
+//! Nodes and NodeClaims as observed.
+
+use super::names::{Labels, Sym};
+use super::pool::NodeClassRef;
+use super::requirement::Requirement;
+use super::resources::Resources;
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TaintEffect {
+    /// Keeps new pods away.
+    NoSchedule,
+    /// Keeps new pods away where there is another place.
+    PreferNoSchedule,
+    /// Keeps new pods away and evicts running ones.
+    NoExecute,
+}
+
+/// A taint of a node or a NodePool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Taint {
+    /// Its key.
+    pub key: Sym,
+    /// Its value, the empty string if none was given.
+    pub value: Sym,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// A Node object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRecord {
+    /// `metadata.name`.
+    pub name: Sym,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations` whose key is under `karpenter.sh` or `longshore.dev`.
+    pub annotations: Labels,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.providerID`.
+    pub provider_id: Option<Sym>,
+    /// `spec.unschedulable`; the taint that follows it is expected in `taints`.
+    pub unschedulable: bool,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// Whether condition Ready is True.
+    pub ready: bool,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
+    pub created: i64,
+}
+
+/// A NodeClaim object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeClaim {
+    /// `metadata.name`.
+    pub name: Sym,
+    /// `metadata.uid`.
+    pub uid: Sym,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations` whose key is under `karpenter.sh` or `longshore.dev`.
+    pub annotations: Labels,
+    /// `spec.requirements`.
+    pub requirements: Vec<Requirement>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.startupTaints`.
+    pub startup_taints: Vec<Taint>,
+    /// `spec.nodeClassRef`.
+    pub class: NodeClassRef,
+    /// `spec.resources.requests`.
+    pub requests: Resources,
+    /// `status.providerID`.
+    pub provider_id: Option<Sym>,
+    /// `status.nodeName`.
+    pub node_name: Option<Sym>,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`, `Drifted`, …).
+    pub conditions: Vec<Sym>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
+    pub created: i64,
+}

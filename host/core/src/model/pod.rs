@@ -1,0 +1,246 @@
+//! Pods: what differs from one to the next, and the shape that thousands share.
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+use super::names::{Labels, Sym};
+use super::node::TaintEffect;
+use super::requirement::Requirement;
+use super::resources::Resources;
+
+/// Index of a shape in [`Shapes`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShapeId(pub u32);
+
+/// A pod. Everything that decides where it may run and that replicas share is in its shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// The shape; it carries the namespace.
+    pub shape: ShapeId,
+    /// `spec.nodeName`.
+    pub node: Option<Sym>,
+    /// Names of the PersistentVolumeClaims it mounts, in its namespace; an ephemeral volume's claim is `<pod>-<volume>`.
+    pub claims: Box<[Sym]>,
+    /// The kind and name of the controlling owner.
+    pub owner: Option<(Sym, Sym)>,
+    /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
+    pub created: i64,
+    /// `status.startTime`, seconds since 1970.
+    pub started: Option<i64>,
+    /// Phase Succeeded or Failed.
+    pub terminal: bool,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Condition PodScheduled is False with reason Unschedulable.
+    pub unschedulable: bool,
+    /// `status.nominatedNodeName` is set.
+    pub nominated: bool,
+    /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
+    pub is_static: bool,
+    /// Its spec asks for dynamic resource claims.
+    pub resource_claims: bool,
+    /// Annotation `karpenter.sh/do-not-disrupt`.
+    pub do_not_disrupt: DoNotDisrupt,
+    /// Why the pod can never be planned, found at the door (`matchFields`, an operator unknown to Kubernetes, …); such
+    /// a pod is an error of the plan.
+    pub invalid: Option<Box<str>>,
+}
+
+/// What annotation `karpenter.sh/do-not-disrupt` of a pod says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum DoNotDisrupt {
+    /// Absent, `false` or not understood.
+    #[default]
+    No,
+    /// `true`.
+    Always,
+    /// A duration in seconds from the pod's start.
+    For(i64),
+}
+
+/// Everything about a pod that decides where it may run and that replicas share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodShape {
+    /// `metadata.namespace`.
+    pub namespace: Sym,
+    /// `metadata.labels`, all of them (selectors of other pods may read any).
+    pub labels: Labels,
+    /// The largest sum ever needed at once: containers and sidecars against init containers, pod-level resources,
+    /// overhead, and one of `pods`.
+    pub requests: Resources,
+    /// `spec.nodeSelector` as requirements `In [v]`.
+    pub node_selector: Vec<Requirement>,
+    /// Terms of required node affinity; a pod without it has none, otherwise one of them must hold.
+    pub required: Vec<Vec<Requirement>>,
+    /// Terms of preferred node affinity with their weights, as written.
+    pub preferred: Vec<(i32, Vec<Requirement>)>,
+    /// `spec.tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// `spec.topologySpreadConstraints`.
+    pub spread: Vec<Spread>,
+    /// Required pod affinity.
+    pub affinity: Vec<PodTerm>,
+    /// Required pod anti-affinity.
+    pub anti_affinity: Vec<PodTerm>,
+    /// Preferred pod affinity with weights.
+    pub preferred_affinity: Vec<(i32, PodTerm)>,
+    /// Preferred pod anti-affinity with weights.
+    pub preferred_anti_affinity: Vec<(i32, PodTerm)>,
+    /// Host ports of its containers.
+    pub ports: Vec<HostPort>,
+    /// Its priority (`spec.priority`, else that of its PriorityClass, else the default class's, else 0).
+    pub priority: i32,
+}
+
+/// A toleration; absent fields match everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    /// The taint's key; `None` with `exists` tolerates every taint.
+    pub key: Option<Sym>,
+    /// Operator Exists (any value) rather than Equal.
+    pub exists: bool,
+    /// The taint's value for Equal, the empty string if none was given.
+    pub value: Sym,
+    /// The taint's effect; `None` for all.
+    pub effect: Option<TaintEffect>,
+}
+
+/// Whether nodes that a pod cannot use count for its topology spread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NodeInclusion {
+    /// Only nodes that the pod could use count.
+    Honor,
+    /// All nodes count.
+    Ignore,
+}
+
+/// A topology spread constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spread {
+    /// `maxSkew`, at least 1.
+    pub max_skew: i32,
+    /// `topologyKey`.
+    pub key: Sym,
+    /// `whenUnsatisfiable: DoNotSchedule`; otherwise ScheduleAnyway.
+    pub required: bool,
+    /// `labelSelector` with `matchLabelKeys` merged in from the pod's own labels.
+    pub selector: LabelSelector,
+    /// `minDomains`.
+    pub min_domains: Option<i32>,
+    /// `nodeAffinityPolicy`, default Honor.
+    pub node_affinity: NodeInclusion,
+    /// `nodeTaintsPolicy`, default Ignore.
+    pub node_taints: NodeInclusion,
+}
+
+/// A term of pod affinity or anti-affinity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodTerm {
+    /// `topologyKey`.
+    pub key: Sym,
+    /// `labelSelector`, `matchLabelKeys` and `mismatchLabelKeys` merged in.
+    pub selector: LabelSelector,
+    /// `namespaces`; with no selector and no names the pod's own.
+    pub namespaces: Vec<Sym>,
+    /// `namespaceSelector`; present and empty selects all namespaces.
+    pub namespace_selector: Option<LabelSelector>,
+}
+
+/// A label selector. `None` (absent) selects nothing, an empty list of rules everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct LabelSelector(pub Option<Vec<SelectorRule>>);
+
+/// One rule of a label selector; all must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SelectorRule {
+    /// The label.
+    pub key: Sym,
+    /// What it must be.
+    pub op: SelectorOp,
+}
+
+/// Operators of label selectors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SelectorOp {
+    /// One of these (`matchLabels` gives one).
+    In(Box<[Sym]>),
+    /// Absent or none of these.
+    NotIn(Box<[Sym]>),
+    /// Present.
+    Exists,
+    /// Absent.
+    DoesNotExist,
+}
+
+impl LabelSelector {
+    /// Whether these labels are selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let Some(rules) = &self.0 else { return false };
+        rules.iter().all(|rule| {
+            let value = labels.get(rule.key);
+            match &rule.op {
+                SelectorOp::In(values) => value.is_some_and(|v| values.contains(&v)),
+                SelectorOp::NotIn(values) => value.is_none_or(|v| !values.contains(&v)),
+                SelectorOp::Exists => value.is_some(),
+                SelectorOp::DoesNotExist => value.is_none(),
+            }
+        })
+    }
+}
+
+/// A port of the host that a container binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// `hostIP`; `None` for all addresses (empty, `0.0.0.0` or `::`).
+    pub ip: Option<Sym>,
+    /// `hostPort`.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Sym,
+}
+
+impl HostPort {
+    /// Whether both cannot be bound on one host.
+    pub fn conflicts(&self, other: &HostPort) -> bool {
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (self.ip == other.ip || self.ip.is_none() || other.ip.is_none())
+    }
+}
+
+/// The shapes of a world, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes {
+    table: IndexSet<PodShape, FxBuildHasher>,
+}
+
+impl Shapes {
+    /// The id of a shape, making one if it is new.
+    pub fn intern(&mut self, shape: PodShape) -> ShapeId {
+        ShapeId(self.table.insert_full(shape).0 as u32)
+    }
+
+    /// A shape by id.
+    pub fn get(&self, id: ShapeId) -> &PodShape {
+        &self.table[id.0 as usize]
+    }
+
+    /// All shapes, by id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &PodShape> {
+        self.table.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}

@@ -1,0 +1,97 @@
+//! NodePools and the classes they point at.
+
+use super::names::{Labels, Sym};
+use super::node::Taint;
+use super::requirement::Requirement;
+use super::resources::Resources;
+
+/// `nodeClassRef`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeClassRef {
+    /// Its API group.
+    pub group: Sym,
+    /// Its kind.
+    pub kind: Sym,
+    /// Its name.
+    pub name: Sym,
+}
+
+/// A node class as far as planning needs to know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeClass {
+    /// Group, kind and name.
+    pub id: NodeClassRef,
+    /// Condition Ready; `None` if the object does not say (then it is taken for ready).
+    pub ready: Option<bool>,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+}
+
+/// When nodes may be consolidated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ConsolidationPolicy {
+    /// Only empty ones.
+    WhenEmpty,
+    /// Empty or underutilised ones.
+    WhenEmptyOrUnderutilized,
+    /// Underutilised ones if savings outweigh disruption.
+    Balanced,
+}
+
+/// A disruption budget, kept as written; later issues evaluate it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// `nodes`: a count or a percentage.
+    pub nodes: Box<str>,
+    /// `reasons`; `None` for all.
+    pub reasons: Option<Vec<Sym>>,
+    /// `schedule`.
+    pub schedule: Option<Box<str>>,
+    /// `duration`, in seconds.
+    pub duration: Option<i64>,
+}
+
+/// A NodePool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePool {
+    /// `metadata.name`.
+    pub name: Sym,
+    /// `metadata.uid`.
+    pub uid: Sym,
+    /// `spec.template.metadata.labels`.
+    pub labels: Labels,
+    /// `spec.template.metadata.annotations`.
+    pub annotations: Labels,
+    /// `spec.template.spec.requirements`.
+    pub requirements: Vec<Requirement>,
+    /// `spec.template.spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.template.spec.startupTaints`.
+    pub startup_taints: Vec<Taint>,
+    /// `spec.template.spec.nodeClassRef`.
+    pub class: NodeClassRef,
+    /// `spec.template.spec.expireAfter`, seconds; `None` for Never.
+    pub expire_after: Option<i64>,
+    /// `spec.template.spec.terminationGracePeriod`, seconds.
+    pub termination_grace: Option<i64>,
+    /// `spec.limits`, only the resources named. `Some(0)` is a limit too, hence pairs and not [`Resources`].
+    pub limits: Vec<(super::ResourceId, i64)>,
+    /// `spec.limits.nodes`.
+    pub node_limit: Option<i64>,
+    /// `spec.weight`, 0 if absent.
+    pub weight: i32,
+    /// `spec.replicas`: a static pool.
+    pub replicas: Option<i64>,
+    /// `spec.disruption.consolidateAfter`, seconds; `None` for Never.
+    pub consolidate_after: Option<i64>,
+    /// `spec.disruption.consolidationPolicy`.
+    pub consolidation: ConsolidationPolicy,
+    /// `spec.disruption.budgets`.
+    pub budgets: Vec<Budget>,
+    /// Condition Ready; `None` if the object does not say (then it is taken for ready).
+    pub ready: Option<bool>,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `status.resources`, as last written.
+    pub usage: Resources,
+}

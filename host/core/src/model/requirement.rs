@@ -1,0 +1,44 @@
+//! A requirement on a label, as written in a NodePool, a pod's affinity or an offering.
+
+use super::names::Sym;
+
+/// What a label must be. The bounds are inclusive; `Gt N` is read as `Gte N+1` and `Lt N` as `Lte N-1` at the door
+/// (`Gt` of the largest integer is `DoesNotExist`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// One of these values.
+    In(Box<[Sym]>),
+    /// None of these values, or absent.
+    NotIn(Box<[Sym]>),
+    /// Present.
+    Exists,
+    /// Absent.
+    DoesNotExist,
+    /// An integer of at least this.
+    Gte(i64),
+    /// An integer of at most this.
+    Lte(i64),
+}
+
+/// A requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    /// The label, beta names already replaced by the stable ones.
+    pub key: Sym,
+    /// What it must be.
+    pub op: Op,
+    /// How many distinct values the instance types kept for a launch must offer (NodePool only; 1..=50).
+    pub min_values: Option<u16>,
+}
+
+impl Requirement {
+    /// A requirement without `minValues`.
+    pub fn new(key: Sym, op: Op) -> Self {
+        Requirement { key, op, min_values: None }
+    }
+
+    /// `key In [value]`.
+    pub fn is(key: Sym, value: Sym) -> Self {
+        Requirement::new(key, Op::In(Box::new([value])))
+    }
+}

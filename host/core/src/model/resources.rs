@@ -1,0 +1,95 @@
+//! Amounts of resources, as integers in one unit each.
+
+use smallvec::SmallVec;
+
+use super::names::Sym;
+
+/// A resource. The four that every node has are fixed; others (`nvidia.com/gpu`, `hugepages-2Mi`, …) carry the symbol
+/// of their name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ResourceId {
+    /// `cpu`, in thousandths of a core; fractions are rounded up.
+    Cpu,
+    /// `memory`, in bytes.
+    Memory,
+    /// `pods`, a count.
+    Pods,
+    /// `ephemeral-storage`, in bytes.
+    EphemeralStorage,
+    /// Any other resource by name, in its own unit (devices, bytes of huge pages).
+    Other(Sym),
+}
+
+/// Amounts by resource, sorted by resource, zero amounts left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resources(SmallVec<[(ResourceId, i64); 4]>);
+
+impl Resources {
+    /// Amounts from pairs in any order; repeated resources add up.
+    pub fn new(pairs: impl IntoIterator<Item = (ResourceId, i64)>) -> Self {
+        let mut all = Resources::default();
+        for (resource, amount) in pairs {
+            all.add_one(resource, amount);
+        }
+        all
+    }
+
+    /// The amount of one resource; absent is zero.
+    pub fn get(&self, resource: ResourceId) -> i64 {
+        match self.0.binary_search_by_key(&resource, |&(r, _)| r) {
+            Ok(at) => self.0[at].1,
+            Err(_) => 0,
+        }
+    }
+
+    /// Sets the amount of one resource.
+    pub fn set(&mut self, resource: ResourceId, amount: i64) {
+        match self.0.binary_search_by_key(&resource, |&(r, _)| r) {
+            Ok(at) if amount == 0 => drop(self.0.remove(at)),
+            Ok(at) => self.0[at].1 = amount,
+            Err(_) if amount == 0 => {}
+            Err(at) => self.0.insert(at, (resource, amount)),
+        }
+    }
+
+    /// Adds to the amount of one resource, saturating.
+    pub fn add_one(&mut self, resource: ResourceId, amount: i64) {
+        self.set(resource, self.get(resource).saturating_add(amount));
+    }
+
+    /// Adds all of `other`, saturating.
+    pub fn add(&mut self, other: &Resources) {
+        for &(resource, amount) in &other.0 {
+            self.add_one(resource, amount);
+        }
+    }
+
+    /// Takes all of `other` away; amounts may become negative.
+    pub fn sub(&mut self, other: &Resources) {
+        for &(resource, amount) in &other.0 {
+            self.add_one(resource, amount.saturating_neg());
+        }
+    }
+
+    /// Raises each amount to that of `other` where it is smaller.
+    pub fn max(&mut self, other: &Resources) {
+        for &(resource, amount) in &other.0 {
+            self.set(resource, self.get(resource).max(amount));
+        }
+    }
+
+    /// Whether every amount asked for is there: `self ≤ room`. A resource that `room` does not name is zero there.
+    pub fn fits(&self, room: &Resources) -> bool {
+        self.0.iter().all(|&(resource, amount)| amount <= 0 || amount <= room.get(resource))
+    }
+
+    /// Resources and their amounts, non-zero ones only.
+    pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether every amount is zero.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,201 @@
+//! A plan: what to buy, which pods go where, and why the rest go nowhere.
+
+use crate::model::{OfferingId, ResourceId, Sym, Taint, TypeId};
+
+/// Index of a pod in [`World::pods`](crate::model::World::pods).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PodIx(pub u32);
+
+/// Index of a node in [`Snapshot::nodes`](crate::snapshot::Snapshot::nodes).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeIx(pub u32);
+
+/// Index of a NodePool in [`World::pools`](crate::model::World::pools).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolIx(pub u32);
+
+/// How much work goes into a cheaper plan, counted in steps and not in time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Effort {
+    /// The first-fit-decreasing answer.
+    None,
+    /// About 10 ms for a thousand pods.
+    Quick,
+    /// About 50 ms for a thousand pods.
+    #[default]
+    Normal,
+    /// About a second for a thousand pods.
+    Thorough,
+}
+
+/// What to do for the pods of a snapshot. Complete: whoever carries it out has nothing left to choose.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Plan {
+    /// Nodes to buy.
+    pub claims: Vec<PlannedClaim>,
+    /// Pods for nodes that exist or are in flight, by node.
+    pub existing: Vec<Placement>,
+    /// Pods left over, with the reasons.
+    pub unplaced: Vec<Unplaced>,
+    /// USD per hour of all claims, each at the price of its offering.
+    pub cost: f64,
+    /// The objective, USD per hour: effective cost of all claims as the scorer sees it, and the cost per node.
+    pub effective: f64,
+    /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour, as `effective`).
+    pub lower_bound: f64,
+}
+
+/// A node to buy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedClaim {
+    /// The NodePool.
+    pub pool: PoolIx,
+    /// What the planner counts on: the cheapest of all the offerings that the claim admits.
+    pub offering: OfferingId,
+    /// Instance types that take all its pods, cheapest first (by effective cost, then price, then name), the type of
+    /// `offering` first; at most 600.
+    pub types: Vec<TypeId>,
+    /// Labels narrowed to a set of values, by key text: what NodePool, pods and topology leave (zone, capacity type,
+    /// arch, …), the instance type left out. Values are sorted by text.
+    pub requirements: Vec<(Sym, Vec<Sym>)>,
+    /// Price of `offering`, USD per hour.
+    pub price: f64,
+    /// Effective cost of `offering` to this plan, USD per hour, without the cost per node.
+    pub effective: f64,
+    /// Its pods, sorted.
+    pub pods: Vec<PodIx>,
+    /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
+    pub min_values_relaxed: bool,
+}
+
+/// Pods for a node that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeIx,
+    /// Its new pods, sorted.
+    pub pods: Vec<PodIx>,
+}
+
+/// A pod without a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unplaced {
+    /// The pod.
+    pub pod: PodIx,
+    /// For a pod that cannot be planned at all one reason without a target; otherwise the first rule that refuses it,
+    /// for each NodePool. Never empty.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Who refuses a pod, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Who refuses.
+    pub target: Target,
+    /// Why.
+    pub unfit: Unfit,
+}
+
+/// Where a pod might have gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Target {
+    /// Nowhere: the pod itself is the reason.
+    Pod,
+    /// A new node of a NodePool.
+    Pool(PoolIx),
+    /// A node that exists.
+    Node(NodeIx),
+}
+
+/// Which topology rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TopologyRule {
+    /// A topology spread constraint.
+    Spread,
+    /// Pod affinity.
+    Affinity,
+    /// Pod anti-affinity of the pod.
+    AntiAffinity,
+    /// Anti-affinity of a pod that is there already and selects this one.
+    InverseAntiAffinity,
+}
+
+/// Why a pod does not fit: the first rule that refuses, as data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// The pod's own specification cannot be planned.
+    Invalid(Box<str>),
+    /// It asks for dynamic resource claims, which are not looked at (IGNORE_DRA_REQUESTS).
+    ResourceClaims,
+    /// One of its volumes cannot be had.
+    Volume(Box<str>),
+    /// There is no NodePool that could be used.
+    NoPools,
+    /// A taint that it does not tolerate.
+    Taint(Taint),
+    /// A label is not what it requires.
+    Label {
+        /// The label.
+        key: Sym,
+    },
+    /// Too little of a resource is free (existing nodes).
+    Resource {
+        /// The resource.
+        resource: ResourceId,
+        /// How much it needs.
+        wants: i64,
+        /// How much is free.
+        free: i64,
+    },
+    /// No instance type is left. Counts of types by the first reason that removes each; they add up to the types of
+    /// the catalogue.
+    Types(TypesLeft),
+    /// A topology rule.
+    Topology {
+        /// Which kind of rule.
+        rule: TopologyRule,
+        /// Its topology key.
+        key: Sym,
+    },
+    /// A host port is taken.
+    HostPort {
+        /// The port.
+        port: u16,
+    },
+    /// A CSI driver's limit of volumes.
+    VolumeLimit {
+        /// The driver.
+        driver: Sym,
+    },
+    /// The NodePool's limit of a resource.
+    LimitReached {
+        /// The resource.
+        resource: ResourceId,
+    },
+    /// The NodePool's limit of nodes.
+    NodeLimitReached,
+    /// The NodePool's `minValues` of a label.
+    MinValues {
+        /// The label.
+        key: Sym,
+    },
+    /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
+    ReservedCapacity,
+    /// The scorer excludes every offering that would do.
+    Excluded,
+}
+
+/// How many instance types each reason removes, in the order in which they are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TypesLeft {
+    /// Types in the catalogue.
+    pub all: u32,
+    /// Labels of the type against NodePool and pod.
+    pub labels: u32,
+    /// Too small, by resource that is short first: cpu, memory, pods, ephemeral storage, any other.
+    pub resources: [u32; 5],
+    /// No offering that is available in the zones and capacity types left.
+    pub offerings: u32,
+    /// Would pass the NodePool's limits.
+    pub limits: u32,
+}
