@@ -1,8 +1,15 @@
 //! A world made ready to plan on: nodes joined with their claims and pods, pods that count, NodePools in order.
 
+mod nodes;
+mod pending;
+mod running;
+mod volumes;
+
 use std::sync::Arc;
 
-use crate::model::{HostPort, Labels, PodShape, Requirement, Resources, ShapeId, Sym, Taint, World};
+pub use running::Running;
+
+use crate::model::{HostPort, Labels, NodePool, PodShape, Requirement, Resources, Sym, Taint, World};
 use crate::plan::{PodIx, PoolIx, Unfit};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
@@ -20,7 +27,65 @@ pub struct Snapshot {
     /// NodePools that may not be bought from, with the reason in words.
     pub unusable_pools: Vec<(PoolIx, Box<str>)>,
     /// What each DaemonSet adds to a node that it runs on: shapes of daemon pods.
-    pub daemons: Vec<ShapeId>,
+    pub daemons: Vec<Arc<PodShape>>,
+    /// Bound pods by shape, for topology.
+    pub running: Arc<Running>,
+}
+
+impl Snapshot {
+    /// Joins nodes with their claims and pods, sorts out which pods are to be planned, and orders the NodePools.
+    pub fn new(world: Arc<World>) -> Self {
+        let daemons = nodes::daemons(&world);
+        let volumes = volumes::Volumes::index(&world);
+        let (nodes, leaving) = nodes::join(&world, &daemons, &volumes);
+        let running = Arc::new(Running::index(&world, &nodes));
+        let pending = pending::collect(&world, &leaving, &volumes);
+        let (pools, unusable_pools) = pools(&world);
+        Snapshot { world, nodes, pending, pools, unusable_pools, daemons, running }
+    }
+}
+
+fn pools(world: &World) -> (Vec<PoolIx>, Vec<(PoolIx, Box<str>)>) {
+    let mut usable = Vec::new();
+    let mut unusable = Vec::new();
+    for (at, pool) in world.pools.iter().enumerate() {
+        match why_unusable(world, pool) {
+            None => usable.push(PoolIx(at as u32)),
+            Some(reason) => unusable.push((PoolIx(at as u32), reason.into())),
+        }
+    }
+    let text = |at: &PoolIx| world.names.text(world.pools[at.0 as usize].name);
+    let weight = |at: &PoolIx| world.pools[at.0 as usize].weight;
+    usable.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| text(b).cmp(text(a))));
+    unusable.sort_by(|a, b| text(&a.0).cmp(text(&b.0)));
+    (usable, unusable)
+}
+
+/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its kind are there.
+fn why_unusable(world: &World, pool: &NodePool) -> Option<String> {
+    let same_kind = |c: &&crate::model::NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
+    let class = world.classes.iter().filter(same_kind).find(|c| c.id.name == pool.class.name);
+    if pool.deleting {
+        return Some("it is being deleted".into());
+    }
+    if pool.replicas.is_some() {
+        return Some("it is static (spec.replicas): its nodes are kept by count, not by pods".into());
+    }
+    if pool.ready == Some(false) {
+        return Some("its condition Ready is False".into());
+    }
+    match class {
+        None if world.classes.iter().any(|c| same_kind(&c)) => Some(format!(
+            "its {} {} does not exist",
+            world.names.text(pool.class.kind),
+            world.names.text(pool.class.name)
+        )),
+        Some(c) if c.deleting => Some(format!("its node class {} is being deleted", world.names.text(c.id.name))),
+        Some(c) if c.ready == Some(false) => {
+            Some(format!("its node class {} is not Ready", world.names.text(c.id.name)))
+        }
+        _ => None,
+    }
 }
 
 /// A pod to plan.

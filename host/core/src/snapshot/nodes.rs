@@ -1,0 +1,278 @@
+//! Joins Nodes with NodeClaims and bound pods.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::StateNode;
+use super::volumes::Volumes;
+use crate::matching::{admits, untolerated};
+use crate::model::{
+    Catalogue, Labels, Names, NodeClaim, NodeRecord, Op, PodShape, Resources, Sym, Taint, TaintEffect, World,
+};
+use crate::plan::PodIx;
+
+/// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts), the rest from the
+/// template. Those that ask for dynamic resources are left out, as Karpenter does.
+pub fn daemons(world: &World) -> Vec<Arc<PodShape>> {
+    let mut newest: FxHashMap<(Sym, Sym), (i64, &str, PodIx)> = FxHashMap::default();
+    let kind = world.names.get("DaemonSet");
+    for (at, pod) in world.pods.iter().enumerate() {
+        let Some((_, name)) = pod.owner.filter(|o| Some(o.0) == kind) else { continue };
+        if pod.terminal || pod.deleting {
+            continue;
+        }
+        let key = (world.shapes.get(pod.shape).namespace, name);
+        let this = (pod.created, &*pod.uid, PodIx(at as u32));
+        newest.entry(key).and_modify(|best| *best = (*best).max(this)).or_insert(this);
+    }
+    let mut sets: Vec<_> = world.daemons.iter().filter(|d| !d.resource_claims).collect();
+    sets.sort_by_key(|d| (world.names.text(d.namespace), world.names.text(d.name)));
+    let shape = |d: &&crate::model::DaemonSet| {
+        let template = world.shapes.get(d.template);
+        let mut shape = template.clone();
+        if let Some(&(_, _, pod)) = newest.get(&(d.namespace, d.name)) {
+            let live = world.shapes.get(world.pods[pod.0 as usize].shape);
+            shape.requests = live.requests.clone();
+        }
+        Arc::new(shape)
+    };
+    sets.iter().map(shape).collect()
+}
+
+/// Nodes that count as capacity, in the order in which they are tried, and the names of those on their way out.
+pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> (Vec<StateNode>, FxHashSet<Sym>) {
+    let special = Special::of(&world.names);
+    let mut by_provider: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
+    let mut by_node: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
+    for claim in &world.claims {
+        claim.provider_id.map(|id| by_provider.insert(id, claim));
+        claim.node_name.map(|name| by_node.insert(name, claim));
+    }
+    let mut leaving = FxHashSet::default();
+    let mut joined: FxHashSet<Sym> = FxHashSet::default();
+    let mut nodes = Vec::with_capacity(world.nodes.len());
+    for node in &world.nodes {
+        let claim = match node.provider_id {
+            Some(id) => by_provider.get(&id).copied(),
+            None => by_node.get(&node.name).copied(),
+        };
+        claim.map(|c| joined.insert(c.name));
+        if node.deleting || claim.is_some_and(|c| c.deleting) {
+            leaving.insert(node.name);
+            continue;
+        }
+        nodes.push(merge(node, claim, &special));
+    }
+    for claim in world.claims.iter().filter(|c| !joined.contains(&c.name)) {
+        if !claim.deleting {
+            nodes.push(in_flight(claim, world, &special));
+        }
+    }
+    nodes.sort_by(|a, b| {
+        b.initialized.cmp(&a.initialized).then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
+    });
+    bind(world, &mut nodes, daemons, volumes);
+    (nodes, leaving)
+}
+
+/// Symbols of the labels and taints that carry a node through its first minutes.
+struct Special {
+    registered: Option<Sym>,
+    initialized: Option<Sym>,
+    truth: Option<Sym>,
+    pool: Option<Sym>,
+    hostname: Option<Sym>,
+    instance_type: Option<Sym>,
+    ephemeral: FxHashSet<(Sym, TaintEffect)>,
+    readiness: FxHashSet<Sym>,
+}
+
+impl Special {
+    fn of(names: &Names) -> Self {
+        use TaintEffect::{NoExecute, NoSchedule};
+        let ephemeral = [
+            ("node.kubernetes.io/not-ready", NoSchedule),
+            ("node.kubernetes.io/not-ready", NoExecute),
+            ("node.kubernetes.io/unreachable", NoSchedule),
+            ("node.cloudprovider.kubernetes.io/uninitialized", NoSchedule),
+            ("karpenter.sh/unregistered", NoExecute),
+        ];
+        let every = (0..names.len()).map(|at| Sym(at as u32));
+        Special {
+            registered: names.get("karpenter.sh/registered"),
+            initialized: names.get("karpenter.sh/initialized"),
+            truth: names.get("true"),
+            pool: names.get("karpenter.sh/nodepool"),
+            hostname: names.get("kubernetes.io/hostname"),
+            instance_type: names.get("node.kubernetes.io/instance-type"),
+            ephemeral: ephemeral.iter().filter_map(|&(key, effect)| Some((names.get(key)?, effect))).collect(),
+            readiness: every.filter(|&s| names.text(s).starts_with("readiness.k8s.io/")).collect(),
+        }
+    }
+
+    fn flag(&self, labels: &Labels, key: Option<Sym>) -> bool {
+        key.and_then(|k| labels.get(k)).is_some_and(|v| Some(v) == self.truth)
+    }
+
+    fn is_ephemeral(&self, taint: &Taint) -> bool {
+        self.ephemeral.contains(&(taint.key, taint.effect)) || self.readiness.contains(&taint.key)
+    }
+}
+
+fn merge(node: &NodeRecord, claim: Option<&NodeClaim>, special: &Special) -> StateNode {
+    let Some(claim) = claim else {
+        return state(node.name, &node.labels, node.taints.clone(), &node.capacity, &node.allocatable, true, special);
+    };
+    let registered = special.flag(&node.labels, special.registered);
+    let initialized = special.flag(&node.labels, special.initialized);
+    let mut taints = if registered { node.taints.clone() } else { claim.taints.clone() };
+    if !initialized {
+        taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
+    }
+    let labels = if registered { &node.labels } else { &claim.labels };
+    let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
+    if !initialized {
+        fill_in(&mut capacity, &claim.capacity);
+        fill_in(&mut allocatable, &claim.allocatable);
+    }
+    state(node.name, labels, taints, &capacity, &allocatable, initialized, special)
+}
+
+/// What a kubelet that has just started reports as zero is taken from the claim.
+fn fill_in(reported: &mut Resources, promised: &Resources) {
+    for (resource, amount) in promised.iter() {
+        if reported.get(resource) == 0 {
+            reported.set(resource, amount);
+        }
+    }
+}
+
+/// A claim without a node yet. Before its launch is recorded, nothing is known but the types it may become: the
+/// smallest of each resource among them is what can be counted on.
+fn in_flight(claim: &NodeClaim, world: &World, special: &Special) -> StateNode {
+    let taints = claim.taints.iter().filter(|t| !special.is_ephemeral(t)).copied().collect();
+    let (capacity, allocatable) = match claim.capacity.is_empty() {
+        false => (claim.capacity.clone(), claim.allocatable.clone()),
+        true => promised(claim, &world.catalogue, special),
+    };
+    let mut labels: Vec<(Sym, Sym)> = claim.labels.iter().collect();
+    for r in &claim.requirements {
+        if let Op::In(values) = &r.op
+            && let [value] = **values
+            && claim.labels.get(r.key).is_none()
+        {
+            labels.push((r.key, value));
+        }
+    }
+    state(claim.name, &Labels::new(labels), taints, &capacity, &allocatable, false, special)
+}
+
+fn promised(claim: &NodeClaim, catalogue: &Catalogue, special: &Special) -> (Resources, Resources) {
+    let names: Vec<Sym> = claim
+        .requirements
+        .iter()
+        .filter(|r| Some(r.key) == special.instance_type)
+        .filter_map(|r| if let Op::In(values) = &r.op { Some(values.iter().copied()) } else { None })
+        .flatten()
+        .collect();
+    let mut smallest: Option<(Resources, Resources)> = None;
+    for t in catalogue.types().iter().filter(|t| names.contains(&t.name)) {
+        let least =
+            |have: &Resources, more: &Resources| Resources::new(have.iter().map(|(r, a)| (r, a.min(more.get(r)))));
+        smallest = Some(match smallest {
+            None => (t.capacity.clone(), t.allocatable.clone()),
+            Some((c, a)) => (least(&c, &t.capacity), least(&a, &t.allocatable)),
+        });
+    }
+    smallest.unwrap_or_default()
+}
+
+fn state(
+    name: Sym,
+    labels: &Labels,
+    taints: Vec<Taint>,
+    capacity: &Resources,
+    allocatable: &Resources,
+    initialized: bool,
+    special: &Special,
+) -> StateNode {
+    let mut labels = labels.clone();
+    if let Some(hostname) = special.hostname
+        && labels.get(hostname).is_none()
+    {
+        labels = Labels::new(labels.iter().chain([(hostname, name)]).collect());
+    }
+    StateNode {
+        name,
+        pool: special.pool.and_then(|key| labels.get(key)),
+        labels,
+        taints,
+        allocatable: allocatable.clone(),
+        free: allocatable.clone(),
+        capacity: capacity.clone(),
+        initialized,
+        ports: Vec::new(),
+        volume_limits: Vec::new(),
+        volumes: Vec::new(),
+        pods: Vec::new(),
+    }
+}
+
+/// Takes what bound pods and daemons still to come use off each node.
+fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volumes: &Volumes) {
+    let at: FxHashMap<Sym, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
+    let daemon_kind = world.names.get("DaemonSet");
+    let mut running_daemons = vec![Resources::default(); nodes.len()];
+    for (ix, pod) in world.pods.iter().enumerate() {
+        let Some(&i) = pod.node.and_then(|n| at.get(&n)) else { continue };
+        if pod.terminal {
+            continue;
+        }
+        let shape = world.shapes.get(pod.shape);
+        nodes[i].free.sub(&shape.requests);
+        nodes[i].ports.extend(&shape.ports);
+        for volume in volumes.of(world, pod) {
+            if !nodes[i].volumes.contains(&volume) {
+                nodes[i].volumes.push(volume);
+            }
+        }
+        if pod.owner.is_some_and(|o| Some(o.0) == daemon_kind) {
+            running_daemons[i].add(&shape.requests);
+        }
+        if !pod.deleting {
+            nodes[i].pods.push(PodIx(ix as u32));
+        }
+    }
+    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Sym, Sym)>), Resources> = FxHashMap::default();
+    let keys: FxHashSet<Sym> =
+        daemons.iter().flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten())).map(|r| r.key).collect();
+    for (node, running) in nodes.iter_mut().zip(&running_daemons) {
+        let seen = (node.taints.clone(), node.labels.iter().filter(|(k, _)| keys.contains(k)).collect());
+        let expected = expected_of.entry(seen).or_insert_with(|| {
+            let mut expected = Resources::default();
+            let runs = |d: &&Arc<PodShape>| {
+                untolerated(&d.tolerations, &node.taints, false).is_none() && admits(&node.labels, d, &world.names)
+            };
+            daemons.iter().filter(runs).for_each(|d| expected.add(&d.requests));
+            expected
+        });
+        for (resource, amount) in expected.iter() {
+            let missing = (amount - running.get(resource)).max(0);
+            node.free.add_one(resource, -missing);
+        }
+    }
+    let limits: FxHashMap<Sym, &crate::model::storage::CsiNode> = world.csi_nodes.iter().map(|c| (c.name, c)).collect();
+    let instance_type = world.names.get("node.kubernetes.io/instance-type");
+    let types: FxHashMap<Sym, _> = world.catalogue.types().iter().map(|t| (t.name, &t.volume_limits)).collect();
+    for node in nodes {
+        let csi = limits.get(&node.name).map(|c| c.drivers.as_slice()).unwrap_or_default();
+        node.volume_limits = csi.iter().filter_map(|&(driver, count)| Some((driver, count?))).collect();
+        let of_type = instance_type.and_then(|k| node.labels.get(k)).and_then(|v| types.get(&v));
+        for &(driver, count) in of_type.into_iter().flat_map(|l| l.iter()) {
+            if !csi.iter().any(|&(d, _)| d == driver) {
+                node.volume_limits.push((driver, count));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Which pods are to be planned, and in which order.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::PendingPod;
+use super::volumes::Volumes;
+use crate::model::pod::DoNotDisrupt;
+use crate::model::{
+    LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Sym, Workload, World,
+};
+use crate::plan::{PodIx, Unfit};
+
+/// Pods that kube-scheduler has given up on, and pods that nodes on their way out must let go.
+pub fn collect(world: &World, leaving: &FxHashSet<Sym>, volumes: &Volumes) -> Vec<PendingPod> {
+    let kinds = Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") };
+    let mut shapes: FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>> = FxHashMap::default();
+    let mut pending: Vec<PendingPod> = Vec::new();
+    for (at, pod) in world.pods.iter().enumerate() {
+        let displaced = pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
+        if !(provisionable(pod, &kinds) || displaced) {
+            continue;
+        }
+        let defaults = !world.settings.default_spread.is_empty();
+        let key = (pod.shape, pod.owner.filter(|_| defaults));
+        let shape = shapes.entry(key).or_insert_with(|| Arc::new(with_default_spread(world, pod))).clone();
+        let (volume_alternatives, unfit) = match (unplannable(pod), volumes.alternatives(world, pod)) {
+            (Some(unfit), _) => (Vec::new(), Some(unfit)),
+            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
+            (None, Ok(alternatives)) => (alternatives, None),
+        };
+        let volumes = volumes.of(world, pod);
+        pending.push(PendingPod { pod: PodIx(at as u32), shape, volume_alternatives, volumes, unfit });
+    }
+    sort(world, &mut pending);
+    pending
+}
+
+struct Kinds {
+    daemon: Option<Sym>,
+    stateful: Option<Sym>,
+}
+
+fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
+    let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
+    pod.unschedulable
+        && pod.node.is_none()
+        && !pod.nominated
+        && !daemon
+        && !pod.is_static
+        && !pod.terminal
+        && !pod.deleting
+}
+
+/// A pod that will come back elsewhere when its node goes.
+fn reschedulable(world: &World, pod: &Pod, kinds: &Kinds) -> bool {
+    let owned_by = |kind: Option<Sym>| pod.owner.is_some_and(|o| Some(o.0) == kind);
+    let active = !pod.terminal && (!pod.deleting || owned_by(kinds.stateful));
+    let held = match pod.do_not_disrupt {
+        DoNotDisrupt::No => false,
+        DoNotDisrupt::Always => true,
+        DoNotDisrupt::For(seconds) => pod.started.is_none_or(|s| world.now < s.saturating_add(seconds)),
+    };
+    let shape = world.shapes.get(pod.shape);
+    let blocked = || {
+        let selects = |b: &&crate::model::PodDisruptionBudget| {
+            b.namespace == shape.namespace && b.selector.matches(&shape.labels)
+        };
+        world.budgets.iter().filter(selects).any(|b| b.blocks_always)
+    };
+    active && !owned_by(kinds.daemon) && !pod.is_static && !held && !blocked()
+}
+
+fn unplannable(pod: &Pod) -> Option<Unfit> {
+    if let Some(why) = &pod.invalid {
+        return Some(Unfit::Invalid(why.clone()));
+    }
+    pod.resource_claims.then_some(Unfit::ResourceClaims)
+}
+
+/// Most CPU first, then most memory, then oldest, then UID.
+fn sort(world: &World, pending: &mut [PendingPod]) {
+    let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
+    pending.sort_by(|a, b| {
+        let size = |p: &PendingPod, r| p.shape.requests.get(r);
+        let (pa, pb) = (of(a), of(b));
+        size(b, ResourceId::Cpu)
+            .cmp(&size(a, ResourceId::Cpu))
+            .then(size(b, ResourceId::Memory).cmp(&size(a, ResourceId::Memory)))
+            .then(pa.created.cmp(&pb.created))
+            .then_with(|| pa.uid.cmp(&pb.uid))
+            .then_with(|| pa.name.cmp(&pb.name))
+    });
+}
+
+/// Default constraints go, all or none, to pods without constraints of their own whose selector can be deduced.
+fn with_default_spread(world: &World, pod: &Pod) -> PodShape {
+    let mut shape = world.shapes.get(pod.shape).clone();
+    let defaults = &world.settings.default_spread;
+    if !shape.spread.is_empty() || defaults.is_empty() {
+        return shape;
+    }
+    let Some(selector) = deduced_selector(world, pod, &shape) else { return shape };
+    shape.spread = defaults.iter().map(|s| Spread { selector: selector.clone(), ..s.clone() }).collect();
+    shape
+}
+
+/// The selectors of all Services that select the pod, merged (of a key the last Service by name counts), then the
+/// controlling owner's: a ReplicationController's overwrites, a ReplicaSet's or StatefulSet's is added.
+fn deduced_selector(world: &World, pod: &Pod, shape: &PodShape) -> Option<LabelSelector> {
+    let text = |s: Sym| world.names.text(s);
+    let mut services: Vec<&Workload> = world
+        .workloads
+        .iter()
+        .filter(|w| text(w.kind) == "Service" && w.namespace == shape.namespace && w.selector.matches(&shape.labels))
+        .collect();
+    services.sort_by_key(|w| text(w.name));
+    let mut merged: Vec<(Sym, SelectorOp)> = Vec::new();
+    let mut put = |rules: &[SelectorRule]| {
+        for rule in rules {
+            merged.retain(|(key, _)| *key != rule.key);
+            merged.push((rule.key, rule.op.clone()));
+        }
+    };
+    services.iter().filter_map(|w| w.selector.0.as_ref()).for_each(|rules| put(rules));
+    let owner = pod.owner.and_then(|(kind, name)| {
+        world.workloads.iter().find(|w| w.kind == kind && w.name == name && w.namespace == shape.namespace)
+    });
+    let owner_rules = owner.filter(|w| text(w.kind) != "Service").and_then(|w| w.selector.0.as_ref());
+    let overwrites = owner.is_some_and(|w| text(w.kind) == "ReplicationController");
+    if let (Some(rules), true) = (owner_rules, overwrites) {
+        put(rules);
+    }
+    let mut rules: Vec<SelectorRule> = merged.into_iter().map(|(key, op)| SelectorRule { key, op }).collect();
+    if let (Some(more), false) = (owner_rules, overwrites) {
+        rules.extend(more.iter().cloned());
+    }
+    rules.sort_by_key(|r| text(r.key));
+    (!rules.is_empty()).then_some(LabelSelector(Some(rules)))
+}
