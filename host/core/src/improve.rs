@@ -12,6 +12,7 @@
 pub mod build;
 pub mod classes;
 pub mod fill;
+pub mod knapsack;
 pub mod lp;
 pub mod market;
 pub mod pack;
@@ -53,12 +54,13 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> 
     let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds));
     let bound = duals.bound;
     let Some(budget) = budget else { return (floor, bound) };
-    let mut movable = classes::movable(p, &floor);
+    let movable = classes::movable(p, &floor);
     if movable.classes.is_empty() {
         return (floor, bound);
     }
-    movable.price(&relaxed, &duals);
     let market = Market::new(p, &movable, Commitments::Limited);
-    let nodes = pack::pack(&movable, &market, budget, seed);
+    let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
+    let values = [&duals.values, &between, &duals.last].map(|v| movable.values(&relaxed, v));
+    let nodes = pack::pack(&movable, &market, &values, budget, seed);
     (build::replace(p, floor, &movable, &market, &nodes), bound)
 }

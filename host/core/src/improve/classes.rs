@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::lp::Duals;
 use crate::schedule::fit::Amounts;
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
 use crate::schedule::sets::Sets;
@@ -57,8 +56,6 @@ pub struct Class {
     pub home: usize,
     /// Its subs, `start..end` in [`Classes::subs`].
     pub subs: (u32, u32),
-    /// What one pod is worth, USD per hour.
-    pub value: f64,
     /// How many pods there are.
     pub count: u32,
 }
@@ -256,27 +253,28 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
         }
         let end = all.subs.len() as u32;
         let count = all.subs[start as usize..end as usize].iter().map(|s| s.count).sum();
-        all.classes.push(Class { amount: key.1, home: key.0, subs: (start, end), value: 0.0, count });
+        all.classes.push(Class { amount: key.1, home: key.0, subs: (start, end), count });
     }
     all
 }
 
 impl Classes {
-    /// Gives every class the value that the linear program found for its relaxed form.
-    pub fn price(&mut self, relaxed: &Classes, duals: &Duals) {
+    /// The value of one pod of every class, given that of its relaxed form.
+    pub fn values(&self, relaxed: &Classes, of_relaxed: &[f64]) -> Vec<f64> {
         let mut of_item: FxHashMap<usize, f64> = FxHashMap::default();
         for sub in &relaxed.subs {
             for pile in &sub.piles {
-                of_item.insert(pile.member.item, duals.values[sub.class as usize]);
+                of_item.insert(pile.member.item, of_relaxed[sub.class as usize]);
             }
         }
-        for class in &mut self.classes {
+        let value = |class: &Class| {
             let subs = &self.subs[class.subs.0 as usize..class.subs.1 as usize];
             let worth = subs.iter().flat_map(|s| &s.piles).map(|pile| {
                 let pods = f64::from(pile.member.pods.1 - pile.member.pods.0);
-                of_item.get(&pile.member.item).copied().unwrap_or(0.0) * pods
+                of_item.get(&pile.member.item).copied().unwrap_or(0.0).max(0.0) * pods
             });
-            class.value = worth.sum::<f64>() / f64::from(class.count.max(1));
-        }
+            worth.sum::<f64>() / f64::from(class.count.max(1))
+        };
+        self.classes.iter().map(value).collect()
     }
 }

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::classes::{Classes, HostRule};
+use super::knapsack::{Mu, Sack};
 use super::market::Market;
-use crate::schedule::fit::Amounts;
 
 /// Pods of a sub on a node: sub and how many.
 pub type Pick = (u32, u32);
@@ -13,9 +13,12 @@ pub type Pick = (u32, u32);
 pub struct Filler<'a> {
     classes: &'a Classes,
     market: &'a Market,
-    /// Classes by aspect and set of homes, most valuable for their size first.
-    orders: Vec<Vec<Vec<u32>>>,
-    /// Position of each class in the order of each aspect.
+    pub sacks: Vec<Sack>,
+    /// How scarce each resource is, by offer.
+    pub mu: Vec<Mu>,
+    /// Classes by offer, most valuable for their size first.
+    pub orders: Vec<Vec<u32>>,
+    /// Position of each class in the order of each offer, `u32::MAX` where it is not admitted.
     rank: Vec<Vec<u32>>,
     hosts: Hosts,
 }
@@ -66,41 +69,60 @@ fn times(room: &[i64], amount: &[i64]) -> u32 {
 
 impl<'a> Filler<'a> {
     /// Orders for these values of classes.
-    pub fn new(classes: &'a Classes, market: &'a Market, values: &[f64]) -> Self {
-        let mut filler = Filler { classes, market, orders: Vec::new(), rank: Vec::new(), hosts: Hosts::default() };
-        filler.revalue(values);
+    pub fn new(classes: &'a Classes, market: &'a Market, values: &[f64], rounds: usize) -> Self {
+        let sacks: Vec<Sack> = market.offers.iter().map(|o| Sack::new(classes, market, o)).collect();
+        let even = |o: &super::market::Offer| SmallVec::from_elem(o.cost / o.room.len() as f64, o.room.len());
+        let mut filler = Filler {
+            classes,
+            market,
+            sacks,
+            mu: market.offers.iter().map(even).collect(),
+            orders: vec![Vec::new(); market.offers.len()],
+            rank: Vec::new(),
+            hosts: Hosts::default(),
+        };
+        filler.revalue(values, rounds);
         filler
     }
 
-    /// Orders for other values.
-    pub fn revalue(&mut self, values: &[f64]) {
-        self.orders.clear();
+    /// Orders for other values, after so many rounds of looking for better weights of resources.
+    pub fn revalue(&mut self, values: &[f64], rounds: usize) {
+        let mut density: Vec<(f64, u32)> = Vec::new();
+        for (at, sack) in self.sacks.iter().enumerate() {
+            sack.refine(values, &mut self.mu[at], 0.0, rounds);
+            density.clear();
+            let of = |(i, &c): (usize, &u32)| (values[c as usize] / sack.weight(i, &self.mu[at]).max(1e-12), c);
+            density.extend(sack.classes.iter().enumerate().map(of));
+            density.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            self.orders[at].clear();
+            self.orders[at].extend(density.iter().map(|d| d.1));
+        }
         self.rank.clear();
-        for typical in &self.market.aspects {
-            let share = |amount: &Amounts| -> f64 {
-                let of = |(&want, &have): (&i64, &i64)| if have > 0 { want as f64 / have as f64 } else { 0.0 };
-                amount.iter().zip(typical).map(of).sum()
-            };
-            let density: Vec<f64> =
-                self.classes.classes.iter().zip(values).map(|(c, v)| v / share(&c.amount).max(1e-12)).collect();
-            let mut order: Vec<u32> = (0..self.classes.classes.len() as u32).collect();
-            order.sort_by(|&a, &b| density[b as usize].total_cmp(&density[a as usize]).then(a.cmp(&b)));
-            let mut rank = vec![0; order.len()];
-            order.iter().enumerate().for_each(|(r, &c)| rank[c as usize] = r as u32);
-            let admitted = |admits: &crate::schedule::bits::Bits| {
-                order.iter().copied().filter(|&c| admits.has(self.classes.classes[c as usize].home)).collect()
-            };
-            self.orders.push(self.market.admits.iter().map(admitted).collect());
-            self.rank.push(rank);
+    }
+
+    /// Something that no contents of an offer are worth more than.
+    pub fn at_most(&mut self, offer: usize, values: &[f64], good_enough: f64, rounds: usize) -> f64 {
+        self.sacks[offer].refine(values, &mut self.mu[offer], good_enough, rounds)
+    }
+
+    /// Makes [`Filler::fill_few`] possible for these offers.
+    pub fn rank(&mut self, offers: &[usize]) {
+        self.rank.resize(self.orders.len(), Vec::new());
+        for &offer in offers {
+            if !self.rank[offer].is_empty() {
+                continue;
+            }
+            let mut rank = vec![u32::MAX; self.classes.classes.len()];
+            self.orders[offer].iter().enumerate().for_each(|(r, &c)| rank[c as usize] = r as u32);
+            self.rank[offer] = rank;
         }
     }
 
     /// Fills an offer from what is left of each sub; returns the value of what was picked.
     pub fn fill(&mut self, offer: usize, left: &[u32], values: &[f64], picks: &mut Vec<Pick>) -> f64 {
-        let o = &self.market.offers[offer];
-        let order = std::mem::take(&mut self.orders[o.aspect][o.admits]);
+        let order = std::mem::take(&mut self.orders[offer]);
         let value = self.fill_in(offer, order.iter().copied(), left, values, picks);
-        self.orders[o.aspect][o.admits] = order;
+        self.orders[offer] = order;
         value
     }
 
@@ -113,12 +135,12 @@ impl<'a> Filler<'a> {
         values: &[f64],
         picks: &mut Vec<Pick>,
     ) -> f64 {
-        let o = &self.market.offers[offer];
-        let rank = &self.rank[o.aspect];
+        let rank = std::mem::take(&mut self.rank[offer]);
         few.sort_unstable_by_key(|&c| rank[c as usize]);
-        let admits = &self.market.admits[o.admits];
-        let order = few.iter().copied().filter(|&c| admits.has(self.classes.classes[c as usize].home));
-        self.fill_in(offer, order, left, values, picks)
+        let order = few.iter().copied().take_while(|&c| rank[c as usize] != u32::MAX);
+        let value = self.fill_in(offer, order, left, values, picks);
+        self.rank[offer] = rank;
+        value
     }
 
     fn fill_in(

@@ -12,19 +12,20 @@
 //! ask for no more than every plan must give (no preferences, no topology but exclusion from a host), so this holds for
 //! every plan.
 //!
-//! `U_o` comes from Lagrange's relaxation of the knapsack: for any `μ ≥ 0`, `Σ π_k x_k ≤ Σ_r μ_r C_r + Σ_k u_k max(0,
-//! π_k − Σ_r μ_r a_kr)` where `u_k` is the most pods of `k` that fit at all, since `Σ_k a_kr x_k ≤ C_r`. Of classes that
-//! exclude each other from a host only the largest term counts. Better `μ` make the bound better, never wrong.
+//! `U_o` comes from [`knapsack`](super::knapsack).
 
 use super::classes::Classes;
 use super::fill::{Filler, Pick};
-use super::market::Market;
+use super::knapsack::most;
+use super::market::{Market, Offer};
 
 /// Prices of classes and what follows from them.
 #[derive(Clone, Debug, Default)]
 pub struct Duals {
-    /// USD per hour of one pod, by class.
+    /// USD per hour of one pod, by class: the prices that gave the bound.
     pub values: Vec<f64>,
+    /// The same as the last restricted program had it; the truth lies between.
+    pub last: Vec<f64>,
     /// Lower bound of the objective, USD per hour.
     pub bound: f64,
 }
@@ -38,33 +39,54 @@ struct Column {
 /// Solves with so many rounds of column generation.
 pub fn solve(classes: &Classes, market: &Market, rounds: usize) -> Duals {
     if classes.classes.is_empty() || market.offers.is_empty() {
-        return Duals { values: vec![0.0; classes.classes.len()], bound: 0.0 };
+        let none = vec![0.0; classes.classes.len()];
+        return Duals { values: none.clone(), last: none, bound: 0.0 };
     }
     let left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
     let mut master = Master::new(classes, market);
-    let mut filler = Filler::new(classes, market, &master.prices);
+    let mut filler = Filler::new(classes, market, &master.prices, 12);
     let mut picks: Vec<Pick> = Vec::new();
-    let mut best = Duals { values: master.prices.clone(), bound: 0.0 };
+    let mut best = Duals { values: master.prices.clone(), ..Duals::default() };
+    let mut center = by_resources(classes, market);
+    let mut trust = 0.0;
     for _ in 0..rounds {
-        let prices = master.prices.clone();
-        filler.revalue(&prices);
+        // Prices of the restricted program jump about; prices between them and the best so far find better columns.
+        let prices: Vec<f64> =
+            center.iter().zip(&master.prices).map(|(c, m)| (c + trust * (m - c)).max(0.0)).collect();
+        filler.revalue(&prices, 3);
+        let (bound, scale) = bound(classes, market, &mut filler, &prices, 6);
+        if bound > best.bound {
+            center = prices.iter().map(|p| p * scale).collect();
+            best = Duals { values: center.clone(), bound, ..Duals::default() };
+            trust = f64::min(0.5, trust * 1.5);
+        } else {
+            trust *= 0.7;
+        }
+        trust = f64::max(trust, 0.1);
+        if best.bound > master.value() * (1.0 - 5e-3) {
+            break;
+        }
         let mut found: Vec<(f64, Column)> = Vec::new();
         for (at, offer) in market.offers.iter().enumerate() {
-            let value = filler.fill(at, &left, &prices, &mut picks);
-            if value > offer.cost * (1.0 + 1e-6) {
-                found.push((value / offer.cost, column(classes, offer.cost, &picks)));
+            filler.fill(at, &left, &prices, &mut picks);
+            let column = column(classes, offer.cost, &picks);
+            let gain = master.gain(&column) / offer.cost.max(1e-9);
+            if gain > 1e-6 {
+                found.push((gain, column));
             }
         }
         if found.is_empty() {
-            break;
+            if trust == 1.0 {
+                break;
+            }
+            trust = 1.0;
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
-        found.truncate(2 * classes.classes.len() + 16);
+        found.truncate(classes.classes.len() + 16);
         master.columns.extend(found.into_iter().map(|f| f.1));
         master.optimise();
     }
-    best.values.clone_from(&master.prices);
-    best.bound = bound(classes, market, &best.values);
+    best.last = master.prices;
     best
 }
 
@@ -78,6 +100,56 @@ fn column(classes: &Classes, cost: f64, picks: &[Pick]) -> Column {
         }
     }
     Column { cost, pods }
+}
+
+/// First prices: what the resources of a pod cost where nodes can be bought by the slice and each resource of a slice
+/// given to whichever set of demands on labels pays most. Solved to the end: every offer's best split is a column.
+fn by_resources(classes: &Classes, market: &Market) -> Vec<f64> {
+    let dims = market.offers[0].room.len();
+    let homes = classes.homes.len();
+    let mut demand = vec![0.0; homes * dims];
+    for class in &classes.classes {
+        let of_home = &mut demand[class.home * dims..(class.home + 1) * dims];
+        of_home.iter_mut().zip(&class.amount).for_each(|(d, &a)| *d += a as f64 * f64::from(class.count));
+    }
+    let asked: Vec<usize> = (0..demand.len()).filter(|&at| demand[at] > 0.0).collect();
+    let mut row_of = vec![usize::MAX; demand.len()];
+    asked.iter().enumerate().for_each(|(row, &at)| row_of[at] = row);
+    // Demands are scaled to one each, so that bytes and cores weigh alike in the arithmetic.
+    let supply = |offer: &Offer, at: usize| offer.room[at % dims].max(0) as f64 / demand[at];
+    let start = asked.iter().map(|&at| {
+        let fitting = market.offers.iter().filter(|o| market.admits[o.admits].has(at / dims) && supply(o, at) > 0.0);
+        let best = fitting.min_by(|a, b| (a.cost / supply(a, at)).total_cmp(&(b.cost / supply(b, at))));
+        best.map_or((1e9, 1.0), |o| (o.cost, supply(o, at)))
+    });
+    let mut master = Master::from_singles(start.map(|(cost, supply)| (cost, supply, 1.0)));
+    for _ in 0..60 {
+        let mut found: Vec<Column> = Vec::new();
+        for offer in &market.offers {
+            let dearest = |d: usize| {
+                let of_homes = (0..homes).filter(|&h| market.admits[offer.admits].has(h)).map(|h| h * dims + d);
+                let rows = of_homes.filter(|&at| row_of[at] != usize::MAX);
+                let worth = |at: usize| master.prices[row_of[at]] * supply(offer, at);
+                rows.max_by(|&a, &b| worth(a).total_cmp(&worth(b)).then(b.cmp(&a)))
+            };
+            let pods = (0..dims).filter_map(dearest).map(|at| (row_of[at] as u32, supply(offer, at))).collect();
+            let column = Column { cost: offer.cost, pods };
+            if master.gain(&column) > 1e-6 * offer.cost {
+                found.push(column);
+            }
+        }
+        if found.is_empty() {
+            break;
+        }
+        master.columns.extend(found);
+        master.optimise();
+    }
+    let mut prices = vec![0.0; demand.len()];
+    asked.iter().zip(&master.prices).for_each(|(&at, p)| prices[at] = p.max(0.0) / demand[at]);
+    let price = |c: &super::classes::Class| -> f64 {
+        c.amount.iter().zip(&prices[c.home * dims..]).map(|(&a, p)| a as f64 * p).sum()
+    };
+    classes.classes.iter().map(price).collect()
 }
 
 /// The program restricted to the columns found so far: revised simplex with an explicit inverse.
@@ -96,28 +168,29 @@ struct Master {
 impl Master {
     /// Starts from nodes filled with one class each, at the cheapest.
     fn new(classes: &Classes, market: &Market) -> Self {
-        let rows = classes.classes.len();
-        let mut inverse = vec![vec![0.0; rows]; rows];
-        let (mut cost, mut amount) = (vec![0.0; rows], vec![0.0; rows]);
-        for (k, class) in classes.classes.iter().enumerate() {
+        Master::from_singles(classes.classes.iter().map(|class| {
             let solo = classes.subs[class.subs.0 as usize..class.subs.1 as usize]
                 .iter()
                 .map(|s| s.rules.iter().map(|r| u32::from(r.cap)).min().unwrap_or(u32::MAX).min(s.count))
                 .fold(0u32, u32::saturating_add);
             let mut best = (f64::INFINITY, 1.0, 0.0);
-            for offer in &market.offers {
-                if !market.admits[offer.admits].has(class.home) {
-                    continue;
-                }
+            for offer in market.offers.iter().filter(|o| market.admits[o.admits].has(class.home)) {
                 let fit = most(&offer.room, &class.amount).min(f64::from(solo));
                 if fit >= 1.0 && offer.cost / fit < best.0 {
                     best = (offer.cost / fit, fit, offer.cost);
                 }
             }
-            inverse[k][k] = 1.0 / best.1;
-            cost[k] = best.2;
-            amount[k] = f64::from(class.count) / best.1;
-        }
+            (best.2, best.1, f64::from(class.count))
+        }))
+    }
+
+    /// A basis of columns that cover one row each: cost, how much of the row one covers, how much is asked for.
+    fn from_singles(singles: impl Iterator<Item = (f64, f64, f64)>) -> Self {
+        let singles: Vec<_> = singles.collect();
+        let mut inverse = vec![vec![0.0; singles.len()]; singles.len()];
+        singles.iter().enumerate().for_each(|(row, s)| inverse[row][row] = 1.0 / s.1);
+        let cost = singles.iter().map(|s| s.0).collect();
+        let amount = singles.iter().map(|s| s.2 / s.1).collect();
         let mut master = Master { columns: Vec::new(), prices: Vec::new(), inverse, cost, amount };
         master.reprice();
         master
@@ -134,11 +207,20 @@ impl Master {
         self.prices = prices;
     }
 
+    /// What a column is worth beyond its cost.
+    fn gain(&self, column: &Column) -> f64 {
+        column.pods.iter().map(|&(k, n)| self.prices[k as usize] * n).sum::<f64>() - column.cost
+    }
+
+    /// The cost of the best mix of the columns so far.
+    fn value(&self) -> f64 {
+        self.cost.iter().zip(&self.amount).map(|(c, a)| c * a).sum()
+    }
+
     /// Pivots until no column is worth more than it costs. A class may be covered more than once (slack).
     fn optimise(&mut self) {
         for _ in 0..20 * self.cost.len() + 100 {
-            let worth = |c: &Column| c.pods.iter().map(|&(k, n)| self.prices[k as usize] * n).sum::<f64>() - c.cost;
-            let best = self.columns.iter().enumerate().map(|(at, c)| (worth(c) / c.cost.max(1e-9), at));
+            let best = self.columns.iter().enumerate().map(|(at, c)| (self.gain(c) / c.cost.max(1e-9), at));
             let best = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
             let slack = self.prices.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
             let entering: (f64, Vec<(u32, f64)>) = match (best, slack) {
@@ -180,107 +262,22 @@ impl Master {
     }
 }
 
-/// How many pods of `amount` fit into `room` at most, whole ones.
-fn most(room: &[i64], amount: &[i64]) -> f64 {
-    let fits = |(&have, &want): (&i64, &i64)| (want > 0).then(|| (have.max(0) / want) as f64);
-    room.iter().zip(amount).filter_map(fits).fold(f64::INFINITY, f64::min)
-}
-
-/// The bound that prices give; see the module's comment for why it is one.
-fn bound(classes: &Classes, market: &Market, prices: &[f64]) -> f64 {
-    let prices: Vec<f64> = prices.iter().map(|p| p.max(0.0)).collect();
+/// The bound that prices give and the factor by which they must shrink for it; see the module's comment for why it is
+/// one. Spends so many rounds on the offers that decide it.
+fn bound(
+    classes: &Classes,
+    market: &Market,
+    filler: &mut Filler<'_>,
+    prices: &[f64],
+    rounds: usize,
+) -> (f64, f64) {
     let total: f64 = prices.iter().zip(&classes.classes).map(|(p, c)| p * f64::from(c.count)).sum();
-    let mut start: Vec<f64> = Vec::new();
     let mut scale = 1.0f64;
-    for at in 0..market.offers.len() {
-        let offer = &market.offers[at];
-        let most_valuable = contents_at_most(classes, market, at, &prices, offer.cost / scale, &mut start);
+    for (at, offer) in market.offers.iter().enumerate() {
+        let most_valuable = filler.at_most(at, prices, offer.cost / scale, rounds);
         if most_valuable > 0.0 {
             scale = scale.min(offer.cost / most_valuable);
         }
     }
-    scale * total
-}
-
-/// Something that no contents of an offer are worth more than. Looks for a better `μ` only while the outcome is above
-/// `good_enough`; `start` carries `μ` (per share of the room) from one offer to the next.
-fn contents_at_most(
-    classes: &Classes,
-    market: &Market,
-    offer: usize,
-    prices: &[f64],
-    good_enough: f64,
-    start: &mut Vec<f64>,
-) -> f64 {
-    let offer = &market.offers[offer];
-    let dims = offer.room.len();
-    let admits = &market.admits[offer.admits];
-    // Amounts as shares of the room; the group of classes that exclude their like.
-    let mut items: Vec<(f64, f64, Option<u32>, Vec<f64>)> = Vec::new();
-    for (class, &price) in classes.classes.iter().zip(prices) {
-        let cap = most(&offer.room, &class.amount).min(f64::from(class.count));
-        if price <= 0.0 || cap < 1.0 || !admits.has(class.home) {
-            continue;
-        }
-        let subs = &classes.subs[class.subs.0 as usize..class.subs.1 as usize];
-        let solo = match subs {
-            [only] if only.rules.len() == 1 && only.rules[0].cap == 1 && only.rules[0].counts => {
-                Some(only.rules[0].group)
-            }
-            _ => None,
-        };
-        let share = |(&want, &have): (&i64, &i64)| if want > 0 { want as f64 / have as f64 } else { 0.0 };
-        items.push((price, cap, solo, class.amount.iter().zip(&offer.room).map(share).collect()));
-    }
-    let mut groups: Vec<(u32, f64)> = Vec::new();
-    let mut worth = |mu: &[f64]| -> f64 {
-        let mut sum: f64 = mu.iter().sum();
-        groups.clear();
-        for (price, cap, solo, shares) in &items {
-            let rest = price - mu.iter().zip(shares).map(|(m, s)| m * s).sum::<f64>();
-            if rest <= 0.0 {
-                continue;
-            }
-            match solo {
-                Some(group) => match groups.iter_mut().find(|g| g.0 == *group) {
-                    Some(g) => g.1 = g.1.max(rest),
-                    None => groups.push((*group, rest)),
-                },
-                None => sum += cap * rest,
-            }
-        }
-        sum + groups.iter().map(|g| g.1).sum::<f64>()
-    };
-    if start.len() != dims {
-        *start = vec![offer.cost / dims as f64; dims];
-    }
-    let scale = offer.cost / start.iter().sum::<f64>().max(1e-12);
-    let mut mu: Vec<f64> = start.iter().map(|m| m * scale).collect();
-    let mut best = worth(&mu);
-    // Coordinate descent: each coordinate's best by shrinking steps.
-    let mut step = offer.cost * 0.25;
-    for _ in 0..24 {
-        if best <= good_enough {
-            break;
-        }
-        let mut improved = false;
-        for d in 0..dims {
-            for sign in [1.0, -1.0] {
-                let old = mu[d];
-                mu[d] = (old + sign * step).max(0.0);
-                let now = worth(&mu);
-                if now < best - 1e-12 {
-                    best = now;
-                    improved = true;
-                    break;
-                }
-                mu[d] = old;
-            }
-        }
-        if !improved {
-            step *= 0.5;
-        }
-    }
-    *start = mu;
-    best
+    (scale * total, scale)
 }

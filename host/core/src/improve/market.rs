@@ -25,8 +25,6 @@ pub struct Offer {
     pub room: Amounts,
     /// Which homes it is one for: position in [`Market::admits`].
     pub admits: usize,
-    /// Which order of classes suits it: position in [`Market::aspects`].
-    pub aspect: usize,
 }
 
 /// Everything worth buying.
@@ -36,8 +34,6 @@ pub struct Market {
     pub offers: Vec<Offer>,
     /// Sets of homes.
     pub admits: Vec<Bits>,
-    /// Typical room by aspect: offers of about the same memory per core share one.
-    pub aspects: Vec<Amounts>,
     /// What is left of each commitment.
     pub commitments: Vec<f64>,
 }
@@ -100,7 +96,6 @@ impl Market {
                         draw,
                         room: p.pools[pool].fit.net[t].clone(),
                         admits: 0,
-                        aspect: 0,
                     };
                     match (drawn, commitments) {
                         (Some(d), Commitments::Endless) => offers.push(offer(d.cost, None)),
@@ -120,7 +115,6 @@ impl Market {
             market.offers.extend(unbeaten(offers).into_iter().map(|o| Offer { admits: at, ..o }));
         }
         market.drop_beaten_across();
-        market.find_aspects();
         market
     }
 
@@ -148,22 +142,6 @@ impl Market {
             at += 1;
             keep[at - 1]
         });
-    }
-
-    fn find_aspects(&mut self) {
-        let mut index: FxHashMap<i64, usize> = FxHashMap::default();
-        for offer in &mut self.offers {
-            let (cpu, memory) = (offer.room[0].max(1) as f64, (offer.room[1].max(1) as f64) / f64::from(1 << 20));
-            let bucket = ((memory / cpu).log2() * 2.0).round() as i64;
-            let next = self.aspects.len();
-            offer.aspect = *index.entry(bucket).or_insert(next);
-            if offer.aspect == next {
-                self.aspects.push(offer.room.clone());
-            } else {
-                let typical = &mut self.aspects[offer.aspect];
-                typical.iter_mut().zip(&offer.room).for_each(|(t, &r)| *t = (*t).max(r));
-            }
-        }
     }
 }
 

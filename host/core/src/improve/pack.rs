@@ -46,14 +46,30 @@ impl Rng {
     }
 }
 
-/// Packs all classes. Empty if something cannot be bought at all.
-pub fn pack(classes: &Classes, market: &Market, budget: Budget, seed: u64) -> Vec<Node> {
-    let values: Vec<f64> = classes.classes.iter().map(|c| c.value).collect();
-    let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
-    let mut commitments = market.commitments.clone();
-    let mut filler = Filler::new(classes, market, &values);
-    let Some(mut nodes) = buy(&mut filler, market, &values, &mut left, &mut commitments) else { return Vec::new() };
-    Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
+/// Packs all classes by each of some values of classes, and goes on from the cheapest. Empty if something cannot be
+/// bought at all.
+pub fn pack(classes: &Classes, market: &Market, values: &[Vec<f64>], budget: Budget, seed: u64) -> Vec<Node> {
+    let mut best: Option<(f64, usize, Vec<Node>, Vec<f64>)> = None;
+    let mut filler: Option<Filler<'_>> = None;
+    for (at, values) in values.iter().enumerate() {
+        let filler = match &mut filler {
+            Some(filler) => {
+                filler.revalue(values, 3);
+                filler
+            }
+            none => none.insert(Filler::new(classes, market, values, 10)),
+        };
+        let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
+        let mut commitments = market.commitments.clone();
+        let Some(nodes) = buy(filler, market, values, &mut left, &mut commitments) else { continue };
+        let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
+        if best.as_ref().is_none_or(|b| cost < b.0) {
+            best = Some((cost, at, nodes, commitments));
+        }
+    }
+    let (Some((_, at, mut nodes, commitments)), Some(mut filler)) = (best, filler) else { return Vec::new() };
+    filler.revalue(&values[at], 3);
+    Repacker::new(classes, market, filler, values[at].clone(), commitments, seed).run(&mut nodes, budget.repacks);
     nodes
 }
 
@@ -198,6 +214,7 @@ impl<'a> Repacker<'a> {
         }
         chosen.sort_unstable();
         chosen.dedup();
+        self.filler.rank(&chosen);
         chosen
     }
 
