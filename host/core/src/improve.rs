@@ -27,6 +27,8 @@ use crate::schedule::floor::{Floor, Problem};
 pub struct Budget {
     /// Rounds of column generation.
     pub rounds: usize,
+    /// Packings from nothing, for each of two sets of values.
+    pub packings: usize,
     /// Repackings tried.
     pub repacks: usize,
 }
@@ -37,9 +39,9 @@ impl Budget {
         let thousands = pods.div_ceil(1000).max(1);
         match effort {
             Effort::None => None,
-            Effort::Quick => Some(Budget { rounds: 3, repacks: 20 * thousands }),
-            Effort::Normal => Some(Budget { rounds: 10, repacks: 250 * thousands }),
-            Effort::Thorough => Some(Budget { rounds: 60, repacks: 12_000 * thousands }),
+            Effort::Quick => Some(Budget { rounds: 2, packings: 2, repacks: 20 * thousands }),
+            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 * thousands }),
+            Effort::Thorough => Some(Budget { rounds: 40, packings: 50, repacks: 12_000 * thousands }),
         }
     }
 }
@@ -60,7 +62,7 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> 
     }
     let market = Market::new(p, &movable, Commitments::Limited);
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let values = [&duals.values, &between, &duals.last].map(|v| movable.values(&relaxed, v));
-    let nodes = pack::pack(&movable, &market, &values, budget, seed);
+    let values = [&duals.values, &between].map(|v| movable.values(&relaxed, v));
+    let nodes = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
     (build::replace(p, floor, &movable, &market, &nodes), bound)
 }

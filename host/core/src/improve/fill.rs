@@ -13,11 +13,11 @@ pub type Pick = (u32, u32);
 pub struct Filler<'a> {
     classes: &'a Classes,
     market: &'a Market,
-    pub sacks: Vec<Sack>,
+    sacks: Vec<Sack>,
     /// How scarce each resource is, by offer.
-    pub mu: Vec<Mu>,
+    mu: Vec<Mu>,
     /// Classes by offer, most valuable for their size first.
-    pub orders: Vec<Vec<u32>>,
+    orders: Vec<Vec<u32>>,
     /// Position of each class in the order of each offer, `u32::MAX` where it is not admitted.
     rank: Vec<Vec<u32>>,
     hosts: Hosts,
@@ -68,15 +68,20 @@ fn times(room: &[i64], amount: &[i64]) -> u32 {
 }
 
 impl<'a> Filler<'a> {
-    /// Orders for these values of classes.
-    pub fn new(classes: &'a Classes, market: &'a Market, values: &[f64], rounds: usize) -> Self {
+    /// Orders for these values of classes; `scarcity` is a first guess of what a unit of each resource is worth.
+    pub fn new(classes: &'a Classes, market: &'a Market, values: &[f64], scarcity: &[f64], rounds: usize) -> Self {
         let sacks: Vec<Sack> = market.offers.iter().map(|o| Sack::new(classes, market, o)).collect();
-        let even = |o: &super::market::Offer| SmallVec::from_elem(o.cost / o.room.len() as f64, o.room.len());
+        let guess = |o: &super::market::Offer| {
+            let worth: Mu = o.room.iter().zip(scarcity).map(|(&r, s)| r.max(0) as f64 * s).collect();
+            let sum: f64 = worth.iter().sum();
+            let even = Mu::from_elem(o.cost / o.room.len() as f64, o.room.len());
+            if sum > 0.0 { worth.iter().map(|w| w * o.cost / sum).collect() } else { even }
+        };
         let mut filler = Filler {
             classes,
             market,
             sacks,
-            mu: market.offers.iter().map(even).collect(),
+            mu: market.offers.iter().map(guess).collect(),
             orders: vec![Vec::new(); market.offers.len()],
             rank: Vec::new(),
             hosts: Hosts::default(),

@@ -26,6 +26,8 @@ pub struct Duals {
     pub values: Vec<f64>,
     /// The same as the last restricted program had it; the truth lies between.
     pub last: Vec<f64>,
+    /// USD per hour of one unit of each resource, as most pods pay for it.
+    pub scarcity: Vec<f64>,
     /// Lower bound of the objective, USD per hour.
     pub bound: f64,
 }
@@ -40,20 +42,20 @@ struct Column {
 pub fn solve(classes: &Classes, market: &Market, rounds: usize) -> Duals {
     if classes.classes.is_empty() || market.offers.is_empty() {
         let none = vec![0.0; classes.classes.len()];
-        return Duals { values: none.clone(), last: none, bound: 0.0 };
+        return Duals { values: none.clone(), last: none, ..Duals::default() };
     }
     let left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
     let mut master = Master::new(classes, market);
-    let mut filler = Filler::new(classes, market, &master.prices, 12);
+    let (first, scarcity) = by_resources(classes, market);
+    let mut filler = Filler::new(classes, market, &first, &scarcity, 2);
     let mut picks: Vec<Pick> = Vec::new();
     let mut best = Duals { values: master.prices.clone(), ..Duals::default() };
-    let mut center = by_resources(classes, market);
+    let mut center = first;
     let mut trust = 0.0;
     for _ in 0..rounds {
         // Prices of the restricted program jump about; prices between them and the best so far find better columns.
-        let prices: Vec<f64> =
-            center.iter().zip(&master.prices).map(|(c, m)| (c + trust * (m - c)).max(0.0)).collect();
-        filler.revalue(&prices, 3);
+        let prices: Vec<f64> = center.iter().zip(&master.prices).map(|(c, m)| (c + trust * (m - c)).max(0.0)).collect();
+        filler.revalue(&prices, 2);
         let (bound, scale) = bound(classes, market, &mut filler, &prices, 6);
         if bound > best.bound {
             center = prices.iter().map(|p| p * scale).collect();
@@ -87,6 +89,7 @@ pub fn solve(classes: &Classes, market: &Market, rounds: usize) -> Duals {
         master.optimise();
     }
     best.last = master.prices;
+    best.scarcity = scarcity;
     best
 }
 
@@ -104,7 +107,8 @@ fn column(classes: &Classes, cost: f64, picks: &[Pick]) -> Column {
 
 /// First prices: what the resources of a pod cost where nodes can be bought by the slice and each resource of a slice
 /// given to whichever set of demands on labels pays most. Solved to the end: every offer's best split is a column.
-fn by_resources(classes: &Classes, market: &Market) -> Vec<f64> {
+/// Returns prices of classes, and of a unit of each resource where most cores are asked for.
+fn by_resources(classes: &Classes, market: &Market) -> (Vec<f64>, Vec<f64>) {
     let dims = market.offers[0].room.len();
     let homes = classes.homes.len();
     let mut demand = vec![0.0; homes * dims];
@@ -149,7 +153,9 @@ fn by_resources(classes: &Classes, market: &Market) -> Vec<f64> {
     let price = |c: &super::classes::Class| -> f64 {
         c.amount.iter().zip(&prices[c.home * dims..]).map(|(&a, p)| a as f64 * p).sum()
     };
-    classes.classes.iter().map(price).collect()
+    let cores = |home: usize| demand[home * dims];
+    let main = (0..homes).max_by(|&a, &b| cores(a).total_cmp(&cores(b)).then(b.cmp(&a))).unwrap_or(0);
+    (classes.classes.iter().map(price).collect(), prices[main * dims..(main + 1) * dims].to_vec())
 }
 
 /// The program restricted to the columns found so far: revised simplex with an explicit inverse.
@@ -264,13 +270,7 @@ impl Master {
 
 /// The bound that prices give and the factor by which they must shrink for it; see the module's comment for why it is
 /// one. Spends so many rounds on the offers that decide it.
-fn bound(
-    classes: &Classes,
-    market: &Market,
-    filler: &mut Filler<'_>,
-    prices: &[f64],
-    rounds: usize,
-) -> (f64, f64) {
+fn bound(classes: &Classes, market: &Market, filler: &mut Filler<'_>, prices: &[f64], rounds: usize) -> (f64, f64) {
     let total: f64 = prices.iter().zip(&classes.classes).map(|(p, c)| p * f64::from(c.count)).sum();
     let mut scale = 1.0f64;
     for (at, offer) in market.offers.iter().enumerate() {

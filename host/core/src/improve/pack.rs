@@ -46,31 +46,51 @@ impl Rng {
     }
 }
 
-/// Packs all classes by each of some values of classes, and goes on from the cheapest. Empty if something cannot be
+/// Packs all classes by some values of classes, again and again with values corrected by what was paid, and goes on
+/// from the cheapest; `scarcity` says what a unit of each resource is worth, roughly. Empty if something cannot be
 /// bought at all.
-pub fn pack(classes: &Classes, market: &Market, values: &[Vec<f64>], budget: Budget, seed: u64) -> Vec<Node> {
-    let mut best: Option<(f64, usize, Vec<Node>, Vec<f64>)> = None;
-    let mut filler: Option<Filler<'_>> = None;
-    for (at, values) in values.iter().enumerate() {
-        let filler = match &mut filler {
-            Some(filler) => {
-                filler.revalue(values, 3);
-                filler
+pub fn pack(
+    classes: &Classes,
+    market: &Market,
+    values: &[Vec<f64>],
+    scarcity: &[f64],
+    budget: Budget,
+    seed: u64,
+) -> Vec<Node> {
+    let Some(first) = values.first() else { return Vec::new() };
+    let mut filler = Filler::new(classes, market, first, scarcity, 2);
+    let mut best: Option<(f64, Vec<f64>, Vec<Node>, Vec<f64>)> = None;
+    for start in values {
+        let mut values = start.clone();
+        for round in 0..budget.packings {
+            filler.revalue(&values, 1);
+            let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
+            let mut commitments = market.commitments.clone();
+            let Some(nodes) = buy(&mut filler, market, &values, &mut left, &mut commitments) else { break };
+            let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
+            let paid = paid(classes, market, &nodes, &values);
+            if best.as_ref().is_none_or(|b| cost < b.0) {
+                best = Some((cost, values.clone(), nodes, commitments));
             }
-            none => none.insert(Filler::new(classes, market, values, 10)),
-        };
-        let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
-        let mut commitments = market.commitments.clone();
-        let Some(nodes) = buy(filler, market, values, &mut left, &mut commitments) else { continue };
-        let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
-        if best.as_ref().is_none_or(|b| cost < b.0) {
-            best = Some((cost, at, nodes, commitments));
+            values.iter_mut().zip(&paid).for_each(|(v, p)| *v = 0.6 * *v + 0.4 * p);
         }
     }
-    let (Some((_, at, mut nodes, commitments)), Some(mut filler)) = (best, filler) else { return Vec::new() };
-    filler.revalue(&values[at], 3);
-    Repacker::new(classes, market, filler, values[at].clone(), commitments, seed).run(&mut nodes, budget.repacks);
+    let Some((_, values, mut nodes, commitments)) = best else { return Vec::new() };
+    filler.revalue(&values, 1);
+    Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
     nodes
+}
+
+/// What one pod of each class paid: the cost of each node split by the value of what is on it.
+fn paid(classes: &Classes, market: &Market, nodes: &[Node], values: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; values.len()];
+    for node in nodes {
+        let class = |s: u32| classes.subs[s as usize].class as usize;
+        let value: f64 = node.picks.iter().map(|&(s, n)| values[class(s)] * f64::from(n)).sum();
+        let rate = market.offers[node.offer].cost / value.max(1e-12);
+        node.picks.iter().for_each(|&(s, n)| sums[class(s)] += rate * values[class(s)] * f64::from(n));
+    }
+    sums.iter().zip(&classes.classes).map(|(s, c)| s / f64::from(c.count.max(1))).collect()
 }
 
 /// An offer in the queue, with the value per cost of its contents when last looked at.
@@ -185,37 +205,44 @@ impl<'a> Repacker<'a> {
                 shortlist = self.shortlist(nodes);
             }
             let apart = self.choose(nodes);
-            self.repack(nodes, apart, &shortlist);
+            let offers = self.offers_for(nodes, &apart, &shortlist);
+            self.repack(nodes, apart, &offers);
             if nodes.len() < 2 {
                 return;
             }
         }
     }
 
-    /// Offers that are worth trying: by what they hold of everything, per dollar, for each set of homes.
-    fn shortlist(&mut self, nodes: &[Node]) -> Vec<usize> {
+    /// Offers that are worth trying, by set of homes: those that would hold most of everything, per dollar, and those in
+    /// use.
+    fn shortlist(&mut self, nodes: &[Node]) -> Vec<Vec<usize>> {
         let all: Vec<u32> = self.classes.subs.iter().map(|s| s.count).collect();
-        let mut ratios: Vec<(usize, f64, usize)> = Vec::new();
+        let mut ratios: Vec<Vec<(f64, usize)>> = vec![Vec::new(); self.market.admits.len()];
         for (at, offer) in self.market.offers.iter().enumerate() {
             let value = self.filler.fill(at, &all, &self.values, &mut self.picks);
-            ratios.push((offer.admits, value / offer.cost.max(1e-9), at));
+            ratios[offer.admits].push((value / offer.cost.max(1e-9), at));
         }
-        ratios.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
-        let mut chosen: Vec<usize> = nodes.iter().map(|n| n.offer).collect();
-        let mut kept = (usize::MAX, 0, 0.0);
-        for (admits, ratio, offer) in ratios {
-            if admits != kept.0 {
-                kept = (admits, 0, ratio);
-            }
-            if kept.1 < 24 && ratio > 0.6 * kept.2 {
-                chosen.push(offer);
-                kept.1 += 1;
-            }
+        let mut used = vec![false; self.market.offers.len()];
+        nodes.iter().for_each(|n| used[n.offer] = true);
+        let mut lists = Vec::with_capacity(ratios.len());
+        for mut of_group in ratios {
+            of_group.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            let best = of_group.first().map_or(0.0, |r| r.0);
+            let worthy = |(at, r): &(usize, (f64, usize))| (*at < 16 && r.0 > 0.6 * best) || used[r.1];
+            let list: Vec<usize> = of_group.into_iter().enumerate().filter(worthy).map(|(_, r)| r.1).collect();
+            self.filler.rank(&list);
+            lists.push(list);
         }
-        chosen.sort_unstable();
-        chosen.dedup();
-        self.filler.rank(&chosen);
-        chosen
+        lists
+    }
+
+    /// Offers for a few nodes: of their own sets of homes and of two more.
+    fn offers_for(&mut self, nodes: &[Node], apart: &[usize], shortlist: &[Vec<usize>]) -> Vec<usize> {
+        let mut groups: Vec<usize> = apart.iter().map(|&n| self.market.offers[nodes[n].offer].admits).collect();
+        groups.extend((0..2).map(|_| self.rng.below(shortlist.len())));
+        groups.sort_unstable();
+        groups.dedup();
+        groups.iter().flat_map(|&g| shortlist[g].iter().copied()).collect()
     }
 
     fn worth(&self, node: &Node) -> f64 {
