@@ -1,0 +1,176 @@
+//! Names of labels, annotations, taints and conditions, and which labels mean something special.
+
+/// A node's name as a label.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// A node's zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// A node's region.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// A node's instance type.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// A node's CPU architecture.
+pub const ARCH: &str = "kubernetes.io/arch";
+/// A node's operating system.
+pub const OS: &str = "kubernetes.io/os";
+/// A Windows node's build.
+pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
+/// The NodePool that owns a node.
+pub const NODEPOOL: &str = "karpenter.sh/nodepool";
+/// How a node is paid for.
+pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+/// A node that joined its claim.
+pub const REGISTERED: &str = "karpenter.sh/registered";
+/// A node that is ready for pods.
+pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// The reservation that an AWS offering draws on.
+pub const AWS_RESERVATION_ID: &str = "karpenter.k8s.aws/capacity-reservation-id";
+
+/// Labels that KWOK gives its instance types.
+pub mod kwok {
+    /// First part of the type's name.
+    pub const FAMILY: &str = "karpenter.kwok.sh/instance-family";
+    /// Second part of the type's name.
+    pub const SIZE: &str = "karpenter.kwok.sh/instance-size";
+    /// CPUs.
+    pub const CPU: &str = "karpenter.kwok.sh/instance-cpu";
+    /// Memory.
+    pub const MEMORY: &str = "karpenter.kwok.sh/instance-memory";
+    /// The class of a node.
+    pub const NODE_CLASS: &str = "karpenter.kwok.sh/kwoknodeclass";
+}
+
+/// Values of [`CAPACITY_TYPE`].
+pub mod capacity_type {
+    /// Capacity paid for in advance.
+    pub const RESERVED: &str = "reserved";
+    /// Capacity that can be taken away.
+    pub const SPOT: &str = "spot";
+    /// Capacity at list price.
+    pub const ON_DEMAND: &str = "on-demand";
+    /// All of them.
+    pub const ALL: [&str; 3] = [RESERVED, SPOT, ON_DEMAND];
+}
+
+/// Annotation of pods and nodes that should be left alone.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Annotation of mirrors of static pods.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+/// Annotation of the default StorageClass, and its older name.
+pub const DEFAULT_CLASS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// Annotation of a claim that is bound.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Annotation that named a claim's class before the field did.
+pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Labels that a requirement may name although a NodePool does not define them: the cloud knows their values.
+pub const WELL_KNOWN: [&str; 8] = [NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
+
+/// The stable name of a label that had another one in beta; any other label is itself.
+pub fn stable(key: &str) -> &str {
+    match key {
+        "failure-domain.beta.kubernetes.io/zone" | "topology.ebs.csi.aws.com/zone" => ZONE,
+        "failure-domain.beta.kubernetes.io/region" => REGION,
+        "beta.kubernetes.io/arch" => ARCH,
+        "beta.kubernetes.io/os" => OS,
+        "beta.kubernetes.io/instance-type" => INSTANCE_TYPE,
+        _ => key,
+    }
+}
+
+/// The part of a label before its slash, empty if it has none.
+pub fn domain(key: &str) -> &str {
+    key.split_once('/').map_or("", |(domain, _)| domain)
+}
+
+/// Why a NodePool may neither set nor require a label, if it may not.
+pub fn restricted(key: &str) -> Option<&'static str> {
+    if key == CAPACITY_TYPE {
+        None
+    } else if key == NODEPOOL {
+        Some("karpenter.sh/nodepool is set by the autoscaler")
+    } else if key == HOSTNAME {
+        Some("kubernetes.io/hostname differs from node to node")
+    } else if key.split('/').next().is_some_and(|first| first.ends_with("karpenter.sh")) {
+        Some("labels under karpenter.sh are the autoscaler's own")
+    } else {
+        None
+    }
+}
+
+/// Whether `key` has the form of a label key: an optional DNS domain and a slash, then a name of at most 63
+/// characters.
+pub fn is_label_key(key: &str) -> bool {
+    let (domain, name) = match key.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, key),
+    };
+    !name.is_empty() && is_label_value(name) && domain.is_none_or(is_dns_name)
+}
+
+/// Whether `value` has the form of a label value: at most 63 letters, digits, `-`, `_` and `.`, first and last a
+/// letter or digit.
+pub fn is_label_value(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let edge = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let lower = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() <= 253
+        && name.split('.').all(|part| {
+            let bytes = part.as_bytes();
+            bytes.first().is_some_and(lower)
+                && bytes.last().is_some_and(lower)
+                && bytes.iter().all(|b| lower(b) || *b == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beta_labels_have_stable_names() {
+        assert_eq!(stable("failure-domain.beta.kubernetes.io/zone"), ZONE);
+        assert_eq!(stable("beta.kubernetes.io/instance-type"), INSTANCE_TYPE);
+        assert_eq!(stable("team"), "team");
+    }
+
+    #[test]
+    fn only_some_labels_are_restricted() {
+        for (key, ours) in [
+            (CAPACITY_TYPE, false),
+            (ZONE, false),
+            ("team", false),
+            ("karpenter.kwok.sh/instance-size", false),
+            (NODEPOOL, true),
+            (HOSTNAME, true),
+            ("karpenter.sh/initialized", true),
+            ("x.karpenter.sh/y", true),
+        ] {
+            assert_eq!(restricted(key).is_some(), ours, "{key}");
+        }
+    }
+
+    #[test]
+    fn label_keys_have_a_form() {
+        for (key, good) in [
+            ("app", true),
+            ("a.b/C_d", true),
+            ("a/b/c", false),
+            ("A.b/c", false),
+            ("/c", false),
+            ("a/", false),
+            ("", false),
+            ("-a", false),
+            ("sp ace", false),
+        ] {
+            assert_eq!(is_label_key(key), good, "{key}");
+        }
+    }
+}

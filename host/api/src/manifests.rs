@@ -1,0 +1,565 @@
+//! Reads Kubernetes manifests, as people have them, into a [`World`].
+//!
+//! YAML with several documents, JSON, JSON objects one after the other, v1 Lists and typed lists (`PodList`), from any
+//! number of sources. Objects are found one by one and read one by one: no tree of a whole file is ever built, and a
+//! bad object costs only itself. [`Reader::finish`] returns what was read, in an order that does not depend on the
+//! order of the input, and every [`Problem`] with its place.
+//!
+//! Decided here: of two objects of one kind and name the first is kept and the second is a problem; kinds that
+//! planning has no use for are counted, not complained about; a pod that can be read but never be planned is kept (see
+//! [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files, `World::now`, settings and the
+//! catalogue.
+
+mod cluster;
+mod finish;
+mod json;
+mod node;
+mod nodepool;
+mod object;
+mod pod;
+mod problem;
+mod requirement;
+mod selector;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod workload;
+mod yaml;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
+use longshore_core::model::{Sym, World};
+use rustc_hash::FxHashSet;
+use serde::Deserialize;
+
+pub use problem::{Place, Problem, Problems};
+
+use problem::{Fault, quoted};
+use wire::Meta;
+
+/// Folds manifests into a world.
+#[derive(Default)]
+pub struct Reader {
+    door: Door,
+    problems: Problems,
+    /// Hashes of kind, namespace and name of every object taken in.
+    seen: FxHashSet<u64>,
+}
+
+/// What objects are taken into.
+#[derive(Default)]
+struct Door {
+    world: World,
+    priority_classes: Vec<PriorityClass>,
+    /// Pods and DaemonSets without a priority of their own, by index, with the name of their class.
+    pods_by_class: Vec<(usize, Option<Sym>)>,
+    daemons_by_class: Vec<(usize, Option<Sym>)>,
+}
+
+struct PriorityClass {
+    name: Sym,
+    value: i32,
+    default: bool,
+}
+
+impl Door {
+    /// An object's namespace, `default` if it does not say.
+    fn namespace(&mut self, meta: &Meta<'_>) -> Sym {
+        self.world.names.intern(namespace(meta))
+    }
+}
+
+fn namespace<'a>(meta: &'a Meta<'_>) -> &'a str {
+    meta.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+}
+
+/// A text that objects are found in.
+struct Source<'a> {
+    name: &'a str,
+    text: &'a [u8],
+    /// Lines of the source before this text.
+    lines_before: u32,
+    document: u32,
+    /// A byte and the number of lines before it, so that lines of later bytes are counted from there.
+    counted: (usize, u32),
+}
+
+impl Source<'_> {
+    fn line(&mut self, at: usize) -> u32 {
+        let (from, lines) = if self.counted.0 <= at { self.counted } else { (0, 0) };
+        let lines = lines + json::lines_before(&self.text[from..], at - from);
+        self.counted = (at, lines);
+        self.lines_before + lines + 1
+    }
+
+    fn place(&mut self, at: usize, item: Option<u32>) -> Place {
+        Place { source: self.name.to_owned(), document: self.document, item, line: Some(self.line(at)) }
+    }
+}
+
+/// An object's API group, kind and what the list around it says where it does not say itself.
+struct TypeOf<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+impl Reader {
+    /// A reader that has read nothing.
+    pub fn new() -> Self {
+        Reader::default()
+    }
+
+    /// Reads everything in `bytes`; `source` names it in problems. May be called any number of times.
+    pub fn read(&mut self, source: &str, bytes: &[u8]) {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+            return self.whole(source, 1, "is UTF-16", "save it as UTF-8 (PowerShell: `| Out-File -Encoding utf8`)");
+        }
+        let start = json::skip_space(bytes, 0);
+        if start == bytes.len() {
+            return self.whole(source, 1, "is empty", "check the command that made it");
+        }
+        if looks_like_json(&bytes[start..]) {
+            self.json(&mut Source { name: source, text: bytes, lines_before: 0, document: 0, counted: (0, 0) });
+            return;
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.yaml(source, text),
+            Err(error) => {
+                let line = json::lines_before(bytes, error.valid_up_to()) + 1;
+                self.whole(source, line, "is not UTF-8", "save it as UTF-8 text");
+            }
+        }
+    }
+
+    /// What was read, and what was not. Objects are ordered by namespace and name.
+    pub fn finish(self) -> (World, Problems) {
+        (self.door.finish(), self.problems)
+    }
+
+    /// A problem of a source as a whole.
+    fn whole(&mut self, source: &str, line: u32, what: &str, hint: &str) {
+        let place = Place { source: source.to_owned(), document: 0, item: None, line: Some(line) };
+        self.problems.push(Problem { place, what: what.to_owned(), hint: hint.to_owned(), ..Problem::default() });
+    }
+
+    fn yaml(&mut self, source: &str, text: &str) {
+        let mut number = 0;
+        for (first_line, document) in documents(text) {
+            let content = document.trim_start_matches("---").trim_start();
+            if looks_like_json(content.as_bytes()) {
+                let from = document.len() - content.len();
+                let lines_before = first_line + json::lines_before(document.as_bytes(), from);
+                let text = content.as_bytes();
+                let mut part = Source { name: source, text, lines_before, document: number, counted: (0, 0) };
+                self.json(&mut part);
+                number = part.document;
+                continue;
+            }
+            match yaml::to_json(document) {
+                Ok(json) if json.trim().is_empty() => {}
+                Ok(json) => {
+                    let text = json.as_bytes();
+                    let mut part =
+                        Source { name: source, text, lines_before: first_line, document: number, counted: (0, 0) };
+                    self.json(&mut part);
+                    number = part.document;
+                }
+                Err(fault) => {
+                    number += 1;
+                    let line = Some(first_line + fault.line + 1);
+                    let place = Place { source: source.to_owned(), document: number, item: None, line };
+                    self.problems.push(Problem {
+                        place,
+                        what: fault.what,
+                        hint: fault.hint.to_owned(),
+                        ..Problem::default()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reads JSON values one after the other.
+    fn json(&mut self, source: &mut Source<'_>) {
+        let mut at = json::skip_space(source.text, 0);
+        while at < source.text.len() {
+            source.document += 1;
+            at = match self.root(source, at) {
+                Ok(end) => json::skip_space(source.text, end),
+                Err(broken) => {
+                    self.broken(source, broken);
+                    match json::skip_value(source.text, at) {
+                        Ok(end) if !broken.at_end => json::skip_space(source.text, end),
+                        _ => return,
+                    }
+                }
+            };
+            if source.text[at..].starts_with(b"---") {
+                at = json::skip_space(source.text, at + 3);
+            }
+        }
+    }
+
+    fn broken(&mut self, source: &mut Source<'_>, broken: json::Broken) {
+        let place = source.place(broken.at, None);
+        let (what, hint) = if broken.at_end {
+            ("is not JSON: the text ends in the middle of an object".to_owned(), "the file may have been cut short")
+        } else {
+            let found =
+                String::from_utf8_lossy(&source.text[broken.at..source.text.len().min(broken.at + 20)]).into_owned();
+            let found = found.lines().next().unwrap_or_default();
+            (format!("is not JSON: unexpected {}", quoted(found)), "check commas, colons and quotes before it")
+        };
+        self.problems.push(Problem { place, what, hint: hint.to_owned(), ..Problem::default() });
+    }
+
+    /// Reads the value at `at`: an object, a list object or a bare list. Returns its end.
+    fn root(&mut self, source: &mut Source<'_>, at: usize) -> Result<usize, json::Broken> {
+        let text = source.text;
+        if text[at] == b'[' {
+            let mut unnamed = Vec::new();
+            let end = self.items(source, at, &mut unnamed)?;
+            for (range, item) in unnamed {
+                self.object(source, range, Some(item), None);
+            }
+            return Ok(end);
+        }
+        if text[at] != b'{' {
+            let end = json::skip_value(text, at)?;
+            let found = String::from_utf8_lossy(&text[at..end]).into_owned();
+            let fault = Fault {
+                field: String::new(),
+                what: format!("is not an object: {}", quoted(&found)),
+                hint: "a manifest starts with apiVersion and kind".to_owned(),
+            };
+            self.refuse(source, at..end, None, &TypeOf { api_version: "", kind: "" }, "", fault);
+            return Ok(end);
+        }
+        // Items come before the list's own kind when fields are sorted; those without a kind wait for it.
+        let (mut is_list, mut unnamed) = (false, Vec::new());
+        let end = json::walk(text, at, |key, start| {
+            if key == b"items" && text.get(start) == Some(&b'[') {
+                is_list = true;
+                return Some(self.items(source, start, &mut unnamed));
+            }
+            Some(json::skip_value(text, start))
+        })?;
+        let end = end.unwrap_or(text.len());
+        if !is_list {
+            self.object(source, at..end, None, None);
+            return Ok(end);
+        }
+        let (kind, api_version) = (field(text, at, "kind"), field(text, at, "apiVersion"));
+        let of_items = kind.and_then(|kind| kind.strip_suffix("List")).filter(|kind| !kind.is_empty());
+        let of_items = of_items.map(|kind| TypeOf { api_version: api_version.unwrap_or(""), kind });
+        for (range, item) in unnamed {
+            self.object(source, range, Some(item), of_items.as_ref());
+        }
+        Ok(end)
+    }
+
+    /// Reads the items of the list at `at`; those without a kind are put aside. Returns the list's end.
+    fn items(
+        &mut self,
+        source: &mut Source<'_>,
+        at: usize,
+        unnamed: &mut Vec<(Range<usize>, u32)>,
+    ) -> Result<usize, json::Broken> {
+        let text = source.text;
+        let mut item = 0;
+        let end = json::walk(text, at, |_, start| {
+            item += 1;
+            let end = match json::skip_value(text, start) {
+                Ok(end) => end,
+                Err(broken) => return Some(Err(broken)),
+            };
+            if text[start] == b'{' && field(text, start, "kind").is_none() {
+                unnamed.push((start..end, item));
+            } else {
+                self.object(source, start..end, Some(item), None);
+            }
+            Some(Ok(end))
+        })?;
+        Ok(end.unwrap_or(text.len()))
+    }
+
+    /// Reads one object.
+    fn object(
+        &mut self,
+        source: &mut Source<'_>,
+        range: Range<usize>,
+        item: Option<u32>,
+        of_list: Option<&TypeOf<'_>>,
+    ) {
+        let all = source.text;
+        let mut of = TypeOf { api_version: "", kind: "" };
+        let fault = |field: &str, what: &str, hint: &str| Fault {
+            field: field.to_owned(),
+            what: what.to_owned(),
+            hint: hint.to_owned(),
+        };
+        let text = match std::str::from_utf8(&all[range.clone()]) {
+            Ok(text) if text.starts_with('{') => text,
+            Ok(_) => {
+                let fault = fault("", "is not an object", "a manifest starts with apiVersion and kind");
+                return self.refuse(source, range, item, &of, "", fault);
+            }
+            Err(_) => {
+                return self.refuse(source, range, item, &of, "", fault("", "is not UTF-8", "save it as UTF-8 text"));
+            }
+        };
+        let (kind, api_version) = (field(all, range.start, "kind"), field(all, range.start, "apiVersion"));
+        of.kind = kind.or(of_list.map(|of| of.kind)).unwrap_or("");
+        of.api_version = api_version.or(of_list.map(|of| of.api_version)).unwrap_or("");
+        if of.kind.is_empty() {
+            let fault = fault("kind", "is missing", "every object needs apiVersion and kind");
+            return self.refuse(source, range, item, &of, "", fault);
+        }
+        if of.api_version.is_empty() {
+            let fault = fault("apiVersion", "is missing", "every object needs apiVersion and kind");
+            return self.refuse(source, range, item, &of, "", fault);
+        }
+        let object = Object { text, range, item, of };
+        self.dispatch(source, object);
+    }
+
+    /// The table of kinds.
+    fn dispatch(&mut self, source: &mut Source<'_>, object: Object<'_>) {
+        let (group, version) = object.of.api_version.split_once('/').unwrap_or(("", object.of.api_version));
+        let kind = object.of.kind;
+        match (group, kind) {
+            ("", "Pod") => self.take(source, object, true, pod::read),
+            ("", "Node") => self.take(source, object, false, node::read),
+            ("karpenter.sh", "NodePool" | "NodeClaim") if version != "v1" => {
+                let fault = Fault {
+                    field: "apiVersion".to_owned(),
+                    what: format!("{} is not read", quoted(object.of.api_version)),
+                    hint: "convert it to karpenter.sh/v1".to_owned(),
+                };
+                self.refuse(source, object.range, object.item, &object.of, "", fault);
+            }
+            ("karpenter.sh", "NodePool") => self.take(source, object, false, nodepool::read),
+            ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
+            ("apps", "DaemonSet") => self.take(source, object, true, workload::read_daemon),
+            ("apps", "ReplicaSet" | "StatefulSet") => {
+                self.take(source, object, true, |wire, door| workload::read_workload(kind, wire, door))
+            }
+            ("", "Service" | "ReplicationController") => {
+                self.take(source, object, true, |wire, door| workload::read_mapped(kind, wire, door))
+            }
+            ("policy", "PodDisruptionBudget") => self.take(source, object, true, workload::read_budget),
+            ("", "PersistentVolumeClaim") => self.take(source, object, true, storage::read_claim),
+            ("", "PersistentVolume") => self.take(source, object, false, storage::read_volume),
+            ("storage.k8s.io", "StorageClass") => self.take(source, object, false, storage::read_class),
+            ("storage.k8s.io", "CSINode") => self.take(source, object, false, storage::read_csi_node),
+            ("", "Namespace") => self.take(source, object, false, cluster::read_namespace),
+            ("scheduling.k8s.io", "PriorityClass") => self.take(source, object, false, cluster::read_priority_class),
+            (_, kind) if kind.ends_with("NodeClass") => {
+                self.take(source, object, false, |wire, door| cluster::read_node_class(group, kind, wire, door))
+            }
+            _ => *self.problems.ignored.entry(kind.chars().take(100).collect()).or_default() += 1,
+        }
+    }
+
+    /// Reads an object as `W` and takes it in with `into`.
+    fn take<'a, W: HasMeta + Deserialize<'a>>(
+        &mut self,
+        source: &mut Source<'_>,
+        object: Object<'a>,
+        namespaced: bool,
+        into: impl FnOnce(W, &mut Door) -> Result<(), Fault>,
+    ) {
+        let Object { text, range, item, of } = object;
+        let wire: W = match serde_json::from_str(text) {
+            Ok(wire) => wire,
+            Err(_) => {
+                let (name, fault) = unreadable::<W>(text);
+                return self.refuse(source, range, item, &of, &name, fault);
+            }
+        };
+        let meta = wire.meta();
+        let plain = meta.name.as_deref().unwrap_or_default();
+        let name = if namespaced { format!("{}/{plain}", namespace(meta)) } else { plain.to_owned() };
+        if plain.is_empty() {
+            let hint = match meta.generate_name {
+                Some(_) => "generateName only works in a cluster; give it a name",
+                None => "give it one",
+            };
+            let fault =
+                Fault { field: "metadata.name".to_owned(), what: "is missing".to_owned(), hint: hint.to_owned() };
+            return self.refuse(source, range, item, &of, "", fault);
+        }
+        let mut hasher = DefaultHasher::new();
+        let group = of.api_version.split('/').next().filter(|_| of.api_version.contains('/')).unwrap_or("");
+        (group, of.kind, &name).hash(&mut hasher);
+        let identity = hasher.finish();
+        if self.seen.contains(&identity) {
+            let hint = "remove one; the first is used".to_owned();
+            let fault = Fault { field: String::new(), what: "is there twice".to_owned(), hint };
+            return self.refuse(source, range, item, &of, &name, fault);
+        }
+        match into(wire, &mut self.door) {
+            Ok(()) => drop(self.seen.insert(identity)),
+            Err(fault) => self.refuse(source, range, item, &of, &name, fault),
+        }
+    }
+
+    /// Notes a problem of an object, at the line of its field.
+    fn refuse(
+        &mut self,
+        source: &mut Source<'_>,
+        range: Range<usize>,
+        item: Option<u32>,
+        of: &TypeOf<'_>,
+        name: &str,
+        fault: Fault,
+    ) {
+        let at = range.start + json::locate(&source.text[range.clone()], &fault.field);
+        let place = source.place(at.min(range.end), item);
+        let short = |text: &str| text.chars().take(300).collect::<String>();
+        let (kind, name) = (short(of.kind), short(name));
+        self.problems.push(Problem {
+            place,
+            kind,
+            name,
+            field: short(&fault.field),
+            what: fault.what,
+            hint: fault.hint,
+        });
+    }
+}
+
+/// An object's text, place and type.
+struct Object<'a> {
+    text: &'a str,
+    range: Range<usize>,
+    item: Option<u32>,
+    of: TypeOf<'a>,
+}
+
+/// The types that kinds are read into.
+trait HasMeta {
+    fn meta(&self) -> &Meta<'_>;
+}
+
+macro_rules! has_meta {
+    ($($wire:ty),* $(,)?) => {
+        $(impl HasMeta for $wire {
+            fn meta(&self) -> &Meta<'_> {
+                &self.metadata
+            }
+        })*
+    };
+}
+
+has_meta!(
+    pod::WirePod<'_>,
+    node::WireNode<'_>,
+    node::WireNodeClaim<'_>,
+    nodepool::WireNodePool<'_>,
+    workload::WireDaemonSet<'_>,
+    workload::WireWorkload<'_>,
+    workload::WireMapped<'_>,
+    workload::WireBudget<'_>,
+    storage::WireClaim<'_>,
+    storage::WireVolume<'_>,
+    storage::WireClass<'_>,
+    storage::WireCsiNode<'_>,
+    cluster::WireNamespace<'_>,
+    cluster::WirePriorityClass<'_>,
+    cluster::WireNodeClass<'_>,
+);
+
+/// The value of a string field of the object at `at`, if it is a plain string.
+fn field<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {
+    let range = json::member(text, at, name)?;
+    let inner = text[range].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    std::str::from_utf8(inner).ok().filter(|text| !text.is_empty())
+}
+
+/// Whether a text is JSON rather than YAML, which may start with a brace too.
+fn looks_like_json(text: &[u8]) -> bool {
+    let inside = |text: &[u8]| text.get(json::skip_space(text, 1)).copied();
+    match text.first() {
+        Some(b'{') => matches!(inside(text), Some(b'"' | b'}') | None),
+        Some(b'[') => matches!(inside(text), Some(b'{' | b'[' | b']' | b'"') | None),
+        _ => false,
+    }
+}
+
+/// The documents of a YAML text, each with the number of lines before it. They start at lines `---`, which keep their
+/// place, so that a document's first line is known.
+fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let mut rest = Some((0u32, text));
+    std::iter::from_fn(move || {
+        let (first_line, text) = rest.take()?;
+        let mut lines = 0;
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            let marker = line
+                .strip_prefix("---")
+                .is_some_and(|after| after.trim_start().len() < after.len() || after.is_empty());
+            if marker && at > 0 {
+                rest = Some((first_line + lines, &text[at..]));
+                break;
+            }
+            at += line.len();
+            lines += 1;
+        }
+        Some((first_line, &text[..at]))
+    })
+}
+
+/// Why an object could not be read as `W`, and its name if that much can be read.
+fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Fault) {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        metadata: Meta<'a>,
+    }
+    let name = serde_json::from_str::<Named<'_>>(text).map_or(String::new(), |named| {
+        let name = named.metadata.name.as_deref().unwrap_or_default();
+        match named.metadata.namespace.as_deref() {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    });
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let result: Result<W, _> = serde_path_to_error::deserialize(&mut reader);
+    let (field, what) = match result {
+        Ok(_) => (String::new(), "has text after its end".to_owned()),
+        Err(error) => {
+            let field = error.path().to_string();
+            let text = error.inner().to_string();
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+            (if field == "." { String::new() } else { field }, text.chars().take(200).collect())
+        }
+    };
+    let hint = hint(&what);
+    (name, Fault { field, what, hint: hint.to_owned() })
+}
+
+/// What to do about a value of the wrong type.
+fn hint(what: &str) -> &'static str {
+    let expected = |text: &str| what.contains(&format!("expected {text}"));
+    if what.starts_with("duplicate field") {
+        "keep one of the two"
+    } else if expected("a string") {
+        "put the value in quotes"
+    } else if expected("a list") {
+        "start each entry with `-`"
+    } else if expected("a map") {
+        "write it as `key: value`"
+    } else if expected("i32") || expected("i64") {
+        "write a whole number without quotes"
+    } else if expected("a boolean") {
+        "write true or false without quotes"
+    } else if what.starts_with("recursion limit") {
+        "no Kubernetes object is nested that deeply"
+    } else {
+        ""
+    }
+}

@@ -1,0 +1,415 @@
+//! NodePools: read and held against every rule of their schema and of Karpenter's own validation.
+
+use longshore_core::model::{
+    Budget, ConsolidationPolicy, Labels, Names, NodeClassRef, NodePool, Op, Requirement, Taint,
+};
+use serde::Deserialize;
+
+use super::Door;
+use super::node::WireClassRef;
+use super::object::{WireTaint, amount, condition, resource, resources, taints};
+use super::problem::{Fault, Path, quoted};
+use super::requirement::{Of, WireRequirement, requirements};
+use super::wire::{Amount, Condition, List, Map, Meta, Text};
+use crate::labels::{self, capacity_type};
+use crate::quantity::Quantity;
+use crate::time::plain_duration;
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireNodePool<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireSpec<'a>>,
+    #[serde(borrow)]
+    status: Option<WireStatus<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireSpec<'a> {
+    #[serde(borrow)]
+    template: WireTemplate<'a>,
+    #[serde(borrow)]
+    disruption: Option<WireDisruption<'a>>,
+    #[serde(borrow)]
+    limits: Map<'a, Amount<'a>>,
+    weight: Option<i64>,
+    replicas: Option<i64>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireTemplate<'a> {
+    #[serde(borrow)]
+    metadata: Option<WireTemplateMeta<'a>>,
+    #[serde(borrow)]
+    spec: Option<WireTemplateSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireTemplateMeta<'a> {
+    #[serde(borrow)]
+    labels: Map<'a, Text<'a>>,
+    #[serde(borrow)]
+    annotations: Map<'a, Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireTemplateSpec<'a> {
+    #[serde(borrow)]
+    requirements: List<WireRequirement<'a>>,
+    #[serde(borrow)]
+    taints: List<WireTaint<'a>>,
+    #[serde(borrow)]
+    startup_taints: List<WireTaint<'a>>,
+    #[serde(borrow)]
+    node_class_ref: Option<WireClassRef<'a>>,
+    #[serde(borrow)]
+    termination_grace_period: Option<Text<'a>>,
+    #[serde(borrow)]
+    expire_after: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireDisruption<'a> {
+    #[serde(borrow)]
+    consolidate_after: Option<Text<'a>>,
+    #[serde(borrow)]
+    consolidation_policy: Option<Text<'a>>,
+    #[serde(borrow)]
+    budgets: Option<List<WireBudget<'a>>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireBudget<'a> {
+    #[serde(borrow)]
+    nodes: Option<Text<'a>>,
+    #[serde(borrow)]
+    reasons: Option<List<Text<'a>>>,
+    #[serde(borrow)]
+    schedule: Option<Text<'a>>,
+    #[serde(borrow)]
+    duration: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireStatus<'a> {
+    #[serde(borrow)]
+    resources: Map<'a, Amount<'a>>,
+    #[serde(borrow)]
+    conditions: List<Condition<'a>>,
+}
+
+/// 720 hours, the default of `expireAfter`.
+const MONTH: i64 = 720 * 3600;
+
+/// Takes a NodePool in.
+pub(super) fn read(wire: WireNodePool<'_>, door: &mut Door) -> Result<(), Fault> {
+    let names = &mut door.world.names;
+    let at = Path::Root.field("spec");
+    let Some(spec) = &wire.spec else { return Err(at.fault("is missing", "a NodePool needs spec.template.spec")) };
+    let status = wire.status.unwrap_or_default();
+    let at_template = at.field("template");
+    let at_node = at_template.field("spec");
+    let Some(node) = &spec.template.spec else {
+        return Err(at_node.fault("is missing", "a NodePool needs requirements and a nodeClassRef there"));
+    };
+    let taints_of = |list: &[WireTaint<'_>], field: &str, names: &mut Names| taints(list, at_node.field(field), names);
+    let meta = &wire.metadata;
+    let disruption = spec.disruption.as_ref();
+    let at_disruption = at.field("disruption");
+    let (limits, node_limit) = limits(spec, at, names)?;
+    let name = meta.name.as_deref().unwrap_or_default();
+    let pool = NodePool {
+        name: names.intern(name),
+        uid: match meta.uid.as_deref() {
+            Some(uid) if !uid.is_empty() => names.intern(uid),
+            _ => names.intern(&format!("NodePool/{name}")),
+        },
+        labels: template_labels(&spec.template, at_template.field("metadata.labels"), names)?,
+        annotations: template_annotations(&spec.template, names),
+        requirements: pool_requirements(node, at_node.field("requirements"), names)?,
+        taints: taints_of(&node.taints, "taints", names)?,
+        startup_taints: taints_of(&node.startup_taints, "startupTaints", names)?,
+        class: class(node, at_node.field("nodeClassRef"), names)?,
+        expire_after: lifetime(&node.expire_after, Some(MONTH), at_node.field("expireAfter"))?,
+        termination_grace: grace(&node.termination_grace_period, at_node.field("terminationGracePeriod"))?,
+        limits,
+        node_limit,
+        weight: weight(spec, at)?,
+        replicas: replicas(spec, at)?,
+        consolidate_after: match disruption {
+            Some(d) => lifetime(&d.consolidate_after, Some(0), at_disruption.field("consolidateAfter"))?,
+            None => Some(0),
+        },
+        consolidation: consolidation(disruption, at_disruption.field("consolidationPolicy"))?,
+        budgets: budgets(disruption, at_disruption.field("budgets"), names)?,
+        ready: condition(&status.conditions, "Ready"),
+        deleting: meta.deletion_timestamp.is_some(),
+        usage: resources(&status.resources, Path::Root.field("status").field("resources"), names)?,
+    };
+    taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
+    door.world.pools.push(pool);
+    Ok(())
+}
+
+fn template_labels(template: &WireTemplate<'_>, at: Path<'_>, names: &mut Names) -> Result<Labels, Fault> {
+    let Some(meta) = &template.metadata else { return Ok(Labels::default()) };
+    if meta.labels.len() > 100 {
+        return Err(at.fault(format!("has {} labels", meta.labels.len()), "a NodePool sets at most 100"));
+    }
+    let mut pairs = Vec::new();
+    for (key, value) in meta.labels.iter() {
+        let at = at.key(key);
+        label_key(key, at)?;
+        if !labels::is_label_value(value) {
+            return Err(at.fault(format!("{} is not a label value", quoted(value)), LABEL_VALUE));
+        }
+        pairs.push((names.intern(labels::stable(key)), names.intern(value)));
+    }
+    Ok(Labels::new(pairs))
+}
+
+const LABEL_VALUE: &str = "at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit";
+
+fn label_key(key: &str, at: Path<'_>) -> Result<(), Fault> {
+    if !labels::is_label_key(key) {
+        return Err(at.fault(format!("{} is not a label key", quoted(key)), "write it like team or example.com/team"));
+    }
+    match labels::restricted(key) {
+        Some(why) => Err(at.fault(format!("label {} is restricted: {why}", quoted(key)), "use another label")),
+        None => Ok(()),
+    }
+}
+
+fn template_annotations(template: &WireTemplate<'_>, names: &mut Names) -> Labels {
+    let Some(meta) = &template.metadata else { return Labels::default() };
+    Labels::new(meta.annotations.iter().map(|(key, value)| (names.intern(key), names.intern(value))).collect())
+}
+
+fn pool_requirements(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Vec<Requirement>, Fault> {
+    if node.requirements.len() > 100 {
+        return Err(at.fault(format!("has {} entries", node.requirements.len()), "a NodePool takes at most 100"));
+    }
+    for (index, wire) in node.requirements.iter().enumerate() {
+        let at = at.index(index);
+        if !wire.key.is_empty() {
+            label_key(labels::stable(&wire.key), at.field("key"))?;
+        }
+        if let Some(bad) = wire.values.iter().find(|value| !labels::is_label_value(value)) {
+            return Err(at.field("values").fault(format!("{} is not a label value", quoted(bad)), LABEL_VALUE));
+        }
+    }
+    let all = requirements(&node.requirements, Of::NodePool, at, names)?;
+    for (index, requirement) in all.iter().enumerate() {
+        if names.text(requirement.key) == labels::CAPACITY_TYPE {
+            known_capacity_types(requirement, at.index(index), names)?;
+        }
+    }
+    Ok(all)
+}
+
+/// At least one value, and as many as `minValues` asks for, must be a capacity type that exists.
+fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Names) -> Result<(), Fault> {
+    let Op::In(values) = &requirement.op else { return Ok(()) };
+    let known = values.iter().filter(|value| capacity_type::ALL.contains(&names.text(**value))).count();
+    if known >= usize::from(requirement.min_values.unwrap_or(1)) {
+        return Ok(());
+    }
+    let what = match known {
+        0 => "no value is a capacity type".to_owned(),
+        known => format!("only {known} of the values are capacity types"),
+    };
+    Err(at.field("values").fault(what, "expected on-demand, spot or reserved"))
+}
+
+fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<NodeClassRef, Fault> {
+    let hint = "name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default";
+    let Some(wire) = &node.node_class_ref else { return Err(at.fault("is missing", hint)) };
+    for (field, text) in [("group", &wire.group), ("kind", &wire.kind), ("name", &wire.name)] {
+        if text.is_empty() {
+            return Err(at.field(field).fault("is missing", hint));
+        }
+    }
+    if wire.group.contains('/') {
+        let what = format!("{} is not a group", quoted(&wire.group));
+        return Err(at.field("group").fault(what, "leave out the version"));
+    }
+    Ok(NodeClassRef {
+        group: names.intern(&wire.group),
+        kind: names.intern(&wire.kind),
+        name: names.intern(&wire.name),
+    })
+}
+
+const DURATION: &str = "write it in hours, minutes and seconds, like 720h, 1h30m or 300s";
+
+/// A duration or Never (`None`).
+fn lifetime(text: &Option<Text<'_>>, default: Option<i64>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+    match text.as_deref() {
+        None => Ok(default),
+        Some("Never") => Ok(None),
+        Some(text) => match plain_duration(text) {
+            Some(seconds) => Ok(Some(seconds)),
+            None => Err(at.fault(format!("{} is not a duration", quoted(text)), format!("{DURATION}, or Never"))),
+        },
+    }
+}
+
+fn grace(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+    let Some(text) = text else { return Ok(None) };
+    match plain_duration(text) {
+        Some(seconds) => Ok(Some(seconds)),
+        None => Err(at.fault(format!("{} is not a duration", quoted(text)), DURATION)),
+    }
+}
+
+/// Amounts of `limits`, and the limit on nodes.
+type Limits = (Vec<(longshore_core::model::ResourceId, i64)>, Option<i64>);
+
+/// Limits by resource. Larger than can be counted is no limit in practice: the largest number stands for it.
+fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Limits, Fault> {
+    let at = at.field("limits");
+    let mut all = Limits::default();
+    for (name, value) in spec.limits.iter() {
+        let huge =
+            Quantity::parse(&value.0).is_ok_and(|q| !q.is_negative() && (q.whole().is_err() || q.milli().is_err()));
+        let value = if huge { i64::MAX } else { amount(name, value, at.key(name))? };
+        if &**name == "nodes" {
+            all.1 = Some(value);
+        } else {
+            let resource = resource(name, names);
+            all.0.retain(|(other, _)| *other != resource);
+            all.0.push((resource, value));
+        }
+    }
+    all.0.sort();
+    if spec.replicas.is_some() && !all.0.is_empty() {
+        return Err(at.fault("a static NodePool is limited by nodes only", "remove the other limits, or replicas"));
+    }
+    Ok(all)
+}
+
+fn weight(spec: &WireSpec<'_>, at: Path<'_>) -> Result<i32, Fault> {
+    let at = at.field("weight");
+    match spec.weight {
+        None => Ok(0),
+        Some(_) if spec.replicas.is_some() => {
+            Err(at.fault("a static NodePool has no weight", "remove weight, or replicas"))
+        }
+        Some(weight @ 1..=100) => Ok(weight as i32),
+        Some(weight) => Err(at.fault(format!("{weight} is out of range"), "weights go from 1 to 100")),
+    }
+}
+
+fn replicas(spec: &WireSpec<'_>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+    match spec.replicas {
+        Some(count) if count < 0 => Err(at.field("replicas").fault(format!("{count} is negative"), "it starts at 0")),
+        count => Ok(count),
+    }
+}
+
+fn consolidation(disruption: Option<&WireDisruption<'_>>, at: Path<'_>) -> Result<ConsolidationPolicy, Fault> {
+    match disruption.and_then(|d| d.consolidation_policy.as_deref()) {
+        None | Some("WhenEmptyOrUnderutilized") => Ok(ConsolidationPolicy::WhenEmptyOrUnderutilized),
+        Some("WhenEmpty") => Ok(ConsolidationPolicy::WhenEmpty),
+        Some("Balanced") => Ok(ConsolidationPolicy::Balanced),
+        Some(other) => {
+            let hint = "expected WhenEmpty, WhenEmptyOrUnderutilized or Balanced";
+            Err(at.fault(format!("{} is not a policy", quoted(other)), hint))
+        }
+    }
+}
+
+fn budgets(disruption: Option<&WireDisruption<'_>>, at: Path<'_>, names: &mut Names) -> Result<Vec<Budget>, Fault> {
+    let Some(list) = disruption.and_then(|d| d.budgets.as_ref()) else {
+        return Ok(vec![Budget { nodes: "10%".into(), reasons: None, schedule: None, duration: None }]);
+    };
+    if list.len() > 50 {
+        return Err(at.fault(format!("has {} entries", list.len()), "a NodePool takes at most 50"));
+    }
+    list.iter().enumerate().map(|(index, wire)| budget(wire, at.index(index), names)).collect()
+}
+
+fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Names) -> Result<Budget, Fault> {
+    let nodes = wire.nodes.as_deref().unwrap_or("10%");
+    if !is_node_count(nodes) {
+        let what = format!("{} is neither a count nor a percentage", quoted(nodes));
+        return Err(at.field("nodes").fault(what, "write it like \"5\" or \"10%\""));
+    }
+    if wire.schedule.is_some() != wire.duration.is_some() {
+        return Err(at.fault("schedule and duration only go together", "set both or neither"));
+    }
+    let mut reasons = None;
+    if let Some(list) = &wire.reasons {
+        for (index, reason) in list.iter().enumerate() {
+            if !["Underutilized", "Empty", "Drifted"].contains(&&**reason) {
+                let what = format!("{} is not a reason", quoted(reason));
+                return Err(at.field("reasons").index(index).fault(what, "expected Underutilized, Empty or Drifted"));
+            }
+        }
+        reasons = Some(list.iter().map(|reason| names.intern(reason)).collect());
+    }
+    if let Some(schedule) = wire.schedule.as_deref().filter(|text| !is_schedule(text)) {
+        let what = format!("{} is not a cron schedule", quoted(schedule));
+        return Err(at.field("schedule").fault(what, "write five fields like `0 9 * * 1-5`, or @daily"));
+    }
+    let duration = match wire.duration.as_deref() {
+        None => None,
+        Some(text) => match plain_duration(text).filter(|_| is_budget_duration(text)) {
+            Some(seconds) => Some(seconds),
+            None => {
+                let what = format!("{} is not a duration in hours and minutes", quoted(text));
+                return Err(at.field("duration").fault(what, "write it like 8h or 1h30m"));
+            }
+        },
+    };
+    Ok(Budget { nodes: nodes.into(), reasons, schedule: wire.schedule.as_deref().map(Into::into), duration })
+}
+
+/// `^((100|[0-9]{1,2})%|[0-9]+)$`.
+fn is_node_count(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.strip_suffix('%') {
+        Some(percent) => percent == "100" || (digits(percent) && percent.len() <= 2),
+        None => digits(text),
+    }
+}
+
+/// A name such as `@daily`, or five fields.
+fn is_schedule(text: &str) -> bool {
+    match text.strip_prefix('@') {
+        Some(name) => ["annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly"].contains(&name),
+        None => text.split_whitespace().count() == 5,
+    }
+}
+
+/// `^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$`.
+fn is_budget_duration(text: &str) -> bool {
+    let text = text.strip_suffix("0s").filter(|rest| rest.ends_with(['h', 'm'])).unwrap_or(text);
+    let units: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+    matches!(units.as_str(), "h" | "m" | "hm")
+}
+
+/// No two taints, startup taints included, may have the same key and effect.
+fn taints_differ(taints: &[Taint], startup: &[Taint], at: Path<'_>, names: &Names) -> Result<(), Fault> {
+    let all: Vec<&Taint> = taints.iter().chain(startup).collect();
+    for (index, taint) in all.iter().enumerate() {
+        if !labels::is_label_key(names.text(taint.key)) {
+            let what = format!("{} is not a taint key", quoted(names.text(taint.key)));
+            return Err(at.field("taints").fault(what, "write it like team or example.com/team"));
+        }
+        if all[..index].iter().any(|other| (other.key, other.effect) == (taint.key, taint.effect)) {
+            let what = format!("taint {} with effect {:?} is there twice", quoted(names.text(taint.key)), taint.effect);
+            return Err(at.field("taints").fault(what, "keep one, over taints and startupTaints together"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What every kind needs while it is read: names, resources, conditions, times.
+
+use longshore_core::model::{Labels, Names, ResourceId, Resources, Sym, Taint, TaintEffect};
+use serde::Deserialize;
+
+use super::problem::{Fault, Path, quoted};
+use super::wire::{Amount, Condition, Map, Meta, Text};
+use crate::quantity::{Quantity, QuantityError};
+use crate::time;
+
+/// Labels of a map; a label without value has an empty one.
+pub(crate) fn labels(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Labels {
+    let text = |value: &Option<Text<'_>>, names: &mut Names| names.intern(value.as_deref().unwrap_or(""));
+    Labels::new(map.iter().map(|(key, value)| (names.intern(key), text(value, names))).collect())
+}
+
+/// Annotations that planning may read: those under `karpenter.sh` and `longshore.dev`.
+pub(crate) fn annotations(meta: &Meta<'_>, names: &mut Names) -> Labels {
+    let ours = |key: &str| key.starts_with("karpenter.sh/") || key.starts_with("longshore.dev/");
+    let pairs = meta.annotations.iter().filter(|(key, _)| ours(key));
+    Labels::new(pairs.map(|(key, value)| (names.intern(key), names.intern(value.as_deref().unwrap_or("")))).collect())
+}
+
+/// The resource of a name.
+pub(crate) fn resource(name: &str, names: &mut Names) -> ResourceId {
+    match name {
+        "cpu" => ResourceId::Cpu,
+        "memory" => ResourceId::Memory,
+        "pods" => ResourceId::Pods,
+        "ephemeral-storage" => ResourceId::EphemeralStorage,
+        other => ResourceId::Other(names.intern(other)),
+    }
+}
+
+/// One amount of a resource, in the unit of the resource.
+pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i64, Fault> {
+    let wrong = |error: QuantityError| {
+        let hint = match error {
+            QuantityError::Negative => "amounts start at 0",
+            QuantityError::TooLarge => "check the suffix",
+            _ => "write it like 500m, 2 or 4Gi",
+        };
+        at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
+    };
+    let quantity = Quantity::parse(&amount.0).map_err(wrong)?;
+    if name == "cpu" { quantity.milli() } else { quantity.whole() }.map_err(wrong)
+}
+
+/// Amounts of a resource list.
+pub(crate) fn resources(map: &Map<'_, Amount<'_>>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut all = Resources::default();
+    for (name, value) in map.iter() {
+        let value = amount(name, value, at.key(name))?;
+        all.set(resource(name, names), value);
+    }
+    Ok(all)
+}
+
+/// Whether a condition is True; `None` if it is not there.
+pub(crate) fn condition(conditions: &[Condition<'_>], kind: &str) -> Option<bool> {
+    conditions.iter().find(|c| &*c.kind == kind).map(|c| &*c.status == "True")
+}
+
+/// A time, if there is one.
+pub(crate) fn time_of(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+    let Some(text) = text else { return Ok(None) };
+    match time::timestamp(text) {
+        Some(seconds) => Ok(Some(seconds)),
+        None => Err(at.fault(format!("{} is not a time", quoted(text)), "write it like 2026-11-01T00:00:00Z")),
+    }
+}
+
+/// `metadata.creationTimestamp`, 0 if absent.
+pub(crate) fn created(meta: &Meta<'_>) -> Result<i64, Fault> {
+    Ok(time_of(&meta.creation_timestamp, Path::Field(&Path::Root, "metadata.creationTimestamp"))?.unwrap_or(0))
+}
+
+/// A symbol of a text, if there is one and it is not empty.
+pub(crate) fn symbol(text: &Option<Text<'_>>, names: &mut Names) -> Option<Sym> {
+    text.as_deref().filter(|text| !text.is_empty()).map(|text| names.intern(text))
+}
+
+/// A taint as written.
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireTaint<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow)]
+    value: Option<Text<'a>>,
+    #[serde(borrow)]
+    effect: Text<'a>,
+}
+
+/// The effect of a name.
+pub(crate) fn effect(text: &str, at: Path<'_>) -> Result<TaintEffect, Fault> {
+    Ok(match text {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        other => {
+            let what = format!("{} is not an effect of a taint", quoted(other));
+            return Err(at.fault(what, "expected NoSchedule, PreferNoSchedule or NoExecute"));
+        }
+    })
+}
+
+/// Taints of a list.
+pub(crate) fn taints(list: &[WireTaint<'_>], at: Path<'_>, names: &mut Names) -> Result<Vec<Taint>, Fault> {
+    let mut all = Vec::with_capacity(list.len());
+    for (index, taint) in list.iter().enumerate() {
+        let at = at.index(index);
+        if taint.key.is_empty() {
+            return Err(at.fault("a taint has no key", "give it one"));
+        }
+        all.push(Taint {
+            key: names.intern(&taint.key),
+            value: names.intern(taint.value.as_deref().unwrap_or("")),
+            effect: effect(&taint.effect, at.field("effect"))?,
+        });
+    }
+    Ok(all)
+}

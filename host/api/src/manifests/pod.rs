@@ -1,0 +1,281 @@
+//! Pods, and the templates of DaemonSets: what they ask for and where they may run.
+//!
+//! A pod whose fields cannot be read (a word where a number belongs, a negative quantity) is refused. A pod that can be
+//! read but never be planned (an operator that does not exist, an affinity that selects nothing) is kept, with the
+//! reason in [`Pod::invalid`]: where it runs it still takes room, and where it waits the plan says why.
+
+mod placement;
+mod requests;
+
+use longshore_core::model::pod::DoNotDisrupt;
+use longshore_core::model::{Labels, Names, Pod, PodShape, Sym};
+use serde::Deserialize;
+
+pub(crate) use placement::WireNodeSelector;
+use placement::{WireAffinity, WireSpread, WireToleration};
+use requests::WireResources;
+
+use super::Door;
+use super::object::{created, labels, symbol, time_of};
+use super::problem::{Fault, Path};
+use super::wire::{Amount, Condition, List, Map, Meta, Text};
+use crate::labels as label;
+use crate::time::go_duration;
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WirePod<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireSpec<'a>>,
+    #[serde(borrow)]
+    status: Option<WireStatus<'a>>,
+}
+
+/// The template of a workload.
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireTemplate<'a> {
+    #[serde(borrow)]
+    metadata: Option<Meta<'a>>,
+    #[serde(borrow)]
+    spec: Option<WireSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+pub(crate) struct WireSpec<'a> {
+    #[serde(borrow)]
+    node_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    containers: List<WireContainer<'a>>,
+    #[serde(borrow)]
+    init_containers: List<WireContainer<'a>>,
+    #[serde(borrow)]
+    resources: Option<WireResources<'a>>,
+    #[serde(borrow)]
+    overhead: Map<'a, Amount<'a>>,
+    #[serde(borrow)]
+    node_selector: Map<'a, Option<Text<'a>>>,
+    #[serde(borrow)]
+    affinity: Option<WireAffinity<'a>>,
+    #[serde(borrow)]
+    tolerations: List<WireToleration<'a>>,
+    #[serde(borrow)]
+    topology_spread_constraints: List<WireSpread<'a>>,
+    #[serde(borrow)]
+    volumes: List<WireVolume<'a>>,
+    host_network: Option<bool>,
+    priority: Option<i32>,
+    #[serde(borrow)]
+    priority_class_name: Option<Text<'a>>,
+    resource_claims: List<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+pub(crate) struct WireContainer<'a> {
+    #[serde(borrow)]
+    restart_policy: Option<Text<'a>>,
+    #[serde(borrow)]
+    resources: Option<WireResources<'a>>,
+    #[serde(borrow)]
+    ports: List<WirePort<'a>>,
+}
+
+impl WireContainer<'_> {
+    /// Of an init container: keeps running beside the others.
+    fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WirePort<'a> {
+    host_port: Option<i64>,
+    container_port: Option<i64>,
+    #[serde(borrow, rename = "hostIP")]
+    host_ip: Option<Text<'a>>,
+    #[serde(borrow)]
+    protocol: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireVolume<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    persistent_volume_claim: Option<WireClaimSource<'a>>,
+    ephemeral: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireClaimSource<'a> {
+    #[serde(borrow)]
+    claim_name: Text<'a>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireStatus<'a> {
+    #[serde(borrow)]
+    phase: Option<Text<'a>>,
+    #[serde(borrow)]
+    start_time: Option<Text<'a>>,
+    #[serde(borrow)]
+    conditions: List<Condition<'a>>,
+    #[serde(borrow)]
+    nominated_node_name: Option<Text<'a>>,
+}
+
+/// Takes a pod in.
+pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
+    let meta = &wire.metadata;
+    let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
+    let namespace = door.namespace(meta);
+    let Some(spec) = &wire.spec else {
+        return Err(Path::Root.field("spec").fault("is missing", "a pod needs its spec"));
+    };
+    let status = wire.status.as_ref();
+    let names = &mut door.world.names;
+    let own = labels(&meta.labels, names);
+    let mut shape = bare_shape(spec, own, namespace, names)?;
+    let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
+    let created = created(meta)?;
+    let started = match status {
+        Some(status) => time_of(&status.start_time, Path::Field(&Path::Root, "status.startTime"))?,
+        None => None,
+    };
+    let claims = claims(spec, &name, names);
+    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| (names.intern(&owner.kind), names.intern(&owner.name)));
+    let node_owned = owner.is_some_and(|(kind, _)| names.text(kind) == "Node");
+    let uid = match meta.uid.as_deref() {
+        Some(uid) if !uid.is_empty() => uid.into(),
+        _ => format!("Pod/{}/{name}", names.text(namespace)).into(),
+    };
+    let priority_class = symbol(&spec.priority_class_name, names);
+    let pod = Pod {
+        uid,
+        shape: door.world.shapes.intern(shape),
+        node: symbol(&spec.node_name, names),
+        claims,
+        owner,
+        created,
+        started,
+        terminal: status.is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
+        deleting: meta.deletion_timestamp.is_some(),
+        unschedulable: status.is_some_and(is_unschedulable),
+        nominated: status.is_some_and(|s| s.nominated_node_name.as_deref().is_some_and(|n| !n.is_empty())),
+        is_static: node_owned || meta.annotation(label::MIRROR_POD).is_some(),
+        resource_claims: !spec.resource_claims.is_empty(),
+        do_not_disrupt: do_not_disrupt(meta),
+        invalid: invalid.map(|fault| fault.to_string().into()),
+        name,
+    };
+    if spec.priority.is_none() {
+        door.pods_by_class.push((door.world.pods.len(), priority_class));
+    }
+    door.world.pods.push(pod);
+    Ok(())
+}
+
+/// A pod template, read.
+pub(super) struct Template {
+    /// Its shape.
+    pub shape: PodShape,
+    /// Its priority class, where it gives no number itself.
+    pub class: Option<Option<Sym>>,
+    /// It asks for dynamic resource claims.
+    pub resource_claims: bool,
+}
+
+/// Reads the template at `spec.template`.
+pub(super) fn template(wire: &WireTemplate<'_>, namespace: Sym, names: &mut Names) -> Result<Template, Fault> {
+    let inside = |fault: Fault| Fault { field: format!("spec.template.{}", fault.field), ..fault };
+    let own = wire.metadata.as_ref().map_or_else(Labels::default, |meta| labels(&meta.labels, names));
+    let Some(spec) = &wire.spec else {
+        return Err(Path::Root.field("spec.template.spec").fault("is missing", "a workload needs a pod template"));
+    };
+    let mut shape = bare_shape(spec, own, namespace, names).map_err(inside)?;
+    place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
+    let class = spec.priority.is_none().then(|| symbol(&spec.priority_class_name, names));
+    Ok(Template { shape, class, resource_claims: !spec.resource_claims.is_empty() })
+}
+
+/// The shape of a pod with what it asks for, but not yet where it may run.
+fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Sym, names: &mut Names) -> Result<PodShape, Fault> {
+    Ok(PodShape {
+        namespace,
+        requests: requests::requests(spec, Path::Root.field("spec"), names)?,
+        node_selector: placement::node_selector(&spec.node_selector, names),
+        required: Vec::new(),
+        preferred: Vec::new(),
+        tolerations: Vec::new(),
+        spread: Vec::new(),
+        affinity: Vec::new(),
+        anti_affinity: Vec::new(),
+        preferred_affinity: Vec::new(),
+        preferred_anti_affinity: Vec::new(),
+        ports: Vec::new(),
+        priority: spec.priority.unwrap_or(0),
+        labels: own,
+    })
+}
+
+/// Fills in where a pod may run.
+fn place(spec: &WireSpec<'_>, shape: &mut PodShape, at: Path<'_>, names: &mut Names) -> Result<(), Fault> {
+    shape.ports = placement::host_ports(spec, at, names)?;
+    shape.tolerations = placement::tolerations(&spec.tolerations, at.field("tolerations"), names)?;
+    if let Some(affinity) = &spec.affinity {
+        let at = at.field("affinity");
+        shape.required = placement::required_terms(affinity, at, names)?;
+        shape.preferred = placement::preferred_terms(affinity, at, names)?;
+        (shape.affinity, shape.preferred_affinity) = placement::pod_terms(affinity, false, &shape.labels, at, names)?;
+        (shape.anti_affinity, shape.preferred_anti_affinity) =
+            placement::pod_terms(affinity, true, &shape.labels, at, names)?;
+    }
+    let spread_at = at.field("topologySpreadConstraints");
+    shape.spread = placement::spread(&spec.topology_spread_constraints, &shape.labels, spread_at, names)?;
+    if placement::wants_no_pool(&shape.required, names) {
+        let hint = "such a pod only runs on nodes that no NodePool owns";
+        return Err(at.field("affinity").fault("requires karpenter.sh/nodepool to be absent", hint));
+    }
+    Ok(())
+}
+
+/// Names of the claims that a pod mounts; an ephemeral volume's claim is named after both.
+fn claims(spec: &WireSpec<'_>, pod: &str, names: &mut Names) -> Box<[Sym]> {
+    let mut all = Vec::new();
+    for volume in spec.volumes.iter() {
+        if let Some(source) = &volume.persistent_volume_claim {
+            all.push(names.intern(&source.claim_name));
+        } else if volume.ephemeral.is_some() {
+            all.push(names.intern(&format!("{pod}-{}", &*volume.name)));
+        }
+    }
+    all.into_boxed_slice()
+}
+
+fn is_unschedulable(status: &WireStatus<'_>) -> bool {
+    status.conditions.iter().any(|condition| {
+        &*condition.kind == "PodScheduled"
+            && &*condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })
+}
+
+fn do_not_disrupt(meta: &Meta<'_>) -> DoNotDisrupt {
+    match meta.annotation(label::DO_NOT_DISRUPT) {
+        None => DoNotDisrupt::No,
+        Some("true") => DoNotDisrupt::Always,
+        Some(text) => match go_duration(text) {
+            Some(seconds) if seconds > 0 => DoNotDisrupt::For(seconds),
+            _ => DoNotDisrupt::No,
+        },
+    }
+}

@@ -1,0 +1,88 @@
+//! What a pod asks for: the largest amounts ever needed at once.
+
+use longshore_core::model::{Names, ResourceId, Resources};
+use serde::Deserialize;
+
+use super::{WireContainer, WireSpec};
+use crate::manifests::object::{amount, resource};
+use crate::manifests::problem::{Fault, Path};
+use crate::manifests::wire::{Amount, Map};
+
+/// Requests and limits of a container or a pod.
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireResources<'a> {
+    #[serde(borrow)]
+    requests: Map<'a, Amount<'a>>,
+    #[serde(borrow)]
+    limits: Map<'a, Amount<'a>>,
+}
+
+/// The requests of a pod: containers and sidecars together, or an init container with the sidecars started before it,
+/// whichever is more; what the pod as a whole asks for instead, where it does; its overhead; and one of `pods`.
+pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut running = Resources::default();
+    for (index, container) in spec.containers.iter().enumerate() {
+        running.add(&of_container(container, at.field("containers").index(index), names)?);
+    }
+    let mut sidecars = Resources::default();
+    let mut starting = Resources::default();
+    for (index, container) in spec.init_containers.iter().enumerate() {
+        let mut needed = of_container(container, at.field("initContainers").index(index), names)?;
+        if container.is_sidecar() {
+            running.add(&needed);
+            sidecars.add(&needed);
+            needed = sidecars.clone();
+        } else {
+            needed.add(&sidecars);
+        }
+        starting.max(&needed);
+    }
+    running.max(&starting);
+    of_pod(spec, &mut running, at.field("resources"), names)?;
+    for (name, value) in spec.overhead.iter() {
+        let value = amount(name, value, at.field("overhead").key(name))?;
+        running.add_one(resource(name, names), value);
+    }
+    running.set(ResourceId::Pods, 1);
+    Ok(running)
+}
+
+/// A container's requests; where it has only a limit, that is its request.
+fn of_container(container: &WireContainer<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let Some(wire) = &container.resources else { return Ok(Resources::default()) };
+    let at = at.field("resources");
+    let mut all = Resources::default();
+    for (name, value) in wire.limits.iter() {
+        let value = amount(name, value, at.field("limits").key(name))?;
+        if wire.requests.get(name).is_none() {
+            all.set(resource(name, names), value);
+        }
+    }
+    for (name, value) in wire.requests.iter() {
+        all.set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
+    }
+    Ok(all)
+}
+
+/// Replaces the sums over containers with what the pod asks for as a whole. A limit of the pod is its request where
+/// nothing else says one.
+fn of_pod(spec: &WireSpec<'_>, sums: &mut Resources, at: Path<'_>, names: &mut Names) -> Result<(), Fault> {
+    let Some(wire) = &spec.resources else { return Ok(()) };
+    for (name, value) in wire.limits.iter().filter(|(name, _)| is_pod_level(name)) {
+        let value = amount(name, value, at.field("limits").key(name))?;
+        let resource = resource(name, names);
+        if wire.requests.get(name).is_none() && (name.starts_with("hugepages-") || sums.get(resource) == 0) {
+            sums.set(resource, value);
+        }
+    }
+    for (name, value) in wire.requests.iter().filter(|(name, _)| is_pod_level(name)) {
+        sums.set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
+    }
+    Ok(())
+}
+
+/// Resources that a pod can ask for as a whole.
+fn is_pod_level(name: &str) -> bool {
+    name == "cpu" || name == "memory" || name.starts_with("hugepages-")
+}

@@ -1,0 +1,171 @@
+//! What owns, selects or guards pods: DaemonSets, other workloads, Services, PodDisruptionBudgets.
+
+use longshore_core::model::{DaemonSet, PodDisruptionBudget, Workload};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Door;
+use super::pod::{WireTemplate, template};
+use super::problem::{Fault, Path};
+use super::selector::{WireSelector, map_selector, selector};
+use super::wire::{Map, Meta, Text};
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireDaemonSet<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireDaemonSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireDaemonSpec<'a> {
+    #[serde(borrow)]
+    template: WireTemplate<'a>,
+}
+
+/// A workload with a label selector.
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireWorkload<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireWorkloadSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireWorkloadSpec<'a> {
+    #[serde(borrow)]
+    selector: Option<WireSelector<'a>>,
+}
+
+/// A Service or ReplicationController, whose selector is a plain map.
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireMapped<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireMappedSpec<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+struct WireMappedSpec<'a> {
+    #[serde(borrow)]
+    selector: Map<'a, Option<Text<'a>>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default)]
+pub(crate) struct WireBudget<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<WireBudgetSpec<'a>>,
+    status: Option<WireBudgetStatus>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireBudgetSpec<'a> {
+    #[serde(borrow)]
+    selector: Option<WireSelector<'a>>,
+    #[serde(borrow)]
+    max_unavailable: Option<&'a RawValue>,
+    #[serde(borrow)]
+    min_available: Option<&'a RawValue>,
+    #[serde(borrow)]
+    unhealthy_pod_eviction_policy: Option<Text<'a>>,
+}
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(expecting = "a map", default, rename_all = "camelCase")]
+struct WireBudgetStatus {
+    disruptions_allowed: i32,
+}
+
+/// Takes a DaemonSet in.
+pub(super) fn read_daemon(wire: WireDaemonSet<'_>, door: &mut Door) -> Result<(), Fault> {
+    let namespace = door.namespace(&wire.metadata);
+    let spec = wire.spec.unwrap_or_default();
+    let names = &mut door.world.names;
+    let read = template(&spec.template, namespace, names)?;
+    let daemon = DaemonSet {
+        namespace,
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        template: door.world.shapes.intern(read.shape),
+        resource_claims: read.resource_claims,
+    };
+    if let Some(class) = read.class {
+        door.daemons_by_class.push((door.world.daemons.len(), class));
+    }
+    door.world.daemons.push(daemon);
+    Ok(())
+}
+
+/// Takes a ReplicaSet or StatefulSet in.
+pub(super) fn read_workload(kind: &str, wire: WireWorkload<'_>, door: &mut Door) -> Result<(), Fault> {
+    let namespace = door.namespace(&wire.metadata);
+    let spec = wire.spec.unwrap_or_default();
+    let names = &mut door.world.names;
+    let workload = Workload {
+        kind: names.intern(kind),
+        namespace,
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        selector: selector(spec.selector.as_ref(), Path::Root.field("spec").field("selector"), names)?,
+    };
+    door.world.workloads.push(workload);
+    Ok(())
+}
+
+/// Takes a Service or ReplicationController in.
+pub(super) fn read_mapped(kind: &str, wire: WireMapped<'_>, door: &mut Door) -> Result<(), Fault> {
+    let namespace = door.namespace(&wire.metadata);
+    let spec = wire.spec.unwrap_or_default();
+    let names = &mut door.world.names;
+    let workload = Workload {
+        kind: names.intern(kind),
+        namespace,
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        selector: map_selector(&spec.selector, names),
+    };
+    door.world.workloads.push(workload);
+    Ok(())
+}
+
+/// Takes a PodDisruptionBudget in.
+pub(super) fn read_budget(wire: WireBudget<'_>, door: &mut Door) -> Result<(), Fault> {
+    let namespace = door.namespace(&wire.metadata);
+    let spec = wire.spec.unwrap_or_default();
+    let names = &mut door.world.names;
+    let at = Path::Root.field("spec");
+    if spec.max_unavailable.is_some() && spec.min_available.is_some() {
+        return Err(at.fault("has both minAvailable and maxUnavailable", "remove one"));
+    }
+    let text = |value: Option<&RawValue>| value.map(|value| value.get().trim_matches('"').to_owned());
+    for (field, value) in [("maxUnavailable", spec.max_unavailable), ("minAvailable", spec.min_available)] {
+        let Some(text) = text(value) else { continue };
+        let digits = text.strip_suffix('%').unwrap_or(&text);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            let what = format!("{} is neither a count nor a percentage", super::problem::quoted(&text));
+            return Err(at.field(field).fault(what, "write it like 1 or \"10%\""));
+        }
+    }
+    let max = text(spec.max_unavailable);
+    let min = text(spec.min_available);
+    let budget = PodDisruptionBudget {
+        namespace,
+        name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
+        selector: selector(spec.selector.as_ref(), at.field("selector"), names)?,
+        allowed: wire.status.unwrap_or_default().disruptions_allowed.max(0),
+        blocks_always: matches!(max.as_deref(), Some("0" | "0%")) || min.as_deref() == Some("100%"),
+        evicts_unhealthy: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+    };
+    door.world.budgets.push(budget);
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Turns one YAML document into JSON whose values stand on the same lines, so that one reader serves both and its
+//! messages name the right line of either.
+//!
+//! Guards: depth, size of what aliases unfold to, no merge keys, no tags that change a value, no keys that are not
+//! strings. Plain scalars are read as YAML 1.2 has them (`yes` is a string), as `kubectl -o yaml` quotes the rest.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+/// Deeper nesting is refused (no object of Kubernetes goes beyond 40).
+const DEEPEST: usize = 100;
+/// Aliases may unfold to this many bytes per document.
+const UNFOLDED: usize = 4 << 20;
+
+/// Why a document cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct YamlFault {
+    /// The line in the document, from 0.
+    pub line: u32,
+    /// What is wrong.
+    pub what: String,
+    /// What can be done.
+    pub hint: &'static str,
+}
+
+/// The JSON of a YAML document, empty for a document without content.
+pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
+    let mut writer = Writer { out: String::with_capacity(document.len() + document.len() / 4), ..Writer::default() };
+    for event in Parser::new_from_str(document) {
+        match event {
+            Ok((event, span)) => writer.event(event, span)?,
+            Err(error) => {
+                let line = error.marker().line().saturating_sub(1) as u32;
+                return Err(YamlFault {
+                    line,
+                    what: format!("is not YAML: {}", error.info()),
+                    hint: scan_hint(document, line),
+                });
+            }
+        }
+    }
+    Ok(writer.out)
+}
+
+/// The usual reason for a text that does not scan, by the line where it stopped.
+fn scan_hint(document: &str, line: u32) -> &'static str {
+    let tab = |text: &str| text.trim_start_matches(' ').starts_with('\t');
+    if document.lines().skip(line.saturating_sub(1) as usize).take(2).any(tab) {
+        "indent with spaces, not with tabs"
+    } else {
+        "check the indentation and the quotes around this line"
+    }
+}
+
+/// An open list or map.
+struct Open {
+    map: bool,
+    entries: usize,
+    /// In a map: a key was written, its value is next.
+    value_next: bool,
+    /// Where the text of this node starts, if it has an anchor.
+    anchor: Option<(usize, usize)>,
+}
+
+#[derive(Default)]
+struct Writer {
+    out: String,
+    line: u32,
+    open: Vec<Open>,
+    /// The text of anchored nodes, by anchor.
+    anchors: HashMap<usize, String>,
+    unfolded: usize,
+}
+
+impl Writer {
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlFault> {
+        let line = span.start.line().saturating_sub(1) as u32;
+        let refuse = |what: &str, hint| Err(YamlFault { line, what: what.to_owned(), hint });
+        let key_next = self.open.last().is_some_and(|open| open.map && !open.value_next);
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
+            Event::Alias(anchor) => {
+                let Some(text) = self.anchors.get(&anchor).cloned() else {
+                    return refuse("an alias refers to a node that is not complete", "write the value out");
+                };
+                self.unfolded += text.len();
+                if self.unfolded > UNFOLDED {
+                    return refuse("aliases unfold to more than 4 MiB", "write the values out");
+                }
+                if key_next && !text.starts_with('"') {
+                    return refuse("a map has a key that is not a string", "put the key in quotes");
+                }
+                self.before(line);
+                self.out.push_str(&text);
+                self.after();
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                if key_next && style == ScalarStyle::Plain && text == "<<" {
+                    return refuse("merge keys (`<<`) are not read", "write the merged fields out");
+                }
+                let string = tag.as_ref().is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+                if tag.is_some() && !string {
+                    return refuse("tags other than !!str are not read", "remove the tag");
+                }
+                self.before(line);
+                let start = self.out.len();
+                match style {
+                    ScalarStyle::Plain if !string && !key_next => plain(&text, &mut self.out),
+                    _ => quote(&text, &mut self.out),
+                }
+                if anchor > 0 {
+                    self.anchors.insert(anchor, self.out[start..].to_owned());
+                }
+                self.after();
+            }
+            Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _)
+                if key_next || self.open.len() >= DEEPEST =>
+            {
+                let _ = anchor;
+                return if key_next {
+                    refuse("a map has a key that is not a string", "put the key in quotes")
+                } else {
+                    refuse("is nested more than 100 deep", "no Kubernetes object is")
+                };
+            }
+            Event::SequenceStart(anchor, _) => self.start(line, anchor, false),
+            Event::MappingStart(anchor, _) => self.start(line, anchor, true),
+            Event::SequenceEnd => self.end(']'),
+            Event::MappingEnd => self.end('}'),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, line: u32, anchor: usize, map: bool) {
+        self.before(line);
+        let anchor = (anchor > 0).then_some((anchor, self.out.len()));
+        self.out.push(if map { '{' } else { '[' });
+        self.open.push(Open { map, entries: 0, value_next: false, anchor });
+    }
+
+    fn end(&mut self, close: char) {
+        self.out.push(close);
+        if let Some((anchor, start)) = self.open.pop().and_then(|open| open.anchor) {
+            let text = self.out[start..].replace('\n', "");
+            self.anchors.insert(anchor, text);
+        }
+        self.after();
+    }
+
+    /// The separator that belongs before a value or key, and as many line breaks as bring it to its line.
+    fn before(&mut self, line: u32) {
+        if let Some(open) = self.open.last() {
+            if open.value_next {
+                self.out.push(':');
+            } else if open.entries > 0 {
+                self.out.push(',');
+            }
+        }
+        while self.line < line {
+            self.out.push('\n');
+            self.line += 1;
+        }
+    }
+
+    fn after(&mut self) {
+        if let Some(open) = self.open.last_mut() {
+            if open.map && !open.value_next {
+                open.value_next = true;
+            } else {
+                open.value_next = false;
+                open.entries += 1;
+            }
+        }
+    }
+}
+
+/// A plain scalar as YAML 1.2's core schema reads it.
+fn plain(text: &str, out: &mut String) {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => out.push_str("null"),
+        "true" | "True" | "TRUE" => out.push_str("true"),
+        "false" | "False" | "FALSE" => out.push_str("false"),
+        _ if is_json_number(text) => out.push_str(text),
+        _ => quote(text, out),
+    }
+}
+
+/// Whether a text is a number in JSON's grammar: `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`.
+fn is_json_number(text: &str) -> bool {
+    let digits = |text: &mut &[u8]| {
+        let count = text.iter().take_while(|b| b.is_ascii_digit()).count();
+        *text = &text[count..];
+        count
+    };
+    let mut rest = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let leading_zero = rest.first() == Some(&b'0');
+    let whole = digits(&mut rest);
+    if whole == 0 || (leading_zero && whole > 1) {
+        return false;
+    }
+    if let Some(after) = rest.strip_prefix(b".") {
+        rest = after;
+        if digits(&mut rest) == 0 {
+            return false;
+        }
+    }
+    if let Some(after) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) {
+        rest = after.strip_prefix(b"+").or_else(|| after.strip_prefix(b"-")).unwrap_or(after);
+        if digits(&mut rest) == 0 {
+            return false;
+        }
+    }
+    rest.is_empty()
+}
+
+/// A JSON string.
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            c if c < ' ' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> String {
+        match to_json(text) {
+            Ok(json) => json,
+            Err(fault) => format!("line {}: {}; {}", fault.line, fault.what, fault.hint),
+        }
+    }
+
+    #[test]
+    fn values_stay_on_their_lines() {
+        let json = json("# a comment\na: 1\nb:\n  - x\n\n  - y: |\n      two\n      lines\n    z: {q: [1, 2]}\n");
+        let lines: Vec<&str> = json.split('\n').collect();
+        assert_eq!(
+            lines,
+            ["", "{\"a\":1,", "\"b\":", "[\"x\",", "", "{\"y\":", "\"two\\nlines\\n\",", "", "\"z\":{\"q\":[1,2]}}]}"]
+        );
+    }
+
+    #[test]
+    fn plain_scalars_are_typed_and_others_are_strings() {
+        for (yaml, wanted) in [
+            ("a: 1.5", r#"{"a":1.5}"#),
+            ("a: 1e3", r#"{"a":1e3}"#),
+            ("a: '1'", r#"{"a":"1"}"#),
+            ("a: !!str 1", r#"{"a":"1"}"#),
+            ("a: 0x10", r#"{"a":"0x10"}"#),
+            ("a: 007", r#"{"a":"007"}"#),
+            ("a: yes", r#"{"a":"yes"}"#),
+            ("a: True", r#"{"a":true}"#),
+            ("a: ~", r#"{"a":null}"#),
+            ("a:", r#"{"a":null}"#),
+            ("1: a", r#"{"1":"a"}"#),
+            ("a: \"\\t\\0\"", r#"{"a":"\u0009\u0000"}"#),
+            ("a: &x {b: 1}\nc: *x", "{\"a\":{\"b\":1},\n\"c\":{\"b\":1}}"),
+            ("", ""),
+            ("# nothing", ""),
+        ] {
+            assert_eq!(json(yaml), wanted, "{yaml}");
+        }
+    }
+}
