@@ -1,1 +1,42 @@
-//! To come.
+//! Policies: WebAssembly components that say what offerings cost (and, later, which nodes may be disrupted and what
+//! they boot with).
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use longshore_policy::{Assignment, Host, HostConfig};
+//!
+//! let host = Host::new(HostConfig::default())?;
+//! let policy = host.load("price.wasm".as_ref(), None)?;
+//! let policies = host.policies(vec![Assignment { policy, node_pools: vec![] }]);
+//! // plan(&snapshot, &policies, …), then:
+//! for report in policies.reports() {
+//!     eprintln!("{report}");
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! The contract is in `wit/policy@0.1.0`. This crate owns everything that makes it fast (columns that are shared and
+//! lowered without a copy of ours) and safe: a policy has fuel, memory, host calls and time up to a [limit](Limits);
+//! every answer is checked; whatever fails is reported and answered by the last good version or by the price. It never
+//! stops a plan.
+//!
+//! Absent on purpose: WASI in any form (a component that imports it is refused), files or network for guests, async,
+//! and trust in anything that a guest says. Fetching signals and watching files is for the daemon.
+
+mod cache;
+mod call;
+mod chain;
+mod columns;
+mod engine;
+mod imports;
+mod load;
+mod settings;
+mod signals;
+
+pub use call::{About, CallError};
+pub use chain::{Assignment, Fallback, Report, WasmPolicies};
+pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
+pub use engine::{HostConfig, Limits, TICK};
+pub use imports::{Level, Message};
+pub use load::{Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect};
+pub use signals::{Signal, Signals};

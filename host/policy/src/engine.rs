@@ -1,0 +1,117 @@
+//! The engine that all policies share, and the limits that they run under.
+//!
+//! Fuel gives the verdict: the same bytes, input and wasmtime version burn the same fuel on any machine. The epoch is
+//! only a backstop against fuel that turns out to be dearer than thought; it depends on the clock, so its verdict is
+//! reported as one of its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wasmtime::{Config, Engine};
+
+/// How the host is set up.
+#[derive(Clone, Debug, Default)]
+pub struct HostConfig {
+    /// What a policy may use.
+    pub limits: Limits,
+    /// A folder for compiled components, private to this user (mode 0700; made if it is not there). None compiles every
+    /// time.
+    pub cache: Option<PathBuf>,
+    /// Replace NaN bit patterns by one canonical pattern after every float operation. Only programs that look at the
+    /// bits of a NaN can tell; costs up to 70 % on loops over floats.
+    pub canonical_nans: bool,
+}
+
+/// What one policy may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Bytes of linear memory, all memories of an instance together. The default, 64 MiB, holds QuickJS and Python.
+    pub memory: usize,
+    /// Fuel for a call, whatever its size. The default is about 40 ms of arithmetic, twenty times what CPython burns on
+    /// its first call.
+    pub fuel: u64,
+    /// Fuel for a call beyond that, for each offering. The default is twice what CPython burns on a row (20 000), 150
+    /// times what Rust does.
+    pub fuel_per_offering: u64,
+    /// Calls of a host function within one call.
+    pub host_calls: u32,
+    /// Bytes that one answer or message may copy out of the guest, whatever its size.
+    pub answer: usize,
+    /// Bytes beyond that, for each offering: a cost and its part in a commitment pool take 28.
+    pub answer_per_offering: usize,
+    /// Bytes of log messages kept from one call; the rest is dropped.
+    pub log: usize,
+    /// Wall-clock time that a call may take, measured in ticks of [`TICK`].
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            memory: 64 << 20,
+            fuel: 200_000_000,
+            fuel_per_offering: 40_000,
+            host_calls: 10_000,
+            answer: 1 << 20,
+            answer_per_offering: 64,
+            log: 16 << 10,
+            time: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How often the epoch advances.
+pub const TICK: Duration = Duration::from_millis(50);
+
+/// What a guest may copy in or keep beside its memory; far above what any compiler makes.
+const TABLE_ELEMENTS: usize = 1 << 20;
+
+/// Recursion that compilers of guests keep in their own (shadow) stack is stopped by that or by fuel; this one is only
+/// generous, since how deep it reaches differs between machines.
+const STACK: usize = 1 << 20;
+
+pub(crate) fn engine(config: &HostConfig) -> wasmtime::Result<Engine> {
+    let mut wasm = Config::new();
+    wasm.consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(STACK)
+        .relaxed_simd_deterministic(true)
+        .cranelift_nan_canonicalization(config.canonical_nans);
+    let engine = Engine::new(&wasm)?;
+    tick(&engine);
+    Ok(engine)
+}
+
+/// Advances the epoch of an engine until it is dropped.
+fn tick(engine: &Engine) {
+    let weak = engine.weak();
+    std::thread::spawn(move || {
+        while let Some(engine) = weak.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            std::thread::sleep(TICK);
+        }
+    });
+}
+
+impl Limits {
+    pub(crate) fn fuel_for(&self, offerings: usize) -> u64 {
+        self.fuel.saturating_add(self.fuel_per_offering.saturating_mul(offerings as u64))
+    }
+
+    pub(crate) fn answer_for(&self, offerings: usize) -> usize {
+        self.answer.saturating_add(self.answer_per_offering.saturating_mul(offerings))
+    }
+
+    pub(crate) fn ticks(&self) -> u64 {
+        (self.time.as_nanos() / TICK.as_nanos()).max(1) as u64 + 1
+    }
+
+    pub(crate) fn store(&self) -> wasmtime::StoreLimits {
+        wasmtime::StoreLimitsBuilder::new()
+            .memory_size(self.memory)
+            .table_elements(TABLE_ELEMENTS)
+            .trap_on_grow_failure(true)
+            .build()
+    }
+}

@@ -1,0 +1,459 @@
+//! From a file to a policy that can be asked: what it is, whether the contract allows it, compiled, described and
+//! configured. Refusals say what was found, what was expected and what to do.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use wasmtime::Engine;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+
+use crate::cache;
+use crate::call::{About, CallError, Instance};
+use crate::columns::Columns;
+use crate::engine::{HostConfig, Limits, engine};
+use crate::imports::{Offered, PACKAGE, State, VERSION, linker};
+use crate::settings;
+
+/// What a policy may implement, beside `plugin`.
+const ABILITIES: [&str; 4] = ["scorer", "commitments", "consolidation", "bootstrap"];
+
+/// Why a policy was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The component is not one that this host runs.
+    #[error("{}: {refusal}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        refusal: Refusal,
+    },
+    /// The component is fine, its settings are not.
+    #[error("{}: settings: {problem}", path.display())]
+    Settings {
+        /// The component's file.
+        path: PathBuf,
+        /// What is wrong, where, and a hint.
+        problem: String,
+    },
+}
+
+/// Why a file is not a policy that this host runs.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No WebAssembly at all.
+    #[error(
+        "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools component new` or an SDK made"
+    )]
+    NotWasm {
+        /// Its first bytes.
+        begins: String,
+    },
+    /// A core module.
+    #[error("a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o policy.wasm`")]
+    CoreModule {
+        /// The file's name.
+        name: String,
+    },
+    /// Bytes that are not valid WebAssembly.
+    #[error("damaged or cut short ({size} bytes): {detail}; build or fetch it again")]
+    Damaged {
+        /// The file's size.
+        size: usize,
+        /// The validator's words.
+        detail: String,
+    },
+    /// It wants what the host does not offer.
+    #[error("it imports what a policy cannot have: {}", problems.join("; "))]
+    Imports {
+        /// One sentence for each import, with a hint.
+        problems: Vec<String>,
+    },
+    /// It lacks what a policy must have.
+    #[error("{problem}")]
+    Exports {
+        /// What is missing, and a hint.
+        problem: String,
+    },
+    /// It cannot be started or does not say who it is.
+    #[error("it does not start")]
+    Start(#[source] CallError),
+    /// What it says about itself is wrong.
+    #[error("what it says about itself: {problem}")]
+    About {
+        /// Which part, and what was expected.
+        problem: String,
+    },
+}
+
+/// An import or export of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name with package and version.
+    pub name: String,
+    /// Its functions, in the component's order.
+    pub functions: Vec<String>,
+}
+
+/// What a file is, wants and offers.
+#[derive(Debug)]
+pub struct Description {
+    /// The file.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes, in hex.
+    pub digest: String,
+    /// Its size in bytes.
+    pub size: usize,
+    /// What it imports: all that it can ever see.
+    pub imports: Vec<Interface>,
+    /// What it exports.
+    pub exports: Vec<Interface>,
+    /// What it says about itself.
+    pub about: Option<About>,
+    /// Why it would be refused, if so. What could be found out before is there nevertheless.
+    pub refusal: Option<Refusal>,
+}
+
+/// Runs policies. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    linker: Linker<State>,
+    offered: Offered,
+    config: HostConfig,
+}
+
+/// A policy that was loaded and took its settings. Cheap to clone.
+#[derive(Clone)]
+pub struct LoadedPolicy(pub(crate) Arc<Loaded>);
+
+pub(crate) struct Loaded {
+    pub pre: InstancePre<State>,
+    pub exports: Exports,
+    pub limits: Limits,
+    pub about: About,
+    pub digest: String,
+    pub settings: Arc<str>,
+    pub no_columns: Arc<Columns>,
+}
+
+/// Where to find the functions that are called.
+#[derive(Clone)]
+pub(crate) struct Exports {
+    pub describe: ComponentExportIndex,
+    pub configure: ComponentExportIndex,
+    pub score: Option<ComponentExportIndex>,
+    pub pools: Option<ComponentExportIndex>,
+}
+
+/// The host cannot be set up on this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up the WebAssembly engine: {0}")]
+pub struct HostError(String);
+
+impl Host {
+    /// A host with its own engine.
+    pub fn new(config: HostConfig) -> Result<Self, HostError> {
+        let setup = || {
+            let engine = engine(&config)?;
+            let (linker, offered) = linker(&engine)?;
+            Ok((engine, linker, offered))
+        };
+        let (engine, linker, offered) = setup().map_err(|error: wasmtime::Error| HostError(format!("{error:#}")))?;
+        Ok(Host { shared: Arc::new(Shared { engine, linker, offered, config }) })
+    }
+
+    /// Loads a component and gives it its settings, TOML; none is an empty table.
+    pub fn load(&self, path: &Path, settings_toml: Option<&str>) -> Result<LoadedPolicy, LoadError> {
+        let bytes = read(path)?;
+        self.load_bytes(path, &bytes, settings_toml)
+    }
+
+    /// As [`Host::load`], from bytes; `path` is what errors call it.
+    pub fn load_bytes(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        settings_toml: Option<&str>,
+    ) -> Result<LoadedPolicy, LoadError> {
+        let refused = |refusal| LoadError::Refused { path: path.to_owned(), refusal };
+        let bad = |problem| LoadError::Settings { path: path.to_owned(), problem };
+        let digest = hex(&Sha256::digest(bytes));
+        let component = self.compile(path, bytes, &digest).map_err(refused)?;
+        let mut loaded = self.start(&component, digest).map_err(refused)?;
+
+        let settings =
+            settings::from_toml(settings_toml).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+        let problems = settings::check(&loaded.about.settings_schema, &settings);
+        if !problems.is_empty() {
+            return Err(bad(problems.join("; ")));
+        }
+        loaded.settings = settings.to_string().into();
+        Instance::new(&loaded).and_then(|mut instance| instance.configure(loaded.settings.clone())).map_err(
+            |error| match error {
+                CallError::Refused { message, .. } => bad(message),
+                error => refused(Refusal::Start(error)),
+            },
+        )?;
+        Ok(LoadedPolicy(Arc::new(loaded)))
+    }
+
+    /// What a file is, wants and exports, and why it would be refused. Settings are not looked at.
+    pub fn inspect(&self, path: &Path) -> Result<Description, LoadError> {
+        let bytes = read(path)?;
+        let digest = hex(&Sha256::digest(&bytes));
+        let mut description = Description {
+            path: path.to_owned(),
+            digest: digest.clone(),
+            size: bytes.len(),
+            imports: Vec::new(),
+            exports: Vec::new(),
+            about: None,
+            refusal: None,
+        };
+        match self.compile(path, &bytes, &digest) {
+            Ok(component) => {
+                let of = component.component_type();
+                let engine = &self.shared.engine;
+                description.imports =
+                    of.imports(engine).map(|(name, item)| interface(engine, name, &item.ty)).collect();
+                description.exports =
+                    of.exports(engine).map(|(name, item)| interface(engine, name, &item.ty)).collect();
+                match self.start(&component, digest) {
+                    Ok(loaded) => description.about = Some(loaded.about),
+                    Err(refusal) => description.refusal = Some(refusal),
+                }
+            }
+            Err(refusal) => description.refusal = Some(refusal),
+        }
+        Ok(description)
+    }
+
+    fn compile(&self, path: &Path, bytes: &[u8], digest: &str) -> Result<Component, Refusal> {
+        recognise(path, bytes)?;
+        let (engine, cache) = (&self.shared.engine, self.shared.config.cache.as_deref());
+        if let Some(component) = cache.and_then(|folder| cache::get(engine, folder, digest)) {
+            return Ok(component);
+        }
+        let component = Component::from_binary(engine, bytes)
+            .map_err(|error| Refusal::Damaged { size: bytes.len(), detail: format!("{:#}", error.root_cause()) })?;
+        if let Some(folder) = cache {
+            cache::put(engine, folder, digest, &component);
+        }
+        Ok(component)
+    }
+
+    /// Checks imports and exports, instantiates once and asks who it is.
+    fn start(&self, component: &Component, digest: String) -> Result<Loaded, Refusal> {
+        self.check_imports(component)?;
+        let exports = find_exports(component, &self.shared.engine)?;
+        let problem = |error: wasmtime::Error| Refusal::Imports { problems: vec![format!("{error:#}")] };
+        let pre = self.shared.linker.instantiate_pre(component).map_err(problem)?;
+        let nobody = About {
+            name: String::new(),
+            version: String::new(),
+            summary: String::new(),
+            implements: Vec::new(),
+            signals: Vec::new(),
+            settings_schema: String::new(),
+        };
+        let mut loaded = Loaded {
+            pre,
+            exports,
+            limits: self.shared.config.limits,
+            about: nobody,
+            digest,
+            settings: "{}".into(),
+            no_columns: Arc::new(Columns::empty()),
+        };
+        loaded.about = Instance::new(&loaded).and_then(|mut instance| instance.describe()).map_err(Refusal::Start)?;
+        check_about(&loaded.about, &implemented(component, &self.shared.engine))?;
+        Ok(loaded)
+    }
+
+    fn check_imports(&self, component: &Component) -> Result<(), Refusal> {
+        let engine = &self.shared.engine;
+        let of = component.component_type();
+        let problems: Vec<String> = of
+            .imports(engine)
+            .flat_map(|(name, item)| self.import_problems(&interface(engine, name, &item.ty)))
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(Refusal::Imports { problems }) }
+    }
+
+    /// What is wrong with one import: nothing, or one sentence for the interface or for each function.
+    fn import_problems(&self, import: &Interface) -> Vec<String> {
+        let name = &import.name;
+        let Some(ours) = name.strip_prefix(PACKAGE).and_then(|rest| rest.strip_prefix('/')) else {
+            let hint = if name.starts_with("wasi:") {
+                "a policy has no clock, files, network or randomness: build for wasm32-unknown-unknown, or stub WASI"
+            } else {
+                "only longshore:policy is offered"
+            };
+            return vec![format!("`{name}` ({hint})")];
+        };
+        let (interface, version) = ours.split_once('@').unwrap_or((ours, ""));
+        if !compatible(version) {
+            return vec![format!("`{name}` (this host offers version {VERSION}; build against that)")];
+        }
+        let Some(functions) = self.shared.offered.get(interface) else {
+            let known: Vec<&str> = self.shared.offered.keys().copied().collect();
+            return vec![format!("`{name}` (no such interface; there are {})", known.join(", "))];
+        };
+        let unknown = import.functions.iter().filter(|f| !functions.contains(&f.as_str()));
+        unknown.map(|f| format!("`{name}`.`{f}` (no such function; it may need a newer host than {VERSION})")).collect()
+    }
+}
+
+/// What a file is, wants and exports, by a host of its own. See [`Host::inspect`].
+pub fn inspect(path: &Path) -> Result<Description, LoadError> {
+    let host = Host::new(HostConfig::default())
+        .map_err(|error| LoadError::Read { path: path.to_owned(), source: std::io::Error::other(error) })?;
+    host.inspect(path)
+}
+
+impl LoadedPolicy {
+    /// What it says about itself.
+    pub fn about(&self) -> &About {
+        &self.0.about
+    }
+
+    /// SHA-256 of its bytes, in hex.
+    pub fn digest(&self) -> &str {
+        &self.0.digest
+    }
+
+    /// Its settings, a JSON object.
+    pub fn settings(&self) -> &str {
+        &self.0.settings
+    }
+}
+
+impl std::fmt::Debug for LoadedPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} ({})", self.0.about.name, self.0.about.version, &self.0.digest[..12])
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tells a component from everything else by its first eight bytes.
+fn recognise(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+    match bytes {
+        [0, b'a', b's', b'm', 0x0d, 0, 1, 0, ..] => Ok(()),
+        [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => Err(Refusal::CoreModule {
+            name: path.file_name().map_or_else(|| "module.wasm".into(), |name| name.to_string_lossy().into_owned()),
+        }),
+        [0, b'a', b's', b'm', ..] => {
+            Err(Refusal::Damaged { size: bytes.len(), detail: "its header is of no known version".to_owned() })
+        }
+        _ => Err(Refusal::NotWasm {
+            begins: bytes.iter().take(8).flat_map(|b| b.escape_ascii()).map(char::from).collect(),
+        }),
+    }
+}
+
+fn interface(engine: &Engine, name: &str, item: &ComponentItem) -> Interface {
+    let functions = match item {
+        ComponentItem::ComponentInstance(instance) => instance
+            .exports(engine)
+            .filter(|(_, item)| !matches!(item.ty, ComponentItem::Type(_)))
+            .map(|(name, _)| name.to_owned())
+            .collect(),
+        _ => Vec::new(),
+    };
+    Interface { name: name.to_owned(), functions }
+}
+
+/// Whether a version is on our track: the same minor version below 1.0.
+fn compatible(version: &str) -> bool {
+    let track = |version: &str| version.rsplit_once('.').map(|(track, _)| track.to_owned());
+    !version.contains('-') && track(version) == track(VERSION)
+}
+
+fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refusal> {
+    let function = |interface: &str, function: &str| {
+        let instance = component.get_export_index(None, format!("{PACKAGE}/{interface}@{VERSION}").as_str())?;
+        component.get_export_index(Some(&instance), function)
+    };
+    let missing = |what: &str| {
+        let found: Vec<String> =
+            component.component_type().exports(engine).map(|(name, _)| format!("`{name}`")).collect();
+        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+        Refusal::Exports { problem: format!("it exports {found}; expected {what} of {PACKAGE}@{VERSION}") }
+    };
+    let exports = Exports {
+        describe: function("plugin", "describe").ok_or_else(|| missing("`plugin`"))?,
+        configure: function("plugin", "configure").ok_or_else(|| missing("`plugin`"))?,
+        score: function("scorer", "score"),
+        pools: function("commitments", "pools"),
+    };
+    if implemented(component, engine).is_empty() {
+        return Err(missing(&format!("one of {} beside `plugin`", ABILITIES.map(|a| format!("`{a}`")).join(", "))));
+    }
+    if exports.pools.is_some() && exports.score.is_none() {
+        return Err(missing("`scorer` beside `commitments`"));
+    }
+    Ok(exports)
+}
+
+fn implemented(component: &Component, engine: &Engine) -> Vec<String> {
+    let of = component.component_type();
+    let ours = of.exports(engine).filter_map(|(name, _)| {
+        let (name, version) = name.strip_prefix(PACKAGE)?.strip_prefix('/')?.split_once('@')?;
+        (compatible(version) && ABILITIES.contains(&name)).then(|| name.to_owned())
+    });
+    let mut ours: Vec<String> = ours.collect();
+    ours.sort();
+    ours
+}
+
+fn check_about(about: &About, exported: &[String]) -> Result<(), Refusal> {
+    let wrong = |problem: String| Err(Refusal::About { problem });
+    let name_fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if about.name.is_empty() || about.name.len() > 63 || !about.name.chars().all(name_fits) {
+        return wrong(format!(
+            "name {:?}: expected 1 to 63 lower case letters, digits and `-`",
+            shortened(&about.name)
+        ));
+    }
+    if about.version.is_empty() || about.version.len() > 63 {
+        return wrong(format!("version {:?}: expected a semantic version", shortened(&about.version)));
+    }
+    let mut said = about.implements.clone();
+    said.sort();
+    if said != exported {
+        return wrong(format!("it says that it implements {said:?} and exports {exported:?}"));
+    }
+    if !about.settings_schema.trim().is_empty()
+        && let Err(error) = serde_json::from_str::<serde_json::Value>(&about.settings_schema)
+    {
+        return wrong(format!("its settings schema is not JSON: {error}"));
+    }
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    crate::imports::cut(text.to_owned(), 80)
+}

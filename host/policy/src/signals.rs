@@ -1,0 +1,44 @@
+//! Signals: named tables of numbers, fetched by somebody else and stamped with their time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A named table of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signal {
+    /// When it was fetched, in seconds since 1970.
+    pub time: f64,
+    pub(crate) keys: Arc<[Arc<str>]>,
+    pub(crate) values: Arc<[f64]>,
+}
+
+impl Signal {
+    /// A table; keys are sorted here, and values that are not finite are left out.
+    pub fn new(time: f64, rows: impl IntoIterator<Item = (String, f64)>) -> Self {
+        let rows: BTreeMap<String, f64> = rows.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        Signal {
+            time,
+            keys: rows.keys().map(|key| key.as_str().into()).collect(),
+            values: rows.into_values().collect(),
+        }
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<f64> {
+        self.keys.binary_search_by(|have| (**have).cmp(key)).ok().map(|at| self.values[at])
+    }
+}
+
+/// All signals by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signals {
+    /// The tables.
+    pub tables: BTreeMap<String, Signal>,
+}
+
+impl Signals {
+    /// The table of that name.
+    pub fn get(&self, name: &str) -> Option<&Signal> {
+        self.tables.get(name)
+    }
+}
