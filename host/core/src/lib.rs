@@ -10,5 +10,7 @@
 pub mod matching;
 pub mod model;
 pub mod plan;
+pub mod planner;
 pub mod policy;
+pub mod schedule;
 pub mod snapshot;

@@ -20,6 +20,19 @@ pub enum ResourceId {
     Other(Sym),
 }
 
+impl ResourceId {
+    /// What Kubernetes calls it.
+    pub fn name(self, names: &super::names::Names) -> &str {
+        match self {
+            ResourceId::Cpu => "cpu",
+            ResourceId::Memory => "memory",
+            ResourceId::Pods => "pods",
+            ResourceId::EphemeralStorage => "ephemeral-storage",
+            ResourceId::Other(name) => names.text(name),
+        }
+    }
+}
+
 /// Amounts by resource, sorted by resource, zero amounts left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resources(SmallVec<[(ResourceId, i64); 4]>);

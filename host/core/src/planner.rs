@@ -1,0 +1,25 @@
+//! From a snapshot to a plan.
+
+mod finish;
+
+use crate::plan::{Effort, Plan};
+use crate::policy::Policies;
+use crate::schedule::floor::{self, Problem};
+use crate::snapshot::Snapshot;
+
+/// How to plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How much work goes into a cheaper plan.
+    pub effort: Effort,
+    /// Where chance is asked for, it starts here.
+    pub seed: u64,
+}
+
+/// Plans for every pending pod of a snapshot: pure, deterministic, and never worse than first-fit-decreasing.
+pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Plan {
+    let mut problem = Problem::new(snapshot, policies);
+    let floor = floor::pack(&mut problem);
+    let _ = options;
+    finish::finish(&mut problem, floor)
+}

@@ -1,0 +1,208 @@
+//! Turns packed claims into planned ones: alternatives in order of cost, labels that are settled, the price.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{OfferingId, Sym, TypeId};
+use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
+use crate::schedule::floor::{Claim, Floor, Problem};
+use crate::schedule::refusal;
+use crate::schedule::states::StateId;
+
+/// Karpenter's bound on the instance types of one NodeClaim.
+const MOST_TYPES: usize = 600;
+
+/// The types of each state with their cheapest offering, cheapest first.
+#[derive(Default)]
+pub struct Ranking(FxHashMap<StateId, Rc<Vec<(TypeId, OfferingId)>>>);
+
+impl Ranking {
+    /// Types of a state, cheapest first: by effective cost outside commitments, then price, then name.
+    pub fn of(&mut self, p: &Problem<'_>, state: StateId) -> Rc<Vec<(TypeId, OfferingId)>> {
+        let rank = || {
+            let s = p.states.get(state);
+            let cost = &p.states.scores[s.pool].cost;
+            let all = s.types.iter().map(|t| TypeId(t as u32));
+            let mut ranked: Vec<(TypeId, OfferingId)> =
+                all.filter_map(|t| Some((t, p.states.cheapest(state, t)?))).collect();
+            ranked.sort_by(|a, b| {
+                let price = |o: OfferingId| p.snapshot.world.catalogue.offering(o).price;
+                let key = |o: OfferingId| cost[o.0 as usize];
+                key(a.1).total_cmp(&key(b.1)).then(price(a.1).total_cmp(&price(b.1))).then(a.0.cmp(&b.0))
+            });
+            Rc::new(ranked)
+        };
+        self.0.entry(state).or_insert_with(rank).clone()
+    }
+}
+
+/// The plan of what was packed.
+pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
+    let mut ranking = Ranking::default();
+    let mut plan = Plan::default();
+    let mut dropped: Vec<PodIx> = Vec::new();
+    for claim in &floor.claims {
+        match planned(p, claim, &mut ranking) {
+            Some(claim) => plan.claims.push(claim),
+            None => dropped.extend(pods_of(p, claim)),
+        }
+    }
+    draw(p, &mut plan);
+    sort_claims(p, &mut plan);
+    existing(p, &floor, &mut plan);
+    unplaced(p, &floor, &mut plan, dropped);
+    plan.cost = plan.claims.iter().map(|c| c.price).sum();
+    let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
+    plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
+    plan
+}
+
+fn pods_of(p: &Problem<'_>, claim: &Claim) -> Vec<PodIx> {
+    let of = |m: &crate::schedule::floor::Member| {
+        p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize].iter().copied().collect::<Vec<_>>()
+    };
+    let mut pods: Vec<PodIx> = claim.members.iter().flat_map(of).collect();
+    pods.sort_unstable();
+    pods
+}
+
+fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<PlannedClaim> {
+    let state = pin_reservations(p, claim);
+    let ranked = ranking.of(p, state);
+    let fitting: Vec<(TypeId, OfferingId)> =
+        ranked.iter().filter(|(t, _)| claim.types.has(t.0 as usize)).copied().collect();
+    let &(_, offering) = fitting.first()?;
+    let s = p.states.get(state);
+    let instance_type = p.snapshot.world.names.get("node.kubernetes.io/instance-type");
+    let mut requirements: Vec<(Sym, Vec<Sym>)> = Vec::new();
+    for (key, set) in s.sets.0.iter().filter(|(key, set)| Some(*key) != instance_type && !set.complement) {
+        let mut values = set.values.to_vec();
+        values.sort_by_key(|&v| p.snapshot.world.names.text(v));
+        if !values.is_empty() {
+            requirements.push((*key, values));
+        }
+    }
+    requirements.sort_by_key(|(key, _)| p.snapshot.world.names.text(*key));
+    Some(PlannedClaim {
+        pool: p.pools[claim.pool].pool,
+        offering,
+        types: fitting.iter().take(MOST_TYPES).map(|f| f.0).collect(),
+        requirements,
+        price: p.snapshot.world.catalogue.offering(offering).price,
+        effective: p.states.scores[s.pool].cost[offering.0 as usize],
+        pods: pods_of(p, claim),
+        min_values_relaxed: claim.min_values_relaxed,
+    })
+}
+
+/// A claim that holds reservations is launched from them and from nothing else.
+fn pin_reservations(p: &mut Problem<'_>, claim: &Claim) -> StateId {
+    let names = &p.snapshot.world.names;
+    let pin = names.get("karpenter.sh/capacity-type").zip(names.get("reserved"));
+    match pin {
+        Some((key, value)) if !claim.held.is_empty() => p.states.pin(claim.state, key, value).unwrap_or(claim.state),
+        _ => claim.state,
+    }
+}
+
+/// Gives commitments to the claims that save most by them, for as long as they last.
+fn draw(p: &Problem<'_>, plan: &mut Plan) {
+    let mut left: FxHashMap<&str, f64> = FxHashMap::default();
+    for pool in p.states.scores.iter().flat_map(|s| &s.pools) {
+        left.entry(&pool.name).and_modify(|l| *l = l.min(pool.remaining)).or_insert(pool.remaining);
+    }
+    if left.is_empty() {
+        return;
+    }
+    let mut savings: Vec<(f64, usize, &str, crate::policy::Draw)> = Vec::new();
+    for (at, claim) in plan.claims.iter().enumerate() {
+        let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else { continue };
+        for pool in &p.states.scores[template].pools {
+            let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
+            savings.extend(fits.map(|d| (claim.effective - d.cost, at, pool.name.as_str(), *d)));
+        }
+    }
+    savings.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.3.offering.cmp(&b.3.offering)));
+    let mut drawn = vec![false; plan.claims.len()];
+    for (saving, at, pool, draw) in savings {
+        let rest = left.get_mut(pool);
+        let Some(rest) = rest.filter(|r| saving > 0.0 && !drawn[at] && **r >= draw.amount) else { continue };
+        *rest -= draw.amount;
+        drawn[at] = true;
+        let claim = &mut plan.claims[at];
+        let offering = p.snapshot.world.catalogue.offering(draw.offering);
+        claim.types.retain(|&t| t != offering.instance_type);
+        claim.types.insert(0, offering.instance_type);
+        (claim.offering, claim.price, claim.effective) = (draw.offering, offering.price, draw.cost);
+    }
+}
+
+/// Whether a claim may be launched as an offering.
+fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
+    use crate::model::Op;
+    let o = p.snapshot.world.catalogue.offering(offering);
+    let allowed = |key: Sym, value: Sym| {
+        claim.requirements.iter().find(|(k, _)| *k == key).is_none_or(|(_, values)| values.contains(&value))
+    };
+    o.available
+        && claim.types.contains(&o.instance_type)
+        && o.requirements.iter().all(|r| match &r.op {
+            Op::In(values) => values.iter().any(|&v| allowed(r.key, v)),
+            _ => true,
+        })
+}
+
+/// Claims in an order that does not depend on the order of the input: by NodePool, offering, and the names of pods.
+fn sort_claims(p: &Problem<'_>, plan: &mut Plan) {
+    let world = &p.snapshot.world;
+    let name = |pod: &PodIx| {
+        let pod = &world.pods[pod.0 as usize];
+        (world.names.text(world.shapes.get(pod.shape).namespace), &*pod.name)
+    };
+    for claim in &mut plan.claims {
+        claim.pods.sort_by(|a, b| name(a).cmp(&name(b)));
+    }
+    plan.claims.sort_by(|a, b| {
+        let pool = |c: &PlannedClaim| world.names.text(world.pools[c.pool.0 as usize].name);
+        pool(a)
+            .cmp(pool(b))
+            .then(a.offering.cmp(&b.offering))
+            .then_with(|| a.pods.iter().map(name).cmp(b.pods.iter().map(name)))
+    });
+}
+
+fn existing(p: &Problem<'_>, floor: &Floor, plan: &mut Plan) {
+    let mut nodes: Vec<usize> = floor.existing.keys().copied().collect();
+    nodes.sort_unstable();
+    for node in nodes {
+        let members = &floor.existing[&node];
+        let mut pods: Vec<PodIx> = members
+            .iter()
+            .flat_map(|m| p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize].iter().copied())
+            .collect();
+        pods.sort_unstable();
+        plan.existing.push(Placement { node: NodeIx(node as u32), pods });
+    }
+}
+
+fn unplaced(p: &mut Problem<'_>, floor: &Floor, plan: &mut Plan, dropped: Vec<PodIx>) {
+    let alone = |unfit: Unfit| vec![Refusal { target: Target::Pod, unfit }];
+    for pod in &p.snapshot.pending {
+        if let Some(unfit) = &pod.unfit {
+            plan.unplaced.push(Unplaced { pod: pod.pod, refusals: alone(unfit.clone()) });
+        }
+    }
+    plan.unplaced.extend(dropped.into_iter().map(|pod| Unplaced { pod, refusals: alone(Unfit::Excluded) }));
+    for item in 0..p.items.len() {
+        let from = floor.placed[item] as usize;
+        if from == p.items[item].pods.len() {
+            continue;
+        }
+        let refusals = refusal::by_pools(p, floor, item);
+        for &pod in &p.items[item].pods[from..] {
+            plan.unplaced.push(Unplaced { pod, refusals: refusals.clone() });
+        }
+    }
+    plan.unplaced.sort_by_key(|u| u.pod);
+}

@@ -1,0 +1,15 @@
+//! Placing pods: on nodes that exist, on nodes already planned, on new ones.
+//!
+//! [`items`] groups pods that are alike and works out what each asks for, preference by preference; [`states`] narrows
+//! what a new node may be, label by label, with every result interned; [`fit`] says which instance types are big
+//! enough; [`topology`] counts pods by domain; [`floor`] packs first-fit-decreasing with all of them. The improver
+//! starts where the floor ends.
+
+pub mod bits;
+pub mod fit;
+pub mod floor;
+pub mod items;
+pub mod refusal;
+pub mod sets;
+pub mod states;
+pub mod topology;

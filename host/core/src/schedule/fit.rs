@@ -1,0 +1,200 @@
+//! Which instance types are big enough, daemons already taken off.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::bits::Bits;
+use super::sets::{Numbers, Set, Sets};
+use super::states::{State, States};
+use crate::matching::untolerated;
+use crate::model::{HostPort, Labels, NodePool, PodShape, ResourceId, Resources, TypeId};
+use crate::snapshot::Snapshot;
+
+/// Amounts in the order of [`Dims`].
+pub type Amounts = SmallVec<[i64; 6]>;
+
+/// The resources that anybody to be planned asks for.
+#[derive(Clone, Debug)]
+pub struct Dims(pub Vec<ResourceId>);
+
+impl Dims {
+    /// CPU, memory and pods, and what else pods to be planned and daemons ask for.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let mut all = vec![ResourceId::Cpu, ResourceId::Memory, ResourceId::Pods];
+        let mut add = |requests: &Resources| {
+            for (resource, _) in requests.iter() {
+                if !all.contains(&resource) {
+                    all.push(resource);
+                }
+            }
+        };
+        let mut last: Option<&Arc<PodShape>> = None;
+        for pod in &snapshot.pending {
+            if !last.is_some_and(|l| Arc::ptr_eq(l, &pod.shape)) {
+                add(&pod.shape.requests);
+                last = Some(&pod.shape);
+            }
+        }
+        snapshot.daemons.iter().for_each(|d| add(&d.requests));
+        all[3..].sort_unstable();
+        Dims(all)
+    }
+
+    /// Amounts of these resources.
+    pub fn amounts(&self, resources: &Resources) -> Amounts {
+        self.0.iter().map(|&r| resources.get(r)).collect()
+    }
+}
+
+/// Instance types of one NodePool by what they leave to pods.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// What each type leaves to pods after the daemons that would run on it.
+    pub net: Vec<Amounts>,
+    /// Which daemon group each type belongs to.
+    group: Vec<u32>,
+    /// Host ports of each daemon group.
+    group_ports: Vec<Vec<HostPort>>,
+    dims: Vec<Dim>,
+}
+
+/// One resource: its distinct net amounts, ascending, and the types that leave at least each.
+#[derive(Clone, Debug)]
+struct Dim {
+    values: Vec<i64>,
+    at_least: Vec<Bits>,
+}
+
+impl Fit {
+    /// Takes the daemons of a NodePool off every type.
+    pub fn new(snapshot: &Snapshot, states: &States<'_>, initial: &State, pool: &NodePool, dims: &Dims) -> Self {
+        let world = &*snapshot.world;
+        let tolerating: Vec<&Arc<PodShape>> =
+            snapshot.daemons.iter().filter(|d| untolerated(&d.tolerations, &pool.taints, false).is_none()).collect();
+        let may_run = |daemon: &PodShape, sets: &Sets| {
+            let undefined_ok = |key| states.may_be_undefined(key);
+            let fine = |asked: Sets| sets.conflict(&asked, undefined_ok, &states.numbers).is_none();
+            let base = Sets::new(&daemon.node_selector, &states.numbers);
+            fine(base.clone())
+                && (daemon.required.is_empty()
+                    || daemon.required.iter().any(|term| {
+                        let mut asked = base.clone();
+                        term.iter().for_each(|r| asked.add(r.key, &Set::from_op(&r.op), &states.numbers));
+                        !term.is_empty() && fine(asked)
+                    }))
+        };
+        // Daemons that ask for no label run on every type; the others are looked at type by type.
+        let picky: Vec<bool> =
+            tolerating.iter().map(|d| !d.node_selector.is_empty() || !d.required.is_empty()).collect();
+        let mut groups: Vec<(Vec<bool>, Resources, Vec<HostPort>)> = Vec::new();
+        let mut group = Vec::with_capacity(world.catalogue.types().len());
+        let mut net = Vec::with_capacity(world.catalogue.types().len());
+        for t in world.catalogue.types() {
+            let runs: Vec<bool> = match picky.contains(&true) {
+                false => vec![true; tolerating.len()],
+                true => {
+                    let mut sets = initial.sets.clone();
+                    t.requirements.iter().for_each(|r| sets.add(r.key, &Set::from_op(&r.op), &states.numbers));
+                    tolerating.iter().zip(&picky).map(|(d, &p)| !p || may_run(d, &sets)).collect()
+                }
+            };
+            let at = groups.iter().position(|g| g.0 == runs).unwrap_or_else(|| {
+                let mut overhead = Resources::default();
+                let mut ports = Vec::new();
+                for (daemon, _) in tolerating.iter().zip(&runs).filter(|(_, runs)| **runs) {
+                    overhead.add(&daemon.requests);
+                    ports.extend(&daemon.ports);
+                }
+                groups.push((runs, overhead, ports));
+                groups.len() - 1
+            });
+            group.push(at as u32);
+            let mut left = t.allocatable.clone();
+            left.sub(&groups[at].1);
+            net.push(dims.amounts(&left));
+        }
+        let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
+        Fit { net, group, group_ports: groups.into_iter().map(|g| g.2).collect(), dims }
+    }
+
+    /// Keeps of `types` those that leave at least `total`.
+    pub fn keep(&self, types: &mut Bits, total: &[i64]) {
+        for (dim, &amount) in self.dims.iter().zip(total) {
+            if amount <= 0 {
+                continue;
+            }
+            let at = dim.values.partition_point(|&v| v < amount);
+            match dim.at_least.get(at) {
+                Some(enough) => types.and(enough),
+                None => *types = Bits::none(types.words().len() * 64),
+            }
+        }
+    }
+
+    /// Whether any of `a` and `b` leaves at least `total`.
+    pub fn any(&self, a: &Bits, b: &Bits, total: &[i64]) -> bool {
+        let mut enough: SmallVec<[&[u64]; 6]> = SmallVec::new();
+        for (dim, &amount) in self.dims.iter().zip(total) {
+            if amount <= 0 {
+                continue;
+            }
+            match dim.at_least.get(dim.values.partition_point(|&v| v < amount)) {
+                Some(bits) => enough.push(bits.words()),
+                None => return false,
+            }
+        }
+        a.words()
+            .iter()
+            .zip(b.words())
+            .enumerate()
+            .any(|(at, (&x, &y))| enough.iter().fold(x & y, |all, words| all & words[at]) != 0)
+    }
+
+    /// The most of each resource that any of `types` leaves.
+    pub fn most(&self, types: &Bits) -> Amounts {
+        let shared = |bits: &Bits| bits.words().iter().zip(types.words()).any(|(a, b)| a & b != 0);
+        let of = |dim: &Dim| {
+            let at = dim.at_least.iter().rposition(shared);
+            at.map_or(0, |at| dim.values[at])
+        };
+        self.dims.iter().map(of).collect()
+    }
+
+    /// Types whose daemons bind a host port that one of `ports` needs.
+    pub fn port_conflicts(&self, ports: &[HostPort]) -> Vec<TypeId> {
+        let clash = |g: &u32| self.group_ports[*g as usize].iter().any(|mine| ports.iter().any(|p| p.conflicts(mine)));
+        self.group.iter().enumerate().filter(|(_, g)| clash(g)).map(|(t, _)| TypeId(t as u32)).collect()
+    }
+}
+
+impl Dim {
+    fn new(net: &[Amounts], d: usize) -> Self {
+        let mut order: Vec<usize> = (0..net.len()).collect();
+        order.sort_by_key(|&t| net[t][d]);
+        let mut values: Vec<i64> = order.iter().map(|&t| net[t][d]).collect();
+        values.dedup();
+        let mut at_least: Vec<Bits> = Vec::with_capacity(values.len());
+        let mut enough = Bits::none(net.len());
+        let mut rest = order.as_slice();
+        for &value in values.iter().rev() {
+            while let [head @ .., last] = rest {
+                if net[*last][d] < value {
+                    break;
+                }
+                enough.insert(*last);
+                rest = head;
+            }
+            at_least.push(enough.clone());
+        }
+        at_least.reverse();
+        Dim { values, at_least }
+    }
+}
+
+/// The labels of a node as requirements, for questions that are asked of sets.
+pub fn labels_as_sets(labels: &Labels, numbers: &Numbers) -> Sets {
+    let mut sets = Sets::default();
+    labels.iter().for_each(|(key, value)| sets.add(key, &Set::of([value]), numbers));
+    sets
+}

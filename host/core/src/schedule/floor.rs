@@ -1,0 +1,771 @@
+//! The floor: first-fit-decreasing with every rule.
+//!
+//! Items come in queue order. Each pod is tried on existing nodes, then on claims of this plan, then on a new claim of
+//! each NodePool in order of preference; if all refuse, it gives up one preference and starts again. What is left over
+//! is tried again after the others for as long as anything changes: affinity may have been waiting for its partner.
+//!
+//! Price plays no part but for ties between topology domains; the improver sees to it.
+
+use rustc_hash::FxHashMap;
+
+use super::bits::Bits;
+use super::fit::{Amounts, Dims, Fit};
+use super::items::{self, GroupUse, Item};
+use super::sets::{Set, Sets};
+use super::states::{NeedId, StateId, States, pool_sets};
+use super::topology::{At, Rule, Topology};
+use crate::matching::untolerated;
+use crate::model::{HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Sym};
+use crate::plan::PoolIx;
+use crate::policy::Policies;
+use crate::snapshot::Snapshot;
+
+/// A NodePool ready to open claims.
+pub struct Template {
+    /// The NodePool.
+    pub pool: PoolIx,
+    /// What every claim of it starts as.
+    pub initial: StateId,
+    /// Its types by what they leave to pods.
+    pub fit: Fit,
+    /// `minValues` by label.
+    pub min_values: Vec<(Sym, u16)>,
+    /// What its limits leave, by resource.
+    pub limits: Vec<(ResourceId, i64)>,
+    /// What its limit of nodes leaves.
+    pub nodes_left: Option<i64>,
+    /// Some of its offerings draw on reservations.
+    pub reserved: bool,
+}
+
+/// Everything that packing needs, compiled from a snapshot.
+pub struct Problem<'a> {
+    /// The snapshot.
+    pub snapshot: &'a Snapshot,
+    /// Requirements, narrowed.
+    pub states: States<'a>,
+    /// Resources that matter.
+    pub dims: Dims,
+    /// NodePools, in order of preference.
+    pub pools: Vec<Template>,
+    /// Topology groups with their counts.
+    pub topology: Topology,
+    /// What is to be placed, in queue order.
+    pub items: Vec<Item>,
+}
+
+/// Pods of one item on one host.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The item.
+    pub item: usize,
+    /// How many preferences it gave up.
+    pub variant: usize,
+    /// Which of its needs (volume alternatives) holds.
+    pub need: NeedId,
+    /// Which of its pods, `start..end` in [`Item::pods`].
+    pub pods: (u32, u32),
+}
+
+/// A node to be bought, still open in everything that its pods leave open.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Position of its NodePool in [`Problem::pools`].
+    pub pool: usize,
+    /// What it may be.
+    pub state: StateId,
+    /// What its pods need together.
+    pub total: Amounts,
+    /// Types that it may be.
+    pub types: Bits,
+    /// The most that any of its types has left.
+    room: Amounts,
+    /// Its pods.
+    pub members: Vec<Member>,
+    /// Types that were within the NodePool's limits when it was opened.
+    pub within_limits: Option<Bits>,
+    ports: Vec<HostPort>,
+    volumes: Vec<(Sym, u32)>,
+    /// Reservations that it holds one unit of.
+    pub held: Vec<Sym>,
+    /// `minValues` were lowered.
+    pub min_values_relaxed: bool,
+}
+
+/// The outcome of packing.
+#[derive(Clone, Debug, Default)]
+pub struct Floor {
+    /// Nodes to be bought.
+    pub claims: Vec<Claim>,
+    /// Pods on existing nodes, by node.
+    pub existing: FxHashMap<usize, Vec<Member>>,
+    /// Items with the number of their pods that were placed; the others stay without a node.
+    pub placed: Vec<u32>,
+    /// Items that wait for reserved capacity.
+    pub waits: Vec<bool>,
+}
+
+impl<'a> Problem<'a> {
+    /// Compiles a snapshot: scores the catalogue, interns requirements, groups pods.
+    pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies) -> Self {
+        let world = &*snapshot.world;
+        let score = |p: &PoolIx| policies.score(&world.catalogue, &world.names, world.pools[p.0 as usize].name);
+        let mut states = States::new(world, snapshot.pools.iter().map(score).collect());
+        let dims = Dims::of(snapshot);
+        let mut pools = Vec::new();
+        for (at, &pool) in snapshot.pools.iter().enumerate() {
+            let sets = pool_sets(world, pool, &states.numbers);
+            let initial = states.state(at, sets);
+            let record = &world.pools[pool.0 as usize];
+            let fit = Fit::new(snapshot, &states, states.get(initial), record, &dims);
+            let (limits, nodes_left) = limits(snapshot, record);
+            let min_values = record.requirements.iter().filter_map(|r| Some((r.key, r.min_values?))).collect();
+            let reserved = world.settings.reserved_capacity
+                && states.get(initial).cells.iter().any(|c| states.cells[c].reservation.is_some());
+            pools.push(Template { pool, initial, fit, min_values, limits, nodes_left, reserved });
+        }
+        let initial: Vec<StateId> = pools.iter().map(|p| p.initial).collect();
+        let mut topology = Topology::new(snapshot);
+        let items = items::collect(snapshot, &mut states, &mut topology, &dims, &initial);
+        Problem { snapshot, states, dims, pools, topology, items }
+    }
+
+    /// The NodePool behind a template.
+    pub fn record(&self, pool: usize) -> &'a NodePool {
+        &self.snapshot.world.pools[self.pools[pool].pool.0 as usize]
+    }
+
+    /// How many distinct values of a label the types offer, of those that the state allows.
+    pub fn distinct(&self, state: StateId, types: &Bits, key: Sym) -> usize {
+        let s = self.states.get(state);
+        let mut values: Vec<Sym> = Vec::new();
+        if self.states.is_cell_key(key) {
+            for cell in s.cells.iter() {
+                let here = self.states.available(s.pool, cell).iter().any(|t| types.has(t));
+                let value = self.states.cells[cell].values.iter().find(|(k, _)| *k == key);
+                values.extend(value.filter(|_| here).map(|v| v.1));
+            }
+        } else {
+            for t in types.iter() {
+                let of = &self.snapshot.world.catalogue.types()[t];
+                for r in of.requirements.iter().filter(|r| r.key == key) {
+                    if let Op::In(v) = &r.op {
+                        values.extend(v.iter().copied());
+                    }
+                }
+            }
+        }
+        values.sort_unstable();
+        values.dedup();
+        let admitted = |v: &&Sym| s.sets.get(key).is_none_or(|set| set.admits(**v, &self.states.numbers));
+        values.iter().filter(admitted).count()
+    }
+
+    /// The first `minValues` of a NodePool that these types do not offer.
+    pub fn too_few_values(&self, state: StateId, types: &Bits) -> Option<Sym> {
+        let pool = &self.pools[self.states.get(state).pool];
+        let short = |(key, min): &&(Sym, u16)| self.distinct(state, types, *key) < usize::from(*min);
+        pool.min_values.iter().find(short).map(|m| m.0)
+    }
+}
+
+/// What a NodePool's limits leave after the nodes that it has.
+fn limits(snapshot: &Snapshot, pool: &NodePool) -> (Vec<(ResourceId, i64)>, Option<i64>) {
+    let mut limits = pool.limits.clone();
+    let mut nodes = pool.node_limit;
+    for node in snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name)) {
+        limits.iter_mut().for_each(|(resource, left)| *left -= node.capacity.get(*resource));
+        nodes = nodes.map(|n| n - 1);
+    }
+    (limits, nodes)
+}
+
+/// Which domains of one topology key a pod may go to now.
+pub struct DomainRule {
+    /// Position in [`Topology::keys`].
+    pub key: usize,
+    /// By domain.
+    pub allowed: Vec<bool>,
+    /// Allowed domains, the emptiest first, then the cheapest.
+    pub order: Vec<u32>,
+    /// The pod must land in one known domain.
+    pub pinned: bool,
+}
+
+/// Packs everything.
+pub fn pack(problem: &mut Problem<'_>) -> Floor {
+    let mut packer = Packer::new(problem);
+    let mut waiting: Vec<usize> = (0..packer.p.items.len()).collect();
+    loop {
+        let before: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
+        waiting.retain(|&item| !packer.run(item));
+        let after: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
+        if waiting.is_empty() || before == after {
+            return packer.out;
+        }
+    }
+}
+
+struct Packer<'p, 'a> {
+    p: &'p mut Problem<'a>,
+    out: Floor,
+    free: Vec<Amounts>,
+    ports: FxHashMap<usize, Vec<HostPort>>,
+    volumes: FxHashMap<usize, Vec<(Sym, u32)>>,
+    /// Units left of each reservation.
+    reservations: FxHashMap<Sym, i64>,
+}
+
+/// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
+struct Scan {
+    nodes: Vec<u32>,
+    claims: Vec<u32>,
+    /// Claims below this number have been looked at.
+    seen: usize,
+}
+
+/// A pod found its place.
+enum Spot {
+    Node(usize, NeedId),
+    Claim(usize, StateId, NeedId),
+}
+
+impl<'p, 'a> Packer<'p, 'a> {
+    fn new(p: &'p mut Problem<'a>) -> Self {
+        let free = p.snapshot.nodes.iter().map(|n| p.dims.amounts(&n.free)).collect();
+        let mut reservations: FxHashMap<Sym, i64> = FxHashMap::default();
+        for offering in p.snapshot.world.catalogue.offerings() {
+            if let Some((id, count)) = offering.reservation {
+                let left = reservations.entry(id).or_insert(i64::MAX);
+                *left = (*left).min(i64::from(count));
+            }
+        }
+        let out = Floor { placed: vec![0; p.items.len()], waits: vec![false; p.items.len()], ..Floor::default() };
+        Packer { p, out, free, ports: FxHashMap::default(), volumes: FxHashMap::default(), reservations }
+    }
+
+    /// Places pods of an item until none is left (true) or one finds no place (false).
+    fn run(&mut self, item: usize) -> bool {
+        let pods = self.p.items[item].pods.len() as u32;
+        for level in 0..self.p.items[item].variants.len() {
+            let mut scan = self.scan(item, level);
+            while self.out.placed[item] < pods {
+                if !self.place(item, level, &mut scan) {
+                    break;
+                }
+            }
+            if self.out.placed[item] == pods {
+                return true;
+            }
+            if self.out.waits[item] {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn scan(&mut self, item: usize, level: usize) -> Scan {
+        let it = &self.p.items[item];
+        let variant = &it.variants[level];
+        let fits = |node: &usize| {
+            let free = &self.free[*node];
+            if !it.request.iter().zip(free).all(|(&want, &have)| want <= have || want == 0) {
+                return false;
+            }
+            let node = &self.p.snapshot.nodes[*node];
+            untolerated(&it.shape.tolerations, &node.taints, variant.minds_preference_taints).is_none()
+                && variant.needs.iter().any(|&n| self.admits(self.p.states.need_sets(n), node))
+        };
+        let nodes = (0..self.free.len()).filter(fits).map(|n| n as u32).collect();
+        Scan { nodes, claims: Vec::new(), seen: 0 }
+    }
+
+    fn admits(&self, asked: &Sets, node: &crate::snapshot::StateNode) -> bool {
+        asked.0.iter().all(|(key, set)| match node.labels.get(*key) {
+            Some(value) => set.admits(value, &self.p.states.numbers),
+            None => set.allows_absence(),
+        })
+    }
+
+    /// Places the next pod (or, where no rule but size matters, as many as fit) at one level.
+    fn place(&mut self, item: usize, level: usize, scan: &mut Scan) -> bool {
+        let Some(rules) = self.domain_rules(item, level) else { return false };
+        let spot = self
+            .on_nodes(item, level, scan, &rules)
+            .or_else(|| self.on_claims(item, level, scan, &rules))
+            .or_else(|| self.on_new_claim(item, level, &rules));
+        let Some(spot) = spot else { return false };
+        let most = if self.is_plain(item, level) { self.how_many(item, &spot) } else { 1 };
+        self.put(item, level, spot, most);
+        true
+    }
+
+    /// No rule but size, labels and taints decides.
+    fn is_plain(&self, item: usize, level: usize) -> bool {
+        let it = &self.p.items[item];
+        it.variants[level].uses.is_empty()
+            && it.counted.is_empty()
+            && it.owned_inverse.is_empty()
+            && it.selected_inverse.is_empty()
+            && it.ports.is_empty()
+            && it.volumes.is_empty()
+            && self.p.pools.iter().all(|p| p.min_values.is_empty() && !p.reserved)
+    }
+
+    fn how_many(&self, item: usize, spot: &Spot) -> u32 {
+        let it = &self.p.items[item];
+        let left = it.pods.len() as u32 - self.out.placed[item];
+        match *spot {
+            Spot::Node(node, _) => {
+                let room = it.request.iter().zip(&self.free[node]).filter(|(want, _)| **want > 0);
+                room.map(|(&want, &have)| (have / want) as u32).min().unwrap_or(left).clamp(1, left)
+            }
+            Spot::Claim(at, state, _) => {
+                let claim = &self.out.claims[at];
+                let fit = &self.p.pools[claim.pool].fit;
+                let types = &self.p.states.get(state).types;
+                let fits = |n: u32| {
+                    let total: Amounts =
+                        claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r * i64::from(n)).collect();
+                    fit.any(&claim.types, types, &total)
+                };
+                let (mut low, mut high) = (1, left + 1);
+                while low + 1 < high {
+                    let middle = if high - low > 64 { low + 32.min((high - low) / 2) } else { (low + high) / 2 };
+                    if fits(middle) { low = middle } else { high = middle }
+                }
+                low
+            }
+        }
+    }
+
+    /// Which domains are allowed now, for every topology key that has to do with the item. Nothing if one of the keys
+    /// allows none.
+    fn domain_rules(&self, item: usize, level: usize) -> Option<Vec<DomainRule>> {
+        domain_rules(self.p, item, level).ok()
+    }
+
+    fn hosts_allow(&self, item: usize, level: usize, host: usize) -> bool {
+        let it = &self.p.items[item];
+        let groups = &self.p.topology.groups;
+        let uses_ok = |u: &GroupUse| groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own);
+        let inverse_ok = |&g: &usize| groups[g].key.is_some() || groups[g].allows_host(host, false);
+        it.variants[level].uses.iter().all(uses_ok) && it.selected_inverse.iter().all(inverse_ok)
+    }
+
+    fn on_nodes(&mut self, item: usize, level: usize, scan: &mut Scan, rules: &[DomainRule]) -> Option<Spot> {
+        let mut kept = 0;
+        let mut found = None;
+        for at in 0..scan.nodes.len() {
+            let node = scan.nodes[at] as usize;
+            let it = &self.p.items[item];
+            let fits = it.request.iter().zip(&self.free[node]).all(|(&want, &have)| want <= have || want == 0);
+            if !fits {
+                continue;
+            }
+            scan.nodes[kept] = scan.nodes[at];
+            kept += 1;
+            if let Some(need) = self.try_node(item, level, node, rules) {
+                found = Some(Spot::Node(node, need));
+                scan.nodes.copy_within(at + 1.., kept);
+                kept += scan.nodes.len() - at - 1;
+                break;
+            }
+        }
+        scan.nodes.truncate(kept);
+        found
+    }
+
+    fn try_node(&self, item: usize, level: usize, node: usize, rules: &[DomainRule]) -> Option<NeedId> {
+        let it = &self.p.items[item];
+        let domain_ok = |rule: &DomainRule| {
+            let domain = self.p.topology.keys[rule.key].of_node[node] as usize;
+            rule.allowed.get(domain).copied().unwrap_or(!rule.pinned)
+        };
+        if !rules.iter().all(domain_ok) || !self.hosts_allow(item, level, node) {
+            return None;
+        }
+        let state = &self.p.snapshot.nodes[node];
+        if !it.ports.is_empty() {
+            let taken = state.ports.iter().chain(self.ports.get(&node).into_iter().flatten());
+            if taken.into_iter().any(|t| it.ports.iter().any(|p| p.conflicts(t))) {
+                return None;
+            }
+        }
+        if !it.volumes.is_empty() {
+            let mut all = state.volumes.clone();
+            all.extend(self.volumes.get(&node).into_iter().flatten());
+            if over_limit(&all, &it.volumes, &state.volume_limits).is_some() {
+                return None;
+            }
+        }
+        it.variants[level].needs.iter().copied().find(|&n| self.admits(self.p.states.need_sets(n), state))
+    }
+
+    fn on_claims(&mut self, item: usize, level: usize, scan: &mut Scan, rules: &[DomainRule]) -> Option<Spot> {
+        scan.claims.extend((scan.seen..self.out.claims.len()).map(|c| c as u32));
+        scan.seen = self.out.claims.len();
+        let mut kept = 0;
+        let mut found = None;
+        for at in 0..scan.claims.len() {
+            let c = scan.claims[at] as usize;
+            if !self.may_ever_fit(item, level, c) {
+                continue;
+            }
+            scan.claims[kept] = scan.claims[at];
+            kept += 1;
+            if let Some((state, need)) = self.try_claim(item, level, c, rules) {
+                found = Some(Spot::Claim(c, state, need));
+                scan.claims.copy_within(at + 1.., kept);
+                kept += scan.claims.len() - at - 1;
+                break;
+            }
+        }
+        scan.claims.truncate(kept);
+        found
+    }
+
+    /// Size, taints: what never gets better as a claim fills.
+    fn may_ever_fit(&self, item: usize, level: usize, c: usize) -> bool {
+        let it = &self.p.items[item];
+        let claim = &self.out.claims[c];
+        it.request.iter().zip(&claim.room).all(|(&want, &have)| want <= have || want == 0)
+            && self.tolerates(item, level, claim.pool)
+    }
+
+    fn tolerates(&self, item: usize, level: usize, pool: usize) -> bool {
+        let it = &self.p.items[item];
+        let taints = &self.p.record(pool).taints;
+        taints.is_empty()
+            || untolerated(&it.shape.tolerations, taints, it.variants[level].minds_preference_taints).is_none()
+    }
+
+    fn try_claim(&mut self, item: usize, level: usize, c: usize, rules: &[DomainRule]) -> Option<(StateId, NeedId)> {
+        if !self.hosts_allow(item, level, self.free.len() + c) {
+            return None;
+        }
+        let it = &self.p.items[item];
+        let claim = &self.out.claims[c];
+        if !it.ports.is_empty() && claim.ports.iter().any(|t| it.ports.iter().any(|p| p.conflicts(t))) {
+            return None;
+        }
+        let total: Amounts = claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r).collect();
+        let mut types = claim.types.clone();
+        if !it.ports.is_empty() {
+            self.p.pools[claim.pool].fit.port_conflicts(&it.ports).iter().for_each(|t| types.remove(t.0 as usize));
+        }
+        if !it.volumes.is_empty() {
+            drop_small_volumes(self.p, &mut types, &claim.volumes, &it.volumes);
+        }
+        for at in 0..it.variants[level].needs.len() {
+            let need = self.p.items[item].variants[level].needs[at];
+            let from = self.out.claims[c].state;
+            let pool = self.out.claims[c].pool;
+            let Some(state) = self.p.states.narrow(from, need) else { continue };
+            let Some(state) = within(self.p, state, rules, pool, &types, &total) else { continue };
+            let mut left = types.clone();
+            left.and(&self.p.states.get(state).types);
+            self.p.pools[pool].fit.keep(&mut left, &total);
+            if self.p.too_few_values(state, &left).is_some() {
+                continue;
+            }
+            if self.p.pools[pool].reserved && self.hold(state, &left, &self.out.claims[c].held.clone()).is_err() {
+                continue;
+            }
+            return Some((state, need));
+        }
+        None
+    }
+
+    /// The reservations that a claim can hold a unit of: `Err` if all that would do are used up, or if it held some and
+    /// would lose them all.
+    fn hold(&self, state: StateId, types: &Bits, held: &[Sym]) -> Result<Vec<Sym>, ()> {
+        let s = self.p.states.get(state);
+        let mut wanted: Vec<Sym> = s
+            .cells
+            .iter()
+            .filter(|&c| self.p.states.available(s.pool, c).iter().any(|t| types.has(t)))
+            .filter_map(|c| self.p.states.cells[c].reservation)
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let can = |id: &Sym| held.contains(id) || self.reservations.get(id).is_some_and(|&left| left > 0);
+        let holds: Vec<Sym> = wanted.iter().copied().filter(can).collect();
+        let none_left = !wanted.is_empty() && holds.is_empty();
+        let lost = !held.is_empty() && holds.is_empty();
+        if none_left || lost { Err(()) } else { Ok(holds) }
+    }
+
+    fn on_new_claim(&mut self, item: usize, level: usize, rules: &[DomainRule]) -> Option<Spot> {
+        for pool in 0..self.p.pools.len() {
+            if !self.tolerates(item, level, pool) || self.p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
+                continue;
+            }
+            if !self.hosts_allow(item, level, usize::MAX) {
+                return None;
+            }
+            for at in 0..self.p.items[item].variants[level].needs.len() {
+                let need = self.p.items[item].variants[level].needs[at];
+                if let Some(state) = self.open(item, pool, need, rules) {
+                    return Some(Spot::Claim(self.out.claims.len() - 1, state, need));
+                }
+                if self.out.waits[item] {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Opens a claim of a NodePool that could take one pod of the item.
+    fn open(&mut self, item: usize, pool: usize, need: NeedId, rules: &[DomainRule]) -> Option<StateId> {
+        let initial = self.p.pools[pool].initial;
+        let state = self.p.states.narrow(initial, need)?;
+        let it = &self.p.items[item];
+        let total = it.request.clone();
+        let limited = within_limits(self.p, pool);
+        let mut types = limited.clone().unwrap_or_else(|| self.p.states.get(initial).types.clone());
+        if !it.ports.is_empty() {
+            self.p.pools[pool].fit.port_conflicts(&it.ports).iter().for_each(|t| types.remove(t.0 as usize));
+        }
+        if !it.volumes.is_empty() {
+            drop_small_volumes(self.p, &mut types, &[], &it.volumes);
+        }
+        let state = within(self.p, state, rules, pool, &types, &total)?;
+        let mut left = types.clone();
+        left.and(&self.p.states.get(state).types);
+        self.p.pools[pool].fit.keep(&mut left, &total);
+        let short = self.p.too_few_values(state, &left).is_some();
+        let strict = self.p.snapshot.world.settings.min_values == MinValuesPolicy::Strict;
+        if left.is_empty() || (short && strict) {
+            return None;
+        }
+        if self.p.pools[pool].reserved && self.hold(state, &left, &[]).is_err() {
+            self.out.waits[item] = true;
+            return None;
+        }
+        self.p.topology.add_host();
+        take_limits(self.p, pool, &left);
+        self.out.claims.push(Claim {
+            pool,
+            state: initial,
+            total: total.iter().map(|_| 0).collect(),
+            types,
+            room: total,
+            members: Vec::new(),
+            within_limits: limited,
+            ports: Vec::new(),
+            volumes: Vec::new(),
+            held: Vec::new(),
+            min_values_relaxed: short,
+        });
+        Some(state)
+    }
+
+    fn put(&mut self, item: usize, level: usize, spot: Spot, count: u32) {
+        let start = self.out.placed[item];
+        self.out.placed[item] += count;
+        let it = &self.p.items[item];
+        let counted: Vec<usize> = it.counted.iter().chain(&it.owned_inverse).copied().collect();
+        let member = |need| Member { item, variant: level, need, pods: (start, start + count) };
+        let (at, pool) = match spot {
+            Spot::Node(node, need) => {
+                let take = |(free, &want): (&mut i64, &i64)| *free -= want * i64::from(count);
+                self.free[node].iter_mut().zip(&it.request).for_each(take);
+                self.ports.entry(node).or_default().extend(&it.ports);
+                self.volumes.entry(node).or_default().extend(&it.volumes);
+                self.out.existing.entry(node).or_default().push(member(need));
+                (At::Node(node), None)
+            }
+            Spot::Claim(c, state, need) => {
+                let pool = self.out.claims[c].pool;
+                if self.p.pools[pool].reserved {
+                    self.rehold(c, state, item);
+                }
+                let it = &self.p.items[item];
+                let claim = &mut self.out.claims[c];
+                claim.total.iter_mut().zip(&it.request).for_each(|(t, &r)| *t += r * i64::from(count));
+                claim.state = state;
+                claim.types.and(&self.p.states.get(state).types);
+                if !it.ports.is_empty() {
+                    let clash = self.p.pools[pool].fit.port_conflicts(&it.ports);
+                    clash.iter().for_each(|t| claim.types.remove(t.0 as usize));
+                }
+                self.p.pools[pool].fit.keep(&mut claim.types, &claim.total);
+                if !it.volumes.is_empty() {
+                    drop_small_volumes(self.p, &mut claim.types, &claim.volumes, &it.volumes);
+                }
+                let most = self.p.pools[pool].fit.most(&claim.types);
+                claim.room = most.iter().zip(&claim.total).map(|(&m, &t)| m - t).collect();
+                claim.ports.extend(&it.ports);
+                for volume in &it.volumes {
+                    if !claim.volumes.contains(volume) {
+                        claim.volumes.push(*volume);
+                    }
+                }
+                match claim.members.last_mut() {
+                    Some(last) if (last.item, last.variant, last.need, last.pods.1) == (item, level, need, start) => {
+                        last.pods.1 += count;
+                    }
+                    _ => claim.members.push(member(need)),
+                }
+                (At::Claim(self.free.len() + c, state), Some(pool))
+            }
+        };
+        let taints = pool.map(|p| self.p.record(p).taints.as_slice()).unwrap_or_default();
+        for group in counted {
+            (0..count).for_each(|_| self.p.topology.record(group, at, &self.p.states, taints));
+        }
+    }
+
+    /// Holds a unit of every reservation that the claim may still use, and lets go of the others.
+    fn rehold(&mut self, c: usize, state: StateId, item: usize) {
+        let claim = &self.out.claims[c];
+        let it = &self.p.items[item];
+        let mut left = claim.types.clone();
+        left.and(&self.p.states.get(state).types);
+        let total: Amounts = claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r).collect();
+        self.p.pools[claim.pool].fit.keep(&mut left, &total);
+        let before = claim.held.clone();
+        let now = self.hold(state, &left, &before).unwrap_or_default();
+        for id in &before {
+            *self.reservations.entry(*id).or_default() += 1;
+        }
+        for id in &now {
+            *self.reservations.entry(*id).or_default() -= 1;
+        }
+        self.out.claims[c].held = now;
+    }
+}
+
+/// Which domains are allowed now, for every topology key that has to do with the item.
+///
+/// # Errors
+/// The first rule that allows no domain.
+pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<DomainRule>, (Rule, Sym)> {
+    let it = &p.items[item];
+    let variant = &it.variants[level];
+    let mut rules: Vec<DomainRule> = Vec::new();
+    let uses = variant.uses.iter().map(|u| (u.group, u.own, true));
+    let inverse = it.selected_inverse.iter().map(|&g| (g, false, false));
+    let mut spread_on: Vec<(usize, usize)> = Vec::new();
+    for (at, own, pinned) in uses.chain(inverse) {
+        let group = &p.topology.groups[at];
+        let Some(key) = group.key else { continue };
+        let domains = &p.topology.keys[key];
+        let allowed = group.allowed(domains, own, variant.strict.get(domains.key), &p.states);
+        if matches!(group.spec.rule, Rule::Spread { .. }) {
+            spread_on.push((key, at));
+        }
+        match rules.iter_mut().find(|r| r.key == key) {
+            Some(rule) => {
+                rule.allowed.iter_mut().zip(&allowed).for_each(|(a, &b)| *a &= b);
+                rule.pinned |= pinned;
+                if !rule.allowed.contains(&true) {
+                    return Err((group.spec.rule, domains.key));
+                }
+            }
+            None if !allowed.contains(&true) && pinned => return Err((group.spec.rule, domains.key)),
+            None => rules.push(DomainRule { key, allowed, order: Vec::new(), pinned }),
+        }
+    }
+    for rule in &mut rules {
+        let domains = &p.topology.keys[rule.key];
+        rule.order = (0..rule.allowed.len() as u32).filter(|&d| rule.allowed[d as usize]).collect();
+        let crowd = |d: u32| -> u32 {
+            let on = spread_on.iter().filter(|(key, _)| *key == rule.key);
+            on.map(|&(_, g)| p.topology.groups[g].count[d as usize]).sum()
+        };
+        rule.order.sort_by_key(|&d| (crowd(d), domains.rank[d as usize]));
+    }
+    Ok(rules)
+}
+
+/// The state after every topology key is narrowed to allowed domains, the best ones first, such that some type is big
+/// enough.
+fn within(
+    p: &mut Problem<'_>,
+    state: StateId,
+    rules: &[DomainRule],
+    pool: usize,
+    types: &Bits,
+    total: &[i64],
+) -> Option<StateId> {
+    let Some((rule, rest)) = rules.split_first() else {
+        return p.pools[pool].fit.any(types, &p.states.get(state).types, total).then_some(state);
+    };
+    let (key, values) = (p.topology.keys[rule.key].key, &p.topology.keys[rule.key].values);
+    let set = p.states.get(state).sets.get(key);
+    if !rule.pinned {
+        if rule.allowed.iter().all(|&a| a) {
+            return within(p, state, rest, pool, types, total);
+        }
+        let open: Vec<Sym> = rule.order.iter().map(|&d| values[d as usize]).collect();
+        let need = p.states.need(Sets(vec![(key, Set::of(open))]));
+        let state = p.states.narrow(state, need)?;
+        return within(p, state, rest, pool, types, total);
+    }
+    if let Some(only) = set.and_then(Set::single) {
+        let domain = values.iter().position(|&v| v == only)?;
+        return if rule.allowed[domain] { within(p, state, rest, pool, types, total) } else { None };
+    }
+    if set.is_none() && !p.states.may_be_undefined(key) {
+        return None;
+    }
+    for at in 0..rule.order.len() {
+        let value = p.topology.keys[rule.key].values[rule.order[at] as usize];
+        if let Some(pinned) = p.states.pin(state, key, value)
+            && let Some(found) = within(p, pinned, rest, pool, types, total)
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// Types of a NodePool that its limits still admit; nothing if it has no limits.
+pub fn within_limits(p: &Problem<'_>, pool: usize) -> Option<Bits> {
+    let template = &p.pools[pool];
+    if template.limits.is_empty() {
+        return None;
+    }
+    let mut types = p.states.get(template.initial).types.clone();
+    for (at, t) in p.snapshot.world.catalogue.types().iter().enumerate() {
+        if template.limits.iter().any(|&(resource, left)| t.capacity.get(resource) > left) {
+            types.remove(at);
+        }
+    }
+    Some(types)
+}
+
+/// Takes the most that any of `types` has off what a NodePool's limits leave.
+fn take_limits(p: &mut Problem<'_>, pool: usize, types: &Bits) {
+    let catalogue = &p.snapshot.world.catalogue;
+    let template = &mut p.pools[pool];
+    template.nodes_left = template.nodes_left.map(|n| n - 1);
+    for (resource, left) in &mut template.limits {
+        let most = types.iter().map(|t| catalogue.types()[t].capacity.get(*resource)).max().unwrap_or(0);
+        *left -= most;
+    }
+}
+
+/// The driver whose limit `have` and `more` together would pass.
+pub fn over_limit(have: &[(Sym, u32)], more: &[(Sym, u32)], limits: &[(Sym, u32)]) -> Option<Sym> {
+    let mut all: Vec<(Sym, u32)> = have.iter().chain(more).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    let count = |driver: Sym| all.iter().filter(|(d, _)| *d == driver).count();
+    limits
+        .iter()
+        .find(|&&(driver, limit)| more.iter().any(|(d, _)| *d == driver) && count(driver) > limit as usize)
+        .map(|l| l.0)
+}
+
+/// Drops types that cannot attach all the volumes.
+fn drop_small_volumes(p: &Problem<'_>, types: &mut Bits, have: &[(Sym, u32)], more: &[(Sym, u32)]) {
+    for (at, t) in p.snapshot.world.catalogue.types().iter().enumerate() {
+        if types.has(at) && over_limit(have, more, &t.volume_limits).is_some() {
+            types.remove(at);
+        }
+    }
+}

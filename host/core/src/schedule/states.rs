@@ -1,0 +1,318 @@
+//! What a new node may still be: requirements narrowed step by step, each distinct outcome kept once.
+//!
+//! A *cell* is a combination of everything that offerings pin (zone, capacity type, reservation, …). A *state* is a
+//! NodePool with a set of requirements, and what follows from them: the types whose labels agree and that have an
+//! available offering in one of the cells that agree. States are few (zones × capacity types × architectures …), so
+//! narrowing is a look-up.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::bits::Bits;
+use super::sets::{Numbers, Set, Sets};
+use crate::model::{Catalogue, Names, OfferingId, Requirement, Sym, TypeId, World};
+use crate::plan::PoolIx;
+use crate::policy::Scores;
+
+/// Index of a [`State`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StateId(pub u32);
+
+/// Index of an interned set of requirements that something asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NeedId(pub u32);
+
+/// What a new node may still be.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The NodePool, as a position in the order of preference.
+    pub pool: usize,
+    /// Requirements by label.
+    pub sets: Sets,
+    /// Types whose labels agree and that have an available offering in `cells`.
+    pub types: Bits,
+    /// Cells that agree.
+    pub cells: Bits,
+}
+
+/// A combination of what offerings pin.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Label and value, sorted by label.
+    pub values: Vec<(Sym, Sym)>,
+    /// The offering of each type in this cell (the cheapest, should there be several), `u32::MAX` for none.
+    pub rows: Vec<u32>,
+    /// The reservation that offerings of this cell draw on.
+    pub reservation: Option<Sym>,
+}
+
+/// All states met so far.
+pub struct States<'a> {
+    /// The world's names.
+    pub names: &'a Names,
+    /// The world's catalogue.
+    pub catalogue: &'a Catalogue,
+    /// Which symbols are integers.
+    pub numbers: Numbers,
+    /// Cells.
+    pub cells: Vec<Cell>,
+    /// Scores by position of NodePool.
+    pub scores: Vec<Scores>,
+    /// Types with an offering that is available and not excluded, by position of NodePool and cell.
+    available: Vec<Vec<Bits>>,
+    defined: FxHashSet<Sym>,
+    type_sets: FxHashMap<Sym, Vec<(u32, Set)>>,
+    cell_keys: FxHashSet<Sym>,
+    table: Vec<State>,
+    index: FxHashMap<(usize, Sets), StateId>,
+    needs: indexmap::IndexSet<Sets, rustc_hash::FxBuildHasher>,
+    memo: FxHashMap<(StateId, NeedId), Option<StateId>>,
+    masks: FxHashMap<(Sym, Set), Bits>,
+}
+
+impl<'a> States<'a> {
+    /// No state yet, for a catalogue as scored for each NodePool.
+    pub fn new(world: &'a World, scores: Vec<Scores>) -> Self {
+        let catalogue = &world.catalogue;
+        let numbers = Numbers::read(&world.names);
+        let (cells, cell_keys) = cells(catalogue, &scores);
+        let mut type_sets: FxHashMap<Sym, Vec<(u32, Set)>> = FxHashMap::default();
+        for (at, t) in catalogue.types().iter().enumerate() {
+            for r in &t.requirements {
+                type_sets.entry(r.key).or_default().push((at as u32, Set::from_op(&r.op)));
+            }
+        }
+        let mut defined: FxHashSet<Sym> = type_sets.keys().chain(&cell_keys).copied().collect();
+        defined.extend(WELL_KNOWN.iter().filter_map(|key| world.names.get(key)));
+        let usable = |score: &Scores, row: u32| {
+            let offering = catalogue.offering(OfferingId(row));
+            let left = offering.reservation.is_none_or(|(_, count)| count > 0) || !world.settings.reserved_capacity;
+            let inside =
+                || score.pools.iter().any(|p| p.draws.iter().any(|d| d.offering.0 == row && d.amount <= p.remaining));
+            offering.available && left && (score.cost[row as usize].is_finite() || inside())
+        };
+        let available = scores
+            .iter()
+            .map(|score| {
+                let of_cell = |cell: &Cell| {
+                    let mut bits = Bits::none(catalogue.types().len());
+                    let rows = cell.rows.iter().enumerate().filter(|&(_, &row)| row != u32::MAX);
+                    rows.filter(|&(_, &row)| usable(score, row)).for_each(|(t, _)| bits.insert(t));
+                    bits
+                };
+                cells.iter().map(of_cell).collect()
+            })
+            .collect();
+        States {
+            names: &world.names,
+            catalogue,
+            numbers,
+            cells,
+            scores,
+            available,
+            defined,
+            type_sets,
+            cell_keys,
+            table: Vec::new(),
+            index: FxHashMap::default(),
+            needs: indexmap::IndexSet::default(),
+            memo: FxHashMap::default(),
+            masks: FxHashMap::default(),
+        }
+    }
+
+    /// The state of that id.
+    pub fn get(&self, id: StateId) -> &State {
+        &self.table[id.0 as usize]
+    }
+
+    /// Interns what something asks for.
+    pub fn need(&mut self, sets: Sets) -> NeedId {
+        NeedId(self.needs.insert_full(sets).0 as u32)
+    }
+
+    /// The sets of a need.
+    pub fn need_sets(&self, id: NeedId) -> &Sets {
+        &self.needs[id.0 as usize]
+    }
+
+    /// Whether pods may ask for a label that a NodePool does not mention.
+    pub fn may_be_undefined(&self, key: Sym) -> bool {
+        self.defined.contains(&key)
+    }
+
+    /// The state of a NodePool under `sets`, made if it is new. It may have no types.
+    pub fn state(&mut self, pool: usize, sets: Sets) -> StateId {
+        if let Some(&id) = self.index.get(&(pool, sets.clone())) {
+            return id;
+        }
+        let (types, cells) = self.what_agrees(pool, &sets);
+        let id = StateId(self.table.len() as u32);
+        self.table.push(State { pool, sets: sets.clone(), types, cells });
+        self.index.insert((pool, sets), id);
+        id
+    }
+
+    /// The state after `need` is added, or nothing if labels contradict or no type is left.
+    pub fn narrow(&mut self, from: StateId, need: NeedId) -> Option<StateId> {
+        if let Some(&known) = self.memo.get(&(from, need)) {
+            return known;
+        }
+        let state = &self.table[from.0 as usize];
+        let asked = &self.needs[need.0 as usize];
+        let to = match state.sets.conflict(asked, |k| self.defined.contains(&k), &self.numbers) {
+            Some(_) => None,
+            None => {
+                let mut sets = state.sets.clone();
+                sets.add_all(asked, &self.numbers);
+                let id = self.state(state.pool, sets);
+                (!self.get(id).types.is_empty()).then_some(id)
+            }
+        };
+        self.memo.insert((from, need), to);
+        to
+    }
+
+    /// `narrow` with one label pinned to one value.
+    pub fn pin(&mut self, from: StateId, key: Sym, value: Sym) -> Option<StateId> {
+        if self.get(from).sets.get(key).and_then(Set::single) == Some(value) {
+            return Some(from);
+        }
+        let need = self.need(Sets(vec![(key, Set::of([value]))]));
+        self.narrow(from, need)
+    }
+
+    /// Types whose labels agree with `set` under `key`; a type that does not name the label agrees.
+    pub fn mask(&mut self, key: Sym, set: &Set) -> &Bits {
+        let (numbers, type_sets, len) = (&self.numbers, &self.type_sets, self.catalogue.types().len());
+        self.masks.entry((key, set.clone())).or_insert_with(|| {
+            let mut bits = Bits::all(len);
+            for (at, mine) in type_sets.get(&key).into_iter().flatten() {
+                if !mine.agrees(set, numbers) {
+                    bits.remove(*at as usize);
+                }
+            }
+            bits
+        })
+    }
+
+    fn what_agrees(&mut self, pool: usize, sets: &Sets) -> (Bits, Bits) {
+        let mut types = Bits::all(self.catalogue.types().len());
+        for (key, set) in &sets.0 {
+            if self.type_sets.contains_key(key) {
+                types.and(&self.mask(*key, set).clone());
+            }
+        }
+        let mut cells = Bits::none(self.cells.len());
+        let mut in_cells = Bits::none(self.catalogue.types().len());
+        for (at, cell) in self.cells.iter().enumerate() {
+            let agrees = |&(key, value): &(Sym, Sym)| sets.get(key).is_none_or(|s| s.admits(value, &self.numbers));
+            let only_in_cells = |key: &Sym| cell.values.iter().any(|(k, _)| k == key);
+            let wanted = sets
+                .0
+                .iter()
+                .all(|(key, set)| !self.cell_keys.contains(key) || only_in_cells(key) || set.allows_absence());
+            if wanted && cell.values.iter().all(agrees) {
+                cells.insert(at);
+                in_cells.or(&self.available[pool][at]);
+            }
+        }
+        types.and(&in_cells);
+        (types, cells)
+    }
+
+    /// The cheapest way to buy a type in a state: by effective cost outside commitments, then price, then row.
+    pub fn cheapest(&self, id: StateId, instance_type: TypeId) -> Option<OfferingId> {
+        let state = self.get(id);
+        let score = &self.scores[state.pool];
+        let rows = state.cells.iter().filter(|&c| self.available[state.pool][c].has(instance_type.0 as usize));
+        rows.map(|c| self.cells[c].rows[instance_type.0 as usize])
+            .min_by(|&a, &b| {
+                let price = |row: u32| self.catalogue.offering(OfferingId(row)).price;
+                let cost = |row: u32| score.cost[row as usize];
+                cost(a).total_cmp(&cost(b)).then(price(a).total_cmp(&price(b))).then(a.cmp(&b))
+            })
+            .map(OfferingId)
+    }
+
+    /// Whether a type can be had in a cell by a NodePool.
+    pub fn available(&self, pool: usize, cell: usize) -> &Bits {
+        &self.available[pool][cell]
+    }
+
+    /// Labels that offerings pin.
+    pub fn is_cell_key(&self, key: Sym) -> bool {
+        self.cell_keys.contains(&key)
+    }
+
+    /// Values of a label that types or offerings name.
+    pub fn values_of(&self, key: Sym) -> Vec<Sym> {
+        let of_types = self.type_sets.get(&key).into_iter().flatten().flat_map(|(_, set)| set.values.iter().copied());
+        let of_cells = self.cells.iter().flat_map(|c| c.values.iter()).filter(|(k, _)| *k == key).map(|&(_, v)| v);
+        let mut values: Vec<Sym> = of_types.chain(of_cells).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+}
+
+/// Labels that pods may ask for although a NodePool does not mention them.
+const WELL_KNOWN: [&str; 7] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "karpenter.sh/capacity-type",
+];
+
+fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<Cell>, FxHashSet<Sym>) {
+    use crate::model::Op;
+    let mut cells: indexmap::IndexMap<Vec<(Sym, Sym)>, Cell, rustc_hash::FxBuildHasher> = indexmap::IndexMap::default();
+    let cost = |row: u32| scores.first().map_or(0.0, |s| s.cost[row as usize]);
+    let single = |r: &Requirement| match &r.op {
+        Op::In(values) if values.len() == 1 => Some((r.key, values[0])),
+        _ => None,
+    };
+    for (row, offering) in catalogue.offerings().iter().enumerate() {
+        let mut values: Vec<(Sym, Sym)> = offering.requirements.iter().filter_map(single).collect();
+        values.sort_unstable();
+        let cell = cells.entry(values.clone()).or_insert_with(|| Cell {
+            values,
+            rows: vec![u32::MAX; catalogue.types().len()],
+            reservation: offering.reservation.map(|r| r.0),
+        });
+        let mine = &mut cell.rows[offering.instance_type.0 as usize];
+        let better = *mine == u32::MAX
+            || !catalogue.offering(OfferingId(*mine)).available && offering.available
+            || offering.available && cost(row as u32) < cost(*mine);
+        if better {
+            *mine = row as u32;
+        }
+    }
+    let keys = cells.keys().flatten().map(|&(k, _)| k).collect();
+    (cells.into_values().collect(), keys)
+}
+
+/// The requirements that every node of a NodePool starts with.
+pub fn pool_sets(world: &World, pool: PoolIx, numbers: &Numbers) -> Sets {
+    let pool = &world.pools[pool.0 as usize];
+    let mut sets = Sets::new(&pool.requirements, numbers);
+    let mut label = |key: Sym, value: Sym| sets.add(key, &Set::of([value]), numbers);
+    pool.labels.iter().for_each(|(key, value)| label(key, value));
+    let get = |text: &str| world.names.get(text);
+    if let Some(key) = get("karpenter.sh/nodepool") {
+        label(key, pool.name);
+    }
+    let class =
+        format!("{}/{}", world.names.text(pool.class.group), world.names.text(pool.class.kind).to_ascii_lowercase());
+    if let Some(key) = get(&class) {
+        label(key, pool.class.name);
+    }
+    for key in ["karpenter.sh/registered", "karpenter.sh/initialized"] {
+        if let (Some(key), Some(truth)) = (get(key), get("true")) {
+            label(key, truth);
+        }
+    }
+    sets
+}
