@@ -186,7 +186,8 @@ fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
     names
 }
 
-fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
+/// One claim with names.
+pub fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
     let text = |sym| world.names.text(sym).to_owned();
     let requirements = claim.requirements.iter().map(|(key, values)| {
         let mut values: Vec<String> = values.iter().map(|&value| text(value)).collect();

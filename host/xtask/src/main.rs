@@ -6,6 +6,7 @@
 mod bench;
 mod cluster;
 mod demo;
+mod house;
 mod steps;
 mod test;
 

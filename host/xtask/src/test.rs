@@ -38,17 +38,4 @@ mod tests {
         let lines = ["test result: ok. 12 passed; 0 failed; 0 ignored", "test result: ok. 3 passed; 0 failed"];
         assert_eq!(passed(&lines.map(String::from)), 15);
     }
-
-    #[test]
-    fn readme_and_ci_run_the_same_command() {
-        let read = |file: &str| std::fs::read_to_string(crate::root().join(file)).unwrap();
-        let commands = |text: &str| {
-            let lines =
-                text.lines().map(str::trim).map(|line| line.split(" #").next().unwrap_or(line).trim().to_owned());
-            lines.filter(|line| line.starts_with("cargo xtask")).collect::<Vec<_>>()
-        };
-        assert_eq!(commands(&read(".ci/run")), ["cargo xtask test"]);
-        let readme = commands(&read("README.md"));
-        assert_eq!(readme[..2], ["cargo xtask demo", "cargo xtask test"], "the README opens with the two commands");
-    }
 }
