@@ -2,6 +2,9 @@
 
 mod finish;
 
+pub use finish::Ranking;
+
+use crate::improve;
 use crate::plan::{Effort, Plan};
 use crate::policy::Policies;
 use crate::schedule::floor::{self, Problem};
@@ -20,6 +23,6 @@ pub struct Options {
 pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Plan {
     let mut problem = Problem::new(snapshot, policies);
     let floor = floor::pack(&mut problem);
-    let _ = options;
-    finish::finish(&mut problem, floor)
+    let (packed, lower_bound) = improve::improve(&mut problem, floor, options.effort, options.seed);
+    Plan { lower_bound, ..finish::finish(&mut problem, packed) }
 }

@@ -7,6 +7,7 @@
 //! Price plays no part but for ties between topology domains; the improver sees to it.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::bits::Bits;
 use super::fit::{Amounts, Dims, Fit};
@@ -92,6 +93,25 @@ pub struct Claim {
     pub min_values_relaxed: bool,
 }
 
+impl Claim {
+    /// A claim without pods.
+    pub fn empty(pool: usize, state: StateId, dims: usize) -> Self {
+        Claim {
+            pool,
+            state,
+            total: SmallVec::from_elem(0, dims),
+            types: Bits::none(0),
+            room: Amounts::new(),
+            members: Vec::new(),
+            within_limits: None,
+            ports: Vec::new(),
+            volumes: Vec::new(),
+            held: Vec::new(),
+            min_values_relaxed: false,
+        }
+    }
+}
+
 /// The outcome of packing.
 #[derive(Clone, Debug, Default)]
 pub struct Floor {
@@ -167,6 +187,11 @@ impl<'a> Problem<'a> {
         let short = |(key, min): &&(Sym, u16)| self.distinct(state, types, *key) < usize::from(*min);
         pool.min_values.iter().find(short).map(|m| m.0)
     }
+}
+
+/// What a NodePool's limits left before this plan.
+pub fn limits_left(p: &Problem<'_>, pool: usize) -> (Vec<(ResourceId, i64)>, Option<i64>) {
+    limits(p.snapshot, p.record(pool))
 }
 
 /// What a NodePool's limits leave after the nodes that it has.
@@ -546,19 +571,8 @@ impl<'p, 'a> Packer<'p, 'a> {
         }
         self.p.topology.add_host();
         take_limits(self.p, pool, &left);
-        self.out.claims.push(Claim {
-            pool,
-            state: initial,
-            total: total.iter().map(|_| 0).collect(),
-            types,
-            room: total,
-            members: Vec::new(),
-            within_limits: limited,
-            ports: Vec::new(),
-            volumes: Vec::new(),
-            held: Vec::new(),
-            min_values_relaxed: short,
-        });
+        let empty = Claim::empty(pool, initial, total.len());
+        self.out.claims.push(Claim { types, room: total, within_limits: limited, min_values_relaxed: short, ..empty });
         Some(state)
     }
 

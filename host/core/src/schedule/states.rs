@@ -67,6 +67,7 @@ pub struct States<'a> {
     needs: indexmap::IndexSet<Sets, rustc_hash::FxBuildHasher>,
     memo: FxHashMap<(StateId, NeedId), Option<StateId>>,
     masks: FxHashMap<(Sym, Set), Bits>,
+    as_need: FxHashMap<StateId, NeedId>,
 }
 
 impl<'a> States<'a> {
@@ -117,6 +118,7 @@ impl<'a> States<'a> {
             needs: indexmap::IndexSet::default(),
             memo: FxHashMap::default(),
             masks: FxHashMap::default(),
+            as_need: FxHashMap::default(),
         }
     }
 
@@ -170,6 +172,22 @@ impl<'a> States<'a> {
         };
         self.memo.insert((from, need), to);
         to
+    }
+
+    /// The state that keeps what both keep, or nothing if they contradict.
+    pub fn join(&mut self, a: StateId, b: StateId) -> Option<StateId> {
+        if a == b {
+            return Some(a);
+        }
+        let need = match self.as_need.get(&b) {
+            Some(&need) => need,
+            None => {
+                let need = self.need(self.get(b).sets.clone());
+                self.as_need.insert(b, need);
+                need
+            }
+        };
+        self.narrow(a, need)
     }
 
     /// `narrow` with one label pinned to one value.

@@ -1,0 +1,338 @@
+//! Buying nodes one by one, then repacking a few at a time.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::Budget;
+use super::classes::Classes;
+use super::fill::{Filler, Pick};
+use super::market::Market;
+
+/// A node: what is bought and what goes on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The offer.
+    pub offer: usize,
+    /// Its pods.
+    pub picks: Vec<Pick>,
+}
+
+/// A small generator of pseudo-random numbers (splitmix64), so that a seed means the same for ever.
+pub struct Rng(u64);
+
+impl Rng {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Rng(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The next number.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() % n.max(1) as u64) as usize
+    }
+
+    /// A number in 0..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Packs all classes. Empty if something cannot be bought at all.
+pub fn pack(classes: &Classes, market: &Market, budget: Budget, seed: u64) -> Vec<Node> {
+    let values: Vec<f64> = classes.classes.iter().map(|c| c.value).collect();
+    let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
+    let mut commitments = market.commitments.clone();
+    let mut filler = Filler::new(classes, market, &values);
+    let Some(mut nodes) = buy(&mut filler, market, &values, &mut left, &mut commitments) else { return Vec::new() };
+    Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
+    nodes
+}
+
+/// An offer in the queue, with the value per cost of its contents when last looked at.
+struct Entry {
+    ratio: f64,
+    offer: usize,
+    stamp: u32,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.ratio.total_cmp(&other.ratio).then(other.offer.cmp(&self.offer))
+    }
+}
+
+fn affordable(market: &Market, offer: usize, commitments: &[f64]) -> bool {
+    market.offers[offer].draw.is_none_or(|(at, amount)| commitments[at] >= amount)
+}
+
+/// Buys the offer whose contents are worth most per dollar, as often as there is enough to fill it the same way, until
+/// nothing is left. What an offer can hold only shrinks, so an old ratio is a bound and most offers need no second look.
+fn buy(
+    filler: &mut Filler<'_>,
+    market: &Market,
+    values: &[f64],
+    left: &mut [u32],
+    commitments: &mut [f64],
+) -> Option<Vec<Node>> {
+    let mut nodes = Vec::new();
+    let mut picks = Vec::new();
+    let mut rest: u64 = left.iter().map(|&n| u64::from(n)).sum();
+    let mut queue: BinaryHeap<Entry> = (0..market.offers.len())
+        .map(|offer| {
+            let ratio = filler.fill(offer, left, values, &mut picks) / market.offers[offer].cost.max(1e-9);
+            Entry { ratio, offer, stamp: 0 }
+        })
+        .collect();
+    let mut stamp = 0;
+    while rest > 0 {
+        let top = queue.pop()?;
+        let value = filler.fill(top.offer, left, values, &mut picks);
+        if picks.is_empty() || !affordable(market, top.offer, commitments) {
+            continue;
+        }
+        let ratio = value / market.offers[top.offer].cost.max(1e-9);
+        if top.stamp != stamp && queue.peek().is_some_and(|next| next.ratio > ratio) {
+            queue.push(Entry { ratio, offer: top.offer, stamp });
+            continue;
+        }
+        let mut times = picks.iter().map(|&(sub, n)| left[sub as usize] / n).min().unwrap_or(1).max(1);
+        if let Some((at, amount)) = market.offers[top.offer].draw {
+            times = times.min((commitments[at] / amount) as u32).max(1);
+            commitments[at] -= amount * f64::from(times);
+        }
+        for &(sub, n) in &picks {
+            left[sub as usize] -= n * times;
+            rest -= u64::from(n * times);
+        }
+        nodes.extend((0..times).map(|_| Node { offer: top.offer, picks: picks.clone() }));
+        stamp += 1;
+        queue.push(Entry { ratio, offer: top.offer, stamp: stamp - 1 });
+    }
+    Some(nodes)
+}
+
+/// Takes a few nodes apart and packs what was on them again, with slightly other values, keeping what costs less.
+struct Repacker<'a> {
+    classes: &'a Classes,
+    market: &'a Market,
+    filler: Filler<'a>,
+    values: Vec<f64>,
+    commitments: Vec<f64>,
+    rng: Rng,
+    left: Vec<u32>,
+    picks: Vec<Pick>,
+}
+
+impl<'a> Repacker<'a> {
+    fn new(
+        classes: &'a Classes,
+        market: &'a Market,
+        filler: Filler<'a>,
+        values: Vec<f64>,
+        commitments: Vec<f64>,
+        seed: u64,
+    ) -> Self {
+        let left = vec![0; classes.subs.len()];
+        Repacker { classes, market, filler, values, commitments, rng: Rng::new(seed), left, picks: Vec::new() }
+    }
+
+    fn run(&mut self, nodes: &mut Vec<Node>, tries: usize) {
+        if nodes.len() < 2 {
+            return;
+        }
+        let mut shortlist = self.shortlist(nodes);
+        for at in 0..tries {
+            if at % 512 == 511 {
+                shortlist = self.shortlist(nodes);
+            }
+            let apart = self.choose(nodes);
+            self.repack(nodes, apart, &shortlist);
+            if nodes.len() < 2 {
+                return;
+            }
+        }
+    }
+
+    /// Offers that are worth trying: by what they hold of everything, per dollar, for each set of homes.
+    fn shortlist(&mut self, nodes: &[Node]) -> Vec<usize> {
+        let all: Vec<u32> = self.classes.subs.iter().map(|s| s.count).collect();
+        let mut ratios: Vec<(usize, f64, usize)> = Vec::new();
+        for (at, offer) in self.market.offers.iter().enumerate() {
+            let value = self.filler.fill(at, &all, &self.values, &mut self.picks);
+            ratios.push((offer.admits, value / offer.cost.max(1e-9), at));
+        }
+        ratios.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+        let mut chosen: Vec<usize> = nodes.iter().map(|n| n.offer).collect();
+        let mut kept = (usize::MAX, 0, 0.0);
+        for (admits, ratio, offer) in ratios {
+            if admits != kept.0 {
+                kept = (admits, 0, ratio);
+            }
+            if kept.1 < 24 && ratio > 0.6 * kept.2 {
+                chosen.push(offer);
+                kept.1 += 1;
+            }
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+
+    fn worth(&self, node: &Node) -> f64 {
+        let value = |&(sub, n): &Pick| self.values[self.classes.subs[sub as usize].class as usize] * f64::from(n);
+        node.picks.iter().map(value).sum::<f64>() / self.market.offers[node.offer].cost.max(1e-9)
+    }
+
+    /// Two to five nodes, poor ones more often.
+    fn choose(&mut self, nodes: &[Node]) -> Vec<usize> {
+        let count = (2 + self.rng.below(4)).min(nodes.len());
+        let mut chosen: Vec<usize> = Vec::with_capacity(count);
+        while chosen.len() < count {
+            let mut best = self.rng.below(nodes.len());
+            if self.rng.below(3) > 0 {
+                for _ in 0..3 {
+                    let other = self.rng.below(nodes.len());
+                    if self.worth(&nodes[other]) < self.worth(&nodes[best]) {
+                        best = other;
+                    }
+                }
+            }
+            if !chosen.contains(&best) {
+                chosen.push(best);
+            } else if chosen.len() + 1 >= nodes.len() {
+                break;
+            }
+        }
+        chosen
+    }
+
+    fn repack(&mut self, nodes: &mut Vec<Node>, mut apart: Vec<usize>, shortlist: &[usize]) {
+        apart.sort_unstable_by(|a, b| b.cmp(a));
+        let old: f64 = apart.iter().map(|&n| self.market.offers[nodes[n].offer].cost).sum();
+        let mut touched: Vec<u32> = Vec::new();
+        let commitments = self.commitments.clone();
+        for &n in &apart {
+            if let Some((at, amount)) = self.market.offers[nodes[n].offer].draw {
+                self.commitments[at] += amount;
+            }
+            for &(sub, count) in &nodes[n].picks {
+                self.left[sub as usize] += count;
+                touched.push(sub);
+            }
+        }
+        let new = self.pack_few(&touched, old, shortlist);
+        touched.iter().for_each(|&s| self.left[s as usize] = 0);
+        match new {
+            Some(new) => {
+                for n in apart {
+                    nodes.swap_remove(n);
+                }
+                nodes.extend(new);
+            }
+            None => self.commitments = commitments,
+        }
+    }
+
+    /// Packs what `left` holds for less than `limit`, or not at all.
+    fn pack_few(&mut self, touched: &[u32], limit: f64, shortlist: &[usize]) -> Option<Vec<Node>> {
+        let mut few: Vec<u32> = touched.iter().map(|&s| self.classes.subs[s as usize].class).collect();
+        few.sort_unstable();
+        few.dedup();
+        let noise = 0.3 * self.rng.unit();
+        let mut values = std::mem::take(&mut self.values);
+        let saved: Vec<f64> = few.iter().map(|&c| values[c as usize]).collect();
+        for &c in &few {
+            values[c as usize] *= 1.0 + noise * (self.rng.unit() - 0.5);
+        }
+        let new = self.pack_noisy(&mut few.clone(), &values, limit, shortlist);
+        for (&c, v) in few.iter().zip(saved) {
+            values[c as usize] = v;
+        }
+        self.values = values;
+        new
+    }
+
+    fn pack_noisy(&mut self, few: &mut Vec<u32>, values: &[f64], limit: f64, shortlist: &[usize]) -> Option<Vec<Node>> {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut cost = 0.0;
+        loop {
+            let classes = self.classes;
+            few.retain(|&c| {
+                let class = &classes.classes[c as usize];
+                (class.subs.0..class.subs.1).any(|s| self.left[s as usize] > 0)
+            });
+            if few.is_empty() {
+                return Some(nodes);
+            }
+            let rest: u32 = few.iter().map(|&c| self.pods_left(c)).sum();
+            let mut best: Option<(f64, usize, Vec<Pick>)> = None;
+            let mut last: Option<(f64, usize, Vec<Pick>)> = None;
+            for &offer in shortlist {
+                let price = self.market.offers[offer].cost;
+                if cost + price >= limit - 1e-9 || !affordable(self.market, offer, &self.commitments) {
+                    continue;
+                }
+                let mut picks = std::mem::take(&mut self.picks);
+                let value = self.filler.fill_few(offer, few, &self.left, values, &mut picks);
+                let ratio = value / price.max(1e-9);
+                if picks.iter().map(|p| p.1).sum::<u32>() == rest && last.as_ref().is_none_or(|l| price < l.0) {
+                    last = Some((price, offer, picks.clone()));
+                }
+                if !picks.is_empty() && best.as_ref().is_none_or(|b| ratio > b.0) {
+                    best = Some((ratio, offer, picks.clone()));
+                }
+                self.picks = picks;
+            }
+            let (offer, picks) = match (last, best) {
+                // One node for all the rest is taken where it is no worse value than the best start.
+                (Some((price, offer, picks)), Some((ratio, ..)))
+                    if self.value_of(&picks, values) / price >= 0.9 * ratio =>
+                {
+                    (offer, picks)
+                }
+                (_, Some((_, offer, picks))) => (offer, picks),
+                _ => return None,
+            };
+            cost += self.market.offers[offer].cost;
+            if let Some((at, amount)) = self.market.offers[offer].draw {
+                self.commitments[at] -= amount;
+            }
+            for &(sub, n) in &picks {
+                self.left[sub as usize] -= n;
+            }
+            nodes.push(Node { offer, picks });
+        }
+    }
+
+    fn pods_left(&self, class: u32) -> u32 {
+        let class = &self.classes.classes[class as usize];
+        self.left[class.subs.0 as usize..class.subs.1 as usize].iter().sum()
+    }
+
+    fn value_of(&self, picks: &[Pick], values: &[f64]) -> f64 {
+        picks.iter().map(|&(s, n)| values[self.classes.subs[s as usize].class as usize] * f64::from(n)).sum()
+    }
+}
