@@ -1,6 +1,7 @@
 //! `longshore explain pod NAME`: why it got its node, or none.
 
 use longshore_core::plan::{NodeIx, PodIx, Refusal, Target, Unfit};
+use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -49,7 +50,9 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
     let explanation = explain(&planned, pod, &refusals);
     Ok(Answer::ok(match args.output {
         Output::Text => text(&planned.snapshot, pod, &explanation, &refusals),
-        Output::Json => format!("{}\n", serde_json::to_string_pretty(&explanation).map_err(|e| Failure::Print(e.into()))?),
+        Output::Json => {
+            format!("{}\n", serde_json::to_string_pretty(&explanation).map_err(|e| Failure::Print(e.into()))?)
+        }
     }))
 }
 
@@ -136,7 +139,7 @@ fn alone(planned: &Planned, pod: PodIx) -> Option<Priced> {
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
     let Planned { scorers, options, .. } = planned;
-    let plan = longshore_core::plan::plan(&snapshot, scorers, options.effort, options.seed);
+    let plan = planner::plan(&snapshot, scorers, options.how());
     Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
 }
 
@@ -146,7 +149,9 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
     match outcome {
         Outcome::Runs { node } => text += &format!(" runs on node {node}.\n"),
         Outcome::NotPlanned { why } => text += &format!(" is not planned: {why}.\n"),
-        Outcome::Existing { node } => text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n"),
+        Outcome::Existing { node } => {
+            text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
+        }
         Outcome::New { claim, alone } => text += &bought(claim, alone.as_ref()),
         Outcome::Leftover => text += " is left over.\n",
     }
@@ -214,7 +219,8 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
     }
     groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
     for (unfit, nodes) in groups {
-        let names: Vec<&str> = nodes.iter().map(|node| world.names.text(snapshot.nodes[node.0 as usize].name)).collect();
+        let names: Vec<&str> =
+            nodes.iter().map(|node| world.names.text(snapshot.nodes[node.0 as usize].name)).collect();
         let place = match names.as_slice() {
             [one] => format!("node {one}"),
             [first, ..] => format!("{} nodes ({first}, …)", names.len()),

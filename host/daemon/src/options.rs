@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
+use longshore_core::planner;
 use serde_json::Value;
 
 use crate::args::WorldArgs;
@@ -28,6 +29,13 @@ pub struct Options {
     pub policies: Vec<PolicyEntry>,
     /// Files with signals by name.
     pub signals: BTreeMap<String, PathBuf>,
+}
+
+impl Options {
+    /// What the planner wants to know.
+    pub fn how(&self) -> planner::Options {
+        planner::Options { effort: self.effort, seed: self.seed }
+    }
 }
 
 /// Reads the configuration that `args` names, and applies its flags.

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use longshore_core::model::World;
 use longshore_core::plan::Plan;
+use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 
 use crate::Answer;
@@ -56,7 +56,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
     let parsed = Instant::now();
     let snapshot = Snapshot::new(world.into());
     let joined = Instant::now();
-    let plan = longshore_core::plan::plan(&snapshot, &scorers, options.effort, options.seed);
+    let plan = planner::plan(&snapshot, &scorers, options.how());
     let decided = Instant::now();
     Ok(Planned {
         options,
