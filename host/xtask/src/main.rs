@@ -1,2 +1,58 @@
-//! To come.
-fn main() {}
+//! Developer commands: `cargo xtask …`. Thin: each one runs the tools that anybody could run by hand, and shows what
+//! it does. What ships is in `host/daemon`.
+
+#![allow(clippy::print_stdout, reason = "talking is what it is for")]
+
+mod bench;
+mod cluster;
+mod demo;
+mod house;
+mod steps;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask demo                        plan a shipped cluster with two policies and compare
+cargo xtask test                        format, clippy, plugins, all tests
+cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
+    --improve EFFORT                    how hard ours tries (cost: normal)
+    --no-oracle                         without Karpenter's column
+    --only TEXT                         only cases whose name contains TEXT
+cargo xtask plugins                     build the first-party policies
+cargo xtask examples                    build the example policies whose toolchain is found
+cargo xtask cluster                     write examples/clusters/harbour.json again";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    let done = match args.first().map(String::as_str) {
+        Some("demo") => demo::run(),
+        Some("test") => test::run(),
+        Some("bench") => bench::run(&rest),
+        Some("cluster") => cluster::write(),
+        other => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    // host/xtask/../..
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}

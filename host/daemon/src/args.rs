@@ -1,0 +1,167 @@
+//! What was typed, exactly; nothing is resolved here.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use longshore_core::plan::Effort;
+
+/// Plans the nodes of a Kubernetes cluster, from files, without touching it.
+#[derive(Debug, Parser)]
+#[command(name = "longshore", version, about, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What to buy for the pending pods of a cluster, and what each pod left over was refused for
+    Plan(PlanArgs),
+    /// Why one pod got its node, or none
+    Explain(ExplainArgs),
+    /// The instance types that can be bought
+    Types(TypesArgs),
+    /// Looks at WebAssembly policies
+    Policy(PolicyArgs),
+}
+
+/// Where the world comes from and how it is planned on; shared by `plan` and `explain`.
+#[derive(Debug, ClapArgs)]
+pub struct WorldArgs {
+    /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for standard input
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub snapshot: Vec<PathBuf>,
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    #[arg(long, value_name = "FILE")]
+    pub instance_types: Option<PathBuf>,
+    /// A WebAssembly component that scores offerings, and optionally a file with its settings
+    #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
+    pub scorer: Option<String>,
+    /// Configuration
+    #[arg(long, value_name = "longshore.toml")]
+    pub config: Option<PathBuf>,
+    /// How much work goes into a cheaper plan [default: normal]
+    #[arg(long, value_name = "EFFORT")]
+    pub improve: Option<Improve>,
+    /// Seed of the choices between equals [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// Exit with 1 if a pod is left over
+    #[arg(long)]
+    pub strict: bool,
+    /// How to print the plan
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ExplainArgs {
+    /// What to explain
+    #[arg(value_name = "KIND")]
+    pub kind: Kind,
+    /// The pod, as NAMESPACE/NAME, or NAME where only one namespace has it
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// How to print the explanation
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct TypesArgs {
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    #[arg(long, value_name = "FILE")]
+    pub instance_types: Option<PathBuf>,
+    /// How to print the list
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Says what a component is, wants and exports, or why it would be refused
+    Check(CheckArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct CheckArgs {
+    /// The component
+    #[arg(value_name = "FILE.wasm")]
+    pub file: PathBuf,
+    /// Settings to configure it with
+    #[arg(long, value_name = "SETTINGS.toml")]
+    pub settings: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A pod of the snapshot
+    #[value(alias = "pods", alias = "po")]
+    Pod,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Improve {
+    /// First fit decreasing
+    None,
+    /// About 10 ms for a thousand pods
+    Quick,
+    /// About 50 ms for a thousand pods
+    Normal,
+    /// About a second for a thousand pods
+    Thorough,
+}
+
+impl From<Improve> for Effort {
+    fn from(typed: Improve) -> Effort {
+        match typed {
+            Improve::None => Effort::None,
+            Improve::Quick => Effort::Quick,
+            Improve::Normal => Effort::Normal,
+            Improve::Thorough => Effort::Thorough,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn snapshots_may_follow_one_flag_or_repeat_it() {
+        let typed = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
+            Ok(Command::Plan(plan)) => plan.world.snapshot,
+            other => panic!("not a plan: {other:?}"),
+        };
+        assert_eq!(typed("longshore plan --snapshot a b --seed 1"), [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(typed("longshore plan --snapshot a --snapshot -"), [PathBuf::from("a"), PathBuf::from("-")]);
+    }
+}

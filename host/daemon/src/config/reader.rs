@@ -1,0 +1,313 @@
+//! A TOML document read key by key: every key must be asked for, every fault knows its place.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Something wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    file: PathBuf,
+    line: usize,
+    column: usize,
+    message: String,
+    hint: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { file, line, column, message, hint } = self;
+        write!(f, "{}:{line}:{column}: {message}\n    hint: {hint}", file.display())
+    }
+}
+
+/// Where faults of one file gather.
+struct Faults<'t> {
+    file: &'t Path,
+    text: &'t str,
+    found: RefCell<Vec<(usize, Fault)>>,
+}
+
+impl Faults<'_> {
+    fn add(&self, at: Range<usize>, message: String, hint: String) {
+        let before = self.text.get(..at.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+        let fault = Fault { file: self.file.into(), line, column, message, hint };
+        self.found.borrow_mut().push((at.start, fault));
+    }
+}
+
+/// A file being read.
+pub struct Document<'t> {
+    faults: Rc<Faults<'t>>,
+    root: Option<Spanned<DeTable<'t>>>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses `text`; what is wrong with it comes out of [`Document::end`].
+    pub fn new(file: &'t Path, text: &'t str) -> Self {
+        let faults = Rc::new(Faults { file, text, found: RefCell::default() });
+        let root = DeTable::parse(text)
+            .map_err(|error| {
+                let at = error.span().unwrap_or(0..0);
+                faults.add(at, error.message().trim().into(), "the file is not TOML from here on".into());
+            })
+            .ok();
+        Document { faults, root }
+    }
+
+    /// The outermost table; `None` if the text is not TOML.
+    pub fn root(&self) -> Option<Table<'_, 't>> {
+        let root = self.root.as_ref()?;
+        Some(Table::new(&self.faults, String::new(), root.span(), root.get_ref()))
+    }
+
+    /// `read`, unless there were faults.
+    pub fn end<T>(&self, read: T) -> Result<T, Vec<Fault>> {
+        let mut found = self.faults.found.take();
+        if found.is_empty() {
+            return Ok(read);
+        }
+        found.sort_by_key(|&(at, _)| at);
+        Err(found.into_iter().map(|(_, fault)| fault).collect())
+    }
+}
+
+/// A table of the file, and which of its keys were asked for.
+pub struct Table<'d, 't> {
+    faults: &'d Rc<Faults<'t>>,
+    /// As in a header: `[planning]`; empty for the outermost one.
+    title: String,
+    span: Range<usize>,
+    entries: &'d DeTable<'t>,
+    asked: BTreeSet<String>,
+}
+
+impl<'d, 't> Table<'d, 't> {
+    fn new(faults: &'d Rc<Faults<'t>>, title: String, span: Range<usize>, entries: &'d DeTable<'t>) -> Self {
+        Table { faults, title, span, entries, asked: BTreeSet::new() }
+    }
+
+    /// The keys that are there.
+    pub fn keys(&self) -> Vec<String> {
+        self.entries.keys().map(|key| key.get_ref().to_string()).collect()
+    }
+
+    fn value(&mut self, key: &str) -> Option<(&'d DeValue<'t>, Range<usize>)> {
+        self.asked.insert(key.into());
+        self.entries.get(key).map(|value| (value.get_ref(), value.span()))
+    }
+
+    fn wrong_kind(&self, key: &str, value: &DeValue, at: Range<usize>, expected: &str, hint: &str) {
+        let kind = kind(value);
+        self.faults.add(at, format!("`{key}` is {kind}: expected {expected}"), hint.into());
+    }
+
+    /// A fault at the value of `key`.
+    pub fn fault_at(&self, key: &str, message: String, hint: String) {
+        let at = self.entries.get(key).map_or(self.span.clone(), Spanned::span);
+        self.faults.add(at, message, hint);
+    }
+
+    /// A table under `key`.
+    pub fn table(&mut self, key: &str) -> Option<Table<'d, 't>> {
+        let (value, at) = self.value(key)?;
+        let title = match self.title.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(outer) if !outer.starts_with('[') => format!("[{outer}.{key}]"),
+            _ => format!("[{key}]"),
+        };
+        match value {
+            DeValue::Table(entries) => Some(Table::new(self.faults, title, at, entries)),
+            other => {
+                let hint = match self.title.starts_with("[[") {
+                    true => "write it as { key = value, … }".into(),
+                    false => format!("write it as {title}"),
+                };
+                self.wrong_kind(key, other, at, "a table", &hint);
+                None
+            }
+        }
+    }
+
+    /// The tables of an array of tables under `key`.
+    pub fn tables(&mut self, key: &str) -> Vec<Table<'d, 't>> {
+        let Some((value, at)) = self.value(key) else { return Vec::new() };
+        let hint = format!("write it as [[{key}]]");
+        let DeValue::Array(items) = value else {
+            self.wrong_kind(key, value, at, "an array of tables", &hint);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::Table(entries) => {
+                    tables.push(Table::new(self.faults, format!("[[{key}]]"), item.span(), entries));
+                }
+                other => self.wrong_kind(key, other, item.span(), "a table", &hint),
+            }
+        }
+        tables
+    }
+
+    /// A string under `key`.
+    pub fn text(&mut self, key: &str) -> Option<&'d str> {
+        let (value, at) = self.value(key)?;
+        if value.as_str().is_none() {
+            self.wrong_kind(key, value, at, "a string", "write it in quotes");
+        }
+        value.as_str()
+    }
+
+    /// A string under `key`, which must be there.
+    pub fn required_text(&mut self, key: &str) -> Option<&'d str> {
+        if !self.entries.contains_key(key) {
+            self.asked.insert(key.into());
+            let hint = format!("add `{key} = \"…\"`");
+            self.faults.add(self.span.clone(), format!("`{key}` is missing in {}", self.title), hint);
+        }
+        self.text(key)
+    }
+
+    /// An array of strings under `key`.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+        let (value, at) = self.value(key)?;
+        let Some(items) = value.as_array() else {
+            self.wrong_kind(key, value, at, "an array of strings", "write it in brackets: [\"…\"]");
+            return None;
+        };
+        let mut texts = Vec::new();
+        for item in items.iter() {
+            match item.get_ref().as_str() {
+                Some(text) => texts.push(text.to_owned()),
+                None => self.wrong_kind(key, item.get_ref(), item.span(), "a string", "write it in quotes"),
+            }
+        }
+        Some(texts)
+    }
+
+    /// One of these words under `key`.
+    pub fn one_of<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+        let typed = self.text(key)?;
+        let found = choices.iter().find(|(word, _)| *word == typed);
+        if found.is_none() {
+            let words: Vec<&str> = choices.iter().map(|&(word, _)| word).collect();
+            let hint = did_you_mean(typed, &words).unwrap_or("choose one of them".into());
+            self.fault_at(key, format!("`{key}` is `{typed}`: expected {}", expected(&words)), hint);
+        }
+        found.map(|&(_, meant)| meant)
+    }
+
+    /// An amount of USD per hour under `key`: finite, at least 0.
+    pub fn amount(&mut self, key: &str) -> Option<f64> {
+        let (value, at) = self.value(key)?;
+        let Some(number) = float(value) else {
+            self.wrong_kind(key, value, at, "a number", "write it without quotes");
+            return None;
+        };
+        if number.is_finite() && number >= 0.0 {
+            return Some(number);
+        }
+        let hint = "it is in USD per hour and node, 0.005 unless set";
+        self.faults.add(at, format!("`{key}` is {number}: expected an amount of at least 0"), hint.into());
+        None
+    }
+
+    /// An integer of at least 0 under `key`.
+    pub fn count(&mut self, key: &str) -> Option<u64> {
+        let (value, at) = self.value(key)?;
+        let Some(number) = value.as_integer() else {
+            self.wrong_kind(key, value, at, "an integer", "write it without quotes");
+            return None;
+        };
+        let parsed = u64::from_str_radix(number.as_str(), number.radix()).ok();
+        if parsed.is_none() {
+            let message = format!("`{key}` is {}: expected an integer of at least 0", number.as_str());
+            self.faults.add(at, message, "choose a number from 0 on".into());
+        }
+        parsed
+    }
+
+    /// The whole table as a JSON object.
+    pub fn into_json(self) -> Value {
+        table_json(self.entries)
+    }
+
+    /// Reports the keys that nobody asked for.
+    pub fn finish(self) {
+        let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
+        for (key, _) in self.entries.iter().filter(|(key, _)| !self.asked.contains(key.get_ref().as_ref())) {
+            let (kind, place) = match self.title.is_empty() {
+                true => ("table", String::new()),
+                false => ("key", format!(" in {}", self.title)),
+            };
+            let hint = did_you_mean(key.get_ref(), &known)
+                .unwrap_or("delete the line, or look at README.md for the keys".into());
+            let message = format!("unknown {kind} `{}`{place}: expected {}", key.get_ref(), expected(&known));
+            self.faults.add(key.span(), message, hint);
+        }
+    }
+}
+
+/// `` `a` `` or ``one of `a`, `b` ``.
+fn expected(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.len() {
+        1 => quoted.concat(),
+        _ => format!("one of {}", quoted.join(", ")),
+    }
+}
+
+/// The known word that `typed` is most likely a slip of, as a hint.
+fn did_you_mean(typed: &str, known: &[&str]) -> Option<String> {
+    let likeness = |word: &str| strsim::jaro_winkler(&typed.to_lowercase(), &word.to_lowercase());
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(nearest) > 0.8).then(|| format!("did you mean `{nearest}`?"))
+}
+
+fn kind(value: &DeValue) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn float(value: &DeValue) -> Option<f64> {
+    match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
+        DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok().map(f64::from),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
+fn table_json(table: &DeTable) -> Value {
+    Value::Object(table.iter().map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref()))).collect())
+}
+
+/// TOML as JSON: dates as strings; numbers that JSON has not (infinity, NaN) as null.
+fn json(value: &DeValue) -> Value {
+    match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).map_or(Value::Null, Value::from)
+        }
+        DeValue::Float(_) => float(value).map_or(Value::Null, Value::from),
+        DeValue::Boolean(truth) => Value::Bool(*truth),
+        DeValue::Datetime(date) => Value::String(date.to_string()),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(item.get_ref())).collect()),
+        DeValue::Table(table) => table_json(table),
+    }
+}

@@ -1,0 +1,247 @@
+//! `longshore explain pod NAME`: why it got its node, or none.
+
+use longshore_core::plan::{NodeIx, PodIx, Refusal, Target, Unfit};
+use longshore_core::planner;
+use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
+
+use crate::Answer;
+use crate::args::{ExplainArgs, Kind, Output};
+use crate::failure::Failure;
+use crate::input;
+use crate::plan::{Planned, decide};
+use crate::report::table::{Align, table};
+use crate::report::{self, Claim, Decision, Priced};
+use crate::words::{Words, amount, resource_name};
+
+/// What became of a pod, and why.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    pod: String,
+    requests: String,
+    outcome: Outcome,
+    /// Who refuses it, and why. For a placed pod, those that did not get it.
+    refusals: Vec<report::Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome {
+    /// It runs already.
+    Runs { node: String },
+    /// It is not among the pods to plan.
+    NotPlanned { why: &'static str },
+    /// It goes to a node that exists.
+    Existing { node: String },
+    /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
+    New { claim: Claim, alone: Option<Priced> },
+    /// It is left over.
+    Leftover,
+}
+
+/// Plans, and explains what became of one pod.
+pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
+    let Kind::Pod = args.kind;
+    let planned = decide(&args.world)?;
+    input::complain(&planned.problems);
+    let pod = find(&planned.snapshot, &args.name)?;
+    let refusals = refusals(&planned, pod);
+    let explanation = explain(&planned, pod, &refusals);
+    Ok(Answer::ok(match args.output {
+        Output::Text => text(&planned.snapshot, pod, &explanation, &refusals),
+        Output::Json => {
+            format!("{}\n", serde_json::to_string_pretty(&explanation).map_err(|e| Failure::Print(e.into()))?)
+        }
+    }))
+}
+
+/// The pod called `namespace/name`, or just `name` where that is enough.
+fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
+    let world = &*snapshot.world;
+    let all = || (0..world.pods.len() as u32).map(PodIx);
+    let full = |&pod: &PodIx| report::pod_name(world, pod) == name;
+    let short = |&pod: &PodIx| &*world.pods[pod.0 as usize].name == name;
+    let found: Vec<PodIx> = match name.contains('/') {
+        true => all().filter(full).collect(),
+        false => all().filter(short).collect(),
+    };
+    match found.as_slice() {
+        [pod] => Ok(*pod),
+        [] => {
+            let names = all().map(|pod| report::pod_name(world, pod));
+            let likeness = |other: &String| strsim::jaro_winkler(name, other.rsplit('/').next().unwrap_or(other));
+            let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            Err(Failure::Usage {
+                message: format!("there is no pod {name} in the snapshot"),
+                hint: nearest.map_or("it has no pods at all".into(), |pod| format!("did you mean {pod}?")),
+            })
+        }
+        several => {
+            let names: Vec<String> = several.iter().take(4).map(|&pod| report::pod_name(world, pod)).collect();
+            Err(Failure::Usage {
+                message: format!("{} pods are called {name}", several.len()),
+                hint: format!("say which: {}", names.join(", ")),
+            })
+        }
+    }
+}
+
+/// Who refuses the pod once the plan is made: each NodePool, then each node.
+fn refusals(planned: &Planned, pod: PodIx) -> Vec<Refusal> {
+    longshore_core::explain::refusals(&planned.snapshot, &planned.scorers, pod)
+}
+
+fn explain(planned: &Planned, pod: PodIx, refusals: &[Refusal]) -> Explanation {
+    let snapshot = &planned.snapshot;
+    let world = &*snapshot.world;
+    let record = &world.pods[pod.0 as usize];
+    let requests = world.shapes.get(record.shape).requests.iter();
+    let requests: Vec<String> = requests
+        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource_name(resource, &world.names)))
+        .collect();
+    Explanation {
+        pod: report::pod_name(world, pod),
+        requests: requests.join(", "),
+        outcome: outcome(planned, pod),
+        refusals: refusals.iter().map(|r| report::refusal(snapshot, pod, r.target, &r.unfit)).collect(),
+    }
+}
+
+fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
+    let Planned { snapshot, plan, .. } = planned;
+    let world = &*snapshot.world;
+    let text = |sym| world.names.text(sym).to_owned();
+    let record = &world.pods[pod.0 as usize];
+    if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
+        return Outcome::New { claim: report::claim_of(world, claim), alone: alone(planned, pod) };
+    }
+    if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&pod)) {
+        return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
+    }
+    if plan.unplaced.iter().any(|unplaced| unplaced.pod == pod) {
+        return Outcome::Leftover;
+    }
+    match record.node {
+        _ if record.terminal => Outcome::NotPlanned { why: "it has ended" },
+        _ if record.deleting => Outcome::NotPlanned { why: "it is being deleted" },
+        Some(node) => Outcome::Runs { node: text(node) },
+        None if record.is_static => Outcome::NotPlanned { why: "it is a static pod" },
+        None if record.nominated => Outcome::NotPlanned { why: "kube-scheduler has nominated a node for it" },
+        None if !record.unschedulable => Outcome::NotPlanned { why: "kube-scheduler has not given up on it" },
+        None => Outcome::NotPlanned { why: "its owner places it itself" },
+    }
+}
+
+/// The offering that would be bought for this pod if it were the only one and there were no nodes.
+fn alone(planned: &Planned, pod: PodIx) -> Option<Priced> {
+    let mut snapshot = planned.snapshot.clone();
+    snapshot.nodes.clear();
+    snapshot.pending.retain(|pending| pending.pod == pod);
+    let Planned { scorers, options, .. } = planned;
+    let plan = planner::plan(&snapshot, scorers, options.how());
+    Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
+}
+
+fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[Refusal]) -> String {
+    let Explanation { pod: name, requests, outcome, .. } = explanation;
+    let mut text = format!("Pod {name} ({requests})");
+    match outcome {
+        Outcome::Runs { node } => text += &format!(" runs on node {node}.\n"),
+        Outcome::NotPlanned { why } => text += &format!(" is not planned: {why}.\n"),
+        Outcome::Existing { node } => {
+            text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
+        }
+        Outcome::New { claim, alone } => text += &bought(claim, alone.as_ref()),
+        Outcome::Leftover => text += " is left over.\n",
+    }
+    let rows = grouped(snapshot, pod, refusals);
+    if !rows.is_empty() {
+        let title = match outcome {
+            Outcome::Leftover => "WHY",
+            _ => "WHY NOT THERE",
+        };
+        text += &format!("\n{}", table(&[("WHERE", Align::Left), (title, Align::Left)], &rows));
+    }
+    text
+}
+
+fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
+    let shown = |offering: &Priced| {
+        let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
+        let place: Vec<&str> = place.into_iter().flatten().collect();
+        format!("{} ({}) at {:.4} USD/h", offering.instance_type, place.join(", "), offering.price)
+    };
+    let mut text = format!(
+        " goes to a new node.\n\n  NodePool     {}\n  node         {}, with {} pods\n",
+        claim.node_pool,
+        shown(&claim.offering),
+        claim.pods.len()
+    );
+    match &claim.next_best {
+        Some(next) => {
+            let more = next.price - claim.price;
+            text += &format!("  next best    {}: {more:+.4} USD/h\n", shown(next));
+        }
+        None => text += "  next best    no other type takes these pods\n",
+    }
+    if let Some(alone) = alone {
+        text += &format!("  on its own   {}\n", shown(alone));
+    }
+    text
+}
+
+/// Refusals as rows: NodePools one by one, nodes that say the same together, with the most room that any of them has.
+fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<String>> {
+    let world = &*snapshot.world;
+    let shape = Some(world.shapes.get(world.pods[pod.0 as usize].shape));
+    let mut rows = Vec::new();
+    let mut groups: Vec<(Unfit, Vec<NodeIx>)> = Vec::new();
+    for refusal in refusals {
+        match refusal.target {
+            Target::Node(node) => {
+                match groups.iter_mut().find(|(unfit, _)| without_room(unfit) == without_room(&refusal.unfit)) {
+                    Some((unfit, nodes)) => {
+                        if room(&refusal.unfit) > room(unfit) {
+                            *unfit = refusal.unfit.clone();
+                        }
+                        nodes.push(node);
+                    }
+                    None => groups.push((refusal.unfit.clone(), vec![node])),
+                }
+            }
+            target => {
+                let shown = report::refusal(snapshot, pod, target, &refusal.unfit);
+                let place = shown.node_pool.map_or("anywhere".into(), |pool| format!("NodePool {pool}"));
+                rows.push(vec![place, shown.message]);
+            }
+        }
+    }
+    groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+    for (unfit, nodes) in groups {
+        let names: Vec<&str> =
+            nodes.iter().map(|node| world.names.text(snapshot.nodes[node.0 as usize].name)).collect();
+        let place = match names.as_slice() {
+            [one] => format!("node {one}"),
+            [first, ..] => format!("{} nodes ({first}, …)", names.len()),
+            [] => continue,
+        };
+        let mut sentence = Words { world, shape, pool: None }.sentence(&unfit);
+        if nodes.len() > 1 {
+            sentence = sentence.replace(", free ", ", free at most ");
+        }
+        rows.push(vec![place, sentence]);
+    }
+    rows
+}
+
+fn room(unfit: &Unfit) -> i64 {
+    if let Unfit::Resource { free, .. } = unfit { *free } else { 0 }
+}
+
+fn without_room(unfit: &Unfit) -> Unfit {
+    match unfit {
+        Unfit::Resource { resource, wants, .. } => Unfit::Resource { resource: *resource, wants: *wants, free: 0 },
+        other => other.clone(),
+    }
+}

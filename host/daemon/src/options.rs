@@ -1,0 +1,133 @@
+//! What is meant: flags over configuration over defaults, files read, nothing left to choose.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use longshore_core::model::Settings;
+use longshore_core::plan::Effort;
+use longshore_core::planner;
+use serde_json::Value;
+
+use crate::args::WorldArgs;
+use crate::config::{self, Config, PolicyEntry};
+use crate::failure::Failure;
+
+/// How to plan, and on what.
+#[derive(Debug, PartialEq)]
+pub struct Options {
+    /// Files with manifests; `-` is standard input.
+    pub snapshot: Vec<PathBuf>,
+    /// The file with instance types; `None` for the built-in ones.
+    pub instance_types: Option<PathBuf>,
+    /// How hard to try.
+    pub effort: Effort,
+    /// Decides between equals.
+    pub seed: u64,
+    /// What planning depends on.
+    pub settings: Settings,
+    /// Scorers, in order.
+    pub policies: Vec<PolicyEntry>,
+    /// Files with signals by name.
+    pub signals: BTreeMap<String, PathBuf>,
+}
+
+impl Options {
+    /// What the planner wants to know.
+    pub fn how(&self) -> planner::Options {
+        planner::Options { effort: self.effort, seed: self.seed }
+    }
+}
+
+/// Reads the configuration that `args` names, and applies its flags.
+pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
+    let config = match &args.config {
+        Some(file) => config::parse(file, &read(file)?).map_err(Failure::Config)?,
+        None => Config::default(),
+    };
+    if args.snapshot.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        return Err(Failure::Usage { message: "standard input is named twice".into(), hint: "give `-` once".into() });
+    }
+    let planning = config.planning;
+    let defaults = Settings::default();
+    Ok(Options {
+        snapshot: args.snapshot.clone(),
+        instance_types: args.instance_types.clone(),
+        effort: args.improve.map(Effort::from).or(planning.improve).unwrap_or_default(),
+        seed: args.seed.or(planning.seed).unwrap_or(0),
+        settings: Settings {
+            preferences: planning.preferences.unwrap_or(defaults.preferences),
+            min_values: planning.min_values.unwrap_or(defaults.min_values),
+            node_cost: planning.node_cost.unwrap_or(defaults.node_cost),
+            ..defaults
+        },
+        policies: match &args.scorer {
+            Some(typed) => vec![scorer(typed)?],
+            None => config.policies,
+        },
+        signals: config.signals,
+    })
+}
+
+/// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.
+fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
+    let (path, settings) = match typed.rsplit_once(',') {
+        Some((path, settings)) => (path, settings_of(Path::new(settings))?),
+        None => (typed, Value::Object(Default::default())),
+    };
+    let path = PathBuf::from(path);
+    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(PolicyEntry { name, path, settings, nodepools: None })
+}
+
+/// The settings of a policy from a file of their own.
+pub fn settings_of(file: &Path) -> Result<Value, Failure> {
+    config::parse_settings(file, &read(file)?).map_err(Failure::Config)
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command, Improve};
+    use clap::Parser as _;
+
+    fn typed(line: &str) -> WorldArgs {
+        match Args::parse_from(line.split(' ')).command {
+            Command::Plan(args) => args.world,
+            other => panic!("not a plan: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let folder = std::env::temp_dir().join(format!("longshore-options-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("longshore.toml");
+        std::fs::write(&file, "[planning]\nseed = 3\nimprove = 'quick'\nnode-cost = 0.02\n").unwrap();
+        let mut args = typed("longshore plan --snapshot x --seed 9");
+        args.config = Some(file);
+        let options = resolve(&args).unwrap();
+        assert_eq!((options.seed, options.effort, options.settings.node_cost), (9, Effort::Quick, 0.02));
+        args.improve = Some(Improve::None);
+        args.config = None;
+        let options = resolve(&args).unwrap();
+        assert_eq!((options.effort, options.settings.node_cost), (Effort::None, 0.005));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_scorer_is_named_after_its_file() {
+        let options = resolve(&typed("longshore plan --snapshot x --scorer a/b/carbon.wasm")).unwrap();
+        assert_eq!(options.policies[0].name, "carbon");
+        assert_eq!(options.policies[0].path, PathBuf::from("a/b/carbon.wasm"));
+    }
+
+    #[test]
+    fn settings_of_a_scorer_must_be_readable() {
+        let failure = resolve(&typed("longshore plan --snapshot x --scorer a.wasm,nowhere.toml")).unwrap_err();
+        assert!(failure.report().starts_with("cannot read nowhere.toml: "), "{}", failure.report());
+    }
+}

@@ -1,0 +1,88 @@
+//! `longshore plan`: files in, a plan out.
+
+use std::time::Instant;
+
+use longshore_core::plan::Plan;
+use longshore_core::planner;
+use longshore_core::snapshot::Snapshot;
+
+use crate::Answer;
+use crate::args::{Output, PlanArgs, WorldArgs};
+use crate::failure::Failure;
+use crate::input::{self, Problem};
+use crate::options::{self, Options};
+use crate::policies::{self, Scorers};
+use crate::process;
+use crate::report::{Decision, Report, text};
+
+/// Plans, and prints the plan.
+pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
+    let planned = decide(&args.world)?;
+    input::complain(&planned.problems);
+    let report = report(&planned);
+    let text = match args.output {
+        Output::Text => text::render(&report, &planned.snapshot.world),
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(&report).map_err(|e| Failure::Print(e.into()))?),
+    };
+    Ok(Answer { text, code: u8::from(args.strict && !report.decision.errors.is_empty()) })
+}
+
+/// A plan with everything that it was made of.
+pub struct Planned {
+    /// How it was asked for.
+    pub options: Options,
+    /// What it was made on.
+    pub snapshot: Snapshot,
+    /// The scorers that were asked.
+    pub scorers: Scorers,
+    /// Input that was skipped.
+    pub problems: Vec<Problem>,
+    /// What was decided.
+    pub plan: Plan,
+    /// Seconds of reading and parsing.
+    pub parse_seconds: f64,
+    /// Seconds of joining.
+    pub state_seconds: f64,
+    /// Seconds of deciding.
+    pub seconds: f64,
+}
+
+/// Reads what `args` name and plans it.
+pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
+    let options = options::resolve(args)?;
+    let scorers = policies::load(&options)?;
+    let start = Instant::now();
+    let (world, problems) = input::read(&options)?;
+    let parsed = Instant::now();
+    let snapshot = Snapshot::new(world.into());
+    let joined = Instant::now();
+    let plan = planner::plan(&snapshot, &scorers, options.how());
+    let decided = Instant::now();
+    Ok(Planned {
+        options,
+        snapshot,
+        scorers,
+        problems,
+        plan,
+        parse_seconds: (parsed - start).as_secs_f64(),
+        state_seconds: (joined - parsed).as_secs_f64(),
+        seconds: (decided - joined).as_secs_f64(),
+    })
+}
+
+fn report(planned: &Planned) -> Report {
+    let mib = process::peak_mib();
+    let decision = Decision::new(&planned.snapshot, &planned.plan);
+    Report {
+        seconds: planned.seconds,
+        state_seconds: planned.state_seconds,
+        parse_seconds: planned.parse_seconds,
+        mib,
+        gap: decision.gap(),
+        digest: decision.digest(),
+        decision,
+        survives: None,
+        policies: planned.scorers.notes(),
+        problems: planned.problems.iter().map(input::object).collect(),
+    }
+}

@@ -1,0 +1,281 @@
+//! A plan as it leaves the process: names instead of indexes, everything sorted, and a digest over it.
+//!
+//! The keys are those of Karpenter's oracle (`seconds`, `cost`, `claims`, `existing`, `errors`) and ours beside them.
+//! [`Decision`] is what was decided and nothing else; the digest is taken over its JSON, so that equal digests mean
+//! equal plans, whatever the machine and the time that it took.
+
+pub mod table;
+pub mod text;
+
+use std::collections::BTreeMap;
+
+use longshore_core::model::{Offering, TypeId, World};
+use longshore_core::plan::{Plan, PlannedClaim, PodIx, Target, Unfit, Unplaced};
+use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::words::{self, Words};
+
+/// Everything that `longshore plan -o json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Seconds of deciding: policies and planner, without reading files.
+    pub seconds: f64,
+    /// Seconds of joining what was read into a snapshot.
+    pub state_seconds: f64,
+    /// Seconds of reading and parsing files.
+    pub parse_seconds: f64,
+    /// Largest resident set, MiB.
+    pub mib: Option<u64>,
+    /// What was decided.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// How far `effective` may be above the best there is: `(effective - lowerBound) / effective`.
+    pub gap: f64,
+    /// SHA-256 of the decision.
+    pub digest: String,
+    /// Whether kube-scheduler, placing the pods by itself, finds a place for each.
+    pub survives: Option<Survival>,
+    /// What policies had to say: failures and fall-backs.
+    pub policies: Vec<String>,
+    /// Input that was skipped.
+    pub problems: Vec<serde_json::Value>,
+}
+
+/// What was decided.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// USD per hour of all claims at their price.
+    pub cost: f64,
+    /// The objective, USD per hour: effective cost and the cost per node.
+    pub effective: f64,
+    /// No plan for the same pods has a smaller objective.
+    pub lower_bound: f64,
+    /// Nodes to buy, sorted by their pods.
+    pub claims: Vec<Claim>,
+    /// Pods by the existing node that they go to.
+    pub existing: BTreeMap<String, Vec<String>>,
+    /// Why, by the pod that goes nowhere.
+    pub errors: BTreeMap<String, Leftover>,
+}
+
+/// A node to buy.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// Its NodePool.
+    pub node_pool: String,
+    /// Types that take its pods, cheapest first.
+    pub instance_types: Vec<String>,
+    /// USD per hour of the cheapest offering.
+    pub price: f64,
+    /// USD per hour as the scorer sees it.
+    pub effective: f64,
+    /// The offering that the plan counts on.
+    pub offering: Priced,
+    /// The cheapest offering of any other type that would do.
+    pub next_best: Option<Priced>,
+    /// Labels narrowed to values.
+    pub requirements: BTreeMap<String, Vec<String>>,
+    /// `minValues` of the NodePool were lowered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub min_values_relaxed: bool,
+    /// Its pods.
+    pub pods: Vec<String>,
+}
+
+/// An offering with its price.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Priced {
+    /// The type.
+    pub instance_type: String,
+    /// The zone.
+    pub zone: Option<String>,
+    /// `spot`, `on-demand` or `reserved`.
+    pub capacity_type: Option<String>,
+    /// USD per hour.
+    pub price: f64,
+}
+
+/// Why a pod goes nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Leftover {
+    /// Code of the first refusal.
+    pub reason: &'static str,
+    /// All refusals in one sentence.
+    pub message: String,
+    /// Who refuses, and why.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Who refuses a pod, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The NodePool, if one refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_pool: Option<String>,
+    /// The node, if one refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Code.
+    pub reason: &'static str,
+    /// Sentence.
+    pub message: String,
+    /// Types removed by each rule, where types are the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<BTreeMap<&'static str, u32>>,
+}
+
+/// How a plan fares when kube-scheduler places its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Survival {
+    /// Runs that were modelled.
+    pub runs: u32,
+    /// Runs after which no pod was left over.
+    pub survived: u32,
+}
+
+impl Decision {
+    /// The names of what `plan` decided for `snapshot`.
+    pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
+        let world = &*snapshot.world;
+        let mut claims: Vec<Claim> = plan.claims.iter().map(|claim| claim_of(world, claim)).collect();
+        claims.sort_by(|a, b| a.pods.cmp(&b.pods));
+        let existing = plan.existing.iter().filter(|placement| !placement.pods.is_empty()).map(|placement| {
+            let node = snapshot.nodes[placement.node.0 as usize].name;
+            (world.names.text(node).to_owned(), pod_names(world, &placement.pods))
+        });
+        let errors = plan.unplaced.iter().map(|unplaced| (pod_name(world, unplaced.pod), leftover(snapshot, unplaced)));
+        Decision {
+            cost: plan.cost,
+            effective: plan.effective,
+            lower_bound: plan.lower_bound,
+            claims,
+            existing: existing.collect(),
+            errors: errors.collect(),
+        }
+    }
+
+    /// SHA-256 over the JSON of the decision, in hexadecimal.
+    pub fn digest(&self) -> String {
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// `(effective - lowerBound) / effective`; 0 where nothing is bought.
+    pub fn gap(&self) -> f64 {
+        if self.effective > 0.0 { ((self.effective - self.lower_bound) / self.effective).max(0.0) } else { 0.0 }
+    }
+}
+
+/// `namespace/name`.
+pub fn pod_name(world: &World, pod: PodIx) -> String {
+    let pod = &world.pods[pod.0 as usize];
+    let namespace = world.shapes.get(pod.shape).namespace;
+    format!("{}/{}", world.names.text(namespace), pod.name)
+}
+
+fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
+    let mut names: Vec<String> = pods.iter().map(|&pod| pod_name(world, pod)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// One claim with names.
+pub fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
+    let text = |sym| world.names.text(sym).to_owned();
+    let requirements = claim.requirements.iter().map(|(key, values)| {
+        let mut values: Vec<String> = values.iter().map(|&value| text(value)).collect();
+        values.sort_unstable();
+        (text(*key), values)
+    });
+    Claim {
+        node_pool: text(world.pools[claim.pool.0 as usize].name),
+        instance_types: claim.types.iter().map(|&id| text(world.catalogue.instance_type(id).name)).collect(),
+        price: claim.price,
+        effective: claim.effective,
+        offering: priced(world, world.catalogue.offering(claim.offering)),
+        next_best: next_best(world, claim).map(|offering| priced(world, offering)),
+        requirements: requirements.collect(),
+        min_values_relaxed: claim.min_values_relaxed,
+        pods: pod_names(world, &claim.pods),
+    }
+}
+
+fn priced(world: &World, offering: &Offering) -> Priced {
+    let text = |sym| world.names.text(sym).to_owned();
+    Priced {
+        instance_type: text(world.catalogue.instance_type(offering.instance_type).name),
+        zone: offering.zone.map(text),
+        capacity_type: offering.capacity_type.map(text),
+        price: offering.price,
+    }
+}
+
+/// The cheapest offering, by price, that the claim admits among types other than the one it counts on.
+fn next_best<'w>(world: &'w World, claim: &PlannedClaim) -> Option<&'w Offering> {
+    let planned = world.catalogue.offering(claim.offering).instance_type;
+    let others = claim.types.iter().copied().filter(|&id| id != planned);
+    others.filter_map(|id| cheapest(world, claim, id)).min_by(|a, b| a.price.total_cmp(&b.price))
+}
+
+fn cheapest<'w>(world: &'w World, claim: &PlannedClaim, id: TypeId) -> Option<&'w Offering> {
+    let admits = |offering: &&Offering| {
+        offering.available
+            && claim.requirements.iter().all(|(key, values)| {
+                offering.requirements.iter().filter(|r| r.key == *key).all(|r| match &r.op {
+                    longshore_core::model::Op::In(pinned) => pinned.iter().any(|value| values.contains(value)),
+                    _ => true,
+                })
+            })
+    };
+    world.catalogue.offerings_of(id).iter().filter(admits).min_by(|a, b| a.price.total_cmp(&b.price))
+}
+
+fn leftover(snapshot: &Snapshot, unplaced: &Unplaced) -> Leftover {
+    let refusals: Vec<Refusal> =
+        unplaced.refusals.iter().map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit)).collect();
+    let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
+    Leftover {
+        reason: refusals.first().map_or("Unknown", |refusal| refusal.reason),
+        message: sentences.join("; "),
+        refusals,
+    }
+}
+
+/// One refusal in words.
+pub fn refusal(snapshot: &Snapshot, pod: PodIx, target: Target, unfit: &Unfit) -> Refusal {
+    let world = &*snapshot.world;
+    let pool = match target {
+        Target::Pool(pool) => Some(&world.pools[pool.0 as usize]),
+        Target::Pod | Target::Node(_) => None,
+    };
+    let node = match target {
+        Target::Node(node) => Some(snapshot.nodes[node.0 as usize].name),
+        Target::Pod | Target::Pool(_) => None,
+    };
+    let shape = Some(world.shapes.get(world.pods[pod.0 as usize].shape));
+    Refusal {
+        node_pool: pool.map(|pool| world.names.text(pool.name).to_owned()),
+        node: node.map(|name| world.names.text(name).to_owned()),
+        reason: words::code(unfit),
+        message: Words { world, shape, pool }.sentence(unfit),
+        types: words::type_counts(unfit),
+    }
+}
+
+impl Refusal {
+    /// Who and why: `NodePool default: …`.
+    pub fn sentence(&self) -> String {
+        match (&self.node_pool, &self.node) {
+            (Some(pool), _) => format!("NodePool {pool}: {}", self.message),
+            (_, Some(node)) => format!("node {node}: {}", self.message),
+            _ => self.message.clone(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `longshore types`: the catalogue as a list.
+
+use std::collections::BTreeSet;
+
+use longshore_core::model::{Op, ResourceId, TypeId, World};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::args::{Output, TypesArgs};
+use crate::failure::{Failure, count};
+use crate::input;
+use crate::report::table::{Align, table};
+use crate::words::{amount, resource_name};
+
+/// Lists what can be bought.
+pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
+    let world = input::catalogue_only(args.instance_types.as_deref())?;
+    Ok(Answer::ok(match args.output {
+        Output::Text => text(&world),
+        Output::Json => format!("{:#}\n", Value::Array(types(&world).map(|id| object(&world, id)).collect())),
+    }))
+}
+
+fn types(world: &World) -> impl Iterator<Item = TypeId> {
+    (0..world.catalogue.types().len() as u32).map(TypeId)
+}
+
+fn text(world: &World) -> String {
+    let columns = [
+        ("INSTANCE TYPE", Align::Left),
+        ("ARCH", Align::Left),
+        ("CPU", Align::Right),
+        ("MEMORY", Align::Right),
+        ("PODS", Align::Right),
+        ("ZONES", Align::Right),
+        ("ON-DEMAND", Align::Right),
+        ("SPOT FROM", Align::Right),
+        ("ALSO", Align::Left),
+    ];
+    let rows: Vec<Vec<String>> = types(world).map(|id| row(world, id)).collect();
+    let offerings = world.catalogue.offerings().iter().filter(|offering| offering.available).count();
+    format!(
+        "{}\n{}, {} available. Prices in USD per hour.\n",
+        table(&columns, &rows),
+        count(rows.len(), "instance type"),
+        count(offerings, "offering")
+    )
+}
+
+fn row(world: &World, id: TypeId) -> Vec<String> {
+    let kind = world.catalogue.instance_type(id);
+    let offerings = || world.catalogue.offerings_of(id).iter().filter(|offering| offering.available);
+    let cheapest = |capacity_type: &str| {
+        let prices = offerings()
+            .filter(|offering| offering.capacity_type.is_some_and(|sym| world.names.text(sym) == capacity_type))
+            .map(|offering| offering.price);
+        prices.min_by(f64::total_cmp).map_or("-".into(), |price| format!("{price:.4}"))
+    };
+    let zones: BTreeSet<_> = offerings().filter_map(|offering| offering.zone).collect();
+    let others: Vec<String> = kind
+        .capacity
+        .iter()
+        .filter(|(resource, _)| matches!(resource, ResourceId::Other(_)))
+        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource_name(resource, &world.names)))
+        .collect();
+    vec![
+        world.names.text(kind.name).into(),
+        label(world, id, "kubernetes.io/arch").unwrap_or("-").into(),
+        amount(ResourceId::Cpu, kind.capacity.get(ResourceId::Cpu)),
+        amount(ResourceId::Memory, kind.capacity.get(ResourceId::Memory)),
+        kind.capacity.get(ResourceId::Pods).to_string(),
+        zones.len().to_string(),
+        cheapest("on-demand"),
+        cheapest("spot"),
+        others.join(", "),
+    ]
+}
+
+/// The only value that a type allows for a label.
+fn label<'w>(world: &'w World, id: TypeId, key: &str) -> Option<&'w str> {
+    let key = world.names.get(key)?;
+    let requirement = world.catalogue.instance_type(id).requirements.iter().find(|r| r.key == key)?;
+    match &requirement.op {
+        Op::In(values) if values.len() == 1 => Some(world.names.text(values[0])),
+        _ => None,
+    }
+}
+
+fn object(world: &World, id: TypeId) -> Value {
+    let kind = world.catalogue.instance_type(id);
+    let resources = |all: &longshore_core::model::Resources| -> Value {
+        all.iter()
+            .map(|(resource, value)| (resource_name(resource, &world.names).to_owned(), amount(resource, value).into()))
+            .collect::<serde_json::Map<_, Value>>()
+            .into()
+    };
+    let name = |sym| world.names.text(sym);
+    let offerings = world.catalogue.offerings_of(id).iter().map(|offering| {
+        json!({
+            "zone": offering.zone.map(name),
+            "capacityType": offering.capacity_type.map(name),
+            "price": offering.price,
+            "available": offering.available,
+        })
+    });
+    json!({
+        "name": name(kind.name),
+        "arch": label(world, id, "kubernetes.io/arch"),
+        "capacity": resources(&kind.capacity),
+        "allocatable": resources(&kind.allocatable),
+        "offerings": offerings.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,48 @@
+//! Amounts of resources as people write them in manifests.
+
+use longshore_core::model::{Names, ResourceId};
+
+/// `cpu`, `memory`, `nvidia.com/gpu`, …
+pub fn resource_name(resource: ResourceId, names: &Names) -> &str {
+    match resource {
+        ResourceId::Cpu => "cpu",
+        ResourceId::Memory => "memory",
+        ResourceId::Pods => "pods",
+        ResourceId::EphemeralStorage => "ephemeral-storage",
+        ResourceId::Other(name) => names.text(name),
+    }
+}
+
+/// An amount in the unit of its resource: `1500m`, `2Gi`, `3`.
+pub fn amount(resource: ResourceId, value: i64) -> String {
+    match resource {
+        ResourceId::Cpu if value % 1000 == 0 => format!("{}", value / 1000),
+        ResourceId::Cpu => format!("{value}m"),
+        ResourceId::Memory | ResourceId::EphemeralStorage => size(value),
+        ResourceId::Pods | ResourceId::Other(_) => value.to_string(),
+    }
+}
+
+/// Bytes in the largest binary unit that keeps them readable: `512Mi`, `1.5Gi`.
+pub fn size(bytes: i64) -> String {
+    const UNITS: [&str; 5] = ["", "Ki", "Mi", "Gi", "Ti"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value.abs() >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let short = format!("{value:.1}");
+    format!("{}{}", short.strip_suffix(".0").unwrap_or(&short), UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_the_largest_readable_unit() {
+        let shown = [0, 1023, 1024, 1536 << 20, 512 << 20, 2 << 40, -(1 << 30)].map(size);
+        assert_eq!(shown, ["0", "1023", "1Ki", "1.5Gi", "512Mi", "2Ti", "-1Gi"]);
+    }
+}

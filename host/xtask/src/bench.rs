@@ -1,0 +1,130 @@
+//! `cargo xtask bench`: what our plans cost and how long they take, Karpenter's beside them where its oracle is.
+//!
+//! Both get the same files, one after the other, in the same run, on the same machine; quote ratios from one run only.
+//! `seconds` is deciding alone on both sides (each says so itself), reading and parsing left out.
+
+mod cases;
+mod oracle;
+mod shown;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::steps::{self, Steps};
+use cases::{Case, Inputs};
+use oracle::Oracle;
+
+/// What was asked for.
+struct Asked<'a> {
+    parts: Vec<&'a str>,
+    effort: Option<&'a str>,
+    oracle: bool,
+    only: Option<&'a str>,
+}
+
+/// A case with both answers.
+struct Outcome<'c> {
+    case: &'c Case,
+    ours: Value,
+    /// The same with `price.wasm`, where the case asks for it.
+    scored: Option<Value>,
+    karpenters: Option<Value>,
+}
+
+/// Runs the parts asked for, all of them if none is named.
+pub fn run(args: &[&str]) -> anyhow::Result<()> {
+    let asked = asked(args)?;
+    let mut steps = Steps::default();
+    let longshore = steps.run("build longshore", steps::longshore)?;
+    let inputs = steps.run("find inputs", Inputs::find)?;
+    let oracle = if asked.oracle { steps.run("find Karpenter's oracle", Oracle::find)? } else { None };
+    for part in ["cost", "speed", "policy"] {
+        if !asked.parts.is_empty() && !asked.parts.contains(&part) {
+            continue;
+        }
+        let wanted = |case: &&Case| case.part == part && asked.only.is_none_or(|text| case.name.contains(text));
+        let all = cases::all(&inputs);
+        let mut outcomes = Vec::new();
+        for case in all.iter().filter(wanted) {
+            let run = || outcome(case, &inputs, &longshore, oracle.as_ref(), asked.effort);
+            outcomes.push(steps.run(&format!("{part}: {}", case.name), run)?);
+        }
+        println!("\n{}", shown::tables(part, &outcomes));
+    }
+    if oracle.is_none() {
+        println!(
+            "Karpenter's column is empty: set LONGSHORE_ORACLE to its oracle, or keep its sources in ../shared/oracle."
+        );
+    }
+    Ok(())
+}
+
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
+    let mut asked = Asked { parts: Vec::new(), effort: None, oracle: true, only: None };
+    let mut words = args.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "cost" | "speed" | "policy" => asked.parts.push(word),
+            "--no-oracle" => asked.oracle = false,
+            "--improve" => asked.effort = words.next().copied(),
+            "--only" => asked.only = words.next().copied(),
+            other => bail!("unknown word {other:?}: expected cost, speed, policy, --improve, --only or --no-oracle"),
+        }
+    }
+    Ok(asked)
+}
+
+fn outcome<'c>(
+    case: &'c Case,
+    inputs: &Inputs,
+    longshore: &Path,
+    oracle: Option<&Oracle>,
+    effort: Option<&str>,
+) -> anyhow::Result<Outcome<'c>> {
+    let snapshot = inputs.cluster(case)?;
+    let types = inputs.types(case);
+    let plan = |scorer: Option<&Path>| -> anyhow::Result<Value> {
+        let mut best: Option<Value> = None;
+        // The fastest of a few runs: whatever else the machine does only makes it slower. The plan is the same each
+        // time, which is checked.
+        for _ in 0..case.repeats {
+            let mut command = Command::new(longshore);
+            command.arg("plan").arg("--snapshot").arg(&snapshot).arg("--instance-types").arg(&types);
+            command.args(["--improve", effort.unwrap_or(case.effort), "--output", "json"]);
+            if let Some(scorer) = scorer {
+                command.arg("--scorer").arg(scorer);
+            }
+            let answer: Value = serde_json::from_slice(&steps::output(command)?).context("longshore's answer")?;
+            if let Some(other) = best.as_ref().filter(|other| other["digest"] != answer["digest"]) {
+                bail!("two runs, two plans: {} and {}", other["digest"], answer["digest"]);
+            }
+            if best.as_ref().is_none_or(|best| shown::number(best, "seconds") > shown::number(&answer, "seconds")) {
+                best = Some(answer);
+            }
+        }
+        best.context("a case without runs")
+    };
+    let ours = plan(None)?;
+    println!("    longshore: {:.3} s, {:.3} USD/h", shown::number(&ours, "seconds"), shown::number(&ours, "cost"));
+    let scored = match case.scorer {
+        Some(name) => Some(plan(Some(&scorer(name)?))?),
+        None => None,
+    };
+    let karpenters = match oracle.filter(|_| case.oracle) {
+        Some(oracle) => Some(oracle.schedule(&snapshot, &types)?),
+        None => None,
+    };
+    if let Some(theirs) = &karpenters {
+        let (seconds, cost) = (shown::number(theirs, "seconds"), shown::number(theirs, "cost"));
+        println!("    Karpenter: {seconds:.3} s, {cost:.3} USD/h");
+    }
+    Ok(Outcome { case, ours, scored, karpenters })
+}
+
+/// A first-party policy, built if it is not there.
+fn scorer(name: &str) -> anyhow::Result<PathBuf> {
+    crate::demo::plugin(name)
+}
