@@ -35,7 +35,7 @@ pub struct Plan {
     pub claims: Vec<PlannedClaim>,
     /// Pods for nodes that exist or are in flight, by node.
     pub existing: Vec<Placement>,
-    /// Pods left over, with the reasons.
+    /// Pods left over, with the reasons, by namespace and name.
     pub unplaced: Vec<Unplaced>,
     /// USD per hour of all claims, each at the price of its offering.
     pub cost: f64,
@@ -62,7 +62,7 @@ pub struct PlannedClaim {
     pub price: f64,
     /// Effective cost of `offering` to this plan, USD per hour, without the cost per node.
     pub effective: f64,
-    /// Its pods, sorted.
+    /// Its pods, by namespace and name.
     pub pods: Vec<PodIx>,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,
@@ -73,7 +73,7 @@ pub struct PlannedClaim {
 pub struct Placement {
     /// The node.
     pub node: NodeIx,
-    /// Its new pods, sorted.
+    /// Its new pods, by namespace and name.
     pub pods: Vec<PodIx>,
 }
 

@@ -56,7 +56,7 @@ impl Market {
         let mut order: Vec<(usize, Bits)> = Vec::new();
         let node_cost = p.snapshot.world.settings.node_cost;
         let inside = inside_costs(p, &mut market.commitments);
-        for pool in 0..p.pools.len() {
+        for (pool, inside) in inside.iter().enumerate() {
             let states: Vec<(usize, _)> = classes
                 .homes
                 .iter()
@@ -82,7 +82,7 @@ impl Market {
                     });
                     let row = of_cell.rows[t];
                     let outside = p.states.scores[pool].cost[row as usize];
-                    let drawn = inside[pool].get(&row).filter(|d| d.cost < outside);
+                    let drawn = inside.get(&row).filter(|d| d.cost < outside);
                     let key = (pool, mask.clone());
                     let offers = groups.entry(key.clone()).or_insert_with(|| {
                         order.push(key);

@@ -62,7 +62,7 @@ pub fn pack(
     let mut best: Option<(f64, Vec<f64>, Vec<Node>, Vec<f64>)> = None;
     for start in values {
         let mut values = start.clone();
-        for round in 0..budget.packings {
+        for _ in 0..budget.packings {
             filler.revalue(&values, 1);
             let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
             let mut commitments = market.commitments.clone();

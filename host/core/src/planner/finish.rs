@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{OfferingId, Sym, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
-use crate::schedule::floor::{Claim, Floor, Problem};
+use crate::schedule::floor::{Claim, Floor, Member, Problem};
 use crate::schedule::refusal;
 use crate::schedule::states::StateId;
 
@@ -49,9 +49,9 @@ pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
         }
     }
     draw(p, &mut plan);
-    sort_claims(p, &mut plan);
     existing(p, &floor, &mut plan);
     unplaced(p, &floor, &mut plan, dropped);
+    sort(p, &mut plan);
     plan.cost = plan.claims.iter().map(|c| c.price).sum();
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
     plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
@@ -59,12 +59,8 @@ pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
 }
 
 fn pods_of(p: &Problem<'_>, claim: &Claim) -> Vec<PodIx> {
-    let of = |m: &crate::schedule::floor::Member| {
-        p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize].iter().copied().collect::<Vec<_>>()
-    };
-    let mut pods: Vec<PodIx> = claim.members.iter().flat_map(of).collect();
-    pods.sort_unstable();
-    pods
+    let of = |m: &Member| &p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize];
+    claim.members.iter().flat_map(of).copied().collect()
 }
 
 fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<PlannedClaim> {
@@ -153,16 +149,18 @@ fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
         })
 }
 
-/// Claims in an order that does not depend on the order of the input: by NodePool, offering, and the names of pods.
-fn sort_claims(p: &Problem<'_>, plan: &mut Plan) {
+/// Everything in an order that does not depend on the order of the input: pods by name, claims by NodePool, offering and
+/// pods, nodes as the snapshot has them.
+fn sort(p: &Problem<'_>, plan: &mut Plan) {
     let world = &p.snapshot.world;
     let name = |pod: &PodIx| {
         let pod = &world.pods[pod.0 as usize];
         (world.names.text(world.shapes.get(pod.shape).namespace), &*pod.name)
     };
-    for claim in &mut plan.claims {
-        claim.pods.sort_by(|a, b| name(a).cmp(&name(b)));
-    }
+    let pods = plan.claims.iter_mut().map(|c| &mut c.pods).chain(plan.existing.iter_mut().map(|e| &mut e.pods));
+    pods.for_each(|pods| pods.sort_by(|a, b| name(a).cmp(&name(b))));
+    plan.unplaced.sort_by(|a, b| name(&a.pod).cmp(&name(&b.pod)));
+    plan.existing.sort_by_key(|e| e.node);
     plan.claims.sort_by(|a, b| {
         let pool = |c: &PlannedClaim| world.names.text(world.pools[c.pool.0 as usize].name);
         pool(a)
@@ -173,16 +171,9 @@ fn sort_claims(p: &Problem<'_>, plan: &mut Plan) {
 }
 
 fn existing(p: &Problem<'_>, floor: &Floor, plan: &mut Plan) {
-    let mut nodes: Vec<usize> = floor.existing.keys().copied().collect();
-    nodes.sort_unstable();
-    for node in nodes {
-        let members = &floor.existing[&node];
-        let mut pods: Vec<PodIx> = members
-            .iter()
-            .flat_map(|m| p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize].iter().copied())
-            .collect();
-        pods.sort_unstable();
-        plan.existing.push(Placement { node: NodeIx(node as u32), pods });
+    for (&node, members) in &floor.existing {
+        let pods = members.iter().flat_map(|m| &p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize]);
+        plan.existing.push(Placement { node: NodeIx(node as u32), pods: pods.copied().collect() });
     }
 }
 
@@ -204,5 +195,4 @@ fn unplaced(p: &mut Problem<'_>, floor: &Floor, plan: &mut Plan, dropped: Vec<Po
             plan.unplaced.push(Unplaced { pod, refusals: refusals.clone() });
         }
     }
-    plan.unplaced.sort_by_key(|u| u.pod);
 }

@@ -37,7 +37,8 @@ impl Dims {
             }
         }
         snapshot.daemons.iter().for_each(|d| add(&d.requests));
-        all[3..].sort_unstable();
+        let names = &snapshot.world.names;
+        all[3..].sort_by_key(|r| r.name(names));
         Dims(all)
     }
 

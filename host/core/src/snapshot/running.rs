@@ -14,7 +14,7 @@ pub struct Running {
     postings: FxHashMap<(Sym, Sym), Vec<ShapeId>>,
     /// Shapes with running pods, in order.
     shapes: Vec<ShapeId>,
-    /// Those among them with required anti-affinity.
+    /// Those among them with required anti-affinity, by namespace and labels as text.
     pub anti_affine: Vec<ShapeId>,
 }
 
@@ -39,6 +39,13 @@ impl Running {
                 all.anti_affine.push(id);
             }
         }
+        all.anti_affine.sort_by_cached_key(|&id| {
+            let shape = world.shapes.get(id);
+            let text = |s: Sym| world.names.text(s).to_owned();
+            let mut labels: Vec<(String, String)> = shape.labels.iter().map(|(k, v)| (text(k), text(v))).collect();
+            labels.sort();
+            (text(shape.namespace), labels)
+        });
         all
     }
 
