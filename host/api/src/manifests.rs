@@ -497,9 +497,8 @@ fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut rest = Some((0u32, text));
     std::iter::from_fn(move || {
         let (first_line, text) = rest.take()?;
-        let mut lines = 0;
         let mut at = 0;
-        for line in text.split_inclusive('\n') {
+        for (lines, line) in (0u32..).zip(text.split_inclusive('\n')) {
             let marker = line
                 .strip_prefix("---")
                 .is_some_and(|after| after.trim_start().len() < after.len() || after.is_empty());
@@ -508,7 +507,6 @@ fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
                 break;
             }
             at += line.len();
-            lines += 1;
         }
         Some((first_line, &text[..at]))
     })
@@ -516,18 +514,12 @@ fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
 
 /// Why an object could not be read as `W`, and its name if that much can be read.
 fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Fault) {
-    #[derive(Deserialize)]
-    struct Named<'a> {
-        #[serde(borrow)]
-        metadata: Meta<'a>,
-    }
-    let name = serde_json::from_str::<Named<'_>>(text).map_or(String::new(), |named| {
-        let name = named.metadata.name.as_deref().unwrap_or_default();
-        match named.metadata.namespace.as_deref() {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        }
-    });
+    let at = json::member(text.as_bytes(), 0, "metadata").map(|range| range.start);
+    let of = |name| at.and_then(|at| field(text.as_bytes(), at, name));
+    let name = match (of("namespace"), of("name")) {
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+        (_, name) => name.unwrap_or_default().to_owned(),
+    };
     let (field, what, hint) = explain::<W>(text);
     (name, Fault { field, what, hint: hint.to_owned() })
 }

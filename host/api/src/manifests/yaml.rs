@@ -35,7 +35,7 @@ pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
                 return Err(YamlFault {
                     line,
                     what: format!("is not YAML: {}", error.info()),
-                    hint: scan_hint(document, line),
+                    hint: scan_hint(document, line, error.info()),
                 });
             }
         }
@@ -44,7 +44,13 @@ pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
 }
 
 /// The usual reason for a text that does not scan, by the line where it stopped.
-fn scan_hint(document: &str, line: u32) -> &'static str {
+fn scan_hint(document: &str, line: u32, what: &str) -> &'static str {
+    if what.contains("recursion limit") {
+        return "no Kubernetes object is nested that deeply";
+    }
+    if what.contains("unknown anchor") {
+        return "define the anchor in the same document, before its first use";
+    }
     let tab = |text: &str| text.trim_start_matches(' ').starts_with('\t');
     if document.lines().skip(line.saturating_sub(1) as usize).take(2).any(tab) {
         "indent with spaces, not with tabs"
