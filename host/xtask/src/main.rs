@@ -13,6 +13,8 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use longshore_xtask::guests;
+
 const USAGE: &str = "\
 cargo xtask demo                        plan a shipped cluster with two policies and compare
 cargo xtask test                        format, clippy, plugins, all tests
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
         Some("cluster") => cluster::write(),
+        Some("plugins") => plugins(),
+        Some("examples") => examples(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
@@ -55,4 +59,21 @@ fn root() -> PathBuf {
 /// Where cargo puts what it builds.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+fn plugins() -> anyhow::Result<()> {
+    for path in guests::build_plugins()? {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn examples() -> anyhow::Result<()> {
+    for (language, built) in guests::build_examples()? {
+        match built {
+            guests::Built::Component(path) => println!("{language:<4} {}", path.display()),
+            guests::Built::Skipped(reason) => println!("{language:<4} skipped: {reason}"),
+        }
+    }
+    Ok(())
 }
