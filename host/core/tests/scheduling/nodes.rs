@@ -1,0 +1,60 @@
+//! Nodes that exist, are on their way in, or on their way out.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::{any, merge, node, plan, pod, pods, running};
+
+#[test]
+fn existing_nodes_are_filled_first() {
+    let mut objects = pods(3, "web", "1", "1Gi", &json!({}));
+    objects.extend([any(), node("n1", "a", "2100m", "8Gi")]);
+    expect![[r#"
+        default: x2.arm64 spot b 0.0353 (6 types): web3
+        n1: web1 web2
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn pods_of_a_deleting_node_are_planned_and_its_room_is_not() {
+    let mut leaving = node("n1", "a", "8", "32Gi");
+    merge(&mut leaving, &json!({"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z", "finalizers": ["x"]}}));
+    let objects =
+        [any(), leaving, running("moves", "web", "n1", &json!({})), pod("new", "web", "1", "1Gi", &json!({}))];
+    expect![[r#"
+        default: x2.arm64 spot b 0.0353 (6 types): moves new
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn pods_that_do_not_count_are_left_alone() {
+    let mut fresh = pod("fresh", "web", "1", "1Gi", &json!({}));
+    fresh["status"] = json!({"phase": "Pending"});
+    let mut nominated = pod("nominated", "web", "1", "1Gi", &json!({}));
+    merge(&mut nominated, &json!({"status": {"nominatedNodeName": "n1"}}));
+    let mut daemon = pod("daemon", "web", "1", "1Gi", &json!({}));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    merge(&mut daemon, &json!({"metadata": {"ownerReferences": owner}}));
+    expect![[""]].assert_eq(&plan(&[any(), fresh, nominated, daemon]));
+}
+
+#[test]
+fn volumes_decide_the_zone() {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"}, "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"},
+    });
+    let terms =
+        json!([{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["c"]}]}]);
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+        "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "v"}, "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
+    });
+    let mount = json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let missing = json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]});
+    let objects = [any(), claim, volume, pod("db", "db", "1", "1Gi", &mount), pod("lost", "db", "1", "1Gi", &missing)];
+    expect![[r#"
+        default: x2.arm64 spot c 0.0367 (6 types): db
+        left lost: pod Volume("its PersistentVolumeClaim gone does not exist")
+    "#]].assert_eq(&plan(&objects));
+}

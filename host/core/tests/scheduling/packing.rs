@@ -1,0 +1,86 @@
+//! Sizes, prices, NodePools.
+
+use expect_test::expect;
+use longshore_core::model::{MinValuesPolicy, Settings};
+use serde_json::json;
+
+use super::{any, plan, plan_with, pod, pods, pool};
+
+#[test]
+fn pods_share_the_cheapest_node_that_takes_them() {
+    let mut objects = pods(3, "web", "1", "2Gi", &json!({}));
+    objects.push(any());
+    expect![[r#"
+        default: x4.arm64 spot b 0.0706 (4 types): web1 web2 web3
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn daemons_take_their_share_of_every_node() {
+    let mut objects = pods(1, "web", "800m", "1Gi", &json!({}));
+    let template = json!({"metadata": {"labels": {"d": "log"}}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]}});
+    objects.push(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"d": "log"}}, "template": template},
+    }));
+    objects.push(any());
+    expect![[r#"
+        default: x2.arm64 spot b 0.0353 (6 types): web1
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn a_pod_that_no_type_takes_is_told_why() {
+    let objects = [any(), pod("big", "big", "9", "1Gi", &json!({})), pod("wide", "wide", "1", "64Gi", &json!({}))];
+    expect![[r#"
+        left big: default types 8: labels 0 resources [8, 0, 0, 0, 0] offerings 0
+        left wide: default types 8: labels 0 resources [2, 6, 0, 0, 0] offerings 0
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn the_heavier_pool_comes_first_and_the_lighter_takes_what_it_refuses() {
+    let arm = json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]);
+    let mut objects = pods(2, "any", "500m", "1Gi", &json!({}));
+    objects.push(pod("intel", "intel", "500m", "1Gi", &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}})));
+    objects.push(pool("arm", arm, &json!({"weight": 10})));
+    objects.push(any());
+    expect![[r#"
+        arm: x2.arm64 spot b 0.0353 (3 types): any1 any2
+        default: x1.amd64 spot b 0.0196 (4 types): intel
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn a_limit_stops_buying_and_says_so() {
+    let mut objects = pods(4, "web", "3500m", "1Gi", &json!({}));
+    objects.push(pool("small", json!([]), &json!({"limits": {"cpu": "16"}})));
+    expect![[r#"
+        small: x8.arm64 spot b 0.1411 (2 types): web1 web2
+        small: x8.arm64 spot b 0.1411 (2 types): web3 web4
+    "#]].assert_eq(&plan(&objects));
+}
+
+#[test]
+fn min_values_are_kept_or_lowered() {
+    let types = json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 9}]);
+    let objects = [pool("nine", types, &json!({})), pod("web", "web", "1", "1Gi", &json!({}))];
+    expect![[r#"
+        left web: nine minValues node.kubernetes.io/instance-type
+    "#]].assert_eq(&plan(&objects));
+    let relaxed = Settings { min_values: MinValuesPolicy::BestEffort, ..Settings::default() };
+    expect![[r#"
+        nine: x2.arm64 spot b 0.0353 (6 types, minValues relaxed): web
+    "#]].assert_eq(&plan_with(&objects, relaxed));
+}
+
+#[test]
+fn host_ports_keep_pods_apart() {
+    let ports = json!({"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}], "resources": {"requests": {"cpu": "100m"}}}]});
+    let mut objects = pods(2, "web", "100m", "128Mi", &ports);
+    objects.push(any());
+    expect![[r#"
+        default: x1.arm64 spot b 0.0176 (8 types): web1
+        default: x1.arm64 spot b 0.0176 (8 types): web2
+    "#]].assert_eq(&plan(&objects));
+}
