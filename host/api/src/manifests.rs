@@ -12,7 +12,6 @@
 
 mod cluster;
 mod finish;
-mod json;
 mod node;
 mod nodepool;
 mod object;
@@ -34,9 +33,11 @@ use longshore_core::model::{Sym, World};
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
-pub use problem::{Place, Problem, Problems};
+use crate::json;
 
-use problem::{Fault, quoted};
+pub use problem::{Place, Problem, Problems, quoted};
+
+use problem::Fault;
 use wire::Meta;
 
 /// Folds manifests into a world.
@@ -527,19 +528,25 @@ fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Fault) {
             None => name.to_owned(),
         }
     });
+    let (field, what, hint) = explain::<W>(text);
+    (name, Fault { field, what, hint: hint.to_owned() })
+}
+
+/// Field, reason and hint for a JSON text that cannot be read as `W`.
+pub fn explain<'a, W: Deserialize<'a>>(text: &'a str) -> (String, String, &'static str) {
     let mut reader = serde_json::Deserializer::from_str(text);
     let result: Result<W, _> = serde_path_to_error::deserialize(&mut reader);
-    let (field, what) = match result {
+    let (field, what): (String, String) = match result {
         Ok(_) => (String::new(), "has text after its end".to_owned()),
         Err(error) => {
             let field = error.path().to_string();
             let text = error.inner().to_string();
             let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-            (if field == "." { String::new() } else { field }, text.chars().take(200).collect())
+            (if field == "." { String::new() } else { field }, text.chars().take(300).collect())
         }
     };
     let hint = hint(&what);
-    (name, Fault { field, what, hint: hint.to_owned() })
+    (field, what, hint)
 }
 
 /// What to do about a value of the wrong type.
@@ -549,9 +556,18 @@ fn hint(what: &str) -> &'static str {
         "keep one of the two"
     } else if expected("a string") {
         "put the value in quotes"
-    } else if expected("a list") {
-        "start each entry with `-`"
-    } else if expected("a map") {
+    } else if what.starts_with("missing field") {
+        "add it"
+    } else if what == "number out of range" {
+        "write a smaller number"
+    } else if expected("f64") {
+        "write a number without quotes"
+    } else if expected("a quantity") {
+        "write it like 500m, 2 or 4Gi"
+    } else if expected("a list") || expected("a sequence") {
+        "write a list: `[…]`, or entries that start with `-`"
+    } else if expected("a map") || expected("an instance type") || expected("an offering") || expected("a requirement")
+    {
         "write it as `key: value`"
     } else if expected("i32") || expected("i64") {
         "write a whole number without quotes"

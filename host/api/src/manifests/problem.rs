@@ -171,7 +171,7 @@ impl fmt::Display for Path<'_> {
 }
 
 /// Text of somebody else's, short enough to quote in a message and without control characters.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     const MOST: usize = 60;
     let mut out: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
     if text.chars().nth(MOST).is_some() {

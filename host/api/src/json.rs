@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// What [`skip_value`] met instead of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Broken {
+pub struct Broken {
     /// The byte where it went wrong.
     pub at: usize,
     /// The text ends there.
@@ -16,7 +16,7 @@ pub(crate) struct Broken {
 }
 
 /// The first byte from `at` that is not white space.
-pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
+pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
         at += 1;
     }
@@ -24,7 +24,7 @@ pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
 }
 
 /// The end of the string whose opening quote is at `at`.
-pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<usize, Broken> {
+pub fn skip_string(text: &[u8], at: usize) -> Result<usize, Broken> {
     let mut from = at + 1;
     while let Some(found) = text.get(from..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         if text[from + found] == b'"' {
@@ -36,7 +36,7 @@ pub(crate) fn skip_string(text: &[u8], at: usize) -> Result<usize, Broken> {
 }
 
 /// The end of the value that starts at `at`: brackets are counted, not matched.
-pub(crate) fn skip_value(text: &[u8], at: usize) -> Result<usize, Broken> {
+pub fn skip_value(text: &[u8], at: usize) -> Result<usize, Broken> {
     match text.get(at) {
         None => Err(Broken { at, at_end: true }),
         Some(b'"') => skip_string(text, at),
@@ -73,7 +73,7 @@ fn skip_brackets(text: &[u8], mut at: usize) -> Result<usize, Broken> {
 
 /// Calls `each` with the start of every entry of the list or object at `at` (for objects: key and start of the value)
 /// until it says `None`; it answers with the entry's end. Returns the end of the whole, if it was reached.
-pub(crate) fn walk<'a>(
+pub fn walk<'a>(
     text: &'a [u8],
     at: usize,
     mut each: impl FnMut(&'a [u8], usize) -> Option<Result<usize, Broken>>,
@@ -115,7 +115,7 @@ pub(crate) fn walk<'a>(
 }
 
 /// The value under a key of the object at `at`.
-pub(crate) fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
+pub fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
     let mut found = None;
     let _ = walk(text, at, |key, start| {
         let end = skip_value(text, start);
@@ -130,7 +130,7 @@ pub(crate) fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize
 
 /// Where the deepest part of a path such as `spec.containers[0].image` or `metadata.labels[a.b/c]` is found that is
 /// there at all.
-pub(crate) fn locate(text: &[u8], path: &str) -> usize {
+pub fn locate(text: &[u8], path: &str) -> usize {
     let mut at = skip_space(text, 0);
     let mut rest = path;
     while !rest.is_empty() {
@@ -169,7 +169,7 @@ fn element(text: &[u8], at: usize, index: usize) -> Option<usize> {
 }
 
 /// How many lines end before `at`.
-pub(crate) fn lines_before(text: &[u8], at: usize) -> u32 {
+pub fn lines_before(text: &[u8], at: usize) -> u32 {
     memchr::memchr_iter(b'\n', &text[..at.min(text.len())]).count().min(u32::MAX as usize) as u32
 }
 

@@ -1,0 +1,70 @@
+//! What can be bought: instance types in the format of Karpenter's KWOK provider, or its 144 built-in ones.
+//!
+//! A type that cannot be used is a [`Problem`] with its place and is left out; the others stay. Unlike Karpenter, which
+//! takes anything, keys that nobody knows, prices that are not above zero, types without offerings and names given
+//! twice are problems: a misspelt key would otherwise silently change what is bought.
+
+mod built_in;
+mod file;
+mod labels;
+
+use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Requirement, ResourceId, Resources};
+
+use longshore_api::manifests::{Place, Problem, Problems};
+
+/// What every KWOK node keeps back: 100m of CPU and 10Mi of memory.
+const OVERHEAD: [(ResourceId, i64); 2] = [(ResourceId::Cpu, 100), (ResourceId::Memory, 10 << 20)];
+
+/// A type on its way into a [`Catalogue`].
+type Row = (InstanceType, Vec<Offering>);
+
+/// The types in a file of KWOK's format, and what was wrong with the others. `source` names the file in problems.
+pub fn parse(source: &str, bytes: &[u8], names: &mut Names) -> (Catalogue, Problems) {
+    let (rows, mut problems) = file::read(source, bytes, names);
+    if rows.is_empty() {
+        let place = Place { source: source.to_owned(), ..Place::default() };
+        problems.push(Problem {
+            place,
+            what: "the catalogue is empty: nothing can be bought".to_owned(),
+            hint: "give instance types, or leave the file out for the built-in ones".to_owned(),
+            ..Problem::default()
+        });
+    }
+    (Catalogue::new(rows, names), problems)
+}
+
+/// The types that the KWOK provider has built in.
+pub fn built_in(names: &mut Names) -> Catalogue {
+    let rows = built_in::rows(names);
+    Catalogue::new(rows, names)
+}
+
+/// A row with what follows from capacity: allocatable. Indexes are filled in by [`Catalogue::new`].
+fn row(
+    name: &str,
+    requirements: Vec<Requirement>,
+    capacity: Resources,
+    volume_limits: Vec<(longshore_core::model::Sym, u32)>,
+    offerings: Vec<Offering>,
+    names: &mut Names,
+) -> Row {
+    let allocatable = allocatable(&capacity, names);
+    let name = names.intern(name);
+    (InstanceType { name, requirements, capacity, allocatable, volume_limits, offerings: 0..0 }, offerings)
+}
+
+/// Capacity less [`OVERHEAD`], and of memory less what is set aside as huge pages; never below zero.
+fn allocatable(capacity: &Resources, names: &Names) -> Resources {
+    let mut left = capacity.clone();
+    let huge_pages = capacity
+        .iter()
+        .filter(
+            |(resource, _)| matches!(resource, ResourceId::Other(name) if names.text(*name).starts_with("hugepages-")),
+        )
+        .map(|(_, bytes)| (ResourceId::Memory, bytes));
+    let taken: Vec<_> = OVERHEAD.into_iter().chain(huge_pages).collect();
+    for (resource, amount) in taken {
+        left.set(resource, left.get(resource).saturating_sub(amount).max(0));
+    }
+    left
+}
