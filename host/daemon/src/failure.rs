@@ -58,8 +58,7 @@ impl Failure {
         let mut text = self.to_string();
         match self {
             Failure::Config(faults) => faults.iter().for_each(|fault| _ = write!(text, "\n  {fault}")),
-            Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() =>
-            {
+            Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() => {
                 _ = write!(text, "\n  hint: {hint}");
             }
             Failure::Unusable(problem) => _ = write!(text, "\n  {problem}"),

@@ -30,7 +30,8 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     let mut assignments = Vec::new();
     for entry in &options.policies {
         let settings = toml_of(&entry.settings);
-        let policy = host.load(&entry.path, Some(&settings)).map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let policy =
+            host.load(&entry.path, Some(&settings)).map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         assignments.push(Assignment { policy, node_pools: entry.nodepools.clone().unwrap_or_default() });
     }
     let policies = host.policies(assignments);

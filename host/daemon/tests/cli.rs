@@ -66,7 +66,9 @@ fn path(file: &Path) -> &str {
 fn a_plan_is_shown_to_people_as_a_table() {
     let output = plan(&[]);
     exits(&output, 0);
-    shown(&output, expect![[r#"
+    shown(
+        &output,
+        expect![[r#"
         Buy 2 nodes for 3 pods:
 
         NODES  INSTANCE TYPE  CPU  MEMORY  CAPACITY  ZONES       NODEPOOL  PODS  USD/H EACH   USD/H
@@ -86,13 +88,16 @@ fn a_plan_is_shown_to_people_as_a_table() {
         Objective          0.0680  USD/h as scored, with 0.005 for each node
         Lower bound        0.0368  USD/h, gap 45.8 %
 
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_plan_has_the_keys_of_the_oracle_and_ours() {
     let plan = json(&plan(&["-o", "json"]));
-    for key in ["seconds", "cost", "claims", "existing", "errors", "effective", "lowerBound", "gap", "digest", "problems"] {
+    for key in
+        ["seconds", "cost", "claims", "existing", "errors", "effective", "lowerBound", "gap", "digest", "problems"]
+    {
         assert!(plan.get(key).is_some(), "no {key} in {plan:#}");
     }
     for claim in plan["claims"].as_array().unwrap() {
@@ -195,20 +200,25 @@ fn configuration_changes_the_plan() {
 fn a_pod_left_over_is_explained_by_pool_and_node() {
     let output = run(&["explain", "pod", "huge", "--snapshot", SMALL, "--instance-types", TYPES]);
     exits(&output, 0);
-    shown(&output, expect![[r#"
+    shown(
+        &output,
+        expect![[r#"
         Pod shop/huge (3 cpu, 60Gi memory) is left over.
 
         WHERE             WHY
         NodePool default  4 of 5 types: too little cpu; 1: too little memory
         node old          too little cpu: wants 3, free 100m
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_placed_pod_is_explained_with_the_next_best() {
     let output = run(&["explain", "pod", "shop/arm", "--snapshot", SMALL, "--instance-types", TYPES]);
     exits(&output, 0);
-    shown(&output, expect![[r#"
+    shown(
+        &output,
+        expect![[r#"
         Pod shop/arm (500m cpu, 1Gi memory) goes to a new node.
 
           NodePool     default
@@ -218,23 +228,29 @@ fn a_placed_pod_is_explained_with_the_next_best() {
 
         WHERE     WHY NOT THERE
         node old  label kubernetes.io/arch does not match: wants arm64
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_pod_that_runs_is_explained_by_its_node() {
     let output = run(&["explain", "pod", "resident", "--snapshot", SMALL, "--instance-types", TYPES]);
     exits(&output, 0);
-    shown(&output, expect![[r#"
+    shown(
+        &output,
+        expect![[r#"
         Pod shop/resident (1 cpu, 4Gi memory) runs on node old.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn types_are_listed() {
     let output = run(&["types", "--instance-types", TYPES]);
     exits(&output, 0);
-    shown(&output, expect![[r#"
+    shown(
+        &output,
+        expect![[r#"
         INSTANCE TYPE  ARCH   CPU  MEMORY  PODS  ZONES  ON-DEMAND  SPOT FROM  ALSO
         c6i.large      amd64    2     4Gi    29      2     0.0850     0.0252
         m6i.large      amd64    2     8Gi    29      2     0.0960     0.0439
@@ -243,7 +259,8 @@ fn types_are_listed() {
         r6i.large      amd64    2    16Gi    29      2     0.1260     0.0469
 
         5 instance types, 20 offerings available. Prices in USD per hour.
-    "#]]);
+    "#]],
+    );
     let built_in = json(&run(&["types", "-o", "json"]));
     assert_eq!(built_in.as_array().map(Vec::len), Some(144));
 }

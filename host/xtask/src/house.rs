@@ -8,7 +8,7 @@ mod tests {
     const MAY_USE: [(&str, &[&str]); 6] = [
         ("core", &[]),
         ("api", &["longshore-core"]),
-        ("kwok", &["longshore-core"]),
+        ("kwok", &["longshore-api", "longshore-core"]),
         ("policy", &["longshore-core"]),
         ("daemon", &["longshore-api", "longshore-core", "longshore-kwok", "longshore-policy"]),
         ("xtask", &[]),
