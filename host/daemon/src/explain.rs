@@ -36,7 +36,7 @@ enum Outcome {
     /// It goes to a node that exists.
     Existing { node: String },
     /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
-    New { claim: Claim, alone: Option<Priced> },
+    New { claim: Box<Claim>, alone: Option<Priced> },
     /// It is left over.
     Leftover,
 }
@@ -116,7 +116,7 @@ fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
-        return Outcome::New { claim: report::claim_of(world, claim), alone: alone(planned, pod) };
+        return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(planned, pod) };
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&pod)) {
         return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
