@@ -68,7 +68,10 @@ mod tests {
         let page = read("host/ARCHITECTURE.md");
         for (folder, _) in MAY_USE {
             for name in dependencies(&read(&format!("host/{folder}/Cargo.toml"))) {
-                assert!(name.starts_with("longshore") || page.contains(&format!("`{name}`")), "{folder} uses {name}, and nobody says why");
+                assert!(
+                    name.starts_with("longshore") || page.contains(&format!("`{name}`")),
+                    "{folder} uses {name}, and nobody says why"
+                );
             }
         }
     }

@@ -13,6 +13,8 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use longshore_xtask::guests;
+
 const USAGE: &str = "\
 cargo xtask demo                        plan a shipped cluster with two policies and compare
 cargo xtask test                        format, clippy, plugins, all tests
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         Some("demo") => demo::run(),
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
+        Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
+        Some("examples") => examples(),
         Some("cluster") => cluster::write(),
         other => {
             eprintln!("{USAGE}");
@@ -54,5 +58,17 @@ fn root() -> PathBuf {
 
 /// Where cargo puts what it builds.
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    // Relative to where cargo was called: the root.
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// Builds the example policies, and says which could not be.
+fn examples() -> anyhow::Result<()> {
+    for (language, built) in guests::build_examples()? {
+        match built {
+            guests::Built::Component(path) => println!("{language:<4} {}", path.display()),
+            guests::Built::Skipped(reason) => println!("{language:<4} skipped: {reason}"),
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,112 @@
+//! Builds guests: first-party plugins, and the example policies in other languages.
+//!
+//! Everything lands in `target/guests` (under `CARGO_TARGET_DIR` if that is set): components by name, and below them the
+//! target folders of the two workspaces that are not ours, so that nothing built here shares a lock or a feature with
+//! the host.
+
+mod examples;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+pub use examples::{Built, build_examples};
+
+/// The first-party plugins: folders of plugins/, names of components.
+pub const PLUGINS: [&str; 4] = ["carbon", "commitments", "price", "spot-risk"];
+
+/// Only one build at a time in a process; cargo's own locks do the same between processes.
+static BUILDING: Mutex<()> = Mutex::new(());
+
+/// Builds all first-party plugins; paths of their components in the order of [`PLUGINS`].
+pub fn build_plugins() -> Result<Vec<PathBuf>> {
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    build_crates(&root().join("plugins"), "plugins")?;
+    let tool = guest_tool()?;
+    let wrap = |name: &&str| {
+        let core = module("plugins", &format!("longshore_{}", name.replace('-', "_")));
+        let out = folder().join(format!("{name}.wasm"));
+        tool.wrap(&core, &out, &[])?;
+        Ok(out)
+    };
+    PLUGINS.iter().map(wrap).collect()
+}
+
+/// Where components are.
+pub fn folder() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    // Relative to where cargo was called, which for tests is not where they run.
+    if target.is_absolute() { target.join("guests") } else { root().join(target).join("guests") }
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// Compiles a workspace of guests written in Rust; `name` is its target folder.
+pub(crate) fn build_crates(workspace: &Path, name: &str) -> Result<()> {
+    let manifest = workspace.join("Cargo.toml");
+    run(cargo("build", &manifest, name).args(["--release", "--target", "wasm32-unknown-unknown"]))
+        .context("guests need the target: rustup target add wasm32-unknown-unknown")
+}
+
+/// The core module of a crate that [`build_crates`] compiled.
+pub(crate) fn module(name: &str, crate_name: &str) -> PathBuf {
+    folder().join(name).join("wasm32-unknown-unknown/release").join(crate_name).with_extension("wasm")
+}
+
+/// The tool that wraps modules and generates bindings, built.
+pub(crate) fn guest_tool() -> Result<GuestTool> {
+    run(&mut cargo("build", &root().join("host/xtask/guest-tool/Cargo.toml"), "tool"))?;
+    Ok(GuestTool { program: folder().join("tool/debug/guest-tool") })
+}
+
+/// See host/xtask/guest-tool.
+pub(crate) struct GuestTool {
+    program: PathBuf,
+}
+
+impl GuestTool {
+    /// Makes a component of a core module.
+    pub fn wrap(&self, core: &Path, out: &Path, options: &[&str]) -> Result<()> {
+        run(Command::new(&self.program).arg("wrap").args([core, out]).args(options))
+    }
+
+    /// Generates bindings for world `scorer-policy`.
+    pub fn bindings(&self, language: &str, out: &Path) -> Result<()> {
+        run(Command::new(&self.program).args(["bindings", language]).arg(wit()).arg(WORLD).arg(out))
+    }
+}
+
+/// The contract.
+pub(crate) fn wit() -> PathBuf {
+    root().join("wit/policy@0.1.0")
+}
+
+/// The world that examples implement.
+pub(crate) const WORLD: &str = "scorer-policy";
+
+/// Cargo on a workspace that is not ours, in a target folder of its own. Flags meant for the host are not passed on.
+fn cargo(command: &str, manifest: &Path, target: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([command, "--quiet", "--locked", "--manifest-path"]).arg(manifest);
+    cargo.arg("--target-dir").arg(folder().join(target));
+    for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER"] {
+        cargo.env_remove(inherited);
+    }
+    cargo
+}
+
+/// Runs a command; its output is in the error if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&said));
+    }
+    Ok(())
+}

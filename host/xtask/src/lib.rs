@@ -1,0 +1,3 @@
+//! Developer commands as functions, for the binary and for tests that need what they build.
+
+pub mod guests;

@@ -1,0 +1,75 @@
+//! Write Longshore policies in Rust.
+//!
+//! A scorer says what every offering (instance type × zone × capacity type) costs in effect, in USD per hour. It is a
+//! type with [`Scorer`], exported with [`export_scorer!`]:
+//!
+//! ```
+//! use longshore_sdk::{About, Rows, Scorer, offerings};
+//!
+//! /// Makes spot look dearer than it is.
+//! struct SpotSurcharge {
+//!     factor: f64,
+//! }
+//!
+//! #[derive(Default, serde::Deserialize)]
+//! #[serde(default, deny_unknown_fields)]
+//! struct Settings {
+//!     percent: f64,
+//! }
+//!
+//! impl Scorer for SpotSurcharge {
+//!     const ABOUT: About = About {
+//!         name: "spot-surcharge",
+//!         version: env!("CARGO_PKG_VERSION"),
+//!         summary: "Adds a surcharge to the price of spot offerings.",
+//!         signals: &[],
+//!         settings_schema: r#"{"type": "object", "properties": {"percent": {"type": "number", "minimum": 0}}}"#,
+//!     };
+//!     type Settings = Settings;
+//!
+//!     fn new(settings: Settings) -> Result<Self, String> {
+//!         Ok(SpotSurcharge { factor: 1.0 + settings.percent / 100.0 })
+//!     }
+//!
+//!     fn score(&mut self) -> Result<Vec<f64>, String> {
+//!         let rows = Rows::pull();
+//!         Ok(rows.iter().map(|row| if row.capacity_type == "spot" { row.price * self.factor } else { row.price }).collect())
+//!     }
+//! }
+//!
+//! longshore_sdk::export_scorer!(SpotSurcharge);
+//!
+//! // Host-side test: no WebAssembly needed.
+//! use longshore_sdk::testing::Offering;
+//! longshore_sdk::testing::with(&[Offering { capacity_type: "spot", price: 0.05, ..Offering::default() }], || {
+//!     let mut scorer = SpotSurcharge::new(Settings { percent: 10.0 }).unwrap();
+//!     assert_eq!(scorer.score().unwrap(), [0.05 * 1.1]);
+//! });
+//! ```
+//!
+//! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from static ones in a
+//! [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
+//!
+//! On other targets than `wasm32` the host's functions answer from [`testing`], so that `cargo test` runs everywhere.
+
+extern crate self as longshore_sdk;
+
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod bindings;
+mod cached;
+pub mod log;
+pub mod offerings;
+#[doc(hidden)]
+pub mod policy;
+pub mod request;
+mod rows;
+mod selector;
+pub mod signals;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+pub use cached::PerGeneration;
+pub use policy::{About, Commitments, Pool, Scorer};
+pub use rows::{Row, Rows};
+pub use selector::{Keys, Selector, glob};

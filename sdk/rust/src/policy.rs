@@ -1,0 +1,163 @@
+//! What a policy is, and the macros that make a component of it.
+
+use serde::de::DeserializeOwned;
+
+/// What a policy says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name: lower case letters, digits and `-`.
+    pub name: &'static str,
+    /// Its version, semver; `env!("CARGO_PKG_VERSION")` does.
+    pub version: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Names of the signals that it reads.
+    pub signals: &'static [&'static str],
+    /// JSON Schema of its settings, or the empty string for none; wit/policy@0.1.0/plugin.wit says what of it the host
+    /// checks.
+    pub settings_schema: &'static str,
+}
+
+/// Says what offerings cost.
+pub trait Scorer: Sized + 'static {
+    /// Who it is.
+    const ABOUT: About;
+    /// What an operator sets. Refuse unknown keys (`#[serde(deny_unknown_fields)]`); default what can be defaulted.
+    type Settings: DeserializeOwned;
+
+    /// A scorer with these settings, or what is wrong with them and what would be right.
+    fn new(settings: Self::Settings) -> Result<Self, String>;
+
+    /// The effective cost of every offering in USD per hour, in order: 0 or more, infinite to exclude.
+    fn score(&mut self) -> Result<Vec<f64>, String>;
+}
+
+/// Knows of amounts that are prepaid, finite and shared.
+pub trait Commitments: Scorer {
+    /// The pools, asked right after [`Scorer::score`].
+    fn pools(&mut self) -> Result<Vec<Pool>, String>;
+}
+
+/// A prepaid amount and the offerings that draw on it; an offering is in at most one pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    /// What reports call it; unique.
+    pub name: String,
+    /// What is left, in the pool's own unit.
+    pub remaining: f64,
+    /// Rows of offerings.
+    pub offerings: Vec<u32>,
+    /// What one node of each takes; above 0.
+    pub amounts: Vec<f64>,
+    /// The effective cost of a node that draws, USD per hour.
+    pub costs: Vec<f64>,
+}
+
+impl Pool {
+    /// Adds an offering.
+    pub fn draw(&mut self, offering: u32, amount: f64, cost: f64) {
+        self.offerings.push(offering);
+        self.amounts.push(amount);
+        self.costs.push(cost);
+    }
+}
+
+/// A scorer from settings as the host hands them over.
+#[doc(hidden)]
+pub fn configured<S: Scorer>(settings: &str) -> Result<S, String> {
+    S::new(serde_json::from_str(settings).map_err(|error| error.to_string())?)
+}
+
+/// Gives panics a voice; without it a policy's last words are lost.
+#[doc(hidden)]
+pub fn speak_on_panic() {
+    std::panic::set_hook(Box::new(|panic| crate::log::error(&panic.to_string())));
+}
+
+/// Makes a component of a [`Scorer`]. On other targets than `wasm32` it does nothing.
+#[macro_export]
+macro_rules! export_scorer {
+    ($scorer:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            $crate::__export_scorer!($scorer, ["scorer"]);
+        };
+    };
+}
+
+/// Makes a component of a [`Scorer`] with [`Commitments`]. On other targets than `wasm32` it does nothing.
+#[macro_export]
+macro_rules! export_commitments {
+    ($scorer:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            use $crate::bindings::commitments::exports::longshore::policy::commitments;
+
+            $crate::__export_scorer!($scorer, ["scorer", "commitments"]);
+
+            impl commitments::Guest for Exported {
+                fn pools() -> Result<Vec<commitments::Pool>, String> {
+                    let pools = with(|scorer| $crate::Commitments::pools(scorer))?;
+                    let raw = pools.into_iter().map(|pool| commitments::Pool {
+                        name: pool.name,
+                        remaining: pool.remaining,
+                        offerings: pool.offerings,
+                        amounts: pool.amounts,
+                        costs: pool.costs,
+                    });
+                    Ok(raw.collect())
+                }
+            }
+
+            $crate::bindings::commitments::export_commitments_ability!(Exported with_types_in $crate::bindings::commitments);
+        };
+    };
+}
+
+/// `plugin` and `scorer`, exported by a type `Exported`; `with` reaches the policy.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_scorer {
+    ($scorer:ty, $implements:expr) => {
+        use $crate::bindings::scorer::exports::longshore::policy::{plugin, scorer};
+
+        struct Exported;
+
+        ::std::thread_local! {
+            static POLICY: ::std::cell::RefCell<Option<$scorer>> = const { ::std::cell::RefCell::new(None) };
+        }
+
+        fn with<T>(ask: impl FnOnce(&mut $scorer) -> Result<T, String>) -> Result<T, String> {
+            POLICY.with_borrow_mut(|policy| ask(policy.as_mut().ok_or("asked before it was configured")?))
+        }
+
+        impl plugin::Guest for Exported {
+            fn describe() -> plugin::Description {
+                let about = <$scorer as $crate::Scorer>::ABOUT;
+                plugin::Description {
+                    name: about.name.to_owned(),
+                    version: about.version.to_owned(),
+                    summary: about.summary.to_owned(),
+                    implements: $implements.map(str::to_owned).to_vec(),
+                    signals: about.signals.iter().map(|name| (*name).to_owned()).collect(),
+                    settings_schema: about.settings_schema.to_owned(),
+                }
+            }
+
+            fn configure(settings: String) -> Result<(), String> {
+                $crate::policy::speak_on_panic();
+                let policy = $crate::policy::configured(&settings)?;
+                POLICY.set(Some(policy));
+                Ok(())
+            }
+        }
+
+        impl scorer::Guest for Exported {
+            fn score() -> Result<Vec<f64>, String> {
+                with(|scorer| $crate::Scorer::score(scorer))
+            }
+        }
+
+        $crate::bindings::scorer::export_scorer_policy!(Exported with_types_in $crate::bindings::scorer);
+    };
+}

@@ -1,0 +1,162 @@
+//! A catalogue and signals for tests of policies, on any target but `wasm32`: what the host's functions answer inside
+//! [`with`] and [`with_signals`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+/// An offering of the catalogue under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offering {
+    /// `m7g.large`.
+    pub instance_type: &'static str,
+    /// Its zone.
+    pub zone: &'static str,
+    /// `on-demand`, `spot` or `reserved`.
+    pub capacity_type: &'static str,
+    /// `amd64` or `arm64`.
+    pub architecture: &'static str,
+    /// Thousandths of a core.
+    pub cpu_millicores: u32,
+    /// MiB.
+    pub memory_mib: u32,
+    /// Accelerators.
+    pub gpus: u32,
+    /// USD per hour.
+    pub price: f64,
+    /// Whether it can be had.
+    pub available: bool,
+    /// Its reservation, and how many are left.
+    pub reservation: Option<(&'static str, u32)>,
+    /// Share interrupted per month.
+    pub interruption_rate: Option<f64>,
+    /// 1 to 10.
+    pub placement_score: Option<u8>,
+}
+
+impl Default for Offering {
+    /// An on-demand m7g.large in us-east-1a for 0.0816 USD per hour.
+    fn default() -> Self {
+        Offering {
+            instance_type: "m7g.large",
+            zone: "us-east-1a",
+            capacity_type: "on-demand",
+            architecture: "arm64",
+            cpu_millicores: 2000,
+            memory_mib: 8192,
+            gpus: 0,
+            price: 0.0816,
+            available: true,
+            reservation: None,
+            interruption_rate: None,
+            placement_score: None,
+        }
+    }
+}
+
+type Tables = BTreeMap<String, BTreeMap<String, f64>>;
+
+thread_local! {
+    static OFFERINGS: RefCell<Vec<Offering>> = const { RefCell::new(Vec::new()) };
+    static SIGNALS: RefCell<Tables> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Runs a test on a catalogue.
+pub fn with<T>(offerings: &[Offering], test: impl FnOnce() -> T) -> T {
+    let before = OFFERINGS.replace(offerings.to_vec());
+    let result = test();
+    OFFERINGS.set(before);
+    result
+}
+
+/// Runs a test with a signal, fetched in 1970.
+pub fn with_signal<T>(name: &str, rows: &[(&str, f64)], test: impl FnOnce() -> T) -> T {
+    let table = rows.iter().map(|&(key, value)| (key.to_owned(), value)).collect();
+    SIGNALS.with_borrow_mut(|signals| signals.insert(name.to_owned(), table));
+    let result = test();
+    SIGNALS.with_borrow_mut(|signals| signals.remove(name));
+    result
+}
+
+pub(crate) fn generation() -> u32 {
+    let mut hasher = DefaultHasher::new();
+    OFFERINGS.with_borrow(|all| {
+        for o in all {
+            (o.instance_type, o.zone, o.capacity_type, o.architecture, o.reservation).hash(&mut hasher);
+            (o.cpu_millicores, o.memory_mib, o.gpus).hash(&mut hasher);
+        }
+    });
+    hasher.finish() as u32
+}
+
+pub(crate) fn count() -> u32 {
+    OFFERINGS.with_borrow(|all| all.len() as u32)
+}
+
+fn column<T>(of: impl Fn(&Offering) -> T) -> Vec<T> {
+    OFFERINGS.with_borrow(|all| all.iter().map(of).collect())
+}
+
+fn table(of: impl Fn(&Offering) -> &'static str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in column(of) {
+        if !names.iter().any(|have| have == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn index(of: impl Fn(&Offering) -> &'static str + Copy) -> Vec<u32> {
+    let names = table(of);
+    column(|o| names.iter().position(|name| name == of(o)).unwrap_or_default() as u32)
+}
+
+macro_rules! columns {
+    ($($names:ident, $rows:ident: $of:expr;)*) => {$(
+        pub(crate) fn $names() -> Vec<String> {
+            table($of)
+        }
+
+        pub(crate) fn $rows() -> Vec<u32> {
+            index($of)
+        }
+    )*};
+    ($($rows:ident: $type:ty = $of:expr;)*) => {$(
+        pub(crate) fn $rows() -> Vec<$type> {
+            column($of)
+        }
+    )*};
+}
+
+columns! {
+    instance_type_names, instance_types: |o| o.instance_type;
+    zone_names, zones: |o| o.zone;
+    capacity_type_names, capacity_types: |o| o.capacity_type;
+    architecture_names, architectures: |o| o.architecture;
+    reservation_names, reservations: |o| o.reservation.map_or("", |(id, _)| id);
+}
+
+columns! {
+    cpu_millicores: u32 = |o| o.cpu_millicores;
+    memory_mib: u32 = |o| o.memory_mib;
+    gpu_counts: u32 = |o| o.gpus;
+    prices: u32 = |o| (o.price * 1e6).round() as u32;
+    available: u8 = |o| u8::from(o.available);
+    reservation_counts: u32 = |o| o.reservation.map_or(0, |(_, left)| left);
+    interruption_rates: f64 = |o| o.interruption_rate.unwrap_or(-1.0);
+    placement_scores: u8 = |o| o.placement_score.unwrap_or(255);
+}
+
+pub(crate) fn signal_keys(name: &str) -> Vec<String> {
+    SIGNALS.with_borrow(|all| all.get(name).map_or_else(Vec::new, |table| table.keys().cloned().collect()))
+}
+
+pub(crate) fn signal_values(name: &str) -> Vec<f64> {
+    SIGNALS.with_borrow(|all| all.get(name).map_or_else(Vec::new, |table| table.values().copied().collect()))
+}
+
+pub(crate) fn signal_time(name: &str) -> f64 {
+    SIGNALS.with_borrow(|all| if all.contains_key(name) { 0.0 } else { -1.0 })
+}
