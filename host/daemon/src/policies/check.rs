@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use longshore_policy::{Description, Interface};
+use serde_json::Value;
 
 use crate::Answer;
 use crate::args::CheckArgs;
@@ -19,7 +20,7 @@ pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     if let (None, Some(file)) = (&description.refusal, &args.settings) {
         let settings = super::toml_of(&options::settings_of(file)?);
         let policy = host.load(&args.file, Some(&settings)).map_err(|error| Failure::Policy(name.clone(), error))?;
-        _ = writeln!(text, "settings     accepted: {}", policy.settings());
+        _ = writeln!(text, "accepted     {}", policy.settings());
     }
     let Some(refusal) = &description.refusal else { return Ok(Answer::ok(text)) };
     eprint!("{text}");
@@ -38,8 +39,13 @@ fn shown(of: &Description) -> String {
         row("implements", &about.implements.join(", "));
         let signals = if about.signals.is_empty() { "none".into() } else { about.signals.join(", ") };
         row("signals", &signals);
-        let takes = if about.settings_schema.is_empty() { "no settings" } else { about.settings_schema.trim() };
-        row("takes", takes);
+        let settings = settings(&about.settings_schema);
+        for (at, setting) in settings.iter().enumerate() {
+            row(if at == 0 { "settings" } else { "" }, setting);
+        }
+        if settings.is_empty() {
+            row("settings", "none");
+        }
     }
     for (title, interfaces) in [("sees", &of.imports), ("exports", &of.exports)] {
         for (at, interface) in interfaces.iter().enumerate() {
@@ -47,6 +53,16 @@ fn shown(of: &Description) -> String {
         }
     }
     text
+}
+
+/// One line for each setting of a JSON Schema: name, type, description.
+fn settings(schema: &str) -> Vec<String> {
+    let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let shown = |(name, of): (&String, &Value)| {
+        let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
+        format!("{name} ({}): {}", text("type"), text("description"))
+    };
+    schema["properties"].as_object().into_iter().flatten().map(shown).collect()
 }
 
 fn functions(interface: &Interface) -> String {
