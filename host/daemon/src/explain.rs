@@ -1,5 +1,6 @@
 //! `longshore explain pod NAME`: why it got its node, or none.
 
+use longshore_core::model::ResourceId;
 use longshore_core::plan::{NodeIx, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use crate::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
-use crate::failure::Failure;
+use crate::failure::{Failure, count};
 use crate::input;
 use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
@@ -35,7 +36,7 @@ enum Outcome {
     /// It goes to a node that exists.
     Existing { node: String },
     /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
-    New { claim: Claim, alone: Option<Priced> },
+    New { claim: Box<Claim>, alone: Option<Priced> },
     /// It is left over.
     Leftover,
 }
@@ -98,6 +99,7 @@ fn explain(planned: &Planned, pod: PodIx, refusals: &[Refusal]) -> Explanation {
     let record = &world.pods[pod.0 as usize];
     let requests = world.shapes.get(record.shape).requests.iter();
     let requests: Vec<String> = requests
+        .filter(|(resource, _)| *resource != ResourceId::Pods)
         .map(|(resource, value)| format!("{} {}", amount(resource, value), resource_name(resource, &world.names)))
         .collect();
     Explanation {
@@ -114,7 +116,7 @@ fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
-        return Outcome::New { claim: report::claim_of(world, claim), alone: alone(planned, pod) };
+        return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(planned, pod) };
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&pod)) {
         return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
@@ -173,10 +175,10 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
         format!("{} ({}) at {:.4} USD/h", offering.instance_type, place.join(", "), offering.price)
     };
     let mut text = format!(
-        " goes to a new node.\n\n  NodePool     {}\n  node         {}, with {} pods\n",
+        " goes to a new node.\n\n  NodePool     {}\n  node         {}, {} on it\n",
         claim.node_pool,
         shown(&claim.offering),
-        claim.pods.len()
+        count(claim.pods.len(), "pod")
     );
     match &claim.next_best {
         Some(next) => {

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use longshore_api::manifests::Problem;
+use longshore_policy::LoadError;
+
 use crate::config::Fault;
 
 /// What stops a command; printed once, in `main`.
@@ -30,6 +33,9 @@ pub enum Failure {
         /// What can be done.
         hint: String,
     },
+    /// Manifests without a single usable object, or that are none.
+    #[error("{} cannot be used", .0.place.source)]
+    Unusable(Box<Problem>),
     /// Arguments that say nothing sensible together.
     #[error("{message}")]
     Usage {
@@ -39,15 +45,8 @@ pub enum Failure {
         hint: String,
     },
     /// A policy that is refused.
-    #[error("policy {}: {reason}", file.display())]
-    Policy {
-        /// The component.
-        file: PathBuf,
-        /// Why.
-        reason: String,
-        /// What can be done.
-        hint: String,
-    },
+    #[error("policy {0}")]
+    Policy(String, #[source] LoadError),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] std::io::Error),
@@ -59,14 +58,19 @@ impl Failure {
         let mut text = self.to_string();
         match self {
             Failure::Config(faults) => faults.iter().for_each(|fault| _ = write!(text, "\n  {fault}")),
-            Failure::Input { hint, .. } | Failure::Usage { hint, .. } | Failure::Policy { hint, .. }
-                if !hint.is_empty() =>
-            {
+            Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() => {
                 _ = write!(text, "\n  hint: {hint}");
             }
+            Failure::Unusable(problem) => _ = write!(text, "\n  {problem}"),
             _ => {
-                if let Some(cause) = std::error::Error::source(self) {
-                    _ = write!(text, ": {cause}");
+                let mut cause = std::error::Error::source(self);
+                while let Some(error) = cause {
+                    // A cause that its effect already quotes is not said twice.
+                    let said = error.to_string();
+                    if !text.contains(&said) {
+                        _ = write!(text, ": {said}");
+                    }
+                    cause = error.source();
                 }
             }
         }

@@ -1,46 +1,108 @@
 //! Files to a world: manifests and instance types are read, parsed and dropped one after the other.
+//!
+//! An object that makes no sense is a [`Problem`] and the others go on. A text that holds no objects at all is a
+//! failure, for planning on half of what was meant would mislead. Time is that of the youngest object, so that the same
+//! files give the same plan tomorrow.
 
 use std::io::Read as _;
 use std::path::Path;
 
+use longshore_api::manifests::{Problem, Problems, Reader};
 use longshore_core::model::World;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::options::Options;
 
-/// An object that was skipped.
-pub struct Problem;
-
 /// Reads what `options` name.
-pub fn read(options: &Options) -> Result<(World, Vec<Problem>), Failure> {
-    Err(Failure::Input {
-        file: options.snapshot.first().cloned().unwrap_or_default(),
-        reason: "manifests are not read yet".into(),
-        hint: String::new(),
-    })
+pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
+    let mut reader = Reader::new();
+    for file in &options.snapshot {
+        let bytes = bytes(file)?;
+        reader.read(&shown(file), &bytes);
+    }
+    let (mut world, mut problems) = reader.finish();
+    if let Some(broken) = problems.list.iter().find(|problem| is_broken(problem)) {
+        return Err(unusable(broken));
+    }
+    if let Some(first) = problems.list.first().filter(|_| is_bare(&world)) {
+        return Err(unusable(first));
+    }
+    world.settings = options.settings.clone();
+    world.now = youngest(&world);
+    catalogue(&mut world, options.instance_types.as_deref(), &mut problems)?;
+    Ok((world, problems))
 }
 
 /// A world with nothing but instance types.
-pub fn catalogue_only(file: Option<&Path>) -> Result<World, Failure> {
-    Err(Failure::Input {
-        file: file.unwrap_or(Path::new("")).into(),
-        reason: "instance types are not read yet".into(),
-        hint: String::new(),
-    })
+pub fn catalogue_only(file: Option<&Path>) -> Result<(World, Problems), Failure> {
+    let (mut world, mut problems) = (World::default(), Problems::default());
+    catalogue(&mut world, file, &mut problems)?;
+    Ok((world, problems))
 }
 
 /// Prints problems on standard error, one a line.
-pub fn complain(problems: &[Problem]) {
-    _ = problems;
+pub fn complain(problems: &Problems) {
+    eprint!("{problems}");
 }
 
 /// A problem as an object for programs.
-pub fn object(problem: &Problem) -> serde_json::Value {
-    _ = problem;
-    serde_json::Value::Null
+pub fn object(problem: &Problem) -> Value {
+    let Problem { place, kind, name, field, what, hint } = problem;
+    json!({
+        "file": place.source,
+        "document": place.document,
+        "item": place.item,
+        "line": place.line,
+        "kind": kind,
+        "name": name,
+        "field": field,
+        "reason": what,
+        "hint": hint,
+    })
 }
 
-#[allow(dead_code)]
+/// Whether a problem is about a whole text and no object of it.
+fn is_broken(problem: &Problem) -> bool {
+    problem.kind.is_empty() && problem.field.is_empty() && problem.place.item.is_none()
+}
+
+fn is_bare(world: &World) -> bool {
+    world.pods.is_empty() && world.nodes.is_empty() && world.pools.is_empty()
+}
+
+fn unusable(problem: &Problem) -> Failure {
+    Failure::Unusable(Box::new(problem.clone()))
+}
+
+/// The latest time that any object of the world mentions, in seconds since 1970.
+fn youngest(world: &World) -> i64 {
+    let pods = world.pods.iter().map(|pod| pod.created.max(pod.started.unwrap_or(0)));
+    let nodes = world.nodes.iter().map(|node| node.created);
+    let claims = world.claims.iter().map(|claim| claim.created);
+    pods.chain(nodes).chain(claims).max().unwrap_or(0)
+}
+
+fn catalogue(world: &mut World, file: Option<&Path>, problems: &mut Problems) -> Result<(), Failure> {
+    let Some(file) = file else {
+        world.catalogue = longshore_kwok::catalogue::built_in(&mut world.names);
+        return Ok(());
+    };
+    let (catalogue, found) = longshore_kwok::catalogue::parse(&shown(file), &bytes(file)?, &mut world.names);
+    if let Some(first) = found.list.first().filter(|_| catalogue.types().is_empty()) {
+        return Err(unusable(first));
+    }
+    world.catalogue = catalogue;
+    found.list.into_iter().for_each(|problem| problems.push(problem));
+    problems.more += found.more;
+    Ok(())
+}
+
+/// How a file is called in messages.
+fn shown(file: &Path) -> String {
+    if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() }
+}
+
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
     let read = match file.as_os_str() == "-" {
         true => {

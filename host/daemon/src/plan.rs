@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use longshore_api::manifests::Problems;
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -9,7 +10,7 @@ use longshore_core::snapshot::Snapshot;
 use crate::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::failure::Failure;
-use crate::input::{self, Problem};
+use crate::input;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
@@ -36,7 +37,7 @@ pub struct Planned {
     /// The scorers that were asked.
     pub scorers: Scorers,
     /// Input that was skipped.
-    pub problems: Vec<Problem>,
+    pub problems: Problems,
     /// What was decided.
     pub plan: Plan,
     /// Seconds of reading and parsing.
@@ -55,6 +56,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
     let (world, problems) = input::read(&options)?;
     let parsed = Instant::now();
     let snapshot = Snapshot::new(world.into());
+    scorers.begin(snapshot.world.now);
     let joined = Instant::now();
     let plan = planner::plan(&snapshot, &scorers, options.how());
     let decided = Instant::now();
@@ -83,6 +85,6 @@ fn report(planned: &Planned) -> Report {
         decision,
         survives: None,
         policies: planned.scorers.notes(),
-        problems: planned.problems.iter().map(input::object).collect(),
+        problems: planned.problems.list.iter().map(input::object).collect(),
     }
 }

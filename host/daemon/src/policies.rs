@@ -1,42 +1,116 @@
-//! Policies as the command uses them.
+//! Policies as the command uses them: loaded from files, asked while planning, inspected.
+
+mod check;
+mod signals;
 
 use longshore_core::model::{Catalogue, Names, Sym};
 use longshore_core::policy::{ByPrice, Policies, Scores};
+use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
+use serde_json::Value;
 
-use crate::Answer;
-use crate::args::CheckArgs;
+pub use check::run as check;
+
 use crate::failure::Failure;
 use crate::options::Options;
 
 /// The scorers of one run.
-pub struct Scorers {}
+pub enum Scorers {
+    /// No policy was named.
+    Price,
+    /// Policies by NodePool; price for NodePools that none serves.
+    Wasm(Box<WasmPolicies>),
+}
 
-/// Loads the policies that `options` name.
+/// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was asked for.
 pub fn load(options: &Options) -> Result<Scorers, Failure> {
-    match options.policies.first() {
-        Some(entry) => Err(Failure::Policy {
-            file: entry.path.clone(),
-            reason: "policies are not there yet".into(),
-            hint: "leave it out".into(),
-        }),
-        None => Ok(Scorers {}),
+    if options.policies.is_empty() {
+        return Ok(Scorers::Price);
     }
+    let host = host()?;
+    let mut assignments = Vec::new();
+    for entry in &options.policies {
+        let settings = toml_of(&entry.settings);
+        let policy =
+            host.load(&entry.path, Some(&settings)).map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        assignments.push(Assignment { policy, node_pools: entry.nodepools.clone().unwrap_or_default() });
+    }
+    let policies = host.policies(assignments);
+    let mut signals = Signals::default();
+    for (name, file) in &options.signals {
+        signals.tables.insert(name.clone(), signals::read(file)?);
+    }
+    policies.set_signals(signals);
+    Ok(Scorers::Wasm(Box::new(policies)))
+}
+
+fn host() -> Result<Host, Failure> {
+    Host::new(HostConfig::default()).map_err(|error| Failure::Usage {
+        message: error.to_string(),
+        hint: "plan without policies on this machine".into(),
+    })
 }
 
 impl Scorers {
-    /// What they had to say.
+    /// Begins a round at `now`, seconds since 1970.
+    pub fn begin(&self, now: i64) {
+        if let Scorers::Wasm(policies) = self {
+            policies.begin_round(now);
+        }
+    }
+
+    /// What they had to say since last asked: failures, fall-backs, messages.
     pub fn notes(&self) -> Vec<String> {
-        Vec::new()
+        match self {
+            Scorers::Price => Vec::new(),
+            Scorers::Wasm(policies) => policies.reports().iter().map(ToString::to_string).collect(),
+        }
     }
 }
 
 impl Policies for Scorers {
     fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
-        ByPrice.score(catalogue, names, pool)
+        match self {
+            Scorers::Price => ByPrice.score(catalogue, names, pool),
+            Scorers::Wasm(policies) => policies.score(catalogue, names, pool),
+        }
     }
 }
 
-/// Says what a component is.
-pub fn check(args: &CheckArgs) -> Result<Answer, Failure> {
-    Err(Failure::Policy { file: args.file.clone(), reason: "policies are not there yet".into(), hint: String::new() })
+/// Settings as TOML, which is what the policy host reads. Null, which TOML has not, is left out.
+fn toml_of(settings: &Value) -> String {
+    let fields = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    fields.map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), inline(value))).collect()
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().filter(|item| !item.is_null()).map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields: Vec<String> =
+                fields.map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        // Strings of JSON are basic strings of TOML; numbers and booleans are written alike.
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn settings_survive_the_way_through_toml() {
+        let settings = serde_json::json!({
+            "usd-per-ton": 90.5, "whole": 3, "on": true, "odd key \"x\"": "tab\tquote\"line\n\u{1}é",
+            "zones": {"us-east-1a": 1.5, "deep": {"list": [1, [2, 3], {"a": "b"}]}},
+        });
+        let again = crate::config::parse_settings(Path::new("x.toml"), &toml_of(&settings));
+        assert_eq!(again, Ok(settings));
+    }
 }

@@ -14,7 +14,8 @@ use crate::words::{amount, resource_name};
 
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
-    let world = input::catalogue_only(args.instance_types.as_deref())?;
+    let (world, problems) = input::catalogue_only(args.instance_types.as_deref())?;
+    input::complain(&problems);
     Ok(Answer::ok(match args.output {
         Output::Text => text(&world),
         Output::Json => format!("{:#}\n", Value::Array(types(&world).map(|id| object(&world, id)).collect())),

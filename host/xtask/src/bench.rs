@@ -124,7 +124,7 @@ fn outcome<'c>(
     Ok(Outcome { case, ours, scored, karpenters })
 }
 
-/// A first-party policy, built if it is not there.
+/// A first-party policy, built.
 fn scorer(name: &str) -> anyhow::Result<PathBuf> {
-    crate::demo::plugin(name)
+    Ok(steps::plugins()?.join(name).with_extension("wasm"))
 }

@@ -77,7 +77,10 @@ fn objects() -> Vec<Value> {
         json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}),
         pool(
             "default",
-            json!([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}]),
+            json!([
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
+                {"key": "karpenter.kwok.sh/instance-family", "operator": "NotIn", "values": ["t3", "t3a", "t4g"]},
+            ]),
             Value::Null,
         ),
         pool(

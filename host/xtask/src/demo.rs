@@ -1,10 +1,10 @@
 //! `cargo xtask demo`: one cluster, two policies, and what the difference is.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::steps::{self, Steps, bold, table};
@@ -16,7 +16,7 @@ const CATALOGUE: &str = "examples/catalogues/ec2-us-east-1.json";
 pub fn run() -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", steps::longshore)?;
-    let policy = steps.run("build the policy spot-risk", || plugin("spot-risk"))?;
+    let policy = steps.run("build the policies", steps::plugins)?.join("spot-risk.wasm");
     let settings = crate::root().join("examples/clusters/spot-risk.toml");
     let scorer = format!("{},{}", policy.display(), settings.display());
     let plain = steps.run("plan by price", || plan(&longshore, None))?;
@@ -24,11 +24,6 @@ pub fn run() -> anyhow::Result<()> {
     println!("\n{}", compare(&plain, &careful));
     println!("The same plan, as `longshore plan` prints it:\n");
     steps::run(command(&longshore, Some(&scorer)))
-}
-
-/// A first-party policy as a component, built if need be.
-pub fn plugin(name: &str) -> anyhow::Result<PathBuf> {
-    bail!("policy {name}: policies are not there yet")
 }
 
 fn command(longshore: &Path, scorer: Option<&str>) -> Command {

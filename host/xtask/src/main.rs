@@ -33,9 +33,9 @@ fn main() -> ExitCode {
         Some("demo") => demo::run(),
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
-        Some("cluster") => cluster::write(),
-        Some("plugins") => plugins(),
+        Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
+        Some("cluster") => cluster::write(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
@@ -58,16 +58,11 @@ fn root() -> PathBuf {
 
 /// Where cargo puts what it builds.
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    // Relative to where cargo was called: the root.
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-fn plugins() -> anyhow::Result<()> {
-    for path in guests::build_plugins()? {
-        println!("{}", path.display());
-    }
-    Ok(())
-}
-
+/// Builds the example policies, and says which could not be.
 fn examples() -> anyhow::Result<()> {
     for (language, built) in guests::build_examples()? {
         match built {

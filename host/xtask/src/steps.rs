@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use longshore_xtask::guests;
 
 /// Steps done so far, with the time that each took.
 #[derive(Default)]
@@ -89,6 +90,25 @@ pub fn longshore() -> anyhow::Result<PathBuf> {
         bail!("cargo built nothing at {}", binary.display());
     }
     Ok(binary)
+}
+
+/// Builds the first-party policies, with cargo's progress in sight, and says which folder they are in.
+pub fn plugins() -> anyhow::Result<PathBuf> {
+    let root = crate::root();
+    // The same builds as those of `guests::build_plugins`, which then finds everything done.
+    for (manifest, folder, more) in [
+        ("plugins/Cargo.toml", "plugins", &["--release", "--target", "wasm32-unknown-unknown"][..]),
+        ("host/xtask/guest-tool/Cargo.toml", "tool", &[]),
+    ] {
+        let mut build = cargo(&["build", "--locked", "--manifest-path"]);
+        build.arg(root.join(manifest)).arg("--target-dir").arg(guests::folder().join(folder)).args(more);
+        for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER"] {
+            build.env_remove(inherited);
+        }
+        run(build)?;
+    }
+    guests::build_plugins()?;
+    Ok(guests::folder())
 }
 
 /// Whether a program is there.

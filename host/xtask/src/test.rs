@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change goes in. CI runs exactly this.
 
+use longshore_xtask::guests;
+
 use crate::steps::{self, Steps, bold, cargo, run_keeping};
 
 /// Runs all steps; stops at the first that fails.
@@ -8,9 +10,16 @@ pub fn run() -> anyhow::Result<()> {
     steps.run("format", || steps::run(cargo(&["fmt", "--all", "--check"])))?;
     steps
         .run("clippy", || steps::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))?;
-    let results = steps.run("tests", || {
-        run_keeping(cargo(&["test", "--workspace", "--no-fail-fast"]), |line| line.starts_with("test result:"))
+    steps.run("policies", steps::plugins)?;
+    let mut results = steps.run("tests of the policies", || {
+        let folder = guests::folder().join("plugins");
+        let mut test = cargo(&["test", "--locked", "--manifest-path", "plugins/Cargo.toml", "--target-dir"]);
+        test.arg(folder);
+        run_keeping(test, |line| line.starts_with("test result:"))
     })?;
+    results.extend(steps.run("tests", || {
+        run_keeping(cargo(&["test", "--workspace", "--no-fail-fast"]), |line| line.starts_with("test result:"))
+    })?);
     println!("\n{}", bold("All passed"));
     print!("{}", steps.summary());
     for line in &results {

@@ -100,8 +100,7 @@ fn existing(decision: &Decision) -> String {
         return String::new();
     }
     let pods: usize = decision.existing.values().map(Vec::len).sum();
-    let nodes = count(decision.existing.len(), "node");
-    let mut text = format!("Place {} on {nodes} that exist:\n\n", count(pods, "pod"));
+    let mut text = format!("Place {} on nodes that exist:\n\n", count(pods, "pod"));
     let mut fullest: Vec<_> = decision.existing.iter().collect();
     fullest.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
     let rows: Vec<Vec<String>> = fullest

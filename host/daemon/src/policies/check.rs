@@ -1,0 +1,73 @@
+//! `longshore policy check`: what a component is, wants and exports, or why it would be refused.
+
+use std::fmt::Write as _;
+
+use longshore_policy::{Description, Interface};
+use serde_json::Value;
+
+use crate::Answer;
+use crate::args::CheckArgs;
+use crate::failure::Failure;
+use crate::options;
+use crate::words::size;
+
+/// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
+pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
+    let name = args.file.display().to_string();
+    let host = super::host()?;
+    let description = host.inspect(&args.file).map_err(|error| Failure::Policy(name.clone(), error))?;
+    let mut text = shown(&description);
+    if let (None, Some(file)) = (&description.refusal, &args.settings) {
+        let settings = super::toml_of(&options::settings_of(file)?);
+        let policy = host.load(&args.file, Some(&settings)).map_err(|error| Failure::Policy(name.clone(), error))?;
+        _ = writeln!(text, "accepted     {}", policy.settings());
+    }
+    let Some(refusal) = &description.refusal else { return Ok(Answer::ok(text)) };
+    eprint!("{text}");
+    let because = std::error::Error::source(refusal).map_or(String::new(), |cause| format!(": {cause}"));
+    Err(Failure::Usage { message: format!("{name} would be refused: {refusal}{because}"), hint: String::new() })
+}
+
+fn shown(of: &Description) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| _ = writeln!(text, "{name:<12} {value}");
+    row("file", &format!("{} ({})", of.path.display(), size(of.size as i64)));
+    row("digest", &format!("sha256:{}", of.digest));
+    if let Some(about) = &of.about {
+        row("policy", &format!("{} {}", about.name, about.version));
+        row("", &about.summary);
+        row("implements", &about.implements.join(", "));
+        let signals = if about.signals.is_empty() { "none".into() } else { about.signals.join(", ") };
+        row("signals", &signals);
+        let settings = settings(&about.settings_schema);
+        for (at, setting) in settings.iter().enumerate() {
+            row(if at == 0 { "settings" } else { "" }, setting);
+        }
+        if settings.is_empty() {
+            row("settings", "none");
+        }
+    }
+    for (title, interfaces) in [("sees", &of.imports), ("exports", &of.exports)] {
+        for (at, interface) in interfaces.iter().enumerate() {
+            row(if at == 0 { title } else { "" }, &functions(interface));
+        }
+    }
+    text
+}
+
+/// One line for each setting of a JSON Schema: name, type, description.
+fn settings(schema: &str) -> Vec<String> {
+    let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let shown = |(name, of): (&String, &Value)| {
+        let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
+        format!("{name} ({}): {}", text("type"), text("description"))
+    };
+    schema["properties"].as_object().into_iter().flatten().map(shown).collect()
+}
+
+fn functions(interface: &Interface) -> String {
+    match interface.functions.is_empty() {
+        true => interface.name.clone(),
+        false => format!("{}: {}", interface.name, interface.functions.join(", ")),
+    }
+}

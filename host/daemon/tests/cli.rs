@@ -1,0 +1,273 @@
+//! The command as people run it: files in, text and exit codes out.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+const SMALL: &str = "tests/data/small.yaml";
+const TYPES: &str = "tests/data/types.json";
+
+fn longshore(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    longshore(args).output().expect("longshore starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails with everything that the command said if its exit code is another one.
+fn exits(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "\n{}\n{}", stdout(output), stderr(output));
+}
+
+fn plan(more: &[&str]) -> Output {
+    run(&[&["plan", "--snapshot", SMALL, "--instance-types", TYPES], more].concat())
+}
+
+fn json(output: &Output) -> Value {
+    exits(output, 0);
+    serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+}
+
+/// The text without the line that says how long it took.
+fn shown(output: &Output, expected: Expect) {
+    let text = stdout(output);
+    let lines = text.lines().filter(|line| !line.starts_with("Decided in "));
+    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+/// A file of this test's own.
+fn file(name: &str, content: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join(name);
+    std::fs::write(&file, content).unwrap();
+    file
+}
+
+fn path(file: &Path) -> &str {
+    file.to_str().unwrap()
+}
+
+#[test]
+fn a_plan_is_shown_to_people_as_a_table() {
+    let output = plan(&[]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        Buy 2 nodes for 3 pods:
+
+        NODES  INSTANCE TYPE  CPU  MEMORY  CAPACITY  ZONES       NODEPOOL  PODS  USD/H EACH   USD/H
+            2  m7g.large        2     8Gi  spot      us-east-1b  default      3      0.0290  0.0580
+
+        Place 1 pod on nodes that exist:
+
+        NODE  PODS
+        old      1  shop/web-0
+
+        1 pod left over:
+
+          shop/huge
+              NodePool default: 4 of 5 types: too little cpu; 1: too little memory
+
+        Price              0.0580  USD/h
+        Objective          0.0680  USD/h as scored, with 0.005 for each node
+        Lower bound        0.0368  USD/h, gap 45.8 %
+
+    "#]],
+    );
+}
+
+#[test]
+fn a_plan_has_the_keys_of_the_oracle_and_ours() {
+    let plan = json(&plan(&["-o", "json"]));
+    for key in
+        ["seconds", "cost", "claims", "existing", "errors", "effective", "lowerBound", "gap", "digest", "problems"]
+    {
+        assert!(plan.get(key).is_some(), "no {key} in {plan:#}");
+    }
+    for claim in plan["claims"].as_array().unwrap() {
+        for key in ["nodePool", "instanceTypes", "price", "requirements", "pods"] {
+            assert!(claim.get(key).is_some(), "no {key} in {claim:#}");
+        }
+    }
+    assert_eq!(plan["errors"]["shop/huge"]["reason"], "InstanceTypes");
+    assert_eq!(plan["errors"]["shop/huge"]["refusals"][0]["nodePool"], "default");
+}
+
+#[test]
+fn strict_plans_leave_nobody_over() {
+    exits(&plan(&["--strict"]), 1);
+    exits(&plan(&[]), 0);
+}
+
+#[test]
+fn the_same_objects_in_another_order_give_the_same_digest() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let mut documents: Vec<&str> = text.split("\n---\n").collect();
+    documents.reverse();
+    let reversed = file("reversed.yaml", &documents.join("\n---\n"));
+    let there = json(&plan(&["-o", "json"]));
+    let back = json(&run(&["plan", "--snapshot", path(&reversed), "--instance-types", TYPES, "-o", "json"]));
+    assert_eq!(there["digest"], back["digest"]);
+    assert_eq!(there["digest"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn standard_input_is_a_file_like_any_other() {
+    let mut command = longshore(&["plan", "--snapshot", "-", "--instance-types", TYPES, "-o", "json"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    child.stdin.take().unwrap().write_all(&text).unwrap();
+    let piped = json(&child.wait_with_output().unwrap());
+    assert_eq!(piped["digest"], json(&plan(&["-o", "json"]))["digest"]);
+}
+
+#[test]
+fn a_bad_object_is_reported_and_the_others_are_planned() {
+    let bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd, namespace: shop}\nspec: {containers: [{name: a, resources: {requests: {cpu: lots}}}]}\n";
+    let bad = file("bad.yaml", bad);
+    let output = run(&["plan", "--snapshot", SMALL, path(&bad), "--instance-types", TYPES, "-o", "json"]);
+    let plan = json(&output);
+    let complaint = stderr(&output);
+    for part in ["bad.yaml", "odd", "cpu", "lots"] {
+        assert!(complaint.contains(part), "no {part} in {complaint}");
+    }
+    assert_eq!(plan["problems"].as_array().map(Vec::len), Some(1));
+    assert_eq!(plan["errors"].as_object().map(serde_json::Map::len), Some(1));
+}
+
+#[test]
+fn what_cannot_be_used_at_all_is_an_error() {
+    let broken = file("broken.yaml", "kind: [\n");
+    let nothing = file("nothing.yaml", "");
+    for arguments in [
+        vec!["plan", "--snapshot", "nowhere.yaml"],
+        vec!["plan", "--snapshot", path(&broken)],
+        vec!["plan", "--snapshot", path(&nothing)],
+        vec!["plan", "--snapshot", SMALL, "--instance-types", SMALL],
+        vec!["plan", "--snapshot", SMALL, "--scorer", "nowhere.wasm"],
+        vec!["plan", "--snapshot", SMALL, "--scorer", SMALL],
+        vec!["plan", "--snapshot", "-", "-"],
+        vec!["plan"],
+        vec!["plan", "--snapshot", SMALL, "--improve", "hard"],
+        vec!["types", "--instance-types", "nowhere.json"],
+        vec!["policy", "check", SMALL],
+        vec!["explain", "pod", "nobody", "--snapshot", SMALL],
+    ] {
+        let output = run(&arguments);
+        exits(&output, 2);
+        assert!(!stderr(&output).is_empty(), "{arguments:?} failed without a word");
+        assert!(!stderr(&output).contains("panicked"), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn faults_of_the_configuration_name_file_line_and_hint() {
+    let config = file("longshore.toml", "[planning]\nimprov = \"quick\"\n");
+    let output = plan(&["--config", path(&config)]);
+    exits(&output, 2);
+    let complaint = stderr(&output);
+    assert!(complaint.starts_with("longshore: the configuration has 1 fault\n"), "{complaint}");
+    assert!(complaint.contains("longshore.toml:2:1: unknown key `improv` in [planning]"), "{complaint}");
+    assert!(complaint.contains("hint: did you mean `improve`?"), "{complaint}");
+}
+
+#[test]
+fn configuration_changes_the_plan() {
+    let config = file("dear.toml", "[planning]\nnode-cost = 1.0\n");
+    let dear = json(&plan(&["--config", path(&config), "-o", "json"]));
+    let nodes = dear["claims"].as_array().unwrap().len() as f64;
+    let difference = dear["effective"].as_f64().unwrap() - dear["cost"].as_f64().unwrap();
+    assert!((difference - nodes).abs() < 1e-9, "{difference} for {nodes} nodes");
+}
+
+#[test]
+fn a_pod_left_over_is_explained_by_pool_and_node() {
+    let output = run(&["explain", "pod", "huge", "--snapshot", SMALL, "--instance-types", TYPES]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        Pod shop/huge (3 cpu, 60Gi memory) is left over.
+
+        WHERE             WHY
+        NodePool default  4 of 5 types: too little cpu; 1: too little memory
+        node old          too little cpu: wants 3, free 100m
+    "#]],
+    );
+}
+
+#[test]
+fn a_placed_pod_is_explained_with_the_next_best() {
+    let output = run(&["explain", "pod", "shop/arm", "--snapshot", SMALL, "--instance-types", TYPES]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        Pod shop/arm (500m cpu, 1Gi memory) goes to a new node.
+
+          NodePool     default
+          node         m7g.large (spot, us-east-1b) at 0.0290 USD/h, 1 pod on it
+          next best    no other type takes these pods
+          on its own   m7g.large (spot, us-east-1b) at 0.0290 USD/h
+
+        WHERE     WHY NOT THERE
+        node old  label kubernetes.io/arch does not match: wants arm64
+    "#]],
+    );
+}
+
+#[test]
+fn a_pod_that_runs_is_explained_by_its_node() {
+    let output = run(&["explain", "pod", "resident", "--snapshot", SMALL, "--instance-types", TYPES]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        Pod shop/resident (1 cpu, 4Gi memory) runs on node old.
+    "#]],
+    );
+}
+
+#[test]
+fn types_are_listed() {
+    let output = run(&["types", "--instance-types", TYPES]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        INSTANCE TYPE  ARCH   CPU  MEMORY  PODS  ZONES  ON-DEMAND  SPOT FROM  ALSO
+        c6i.large      amd64    2     4Gi    29      2     0.0850     0.0252
+        m6i.large      amd64    2     8Gi    29      2     0.0960     0.0439
+        m6i.xlarge     amd64    4    16Gi    58      2     0.1920     0.0880
+        m7g.large      arm64    2     8Gi    29      2     0.0816     0.0290
+        r6i.large      amd64    2    16Gi    29      2     0.1260     0.0469
+
+        5 instance types, 20 offerings available. Prices in USD per hour.
+    "#]],
+    );
+    let built_in = json(&run(&["types", "-o", "json"]));
+    assert_eq!(built_in.as_array().map(Vec::len), Some(144));
+}
+
+#[test]
+fn version_is_said() {
+    let output = run(&["--version"]);
+    exits(&output, 0);
+    assert_eq!(stdout(&output), format!("longshore {}\n", env!("CARGO_PKG_VERSION")));
+}
