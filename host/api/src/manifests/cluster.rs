@@ -5,18 +5,18 @@ use serde::Deserialize;
 
 use super::object::{condition, labels};
 use super::problem::{Fault, Path};
-use super::wire::{Condition, List, Meta};
+use super::wire::{Condition, List, Meta, only_from_maps};
 use super::{Door, PriorityClass};
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireNamespace<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WirePriorityClass<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct WirePriorityClass<'a> {
 
 /// Any node class: only its conditions are read.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireNodeClass<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -35,11 +35,13 @@ pub(crate) struct WireNodeClass<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireClassStatus<'a> {
     #[serde(borrow)]
     conditions: List<Condition<'a>>,
 }
+
+only_from_maps!(WireNamespace<'a>, WirePriorityClass<'a>, WireNodeClass<'a>, WireClassStatus<'a>);
 
 /// Takes a Namespace in.
 pub(super) fn read_namespace(wire: WireNamespace<'_>, door: &mut Door) -> Result<(), Fault> {

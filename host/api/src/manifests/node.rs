@@ -7,10 +7,10 @@ use super::Door;
 use super::object::{WireTaint, annotations, condition, created, labels, resources, symbol, taints};
 use super::problem::{Fault, Path};
 use super::requirement::{Of, WireRequirement, requirements};
-use super::wire::{Amount, Condition, List, Map, Meta, Text};
+use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireNode<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -21,7 +21,7 @@ pub(crate) struct WireNode<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireNodeSpec<'a> {
     #[serde(borrow, rename = "providerID")]
     provider_id: Option<Text<'a>>,
@@ -32,7 +32,7 @@ struct WireNodeSpec<'a> {
 
 /// The status of a Node; of a NodeClaim, which has the same fields and two names more.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireNodeStatus<'a> {
     #[serde(borrow)]
     capacity: Map<'a, Amount<'a>>,
@@ -47,7 +47,7 @@ struct WireNodeStatus<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireNodeClaim<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -58,7 +58,7 @@ pub(crate) struct WireNodeClaim<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireNodeClaimSpec<'a> {
     #[serde(borrow)]
     requirements: List<WireRequirement<'a>>,
@@ -74,7 +74,7 @@ struct WireNodeClaimSpec<'a> {
 
 /// `nodeClassRef` as written.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireClassRef<'a> {
     #[serde(borrow)]
     pub group: Text<'a>,
@@ -85,11 +85,21 @@ pub(crate) struct WireClassRef<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireClaimResources<'a> {
     #[serde(borrow)]
     requests: Map<'a, Amount<'a>>,
 }
+
+only_from_maps!(
+    WireNode<'a>,
+    WireNodeSpec<'a>,
+    WireNodeStatus<'a>,
+    WireNodeClaim<'a>,
+    WireNodeClaimSpec<'a>,
+    WireClassRef<'a>,
+    WireClaimResources<'a>
+);
 
 /// Takes a Node in.
 pub(super) fn read(wire: WireNode<'_>, door: &mut Door) -> Result<(), Fault> {

@@ -10,13 +10,13 @@ use super::node::WireClassRef;
 use super::object::{WireTaint, amount, condition, resource, resources, taints};
 use super::problem::{Fault, Path, quoted};
 use super::requirement::{Of, WireRequirement, requirements};
-use super::wire::{Amount, Condition, List, Map, Meta, Text};
+use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::labels::{self, capacity_type};
 use crate::quantity::Quantity;
 use crate::time::plain_duration;
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireNodePool<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -27,7 +27,7 @@ pub(crate) struct WireNodePool<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireSpec<'a> {
     #[serde(borrow)]
     template: WireTemplate<'a>,
@@ -40,7 +40,7 @@ struct WireSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireTemplate<'a> {
     #[serde(borrow)]
     metadata: Option<WireTemplateMeta<'a>>,
@@ -49,7 +49,7 @@ struct WireTemplate<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireTemplateMeta<'a> {
     #[serde(borrow)]
     labels: Map<'a, Text<'a>>,
@@ -58,7 +58,7 @@ struct WireTemplateMeta<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireTemplateSpec<'a> {
     #[serde(borrow)]
     requirements: List<WireRequirement<'a>>,
@@ -75,7 +75,7 @@ struct WireTemplateSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireDisruption<'a> {
     #[serde(borrow)]
     consolidate_after: Option<Text<'a>>,
@@ -86,7 +86,7 @@ struct WireDisruption<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireBudget<'a> {
     #[serde(borrow)]
     nodes: Option<Text<'a>>,
@@ -99,13 +99,24 @@ struct WireBudget<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireStatus<'a> {
     #[serde(borrow)]
     resources: Map<'a, Amount<'a>>,
     #[serde(borrow)]
     conditions: List<Condition<'a>>,
 }
+
+only_from_maps!(
+    WireNodePool<'a>,
+    WireSpec<'a>,
+    WireTemplate<'a>,
+    WireTemplateMeta<'a>,
+    WireTemplateSpec<'a>,
+    WireDisruption<'a>,
+    WireBudget<'a>,
+    WireStatus<'a>
+);
 
 /// 720 hours, the default of `expireAfter`.
 const MONTH: i64 = 720 * 3600;

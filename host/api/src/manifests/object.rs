@@ -4,7 +4,7 @@ use longshore_core::model::{Labels, Names, ResourceId, Resources, Sym, Taint, Ta
 use serde::Deserialize;
 
 use super::problem::{Fault, Path, quoted};
-use super::wire::{Amount, Condition, Map, Meta, Text};
+use super::wire::{Amount, Condition, Map, Meta, Text, only_from_maps};
 use crate::quantity::{Quantity, QuantityError};
 use crate::time;
 
@@ -82,7 +82,7 @@ pub(crate) fn symbol(text: &Option<Text<'_>>, names: &mut Names) -> Option<Sym> 
 
 /// A taint as written.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireTaint<'a> {
     #[serde(borrow)]
     key: Text<'a>,
@@ -91,6 +91,8 @@ pub(crate) struct WireTaint<'a> {
     #[serde(borrow)]
     effect: Text<'a>,
 }
+
+only_from_maps!(WireTaint<'a>);
 
 /// The effect of a name.
 pub(crate) fn effect(text: &str, at: Path<'_>) -> Result<TaintEffect, Fault> {

@@ -18,12 +18,12 @@ use requests::WireResources;
 use super::Door;
 use super::object::{created, labels, symbol, time_of};
 use super::problem::{Fault, Path};
-use super::wire::{Amount, Condition, List, Map, Meta, Text};
+use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::labels as label;
 use crate::time::go_duration;
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WirePod<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -35,7 +35,7 @@ pub(crate) struct WirePod<'a> {
 
 /// The template of a workload.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireTemplate<'a> {
     #[serde(borrow)]
     metadata: Option<Meta<'a>>,
@@ -44,7 +44,7 @@ pub(crate) struct WireTemplate<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireSpec<'a> {
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
@@ -74,7 +74,7 @@ pub(crate) struct WireSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireContainer<'a> {
     #[serde(borrow)]
     restart_policy: Option<Text<'a>>,
@@ -92,7 +92,7 @@ impl WireContainer<'_> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WirePort<'a> {
     host_port: Option<i64>,
     container_port: Option<i64>,
@@ -103,7 +103,7 @@ struct WirePort<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireVolume<'a> {
     #[serde(borrow)]
     name: Text<'a>,
@@ -113,14 +113,14 @@ struct WireVolume<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireClaimSource<'a> {
     #[serde(borrow)]
     claim_name: Text<'a>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow)]
     phase: Option<Text<'a>>,
@@ -131,6 +131,17 @@ struct WireStatus<'a> {
     #[serde(borrow)]
     nominated_node_name: Option<Text<'a>>,
 }
+
+only_from_maps!(
+    WirePod<'a>,
+    WireTemplate<'a>,
+    WireSpec<'a>,
+    WireContainer<'a>,
+    WirePort<'a>,
+    WireVolume<'a>,
+    WireClaimSource<'a>,
+    WireStatus<'a>
+);
 
 /// Takes a pod in.
 pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {

@@ -4,12 +4,12 @@ use longshore_core::model::{Names, Op, Requirement};
 use serde::Deserialize;
 
 use super::problem::{Fault, Path, quoted};
-use super::wire::{List, Text};
+use super::wire::{List, Text, only_from_maps};
 use crate::labels;
 
 /// A requirement as written.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireRequirement<'a> {
     #[serde(borrow)]
     pub key: Text<'a>,
@@ -19,6 +19,8 @@ pub(crate) struct WireRequirement<'a> {
     pub values: List<Text<'a>>,
     pub min_values: Option<i64>,
 }
+
+only_from_maps!(WireRequirement<'a>);
 
 /// Whose requirement it is, which decides what it may say.
 #[derive(Clone, Copy, PartialEq, Eq)]

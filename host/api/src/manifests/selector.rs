@@ -4,11 +4,11 @@ use longshore_core::model::{LabelSelector, Names, SelectorOp, SelectorRule};
 use serde::Deserialize;
 
 use super::problem::{Fault, Path, quoted};
-use super::wire::{List, Map, Text};
+use super::wire::{List, Map, Text, only_from_maps};
 
 /// A label selector as written.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireSelector<'a> {
     #[serde(borrow)]
     match_labels: Map<'a, Option<Text<'a>>>,
@@ -18,7 +18,7 @@ pub(crate) struct WireSelector<'a> {
 
 /// One of its expressions.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireRule<'a> {
     #[serde(borrow)]
     key: Text<'a>,
@@ -27,6 +27,8 @@ struct WireRule<'a> {
     #[serde(borrow)]
     values: List<Text<'a>>,
 }
+
+only_from_maps!(WireSelector<'a>, WireRule<'a>);
 
 /// Reads a selector; an absent one selects nothing.
 pub(crate) fn selector(

@@ -11,11 +11,11 @@ use super::object::symbol;
 use super::pod::WireNodeSelector;
 use super::problem::{Fault, Path};
 use super::requirement::{Of, requirements};
-use super::wire::{List, Meta, Text};
+use super::wire::{List, Meta, Text, only_from_maps};
 use crate::labels;
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireClaim<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct WireClaim<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireClaimSpec<'a> {
     #[serde(borrow)]
     volume_name: Option<Text<'a>>,
@@ -35,14 +35,14 @@ struct WireClaimSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireClaimStatus<'a> {
     #[serde(borrow)]
     phase: Option<Text<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireVolume<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -51,7 +51,7 @@ pub(crate) struct WireVolume<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireVolumeSpec<'a> {
     #[serde(borrow)]
     node_affinity: Option<WireVolumeAffinity<'a>>,
@@ -70,21 +70,21 @@ struct WireVolumeSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireVolumeAffinity<'a> {
     #[serde(borrow)]
     required: Option<WireNodeSelector<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireCsiSource<'a> {
     #[serde(borrow)]
     driver: Text<'a>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireClass<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -97,14 +97,14 @@ pub(crate) struct WireClass<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireTopology<'a> {
     #[serde(borrow)]
     match_label_expressions: List<WireTopologyLabel<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireTopologyLabel<'a> {
     #[serde(borrow)]
     key: Text<'a>,
@@ -113,7 +113,7 @@ struct WireTopologyLabel<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireCsiNode<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -122,14 +122,14 @@ pub(crate) struct WireCsiNode<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireCsiNodeSpec<'a> {
     #[serde(borrow)]
     drivers: List<WireDriver<'a>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireDriver<'a> {
     #[serde(borrow)]
     name: Text<'a>,
@@ -137,10 +137,27 @@ struct WireDriver<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireDriverLimit {
     count: Option<i64>,
 }
+
+only_from_maps!(
+    WireClaim<'a>,
+    WireClaimSpec<'a>,
+    WireClaimStatus<'a>,
+    WireVolume<'a>,
+    WireVolumeSpec<'a>,
+    WireVolumeAffinity<'a>,
+    WireCsiSource<'a>,
+    WireClass<'a>,
+    WireTopology<'a>,
+    WireTopologyLabel<'a>,
+    WireCsiNode<'a>,
+    WireCsiNodeSpec<'a>,
+    WireDriver<'a>,
+    WireDriverLimit
+);
 
 /// The CSI driver that took over from a provisioner inside Kubernetes; any other provisioner is its own driver.
 fn csi_driver(provisioner: &str) -> &str {

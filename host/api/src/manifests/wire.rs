@@ -175,9 +175,34 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Map<'a, T> {
     }
 }
 
+/// Makes structs that are only read from maps: left to itself, serde takes a list for the fields in their order, and so
+/// an empty list for an object without fields. The structs derive with `remote = "Self"`.
+macro_rules! only_from_maps {
+    ($($wire:ident $(<$a:lifetime>)?),* $(,)?) => {
+        $(impl<'de $(: $a, $a)?> serde::Deserialize<'de> for $wire $(<$a>)? {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct AsMap $(<$a>(std::marker::PhantomData<&$a ()>))?;
+                impl<'de $(: $a, $a)?> serde::de::Visitor<'de> for AsMap $(<$a>)? {
+                    type Value = $wire $(<$a>)?;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a map")
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                        <$wire>::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+                    }
+                }
+                deserializer.deserialize_map(AsMap $({ 0: std::marker::PhantomData::<&$a ()> })?)
+            }
+        })*
+    };
+}
+pub(crate) use only_from_maps;
+
 /// `metadata` of any object.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct Meta<'a> {
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
@@ -208,7 +233,7 @@ impl Meta<'_> {
 
 /// An owner reference.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct Owner<'a> {
     #[serde(borrow)]
     pub kind: Text<'a>,
@@ -219,7 +244,7 @@ pub(crate) struct Owner<'a> {
 
 /// A condition of a status.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct Condition<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Text<'a>,
@@ -228,3 +253,5 @@ pub(crate) struct Condition<'a> {
     #[serde(borrow)]
     pub reason: Option<Text<'a>>,
 }
+
+only_from_maps!(Meta<'a>, Owner<'a>, Condition<'a>);

@@ -8,10 +8,10 @@ use super::Door;
 use super::pod::{WireTemplate, template};
 use super::problem::{Fault, Path};
 use super::selector::{WireSelector, map_selector, selector};
-use super::wire::{Map, Meta, Text};
+use super::wire::{Map, Meta, Text, only_from_maps};
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireDaemonSet<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -20,7 +20,7 @@ pub(crate) struct WireDaemonSet<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireDaemonSpec<'a> {
     #[serde(borrow)]
     template: WireTemplate<'a>,
@@ -28,7 +28,7 @@ struct WireDaemonSpec<'a> {
 
 /// A workload with a label selector.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireWorkload<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -37,7 +37,7 @@ pub(crate) struct WireWorkload<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireWorkloadSpec<'a> {
     #[serde(borrow)]
     selector: Option<WireSelector<'a>>,
@@ -45,7 +45,7 @@ struct WireWorkloadSpec<'a> {
 
 /// A Service or ReplicationController, whose selector is a plain map.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireMapped<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -54,14 +54,14 @@ pub(crate) struct WireMapped<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireMappedSpec<'a> {
     #[serde(borrow)]
     selector: Map<'a, Option<Text<'a>>>,
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireBudget<'a> {
     #[serde(borrow)]
     pub(super) metadata: Meta<'a>,
@@ -71,7 +71,7 @@ pub(crate) struct WireBudget<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireBudgetSpec<'a> {
     #[serde(borrow)]
     selector: Option<WireSelector<'a>>,
@@ -84,10 +84,22 @@ struct WireBudgetSpec<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireBudgetStatus {
     disruptions_allowed: i32,
 }
+
+only_from_maps!(
+    WireDaemonSet<'a>,
+    WireDaemonSpec<'a>,
+    WireWorkload<'a>,
+    WireWorkloadSpec<'a>,
+    WireMapped<'a>,
+    WireMappedSpec<'a>,
+    WireBudget<'a>,
+    WireBudgetSpec<'a>,
+    WireBudgetStatus
+);
 
 /// Takes a DaemonSet in.
 pub(super) fn read_daemon(wire: WireDaemonSet<'_>, door: &mut Door) -> Result<(), Fault> {

@@ -12,10 +12,10 @@ use crate::manifests::object::effect;
 use crate::manifests::problem::{Fault, Path, quoted};
 use crate::manifests::requirement::{Of, WireRequirement, requirements};
 use crate::manifests::selector::{WireSelector, selector};
-use crate::manifests::wire::{List, Map, Text};
+use crate::manifests::wire::{List, Map, Text, only_from_maps};
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireAffinity<'a> {
     #[serde(borrow)]
     node_affinity: Option<WireNodeAffinity<'a>>,
@@ -26,7 +26,7 @@ pub(crate) struct WireAffinity<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WireNodeAffinity<'a> {
     #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: Option<WireNodeSelector<'a>>,
@@ -36,7 +36,7 @@ struct WireNodeAffinity<'a> {
 
 /// Alternatives of requirements on a node; of pods and of volumes.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireNodeSelector<'a> {
     #[serde(borrow)]
     pub node_selector_terms: List<WireTerm<'a>>,
@@ -44,7 +44,7 @@ pub(crate) struct WireNodeSelector<'a> {
 
 /// One alternative.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireTerm<'a> {
     #[serde(borrow)]
     pub match_expressions: List<WireRequirement<'a>>,
@@ -53,7 +53,7 @@ pub(crate) struct WireTerm<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WirePreferredTerm<'a> {
     weight: i32,
     #[serde(borrow)]
@@ -61,7 +61,7 @@ struct WirePreferredTerm<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 struct WirePodAffinity<'a> {
     #[serde(borrow, rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: List<WirePodTerm<'a>>,
@@ -70,7 +70,7 @@ struct WirePodAffinity<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WirePodTerm<'a> {
     #[serde(borrow)]
     topology_key: Text<'a>,
@@ -87,7 +87,7 @@ struct WirePodTerm<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 struct WireWeightedPodTerm<'a> {
     weight: i32,
     #[serde(borrow)]
@@ -95,7 +95,7 @@ struct WireWeightedPodTerm<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default, rename_all = "camelCase")]
+#[serde(remote = "Self", default, rename_all = "camelCase")]
 pub(crate) struct WireSpread<'a> {
     max_skew: i64,
     #[serde(borrow)]
@@ -114,7 +114,7 @@ pub(crate) struct WireSpread<'a> {
 }
 
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireToleration<'a> {
     #[serde(borrow)]
     key: Option<Text<'a>>,
@@ -125,6 +125,19 @@ pub(crate) struct WireToleration<'a> {
     #[serde(borrow)]
     effect: Option<Text<'a>>,
 }
+
+only_from_maps!(
+    WireAffinity<'a>,
+    WireNodeAffinity<'a>,
+    WireNodeSelector<'a>,
+    WireTerm<'a>,
+    WirePreferredTerm<'a>,
+    WirePodAffinity<'a>,
+    WirePodTerm<'a>,
+    WireWeightedPodTerm<'a>,
+    WireSpread<'a>,
+    WireToleration<'a>
+);
 
 /// `nodeSelector` as requirements, ordered by key so that pods of one shape do not differ by the order of a map.
 pub(super) fn node_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Vec<Requirement> {

@@ -6,17 +6,19 @@ use serde::Deserialize;
 use super::{WireContainer, WireSpec};
 use crate::manifests::object::{amount, resource};
 use crate::manifests::problem::{Fault, Path};
-use crate::manifests::wire::{Amount, Map};
+use crate::manifests::wire::{Amount, Map, only_from_maps};
 
 /// Requests and limits of a container or a pod.
 #[derive(Deserialize, Default, Debug)]
-#[serde(expecting = "a map", default)]
+#[serde(remote = "Self", default)]
 pub(crate) struct WireResources<'a> {
     #[serde(borrow)]
     requests: Map<'a, Amount<'a>>,
     #[serde(borrow)]
     limits: Map<'a, Amount<'a>>,
 }
+
+only_from_maps!(WireResources<'a>);
 
 /// The requests of a pod: containers and sidecars together, or an init container with the sidecars started before it,
 /// whichever is more; what the pod as a whole asks for instead, where it does; its overhead; and one of `pods`.

@@ -129,6 +129,8 @@ fn objects_that_do_not_say_what_they_are() {
             "apiVersion: v1\nkind: 5\nmetadata: {name: a}",
             "apiVersion: v1\nkind: Pod\nspec: {}",
             "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}",
+            "apiVersion: v1\nkind: Pod\nmetadata: [a]",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: []",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: 5}",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nmetadata: {name: b}",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: yesterday}\nspec: {}",
@@ -144,6 +146,8 @@ fn objects_that_do_not_say_what_they_are() {
             cluster.yaml:2 (document 1): kind: is missing; every object needs apiVersion and kind
             cluster.yaml:1 (document 1): Pod: metadata.name: is missing; give it one
             cluster.yaml:3 (document 1): Pod: metadata.name: is missing; generateName only works in a cluster; give it a name
+            cluster.yaml:3 (document 1): Pod: metadata: invalid type: sequence, expected a map; write it as `key: value`
+            cluster.yaml:4 (document 1): Pod a: spec: invalid type: sequence, expected a map; write it as `key: value`
             cluster.yaml:3 (document 1): Pod: metadata.name: invalid type: integer `5`, expected a string; put the value in quotes
             cluster.yaml:1 (document 1): Pod a: duplicate field `metadata`; keep one of the two
             cluster.yaml:3 (document 1): Pod default/a: metadata.creationTimestamp: `yesterday` is not a time; write it like 2026-11-01T00:00:00Z
@@ -179,6 +183,9 @@ fn pods_that_cannot_be_read() {
             "  tolerations: all",
             "  nodeSelector: {disks: 2}",
             "  topologySpreadConstraints: [{maxSkew: one}]",
+            "  affinity: []",
+            "  containers: [[]]",
+            "  containers: [{resources: []}]",
         ],
         expect![[r#"
             cluster.yaml:5 (document 1): Pod shop/web: spec.containers: invalid type: map, expected a list; write a list: `[…]`, or entries that start with `-`
@@ -198,6 +205,9 @@ fn pods_that_cannot_be_read() {
             cluster.yaml:5 (document 1): Pod shop/web: spec.tolerations: invalid type: string "all", expected a list; write a list: `[…]`, or entries that start with `-`
             cluster.yaml:5 (document 1): Pod shop/web: spec.nodeSelector.disks: invalid type: integer `2`, expected a string; put the value in quotes
             cluster.yaml:5 (document 1): Pod shop/web: spec.topologySpreadConstraints[0].maxSkew: invalid type: string "one", expected i64; write a whole number without quotes
+            cluster.yaml:5 (document 1): Pod shop/web: spec.affinity: invalid type: sequence, expected a map; write it as `key: value`
+            cluster.yaml:5 (document 1): Pod shop/web: spec.containers[0]: invalid type: sequence, expected a map; write it as `key: value`
+            cluster.yaml:5 (document 1): Pod shop/web: spec.containers[0].resources: invalid type: sequence, expected a map; write it as `key: value`
         "#]],
     );
 }
