@@ -30,6 +30,7 @@ mod columns;
 mod engine;
 mod imports;
 mod load;
+mod session;
 mod settings;
 mod signals;
 
@@ -39,4 +40,5 @@ pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use engine::{HostConfig, Limits, TICK};
 pub use imports::{Level, Message};
 pub use load::{Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect};
+pub use session::Session;
 pub use signals::{Signal, Signals};

@@ -34,6 +34,15 @@ pub fn build_plugins() -> Result<Vec<PathBuf>> {
     PLUGINS.iter().map(wrap).collect()
 }
 
+/// Builds the policy that misbehaves on demand, for tests of the host.
+pub fn build_hostile() -> Result<PathBuf> {
+    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+    build_crates(&root().join("host/policy/tests/hostile"), "hostile")?;
+    let out = folder().join("hostile.wasm");
+    guest_tool()?.wrap(&module("hostile", "hostile"), &out, &[])?;
+    Ok(out)
+}
+
 /// Where components are.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);

@@ -82,6 +82,9 @@ macro_rules! export_scorer {
         const _: () = {
             $crate::__export_scorer!($scorer, ["scorer"]);
         };
+        // Elsewhere nobody calls it; this keeps the compiler from calling it dead.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(&str) -> Result<$scorer, String> = $crate::policy::configured::<$scorer>;
     };
 }
 
@@ -111,6 +114,8 @@ macro_rules! export_commitments {
 
             $crate::bindings::commitments::export_commitments_ability!(Exported with_types_in $crate::bindings::commitments);
         };
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(&str) -> Result<$scorer, String> = $crate::policy::configured::<$scorer>;
     };
 }
 

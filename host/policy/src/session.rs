@@ -1,0 +1,45 @@
+//! One policy asked directly about one catalogue, without anybody to answer in its place: for tools, golden vectors
+//! and benchmarks.
+
+use std::sync::Arc;
+
+use longshore_core::model::{Catalogue, Names};
+use longshore_core::policy::Scores;
+
+use crate::call::{CallError, Instance};
+use crate::columns::Columns;
+use crate::imports::Message;
+use crate::load::LoadedPolicy;
+use crate::signals::Signals;
+
+/// An instance of a policy with a question set.
+pub struct Session {
+    instance: Instance,
+}
+
+impl Session {
+    /// A fresh instance, and the question that [`Session::ask`] asks.
+    pub fn new(
+        policy: &LoadedPolicy,
+        catalogue: &Catalogue,
+        names: &Names,
+        signals: Signals,
+        node_pool: &str,
+        now: i64,
+    ) -> Result<Self, CallError> {
+        let mut instance = policy.instantiate()?;
+        let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
+        instance.set_question(&columns, &(Arc::new(signals), 1), node_pool, now as f64);
+        Ok(Session { instance })
+    }
+
+    /// Asks. After an error the session is of no use any more.
+    pub fn ask(&mut self) -> Result<Scores, CallError> {
+        self.instance.score()
+    }
+
+    /// What the policy has said since last asked.
+    pub fn messages(&mut self) -> Vec<Message> {
+        self.instance.take_messages()
+    }
+}

@@ -1,0 +1,79 @@
+//! A catalogue to ask about, and the plugins, built once for each test binary.
+#![allow(dead_code)]
+
+pub mod hostile;
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
+use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, WasmPolicies};
+
+/// Made once: compiling goes on in its engine.
+pub static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default()).unwrap());
+
+/// The component of a first-party plugin, built if it is not there yet.
+pub fn plugin(name: &str) -> PathBuf {
+    static BUILT: LazyLock<Vec<PathBuf>> = LazyLock::new(|| longshore_xtask::guests::build_plugins().unwrap());
+    let file = format!("{name}.wasm");
+    BUILT.iter().find(|path| path.ends_with(&file)).unwrap().clone()
+}
+
+/// A first-party plugin with settings.
+pub fn load(name: &str, settings: &str) -> LoadedPolicy {
+    HOST.load(&plugin(name), Some(settings)).unwrap()
+}
+
+/// One policy for all NodePools.
+pub fn serve(policy: LoadedPolicy) -> WasmPolicies {
+    HOST.policies(vec![Assignment { policy, node_pools: vec![] }])
+}
+
+/// A catalogue, its names and a NodePool.
+pub struct World {
+    pub catalogue: Catalogue,
+    pub names: Names,
+    pub pool: Sym,
+}
+
+/// At least `offerings` offerings: types of two families and two architectures, in three zones, on demand and spot.
+pub fn world(offerings: usize) -> World {
+    let mut names = Names::default();
+    let arch = names.intern("kubernetes.io/arch");
+    let zones = ["a", "b", "c"].map(|letter| names.intern(&format!("us-east-1{letter}")));
+    let (spot, on_demand) = (names.intern("spot"), names.intern("on-demand"));
+    let pool = names.intern("default");
+    let types = (0..offerings.div_ceil(6)).map(|number| {
+        let (family, processor) = [("m7g", "arm64"), ("c7i", "amd64")][number % 2];
+        let vcpus = 1 << (number % 7 + 1);
+        let price = 0.0408 * f64::from(vcpus) * (1.0 + (number % 13) as f64 / 100.0);
+        let capacity =
+            Resources::new([(ResourceId::Cpu, i64::from(vcpus) * 1000), (ResourceId::Memory, i64::from(vcpus) << 32)]);
+        let name = names.intern(&format!("{family}.{number:04}"));
+        let offering = |zone, capacity_type, price: f64| Offering {
+            instance_type: longshore_core::model::TypeId(0),
+            requirements: vec![],
+            zone: Some(zone),
+            capacity_type: Some(capacity_type),
+            price: (price * 1e6).round() / 1e6,
+            available: true,
+            reservation: None,
+        };
+        let offerings = zones.iter().enumerate().flat_map(|(nth, &zone)| {
+            let share = 0.3 + 0.05 * nth as f64 + (number % 5) as f64 / 50.0;
+            [offering(zone, on_demand, price), offering(zone, spot, price * share)]
+        });
+        let processor = Requirement::new(arch, Op::In(Box::new([names.intern(processor)])));
+        let instance_type = InstanceType {
+            name,
+            requirements: vec![processor],
+            allocatable: capacity.clone(),
+            capacity,
+            volume_limits: vec![],
+            offerings: 0..0,
+        };
+        (instance_type, offerings.collect())
+    });
+    let types = types.collect();
+    World { catalogue: Catalogue::new(types, &names), names, pool }
+}

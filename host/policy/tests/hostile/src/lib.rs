@@ -1,0 +1,111 @@
+//! A policy that misbehaves in the way that it is told to: what tests of the host are run against.
+
+use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings};
+use serde::Deserialize;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Hostile {
+    mode: String,
+}
+
+impl Scorer for Hostile {
+    const ABOUT: About = About {
+        name: "hostile",
+        version: "6.6.6",
+        summary: "Misbehaves.",
+        signals: &[],
+        settings_schema: r#"{"type": "object", "properties": {"mode": {"type": "string"}}}"#,
+    };
+    type Settings = Hostile;
+
+    fn new(settings: Hostile) -> Result<Self, String> {
+        match settings.mode.as_str() {
+            "configure-refuses" => Err("I do not like these settings".to_owned()),
+            "configure-panics" => panic!("cannot be configured"),
+            _ => Ok(settings),
+        }
+    }
+
+    fn score(&mut self) -> Result<Vec<f64>, String> {
+        let prices: Vec<f64> = offerings::prices().into_iter().map(|micros| f64::from(micros) / 1e6).collect();
+        let with = |at: usize, cost: f64| {
+            let mut all = prices.clone();
+            all[at] = cost;
+            Ok(all)
+        };
+        match self.mode.as_str() {
+            "loop" => loop {
+                std::hint::black_box(());
+            },
+            "memory" => {
+                let mut hog = Vec::new();
+                loop {
+                    hog.push(vec![1_u8; 1 << 20]);
+                }
+            }
+            "panic" => panic!("out of ideas"),
+            "unreachable" => unreachable(),
+            "recursion" => Err(recurse(1).to_string()),
+            "nan" => with(3, f64::NAN),
+            "negative" => with(4, -1.0),
+            "minus-infinity" => with(5, f64::NEG_INFINITY),
+            "short" => Ok(prices[1..].to_vec()),
+            "long" => Ok([prices.as_slice(), &[1.0]].concat()),
+            "huge" => Ok(vec![1.0; 5_000_000]),
+            "excluded" => Ok(vec![f64::INFINITY; prices.len()]),
+            "error" => Err("no".to_owned()),
+            "long-error" => Err("x".repeat(10 << 20)),
+            // SAFETY: none; the text is not UTF-8, which is what the host must notice.
+            "not-utf8" => Err(unsafe { String::from_utf8_unchecked(vec![0xff; 16]) }),
+            "escape-codes" => Err("\u{1b}[2Jgone\u{7}".to_owned()),
+            "log-spam" => loop {
+                log::info("spam");
+            },
+            "log-flood" => {
+                for _ in 0..100 {
+                    log::warn(&"flood ".repeat(1000));
+                }
+                Ok(prices)
+            }
+            "long-log" => {
+                log::info(&"x".repeat(40 << 20));
+                Ok(prices)
+            }
+            "column-spam" => loop {
+                std::hint::black_box(offerings::instance_type_names());
+            },
+            _ => Ok(prices),
+        }
+    }
+}
+
+impl Commitments for Hostile {
+    fn pools(&mut self) -> Result<Vec<Pool>, String> {
+        let pool = Pool { name: "pool".to_owned(), remaining: 1.0, ..Pool::default() };
+        match self.mode.as_str() {
+            "pool-row" => Ok(vec![Pool { offerings: vec![u32::MAX], amounts: vec![1.0], costs: vec![0.0], ..pool }]),
+            "pool-twice" => Ok(vec![Pool { offerings: vec![1, 1], amounts: vec![1.0; 2], costs: vec![0.0; 2], ..pool }]),
+            "pool-columns" => Ok(vec![Pool { offerings: vec![1], ..pool }]),
+            "pool-nan" => Ok(vec![Pool { remaining: f64::NAN, ..pool }]),
+            _ => Ok(vec![]),
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn unreachable() -> ! {
+    core::arch::wasm32::unreachable()
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn unreachable() -> ! {
+    std::process::abort()
+}
+
+#[allow(unconditional_recursion)]
+fn recurse(depth: u64) -> u64 {
+    std::hint::black_box(recurse(std::hint::black_box(depth + 1))) + 1
+}
+
+longshore_sdk::export_commitments!(Hostile);
