@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Found, Rule};
 use crate::matching::{admits, satisfies, untolerated};
-use crate::model::{Labels, Op, PodShape, Requirement, Resources, Sym, TypeId, World};
+use crate::model::{Labels, Op, PodShape, Requirement, ResourceId, Resources, Sym, TypeId, World};
 use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::snapshot::{PendingPod, Snapshot, StateNode};
 
@@ -38,8 +38,8 @@ pub struct Host<'a> {
 /// What claims share, worked out once.
 #[derive(Default)]
 struct Known<'a> {
-    /// What a type leaves to pods, by NodePool.
-    nets: FxHashMap<(u32, TypeId), Resources>,
+    /// What types leave to pods of each resource asked for, by NodePool.
+    nets: FxHashMap<u32, Vec<Vec<i64>>>,
     /// Which types can be had at all, by what a claim is narrowed to.
     had: FxHashMap<&'a [(Sym, Vec<Sym>)], Vec<bool>>,
 }
@@ -50,6 +50,8 @@ pub struct Hosts<'a> {
     pub snapshot: &'a Snapshot,
     /// Existing nodes in the snapshot's order, then claims in the plan's.
     pub hosts: Vec<Host<'a>>,
+    /// Resources that pending pods ask for.
+    resources: Vec<ResourceId>,
 }
 
 impl<'a> Hosts<'a> {
@@ -69,7 +71,11 @@ impl<'a> Hosts<'a> {
             let kind = Kind::Claim(claim, Possible::of(&snapshot.world, claim));
             hosts.push(Host { kind, pods: find(&claim.pods), name: format!("claim {at}") });
         }
-        Hosts { snapshot, hosts }
+        let mut resources: Vec<ResourceId> =
+            snapshot.pending.iter().flat_map(|p| p.shape.requests.iter().map(|r| r.0)).collect();
+        resources.sort_unstable();
+        resources.dedup();
+        Hosts { snapshot, hosts, resources }
     }
 
     /// Checks every host by itself.
@@ -138,14 +144,22 @@ impl<'a> Hosts<'a> {
                 found.add(Rule::Volumes, at(), Some(pod.pod), "its volume may be elsewhere".into());
             }
         }
-        let asked = total(&host.pods);
+        let asked: Vec<i64> = {
+            let total = total(&host.pods);
+            self.resources.iter().map(|&r| total.get(r)).collect()
+        };
+        let nets = known.nets.entry(claim.pool.0).or_insert_with(|| {
+            let types = 0..world.catalogue.types().len() as u32;
+            let net = |t| self.net(claim, TypeId(t));
+            types.map(net).map(|net| self.resources.iter().map(|&r| net.get(r)).collect()).collect()
+        });
         for &t in &claim.types {
-            let net = known.nets.entry((claim.pool.0, t)).or_insert_with(|| self.net(claim, t));
-            if let Some((resource, amount)) = asked.iter().find(|&(r, a)| a > 0 && a > net.get(r)) {
+            let net = &nets[t.0 as usize];
+            if let Some(at) = (0..asked.len()).find(|&r| asked[r] > 0 && asked[r] > net[r]) {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
-                let detail =
-                    format!("{amount} of {} asked, {name} has {}", resource.name(&world.names), net.get(resource));
-                found.add(Rule::Resources, at(), None, detail);
+                let resource = self.resources[at].name(&world.names);
+                let detail = format!("{} of {resource} asked, {name} has {}", asked[at], net[at]);
+                found.add(Rule::Resources, Some(host.name.clone()), None, detail);
                 break;
             }
             if host.pods.iter().any(|p| !p.volumes.is_empty()) {
@@ -242,6 +256,28 @@ impl<'a> Possible<'a> {
     /// The values that a label may have; `None` if the node has no such label.
     pub fn values(&self, key: Sym) -> Option<Vec<Sym>> {
         self.known.borrow_mut().entry(key).or_insert_with(|| self.look_up(key)).clone()
+    }
+
+    /// The value that a label has for certain. Stops looking as soon as there are two.
+    pub fn single(&self, key: Sym) -> Option<Sym> {
+        if let Some((_, values)) = self.claim.requirements.iter().find(|(k, _)| *k == key) {
+            return if let [only] = values[..] { Some(only) } else { None };
+        }
+        let mut seen: Option<Sym> = None;
+        for &t in &self.claim.types {
+            let usable = |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
+            let offerings = self.world.catalogue.offerings_of(t).iter().filter(usable).flat_map(|o| &o.requirements);
+            let of_type = self.world.catalogue.instance_type(t).requirements.iter();
+            for r in of_type.chain(offerings).filter(|r| r.key == key) {
+                let Op::In(values) = &r.op else { continue };
+                let differs = values.len() != 1 || seen.is_some_and(|s| s != values[0]);
+                if differs {
+                    return None;
+                }
+                seen = Some(values[0]);
+            }
+        }
+        seen.or_else(|| self.world.pools[self.claim.pool.0 as usize].labels.get(key))
     }
 
     fn look_up(&self, key: Sym) -> Option<Vec<Sym>> {

@@ -40,6 +40,8 @@ struct View<'a> {
     placed: Vec<(usize, usize, u32)>,
     /// What NodePools can offer of a label.
     offered: RefCell<FxHashMap<(u32, Sym), FxHashSet<Sym>>>,
+    /// The domain of each host by topology key, where there is just one.
+    settled: RefCell<FxHashMap<Sym, Vec<Option<u32>>>>,
 }
 
 /// A spread constraint and the shapes that own it.
@@ -82,7 +84,7 @@ impl<'a> View<'a> {
             placed.extend(here);
         }
         let hostname = world.names.get("kubernetes.io/hostname");
-        View { hosts, world, hostname, shapes, placed, offered: RefCell::default() }
+        View { hosts, world, hostname, shapes, placed, offered: RefCell::default(), settled: RefCell::default() }
     }
 
     fn snapshot(&self) -> &'a Snapshot {
@@ -104,8 +106,20 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The domain that a host is in for certain.
     fn domain(&self, at: usize, key: Sym) -> Option<u32> {
-        self.domains(at, key).filter(|d| d.len() == 1).map(|d| d[0])
+        if Some(key) == self.hostname {
+            return Some(at as u32);
+        }
+        let mut settled = self.settled.borrow_mut();
+        let of_hosts = settled.entry(key).or_insert_with(|| {
+            let single = |at: usize| match &self.host(at).kind {
+                Kind::Node(node) => node.labels.get(key).map(|v| v.0),
+                Kind::Claim(_, possible) => possible.single(key).map(|v| v.0),
+            };
+            (0..self.hosts.hosts.len()).map(single).collect()
+        });
+        of_hosts[at]
     }
 
     /// Hosts and counts of running pods that are selected.

@@ -37,7 +37,8 @@ fn selectors_and_every_operator_narrow_the_node() {
         default: x2.arm64 spot c 0.0367 (6 types): in
         default: x8.arm64 spot a 0.1440 (2 types): absent gt notin
         left exists: default label team
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -47,7 +48,8 @@ fn contradictory_selectors_are_told_apart() {
     let objects = [any(), pod("torn", "p", "1", "1Gi", &required(&terms))];
     expect![[r#"
         left torn: default types 8: labels 8 resources [0, 0, 0, 0, 0] offerings 0
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -58,7 +60,8 @@ fn the_second_term_of_required_affinity_is_tried_when_the_first_fails() {
     let objects = [any(), pod("p", "p", "1", "1Gi", &required(&terms))];
     expect![[r#"
         default: x2.arm64 spot a 0.0360 (6 types): p
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -69,11 +72,13 @@ fn preferences_are_kept_where_they_can_be_and_given_up_heaviest_first() {
     let objects = [any(), pod("p", "p", "1", "1Gi", &patch)];
     expect![[r#"
         default: x2.arm64 spot c 0.0367 (6 types): p
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
     let ignore = Settings { preferences: PreferencePolicy::Ignore, ..Settings::default() };
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): p
-    "#]].assert_eq(&plan_with(&objects, ignore));
+    "#]]
+    .assert_eq(&plan_with(&objects, ignore));
 }
 
 #[test]
@@ -89,11 +94,13 @@ fn taints_keep_away_who_does_not_tolerate_them() {
     expect![[r#"
         hard: x2.arm64 spot b 0.0353 (6 types): yes
         left no: hard taint team
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
     let objects = [pool("soft", json!([]), &taint("PreferNoSchedule")), pod("no", "p", "1", "1Gi", &json!({}))];
     expect![[r#"
         soft: x2.arm64 spot b 0.0353 (6 types): no
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -108,5 +115,6 @@ fn custom_labels_come_from_the_pool() {
     expect![[r#"
         a: x2.arm64 spot b 0.0353 (6 types): mine
         left theirs: default label team; a label team
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }

@@ -12,7 +12,8 @@ fn existing_nodes_are_filled_first() {
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): web3
         n1: web1 web2
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -23,7 +24,8 @@ fn pods_of_a_deleting_node_are_planned_and_its_room_is_not() {
         [any(), leaving, running("moves", "web", "n1", &json!({})), pod("new", "web", "1", "1Gi", &json!({}))];
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): moves new
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -56,5 +58,6 @@ fn volumes_decide_the_zone() {
     expect![[r#"
         default: x2.arm64 spot c 0.0367 (6 types): db
         left lost: pod Volume("its PersistentVolumeClaim gone does not exist")
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }

@@ -12,7 +12,8 @@ fn pods_share_the_cheapest_node_that_takes_them() {
     objects.push(any());
     expect![[r#"
         default: x4.arm64 spot b 0.0706 (4 types): web1 web2 web3
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -26,7 +27,8 @@ fn daemons_take_their_share_of_every_node() {
     objects.push(any());
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): web1
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -35,7 +37,8 @@ fn a_pod_that_no_type_takes_is_told_why() {
     expect![[r#"
         left big: default types 8: labels 0 resources [8, 0, 0, 0, 0] offerings 0
         left wide: default types 8: labels 0 resources [2, 6, 0, 0, 0] offerings 0
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -48,7 +51,8 @@ fn the_heavier_pool_comes_first_and_the_lighter_takes_what_it_refuses() {
     expect![[r#"
         arm: x2.arm64 spot b 0.0353 (3 types): any1 any2
         default: x1.amd64 spot b 0.0196 (4 types): intel
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -58,7 +62,8 @@ fn a_limit_stops_buying_and_says_so() {
     expect![[r#"
         small: x8.arm64 spot b 0.1411 (2 types): web1 web2
         small: x8.arm64 spot b 0.1411 (2 types): web3 web4
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -67,11 +72,13 @@ fn min_values_are_kept_or_lowered() {
     let objects = [pool("nine", types, &json!({})), pod("web", "web", "1", "1Gi", &json!({}))];
     expect![[r#"
         left web: nine minValues node.kubernetes.io/instance-type
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
     let relaxed = Settings { min_values: MinValuesPolicy::BestEffort, ..Settings::default() };
     expect![[r#"
         nine: x2.arm64 spot b 0.0353 (6 types, minValues relaxed): web
-    "#]].assert_eq(&plan_with(&objects, relaxed));
+    "#]]
+    .assert_eq(&plan_with(&objects, relaxed));
 }
 
 #[test]
@@ -82,5 +89,6 @@ fn host_ports_keep_pods_apart() {
     expect![[r#"
         default: x1.arm64 spot b 0.0176 (8 types): web1
         default: x1.arm64 spot b 0.0176 (8 types): web2
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }

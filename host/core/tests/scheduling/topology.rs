@@ -30,7 +30,8 @@ fn spread_goes_round_the_zones_the_cheapest_first() {
         default: x4.arm64 spot a 0.0720 (4 types): web2
         default: x4.arm64 spot c 0.0734 (4 types): web3
         default: x8.arm64 spot b 0.1411 (2 types): web1 web4
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -41,7 +42,8 @@ fn spread_counts_what_runs_already() {
     expect![[r#"
         default: x1.arm64 spot c 0.0184 (8 types): web1
         n1: web2
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -52,7 +54,8 @@ fn spread_over_hosts_opens_a_node_for_each() {
         default: x1.arm64 spot b 0.0176 (8 types): web1
         default: x1.arm64 spot b 0.0176 (8 types): web2
         default: x1.arm64 spot b 0.0176 (8 types): web3
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -64,7 +67,8 @@ fn too_few_domains_for_min_domains_leave_pods_over() {
         default: x1.arm64 spot b 0.0176 (8 types): web1
         default: x1.arm64 spot c 0.0184 (8 types): web3
         left web4: default Spread topology.kubernetes.io/zone
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -75,7 +79,8 @@ fn affinity_gathers_pods_in_one_zone() {
         default: x8.arm64 spot b 0.1411 (2 types): web1
         default: x8.arm64 spot b 0.1411 (2 types): web2
         default: x8.arm64 spot b 0.1411 (2 types): web3
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -87,7 +92,8 @@ fn affinity_to_somebody_who_comes_later_waits_for_them() {
     ];
     expect![[r#"
         default: x4.arm64 spot c 0.0734 (4 types): follower leader
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -95,7 +101,8 @@ fn affinity_to_nobody_leaves_the_pod_over() {
     let objects = [any(), pod("lonely", "lonely", "1", "1Gi", &near("podAffinity", "nobody", ZONE))];
     expect![[r#"
         left lonely: default Affinity topology.kubernetes.io/zone
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -108,7 +115,8 @@ fn a_cycle_of_affinity_is_no_reason_to_hang() {
     expect![[r#"
         left a: default Affinity topology.kubernetes.io/zone
         left b: default Affinity topology.kubernetes.io/zone
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -121,7 +129,8 @@ fn anti_affinity_over_hosts_and_over_zones() {
         default: x1.arm64 spot b 0.0176 (8 types): db1 quorum1
         default: x1.arm64 spot c 0.0184 (8 types): quorum3
         left quorum4: default AntiAffinity topology.kubernetes.io/zone
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
@@ -136,5 +145,6 @@ fn a_running_pods_anti_affinity_keeps_others_away() {
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): web
         n1: other
-    "#]].assert_eq(&plan(&objects));
+    "#]]
+    .assert_eq(&plan(&objects));
 }
