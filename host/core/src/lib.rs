@@ -9,6 +9,7 @@
 
 pub mod explain;
 pub mod improve;
+pub mod kube_scheduler;
 pub mod matching;
 pub mod model;
 pub mod plan;
