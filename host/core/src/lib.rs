@@ -10,6 +10,7 @@
 pub mod check;
 pub mod explain;
 pub mod improve;
+pub mod kube_scheduler;
 pub mod matching;
 pub mod model;
 pub mod plan;
