@@ -6,6 +6,7 @@
 
 mod examples;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -81,7 +82,7 @@ pub(crate) struct GuestTool {
 
 impl GuestTool {
     /// Makes a component of a core module.
-    pub fn wrap(&self, core: &Path, out: &Path, options: &[&str]) -> Result<()> {
+    pub fn wrap(&self, core: &Path, out: &Path, options: &[&OsStr]) -> Result<()> {
         run(Command::new(&self.program).arg("wrap").args([core, out]).args(options))
     }
 
