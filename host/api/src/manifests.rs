@@ -11,6 +11,7 @@
 //! catalogue.
 
 mod cluster;
+mod explain;
 mod finish;
 mod node;
 mod nodepool;
@@ -35,8 +36,10 @@ use serde::Deserialize;
 
 use crate::json;
 
+pub use explain::explain;
 pub use problem::{Place, Problem, Problems, quoted};
 
+use explain::unreadable;
 use problem::Fault;
 use wire::Meta;
 
@@ -148,7 +151,7 @@ impl Reader {
 
     fn yaml(&mut self, source: &str, text: &str) {
         let mut number = 0;
-        for (first_line, document) in documents(text) {
+        for (first_line, document) in yaml::documents(text) {
             let content = document.trim_start_matches("---").trim_start();
             if looks_like_json(content.as_bytes()) {
                 let from = document.len() - content.len();
@@ -488,94 +491,5 @@ fn looks_like_json(text: &[u8]) -> bool {
         Some(b'{') => matches!(inside(text), Some(b'"' | b'}') | None),
         Some(b'[') => matches!(inside(text), Some(b'{' | b'[' | b']' | b'"') | None),
         _ => false,
-    }
-}
-
-/// The documents of a YAML text, each with the number of lines before it. They start at lines `---`, which keep their
-/// place, so that a document's first line is known.
-fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
-    let mut rest = Some((0u32, text));
-    std::iter::from_fn(move || {
-        let (first_line, text) = rest.take()?;
-        let mut lines = 0;
-        let mut at = 0;
-        for line in text.split_inclusive('\n') {
-            let marker = line
-                .strip_prefix("---")
-                .is_some_and(|after| after.trim_start().len() < after.len() || after.is_empty());
-            if marker && at > 0 {
-                rest = Some((first_line + lines, &text[at..]));
-                break;
-            }
-            at += line.len();
-            lines += 1;
-        }
-        Some((first_line, &text[..at]))
-    })
-}
-
-/// Why an object could not be read as `W`, and its name if that much can be read.
-fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Fault) {
-    #[derive(Deserialize)]
-    struct Named<'a> {
-        #[serde(borrow)]
-        metadata: Meta<'a>,
-    }
-    let name = serde_json::from_str::<Named<'_>>(text).map_or(String::new(), |named| {
-        let name = named.metadata.name.as_deref().unwrap_or_default();
-        match named.metadata.namespace.as_deref() {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        }
-    });
-    let (field, what, hint) = explain::<W>(text);
-    (name, Fault { field, what, hint: hint.to_owned() })
-}
-
-/// Field, reason and hint for a JSON text that cannot be read as `W`.
-pub fn explain<'a, W: Deserialize<'a>>(text: &'a str) -> (String, String, &'static str) {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let result: Result<W, _> = serde_path_to_error::deserialize(&mut reader);
-    let (field, what): (String, String) = match result {
-        Ok(_) => (String::new(), "has text after its end".to_owned()),
-        Err(error) => {
-            let field = error.path().to_string();
-            let text = error.inner().to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-            (if field == "." { String::new() } else { field }, text.chars().take(300).collect())
-        }
-    };
-    let hint = hint(&what);
-    (field, what, hint)
-}
-
-/// What to do about a value of the wrong type.
-fn hint(what: &str) -> &'static str {
-    let expected = |text: &str| what.contains(&format!("expected {text}"));
-    if what.starts_with("duplicate field") {
-        "keep one of the two"
-    } else if expected("a string") {
-        "put the value in quotes"
-    } else if what.starts_with("missing field") {
-        "add it"
-    } else if what == "number out of range" {
-        "write a smaller number"
-    } else if expected("f64") {
-        "write a number without quotes"
-    } else if expected("a quantity") {
-        "write it like 500m, 2 or 4Gi"
-    } else if expected("a list") || expected("a sequence") {
-        "write a list: `[…]`, or entries that start with `-`"
-    } else if expected("a map") || expected("an instance type") || expected("an offering") || expected("a requirement")
-    {
-        "write it as `key: value`"
-    } else if expected("i32") || expected("i64") {
-        "write a whole number without quotes"
-    } else if expected("a boolean") {
-        "write true or false without quotes"
-    } else if what.starts_with("recursion limit") {
-        "no Kubernetes object is nested that deeply"
-    } else {
-        ""
     }
 }

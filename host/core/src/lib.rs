@@ -7,6 +7,7 @@
 //! What is absent on purpose: no clock (time is `snapshot.now`), no randomness but the seed, no I/O, no async, no
 //! environment, no log, no Kubernetes client. Same input, same bytes out.
 
+pub mod check;
 pub mod explain;
 pub mod improve;
 pub mod matching;

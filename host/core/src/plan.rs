@@ -1,6 +1,6 @@
 //! A plan: what to buy, which pods go where, and why the rest go nowhere.
 
-use crate::model::{OfferingId, ResourceId, Sym, Taint, TypeId};
+use crate::model::{OfferingId, Requirement, ResourceId, Sym, Taint, TypeId};
 
 /// Index of a pod in [`World::pods`](crate::model::World::pods).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,6 +58,9 @@ pub struct PlannedClaim {
     /// Labels narrowed to a set of values, by key text: what NodePool, pods and topology leave (zone, capacity type,
     /// arch, …), the instance type left out. Values are sorted by text.
     pub requirements: Vec<(Sym, Vec<Sym>)>,
+    /// What is required of labels that types and offerings do not settle, where no set of values is known (NotIn, Exists,
+    /// bounds).
+    pub open: Vec<Requirement>,
     /// Price of `offering`, USD per hour.
     pub price: f64,
     /// Effective cost of `offering` to this plan, USD per hour, without the cost per node.

@@ -203,7 +203,8 @@ fn pool_requirements(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Name
         if !wire.key.is_empty() {
             label_key(labels::stable(&wire.key), at.field("key"))?;
         }
-        if let Some(bad) = wire.values.iter().find(|value| !labels::is_label_value(value)) {
+        let bound = matches!(&*wire.operator, "Gt" | "Lt" | "Gte" | "Lte");
+        if let Some(bad) = wire.values.iter().find(|value| !bound && !labels::is_label_value(value)) {
             return Err(at.field("values").fault(format!("{} is not a label value", quoted(bad)), LABEL_VALUE));
         }
     }

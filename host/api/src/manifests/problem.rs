@@ -173,7 +173,10 @@ impl fmt::Display for Path<'_> {
 /// Text of somebody else's, short enough to quote in a message and without control characters.
 pub fn quoted(text: &str) -> String {
     const MOST: usize = 60;
-    let mut out: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    let mut out = String::new();
+    for c in text.chars().take(MOST) {
+        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+    }
     if text.chars().nth(MOST).is_some() {
         out.push('…');
     }

@@ -12,6 +12,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 const DEEPEST: usize = 100;
 /// Aliases may unfold to this many bytes per document.
 const UNFOLDED: usize = 4 << 20;
+/// Nodes with anchors may have this many bytes per document; a node inside another counts for both.
+const ANCHORED: usize = 64 << 20;
 
 /// Why a document cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +24,27 @@ pub(crate) struct YamlFault {
     pub what: String,
     /// What can be done.
     pub hint: &'static str,
+}
+
+/// The documents of a YAML text, each with the number of lines before it. They start at lines `---`, which keep their
+/// place, so that a document's first line is known.
+pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    let mut rest = Some((0u32, text));
+    std::iter::from_fn(move || {
+        let (first_line, text) = rest.take()?;
+        let mut at = 0;
+        for (lines, line) in (0u32..).zip(text.split_inclusive('\n')) {
+            let marker = line
+                .strip_prefix("---")
+                .is_some_and(|after| after.trim_start().len() < after.len() || after.is_empty());
+            if marker && at > 0 {
+                rest = Some((first_line + lines, &text[at..]));
+                break;
+            }
+            at += line.len();
+        }
+        Some((first_line, &text[..at]))
+    })
 }
 
 /// The JSON of a YAML document, empty for a document without content.
@@ -35,7 +58,7 @@ pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
                 return Err(YamlFault {
                     line,
                     what: format!("is not YAML: {}", error.info()),
-                    hint: scan_hint(document, line),
+                    hint: scan_hint(document, line, error.info()),
                 });
             }
         }
@@ -44,7 +67,13 @@ pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
 }
 
 /// The usual reason for a text that does not scan, by the line where it stopped.
-fn scan_hint(document: &str, line: u32) -> &'static str {
+fn scan_hint(document: &str, line: u32, what: &str) -> &'static str {
+    if what.contains("recursion limit") {
+        return "no Kubernetes object is nested that deeply";
+    }
+    if what.contains("unknown anchor") {
+        return "define the anchor in the same document, before its first use";
+    }
     let tab = |text: &str| text.trim_start_matches(' ').starts_with('\t');
     if document.lines().skip(line.saturating_sub(1) as usize).take(2).any(tab) {
         "indent with spaces, not with tabs"
@@ -71,6 +100,7 @@ struct Writer {
     /// The text of anchored nodes, by anchor.
     anchors: HashMap<usize, String>,
     unfolded: usize,
+    anchored: usize,
 }
 
 impl Writer {
@@ -110,7 +140,7 @@ impl Writer {
                     _ => quote(&text, &mut self.out),
                 }
                 if anchor > 0 {
-                    self.anchors.insert(anchor, self.out[start..].to_owned());
+                    self.remember(anchor, start, line)?;
                 }
                 self.after();
             }
@@ -126,8 +156,8 @@ impl Writer {
             }
             Event::SequenceStart(anchor, _) => self.start(line, anchor, false),
             Event::MappingStart(anchor, _) => self.start(line, anchor, true),
-            Event::SequenceEnd => self.end(']'),
-            Event::MappingEnd => self.end('}'),
+            Event::SequenceEnd => self.end(']', line)?,
+            Event::MappingEnd => self.end('}', line)?,
         }
         Ok(())
     }
@@ -139,13 +169,25 @@ impl Writer {
         self.open.push(Open { map, entries: 0, value_next: false, anchor });
     }
 
-    fn end(&mut self, close: char) {
+    fn end(&mut self, close: char, line: u32) -> Result<(), YamlFault> {
         self.out.push(close);
         if let Some((anchor, start)) = self.open.pop().and_then(|open| open.anchor) {
-            let text = self.out[start..].replace('\n', "");
-            self.anchors.insert(anchor, text);
+            self.remember(anchor, start, line)?;
         }
         self.after();
+        Ok(())
+    }
+
+    /// Keeps the text from `start` on for aliases of this anchor.
+    fn remember(&mut self, anchor: usize, start: usize, line: u32) -> Result<(), YamlFault> {
+        let text = self.out[start..].replace('\n', "");
+        self.anchored += text.len();
+        if self.anchored > ANCHORED {
+            let what = "nodes with anchors have more than 64 MiB".to_owned();
+            return Err(YamlFault { line, what, hint: "remove anchors that no alias needs" });
+        }
+        self.anchors.insert(anchor, text);
+        Ok(())
     }
 
     /// The separator that belongs before a value or key, and as many line breaks as bring it to its line.

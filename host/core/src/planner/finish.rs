@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{OfferingId, Sym, TypeId};
+use crate::model::{OfferingId, Op, Requirement, Sym, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
 use crate::schedule::refusal;
@@ -69,27 +69,66 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
     let fitting: Vec<(TypeId, OfferingId)> =
         ranked.iter().filter(|(t, _)| claim.types.has(t.0 as usize)).copied().collect();
     let &(_, offering) = fitting.first()?;
+    let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
+    let (requirements, open) = settled(p, state, &types);
     let s = p.states.get(state);
-    let instance_type = p.snapshot.world.names.get("node.kubernetes.io/instance-type");
-    let mut requirements: Vec<(Sym, Vec<Sym>)> = Vec::new();
-    for (key, set) in s.sets.0.iter().filter(|(key, set)| Some(*key) != instance_type && !set.complement) {
-        let mut values = set.values.to_vec();
-        values.sort_by_key(|&v| p.snapshot.world.names.text(v));
-        if !values.is_empty() {
-            requirements.push((*key, values));
-        }
-    }
-    requirements.sort_by_key(|(key, _)| p.snapshot.world.names.text(*key));
     Some(PlannedClaim {
         pool: p.pools[claim.pool].pool,
         offering,
-        types: fitting.iter().take(MOST_TYPES).map(|f| f.0).collect(),
+        types,
         requirements,
+        open,
         price: p.snapshot.world.catalogue.offering(offering).price,
         effective: p.states.scores[s.pool].cost[offering.0 as usize],
         pods: pods_of(p, claim),
         min_values_relaxed: claim.min_values_relaxed,
     })
+}
+
+/// Labels that a state leaves a set of values, and requirements on those that it leaves open. Where types and offerings
+/// name the label, the set is what they offer of what is allowed.
+fn settled(p: &Problem<'_>, state: StateId, types: &[TypeId]) -> (Vec<(Sym, Vec<Sym>)>, Vec<Requirement>) {
+    let world = &p.snapshot.world;
+    let s = p.states.get(state);
+    let instance_type = world.names.get("node.kubernetes.io/instance-type");
+    let mut requirements: Vec<(Sym, Vec<Sym>)> = Vec::new();
+    let mut open = Vec::new();
+    for (key, set) in s.sets.0.iter().filter(|(key, _)| Some(*key) != instance_type) {
+        let mut values = set.values.to_vec();
+        if set.complement {
+            values = offered(p, state, types, *key);
+            values.retain(|&v| set.admits(v, &p.states.numbers));
+        }
+        if values.is_empty() {
+            open.extend(set.ops().into_iter().map(|op| Requirement::new(*key, op)));
+        } else {
+            values.sort_by_key(|&v| world.names.text(v));
+            requirements.push((*key, values));
+        }
+    }
+    requirements.sort_by_key(|(key, _)| world.names.text(*key));
+    open.sort_by_key(|r| world.names.text(r.key));
+    (requirements, open)
+}
+
+/// Values of a label that types and their offerings name.
+fn offered(p: &Problem<'_>, state: StateId, types: &[TypeId], key: Sym) -> Vec<Sym> {
+    let s = p.states.get(state);
+    let mut values: Vec<Sym> = Vec::new();
+    if p.states.is_cell_key(key) {
+        let cells = s.cells.iter().map(|c| &p.states.cells[c]);
+        values.extend(cells.flat_map(|c| &c.values).filter(|(k, _)| *k == key).map(|v| v.1));
+    }
+    for &t in types {
+        for r in p.snapshot.world.catalogue.instance_type(t).requirements.iter().filter(|r| r.key == key) {
+            if let Op::In(of_type) = &r.op {
+                values.extend(of_type.iter().copied());
+            }
+        }
+    }
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 /// A claim that holds reservations is launched from them and from nothing else.
@@ -136,7 +175,6 @@ fn draw(p: &Problem<'_>, plan: &mut Plan) {
 
 /// Whether a claim may be launched as an offering.
 fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
-    use crate::model::Op;
     let o = p.snapshot.world.catalogue.offering(offering);
     let allowed = |key: Sym, value: Sym| {
         claim.requirements.iter().find(|(k, _)| *k == key).is_none_or(|(_, values)| values.contains(&value))

@@ -113,6 +113,21 @@ impl Set {
         if self.complement { !self.values.is_empty() } else { self.values.is_empty() }
     }
 
+    /// The set as requirements.
+    pub fn ops(&self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        match (self.complement, self.values.is_empty()) {
+            (false, true) => ops.push(Op::DoesNotExist),
+            (false, false) => ops.push(Op::In(self.values.to_vec().into())),
+            (true, false) => ops.push(Op::NotIn(self.values.to_vec().into())),
+            (true, true) if self.lo == i64::MIN && self.hi == i64::MAX => ops.push(Op::Exists),
+            (true, true) => {}
+        }
+        ops.extend((self.lo != i64::MIN).then_some(Op::Gte(self.lo)));
+        ops.extend((self.hi != i64::MAX).then_some(Op::Lte(self.hi)));
+        ops
+    }
+
     /// The only value it allows, if there is just one.
     pub fn single(&self) -> Option<Sym> {
         (!self.complement && self.values.len() == 1).then(|| self.values[0])

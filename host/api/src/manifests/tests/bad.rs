@@ -99,20 +99,20 @@ fn texts_that_are_not_manifests() {
         utf-16: cluster.yaml:1: is UTF-16; save it as UTF-8 (PowerShell: `| Out-File -Encoding utf8`)
         latin-1: cluster.yaml:2: is not UTF-8; save it as UTF-8 text
         binary in json: cluster.yaml:1 (document 1): is not UTF-8; save it as UTF-8 text
-        a word: cluster.yaml:1 (document 1): is not an object: `\"hello\"`; a manifest starts with apiVersion and kind
-        html: cluster.yaml:1 (document 1): is not an object: `\"<html> <body>\"`; a manifest starts with apiVersion and kind
+        a word: cluster.yaml:1 (document 1): is not an object: `"hello"`; a manifest starts with apiVersion and kind
+        html: cluster.yaml:1 (document 1): is not an object: `"<html> <body>"`; a manifest starts with apiVersion and kind
         a list of numbers: cluster.yaml:1 (document 1, item 1): is not an object; a manifest starts with apiVersion and kind
         cluster.yaml:2 (document 1, item 2): is not an object; a manifest starts with apiVersion and kind
         cut short: cluster.yaml:2 (document 1): is not JSON: the text ends in the middle of an object; the file may have been cut short
-        comma missing: cluster.yaml:2 (document 1): is not JSON: unexpected `\"kind\":\"Pod\"}`; check commas, colons and quotes before it
+        comma missing: cluster.yaml:2 (document 1): is not JSON: unexpected `"kind":"Pod"}`; check commas, colons and quotes before it
         comma too many: cluster.yaml:1 (document 1): is not JSON: unexpected `}`; check commas, colons and quotes before it
         bracket too many: cluster.yaml:1 (document 2): is not JSON: unexpected `}`; check commas, colons and quotes before it
         deep json: cluster.yaml:1 (document 1): Pod default/a: spec: is missing; a pod needs its spec
-        deep yaml: cluster.yaml:1 (document 1): is not YAML: recursion limit exceeded; check the indentation and the quotes around this line
+        deep yaml: cluster.yaml:1 (document 1): is not YAML: recursion limit exceeded; no Kubernetes object is nested that deeply
         tabs: cluster.yaml:3 (document 1): is not YAML: tabs disallowed within this context (block indentation); indent with spaces, not with tabs
         indentation: cluster.yaml:2 (document 1): is not YAML: mapping values are not allowed in this context; check the indentation and the quotes around this line
         open quote: cluster.yaml:1 (document 1): is not YAML: invalid indentation in quoted scalar; check the indentation and the quotes around this line
-        unknown alias: cluster.yaml:1 (document 1): is not YAML: while parsing node, found unknown anchor; check the indentation and the quotes around this line
+        unknown alias: cluster.yaml:1 (document 1): is not YAML: while parsing node, found unknown anchor; define the anchor in the same document, before its first use
         merge key: cluster.yaml:3 (document 1): merge keys (`<<`) are not read; write the merged fields out
         tag: cluster.yaml:1 (document 1): tags other than !!str are not read; remove the tag
         key is a list: cluster.yaml:1 (document 1): a map has a key that is not a string; put the key in quotes
@@ -145,9 +145,9 @@ fn objects_that_do_not_say_what_they_are() {
             cluster.yaml:1 (document 1): Pod: metadata.name: is missing; give it one
             cluster.yaml:3 (document 1): Pod: metadata.name: is missing; generateName only works in a cluster; give it a name
             cluster.yaml:3 (document 1): Pod: metadata.name: invalid type: integer `5`, expected a string; put the value in quotes
-            cluster.yaml:1 (document 1): Pod: duplicate field `metadata`; keep one of the two
+            cluster.yaml:1 (document 1): Pod a: duplicate field `metadata`; keep one of the two
             cluster.yaml:3 (document 1): Pod default/a: metadata.creationTimestamp: `yesterday` is not a time; write it like 2026-11-01T00:00:00Z
-            cluster.yaml:3 (document 1): Pod: metadata.labels.version: invalid type: floating point `1.5`, expected a string; put the value in quotes
+            cluster.yaml:3 (document 1): Pod a: metadata.labels.version: invalid type: floating point `1.5`, expected a string; put the value in quotes
             cluster.yaml:1 (document 1): Pod default/a: spec: is missing; a pod needs its spec
             cluster.yaml:6 (document 2): Pod default/good: is there twice; remove one; the first is used
             cluster.yaml:1 (document 1): NodePool: apiVersion: `karpenter.sh/v1beta1` is not read; convert it to karpenter.sh/v1
@@ -238,7 +238,9 @@ fn pods_that_can_never_be_planned() {
         "  tolerations: [{operator: Equal, value: a}]",
         "  containers: [{ports: [{hostPort: 70000}]}]",
     ]);
-    check_pods(&specs, expect![[r#"
+    check_pods(
+        &specs,
+        expect![[r#"
         web never: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields: node selector terms with matchFields are not supported; a node that does not exist yet has no fields; use matchExpressions on labels
         web never: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: unknown operator `Near`; expected In, NotIn, Exists, DoesNotExist, Gt or Lt
         web never: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: unknown operator `Gte`; expected In, NotIn, Exists, DoesNotExist, Gt or Lt
@@ -263,7 +265,8 @@ fn pods_that_can_never_be_planned() {
         web never: spec.tolerations[0].effect: `Never` is not an effect of a taint; expected NoSchedule, PreferNoSchedule or NoExecute
         web never: spec.tolerations[0].key: is missing; only operator Exists goes without a key
         web never: spec.containers[].ports[].hostPort: 70000 is not a port; ports go from 1 to 65535
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -311,45 +314,48 @@ fn nodepools_that_break_their_rules() {
         "  template: {spec: {CLASS}}\n  disruption: {budgets: [{nodes: '1', schedule: '@daily', duration: 90s}]}",
         "  template: {spec: {CLASS}}\n  disruption: {budgets: [{nodes: '1', reasons: [Boredom]}]}",
     ]);
-    check_pools(&specs, expect![[r#"
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: In of `a` has no values; list at least one value, or use Exists or DoesNotExist
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: `-1` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: `x` is not an integer; give exactly one integer
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].operator: unknown operator `Around`; expected In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].minValues: 2 distinct values are wanted, but only 1 are listed; list more values or lower minValues
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].minValues: 51 is out of range; minValues goes from 1 to 50
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `kubernetes.io/hostname` is restricted: kubernetes.io/hostname differs from node to node; use another label
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `karpenter.sh/nodepool` is restricted: karpenter.sh/nodepool is set by the autoscaler; use another label
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `x.karpenter.sh/y` is restricted: labels under karpenter.sh are the autoscaler's own; use another label
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: `a b` is not a label key; write it like team or example.com/team
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: `b c` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: no value is a capacity type; expected on-demand, spot or reserved
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec: is missing; a NodePool needs requirements and a nodeClassRef there
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef: is missing; name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef.name: is missing; name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef.group: `g.io/v1` is not a group; leave out the version
-        cluster.yaml:5 (document 1): NodePool main: spec.template.metadata.labels[karpenter.sh/x]: label `karpenter.sh/x` is restricted: labels under karpenter.sh are the autoscaler's own; use another label
-        cluster.yaml:5 (document 1): NodePool main: spec.template.metadata.labels[x]: `y z` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints[0].effect: `Never` is not an effect of a taint; expected NoSchedule, PreferNoSchedule or NoExecute
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints[0]: a taint has no key; give it one
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints: taint `a` with effect NoSchedule is there twice; keep one, over taints and startupTaints together
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.expireAfter: `30d` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s, or Never
-        cluster.yaml:5 (document 1): NodePool main: spec.template.spec.terminationGracePeriod: `Never` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s
-        cluster.yaml:6 (document 1): NodePool main: spec.weight: 0 is out of range; weights go from 1 to 100
-        cluster.yaml:6 (document 1): NodePool main: spec.weight: 101 is out of range; weights go from 1 to 100
-        cluster.yaml:6 (document 1): NodePool main: spec.replicas: -1 is negative; it starts at 0
-        cluster.yaml:7 (document 1): NodePool main: spec.weight: a static NodePool has no weight; remove weight, or replicas
-        cluster.yaml:7 (document 1): NodePool main: spec.limits: a static NodePool is limited by nodes only; remove the other limits, or replicas
-        cluster.yaml:6 (document 1): NodePool main: spec.limits[cpu]: quantity `-1` is negative; amounts start at 0
-        cluster.yaml:6 (document 1): NodePool main: spec.limits[cpu]: quantity `lots` does not start with a number; write it like 500m, 2 or 4Gi
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.consolidateAfter: `soon` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s, or Never
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.consolidationPolicy: `Always` is not a policy; expected WhenEmpty, WhenEmptyOrUnderutilized or Balanced
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].nodes: `101%` is neither a count nor a percentage; write it like "5" or "10%"
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0]: schedule and duration only go together; set both or neither
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].schedule: `noon` is not a cron schedule; write five fields like `0 9 * * 1-5`, or @daily
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].duration: `90s` is not a duration in hours and minutes; write it like 8h or 1h30m
-        cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].reasons[0]: `Boredom` is not a reason; expected Underutilized, Empty or Drifted
-    "#]]);
+    check_pools(
+        &specs,
+        expect![[r#"
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: In of `a` has no values; list at least one value, or use Exists or DoesNotExist
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: -1 is negative; bounds of a NodePool start at 0
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: `x` is not an integer; give exactly one integer
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].operator: unknown operator `Around`; expected In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].minValues: 2 distinct values are wanted, but only 1 are listed; list more values or lower minValues
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].minValues: 51 is out of range; minValues goes from 1 to 50
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `kubernetes.io/hostname` is restricted: kubernetes.io/hostname differs from node to node; use another label
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `karpenter.sh/nodepool` is restricted: karpenter.sh/nodepool is set by the autoscaler; use another label
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: label `x.karpenter.sh/y` is restricted: labels under karpenter.sh are the autoscaler's own; use another label
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].key: `a b` is not a label key; write it like team or example.com/team
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: `b c` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.requirements[0].values: no value is a capacity type; expected on-demand, spot or reserved
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec: is missing; a NodePool needs requirements and a nodeClassRef there
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef: is missing; name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef.name: is missing; name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.nodeClassRef.group: `g.io/v1` is not a group; leave out the version
+            cluster.yaml:5 (document 1): NodePool main: spec.template.metadata.labels[karpenter.sh/x]: label `karpenter.sh/x` is restricted: labels under karpenter.sh are the autoscaler's own; use another label
+            cluster.yaml:5 (document 1): NodePool main: spec.template.metadata.labels[x]: `y z` is not a label value; at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints[0].effect: `Never` is not an effect of a taint; expected NoSchedule, PreferNoSchedule or NoExecute
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints[0]: a taint has no key; give it one
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.taints: taint `a` with effect NoSchedule is there twice; keep one, over taints and startupTaints together
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.expireAfter: `30d` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s, or Never
+            cluster.yaml:5 (document 1): NodePool main: spec.template.spec.terminationGracePeriod: `Never` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s
+            cluster.yaml:6 (document 1): NodePool main: spec.weight: 0 is out of range; weights go from 1 to 100
+            cluster.yaml:6 (document 1): NodePool main: spec.weight: 101 is out of range; weights go from 1 to 100
+            cluster.yaml:6 (document 1): NodePool main: spec.replicas: -1 is negative; it starts at 0
+            cluster.yaml:7 (document 1): NodePool main: spec.weight: a static NodePool has no weight; remove weight, or replicas
+            cluster.yaml:7 (document 1): NodePool main: spec.limits: a static NodePool is limited by nodes only; remove the other limits, or replicas
+            cluster.yaml:6 (document 1): NodePool main: spec.limits[cpu]: quantity `-1` is negative; amounts start at 0
+            cluster.yaml:6 (document 1): NodePool main: spec.limits[cpu]: quantity `lots` does not start with a number; write it like 500m, 2 or 4Gi
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.consolidateAfter: `soon` is not a duration; write it in hours, minutes and seconds, like 720h, 1h30m or 300s, or Never
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.consolidationPolicy: `Always` is not a policy; expected WhenEmpty, WhenEmptyOrUnderutilized or Balanced
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].nodes: `101%` is neither a count nor a percentage; write it like "5" or "10%"
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0]: schedule and duration only go together; set both or neither
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].schedule: `noon` is not a cron schedule; write five fields like `0 9 * * 1-5`, or @daily
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].duration: `90s` is not a duration in hours and minutes; write it like 8h or 1h30m
+            cluster.yaml:6 (document 1): NodePool main: spec.disruption.budgets[0].reasons[0]: `Boredom` is not a reason; expected Underutilized, Empty or Drifted
+        "#]],
+    );
 }
 
 #[test]

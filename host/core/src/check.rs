@@ -1,0 +1,182 @@
+//! Does a plan keep every rule? Asked of every plan before it is carried out, and written from the rules of Kubernetes
+//! and Karpenter without a look at the planner: it shares no code with it but the records and the elementary questions
+//! of [`matching`](crate::matching).
+//!
+//! What it asks is whether the plan *can* come true: every node that may be launched for a claim, whichever of its types
+//! and offerings that is, takes all the claim's pods; and pods can be placed in some order in which no topology rule is
+//! broken. Preferences (preferred terms, ScheduleAnyway, `PreferNoSchedule`) are not rules.
+
+mod hosts;
+mod limits;
+mod topology;
+
+use std::fmt;
+
+use crate::model::{Sym, World};
+use crate::plan::{Plan, PodIx};
+use crate::snapshot::Snapshot;
+use hosts::Hosts;
+
+/// A rule that a plan breaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// The claim (by position) or node (by name) where it shows.
+    pub at: Option<String>,
+    /// The pod that it is about, `namespace/name`.
+    pub pod: Option<String>,
+    /// What is wrong, with numbers.
+    pub detail: String,
+}
+
+/// Rules that are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rule {
+    /// Every pending pod is in exactly one place of the plan, and nothing else is.
+    Accounting,
+    /// The NodePool of a claim may be bought from.
+    Pool,
+    /// The claim's types, offering and price belong together.
+    Offering,
+    /// Taints are tolerated.
+    Taints,
+    /// Labels satisfy node selectors and required node affinity.
+    Labels,
+    /// Resources suffice, daemons included.
+    Resources,
+    /// Host ports are free.
+    Ports,
+    /// Volumes can be attached, and where they are.
+    Volumes,
+    /// Topology spread constraints.
+    Spread,
+    /// Required pod affinity.
+    Affinity,
+    /// Required pod anti-affinity, both ways.
+    AntiAffinity,
+    /// Limits of NodePools.
+    Limits,
+    /// `minValues` of NodePools.
+    MinValues,
+    /// Reservations.
+    Reservations,
+    /// The sums of the plan.
+    Totals,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.rule)?;
+        if let Some(at) = &self.at {
+            write!(f, " at {at}")?;
+        }
+        if let Some(pod) = &self.pod {
+            write!(f, ", pod {pod}")?;
+        }
+        write!(f, ": {}", self.detail)
+    }
+}
+
+/// Checks a plan.
+///
+/// # Errors
+/// Everything that is wrong with it, in no particular order.
+pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
+    let mut found = Found { world: &snapshot.world, violations: Vec::new() };
+    accounting(snapshot, plan, &mut found);
+    if !found.violations.is_empty() {
+        return Err(found.violations);
+    }
+    let hosts = Hosts::new(snapshot, plan);
+    hosts.check(&mut found);
+    topology::check(&hosts, &mut found);
+    limits::check(snapshot, plan, &mut found);
+    totals(snapshot, plan, &mut found);
+    if found.violations.is_empty() { Ok(()) } else { Err(found.violations) }
+}
+
+/// Collects violations.
+struct Found<'a> {
+    world: &'a World,
+    violations: Vec<Violation>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, rule: Rule, at: Option<String>, pod: Option<PodIx>, detail: String) {
+        let pod = pod.map(|p| self.pod_name(p));
+        self.violations.push(Violation { rule, at, pod, detail });
+    }
+
+    fn pod_name(&self, pod: PodIx) -> String {
+        match self.world.pods.get(pod.0 as usize) {
+            Some(p) => format!("{}/{}", self.text(self.world.shapes.get(p.shape).namespace), p.name),
+            None => format!("number {}", pod.0),
+        }
+    }
+
+    fn text(&self, sym: Sym) -> &str {
+        self.world.names.text(sym)
+    }
+}
+
+fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+    let pods = snapshot.world.pods.len();
+    let mut times = vec![0u32; pods];
+    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.existing.iter().flat_map(|e| &e.pods));
+    for &pod in placed.chain(plan.unplaced.iter().map(|u| &u.pod)) {
+        match times.get_mut(pod.0 as usize) {
+            Some(n) => *n += 1,
+            None => found.add(Rule::Accounting, None, Some(pod), "there is no such pod".into()),
+        }
+    }
+    for p in &snapshot.pending {
+        let n = std::mem::take(&mut times[p.pod.0 as usize]);
+        if n != 1 {
+            found.add(Rule::Accounting, None, Some(p.pod), format!("is in {n} places of the plan instead of one"));
+        }
+    }
+    for (at, _) in times.iter().enumerate().filter(|(_, n)| **n > 0) {
+        found.add(Rule::Accounting, None, Some(PodIx(at as u32)), "is not to be planned".into());
+    }
+    for u in plan.unplaced.iter().filter(|u| u.refusals.is_empty()) {
+        found.add(Rule::Accounting, None, Some(u.pod), "is left over without a reason".into());
+    }
+    for e in &plan.existing {
+        if e.node.0 as usize >= snapshot.nodes.len() {
+            found.add(
+                Rule::Accounting,
+                Some(format!("node number {}", e.node.0)),
+                None,
+                "there is no such node".into(),
+            );
+        }
+    }
+    let catalogue = &snapshot.world.catalogue;
+    for (at, claim) in plan.claims.iter().enumerate() {
+        let known = claim.types.iter().all(|t| (t.0 as usize) < catalogue.types().len())
+            && (claim.offering.0 as usize) < catalogue.offerings().len()
+            && (claim.pool.0 as usize) < snapshot.world.pools.len();
+        if !known || claim.pods.is_empty() || claim.types.is_empty() {
+            let detail = "it has no pods, no types, or names what does not exist";
+            found.add(Rule::Accounting, Some(format!("claim {at}")), None, detail.into());
+        }
+    }
+}
+
+fn totals(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+    let cost: f64 = plan.claims.iter().map(|c| c.price).sum();
+    let nodes = plan.claims.len() as f64 * snapshot.world.settings.node_cost;
+    let effective: f64 = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
+    let differs = |a: f64, b: f64| (a - b).abs() > 1e-6 * (1.0 + a.abs());
+    if differs(cost, plan.cost) {
+        found.add(Rule::Totals, None, None, format!("cost is {} but claims add up to {cost}", plan.cost));
+    }
+    if differs(effective, plan.effective) {
+        found.add(Rule::Totals, None, None, format!("effective is {} but adds up to {effective}", plan.effective));
+    }
+    if plan.lower_bound > plan.effective * (1.0 + 1e-9) + 1e-9 || plan.lower_bound.is_nan() {
+        let detail = format!("lower bound {} is above the objective {}", plan.lower_bound, plan.effective);
+        found.add(Rule::Totals, None, None, detail);
+    }
+}

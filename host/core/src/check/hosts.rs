@@ -1,0 +1,337 @@
+//! Each host with what is to go on it: labels, taints, sizes, ports, volumes.
+
+use std::cell::RefCell;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Found, Rule};
+use crate::matching::{admits, satisfies, untolerated};
+use crate::model::{Labels, Op, PodShape, Requirement, Resources, Sym, TypeId, World};
+use crate::plan::{Plan, PlannedClaim, PodIx};
+use crate::snapshot::{PendingPod, Snapshot, StateNode};
+
+/// Where pods go: an existing node or a claim.
+pub enum Kind<'a> {
+    /// An existing node.
+    Node(&'a StateNode),
+    /// A claim, with the values that labels of its node may have.
+    Claim(&'a PlannedClaim, Possible<'a>),
+}
+
+/// The values that each label of a claim's node may have, looked up when asked for.
+pub struct Possible<'a> {
+    world: &'a World,
+    claim: &'a PlannedClaim,
+    known: RefCell<FxHashMap<Sym, Option<Vec<Sym>>>>,
+}
+
+/// A host and its new pods.
+pub struct Host<'a> {
+    /// What it is.
+    pub kind: Kind<'a>,
+    /// Its new pods.
+    pub pods: Vec<&'a PendingPod>,
+    /// What to call it.
+    pub name: String,
+}
+
+/// What claims share, worked out once.
+#[derive(Default)]
+struct Known<'a> {
+    /// What a type leaves to pods, by NodePool.
+    nets: FxHashMap<(u32, TypeId), Resources>,
+    /// Which types can be had at all, by what a claim is narrowed to.
+    had: FxHashMap<&'a [(Sym, Vec<Sym>)], Vec<bool>>,
+}
+
+/// All hosts of a plan.
+pub struct Hosts<'a> {
+    /// The snapshot.
+    pub snapshot: &'a Snapshot,
+    /// Existing nodes in the snapshot's order, then claims in the plan's.
+    pub hosts: Vec<Host<'a>>,
+}
+
+impl<'a> Hosts<'a> {
+    /// Puts the plan's pods on hosts.
+    pub fn new(snapshot: &'a Snapshot, plan: &'a Plan) -> Self {
+        let by_pod: FxHashMap<PodIx, &PendingPod> = snapshot.pending.iter().map(|p| (p.pod, p)).collect();
+        let find = |pods: &[PodIx]| pods.iter().filter_map(|p| by_pod.get(p).copied()).collect::<Vec<_>>();
+        let mut hosts: Vec<Host<'_>> = snapshot
+            .nodes
+            .iter()
+            .map(|n| Host { kind: Kind::Node(n), pods: Vec::new(), name: snapshot.world.names.text(n.name).into() })
+            .collect();
+        for e in &plan.existing {
+            hosts[e.node.0 as usize].pods.extend(find(&e.pods));
+        }
+        for (at, claim) in plan.claims.iter().enumerate() {
+            let kind = Kind::Claim(claim, Possible::of(&snapshot.world, claim));
+            hosts.push(Host { kind, pods: find(&claim.pods), name: format!("claim {at}") });
+        }
+        Hosts { snapshot, hosts }
+    }
+
+    /// Checks every host by itself.
+    pub fn check(&self, found: &mut Found<'_>) {
+        let mut known = Known::default();
+        for host in self.hosts.iter().filter(|h| !h.pods.is_empty()) {
+            match &host.kind {
+                Kind::Node(node) => self.check_node(host, node, found),
+                Kind::Claim(claim, possible) => self.check_claim(host, claim, possible, &mut known, found),
+            }
+            ports(host, found);
+        }
+    }
+
+    fn check_node(&self, host: &Host<'_>, node: &StateNode, found: &mut Found<'_>) {
+        let names = &self.snapshot.world.names;
+        let mut free = node.free.clone();
+        for pod in &host.pods {
+            if let Some(taint) = untolerated(&pod.shape.tolerations, &node.taints, false) {
+                let detail = format!("does not tolerate {}", names.text(taint.key));
+                found.add(Rule::Taints, Some(host.name.clone()), Some(pod.pod), detail);
+            }
+            if !admits(&node.labels, &pod.shape, names) {
+                found.add(Rule::Labels, Some(host.name.clone()), Some(pod.pod), "labels do not fit".into());
+            }
+            let fits = |a: &Vec<Requirement>| a.iter().all(|r| satisfies(&node.labels, r, names));
+            if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
+                found.add(Rule::Volumes, Some(host.name.clone()), Some(pod.pod), "its volume is elsewhere".into());
+            }
+            free.sub(&pod.shape.requests);
+        }
+        let asked = total(&host.pods);
+        for (resource, amount) in asked.iter().filter(|(r, _)| free.get(*r) < 0) {
+            let detail = format!("{amount} of {} asked, {} missing", resource.name(names), -free.get(resource));
+            found.add(Rule::Resources, Some(host.name.clone()), None, detail);
+        }
+        volumes(host, &node.volumes, &node.volume_limits, found);
+    }
+
+    fn check_claim(
+        &self,
+        host: &Host<'_>,
+        claim: &'a PlannedClaim,
+        possible: &Possible<'a>,
+        known: &mut Known<'a>,
+        found: &mut Found<'_>,
+    ) {
+        let world = &*self.snapshot.world;
+        let at = || Some(host.name.clone());
+        if !self.snapshot.pools.contains(&claim.pool) {
+            found.add(Rule::Pool, at(), None, "its NodePool cannot be bought from".into());
+        }
+        self.check_offering(host, claim, known, found);
+        let taints = &world.pools[claim.pool.0 as usize].taints;
+        for pod in &host.pods {
+            if let Some(taint) = untolerated(&pod.shape.tolerations, taints, false) {
+                let detail = format!("does not tolerate {}", world.names.text(taint.key));
+                found.add(Rule::Taints, at(), Some(pod.pod), detail);
+            }
+            if let Some(key) = possible.unsatisfied(&pod.shape, world) {
+                let detail = format!("a node of this claim may have the wrong {}", world.names.text(key));
+                found.add(Rule::Labels, at(), Some(pod.pod), detail);
+            }
+            let fits = |a: &Vec<Requirement>| a.iter().all(|r| possible.always(r, world));
+            if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
+                found.add(Rule::Volumes, at(), Some(pod.pod), "its volume may be elsewhere".into());
+            }
+        }
+        let asked = total(&host.pods);
+        for &t in &claim.types {
+            let net = known.nets.entry((claim.pool.0, t)).or_insert_with(|| self.net(claim, t));
+            if let Some((resource, amount)) = asked.iter().find(|&(r, a)| a > 0 && a > net.get(r)) {
+                let name = world.names.text(world.catalogue.instance_type(t).name);
+                let detail =
+                    format!("{amount} of {} asked, {name} has {}", resource.name(&world.names), net.get(resource));
+                found.add(Rule::Resources, at(), None, detail);
+                break;
+            }
+            if host.pods.iter().any(|p| !p.volumes.is_empty()) {
+                volumes(host, &[], &world.catalogue.instance_type(t).volume_limits, found);
+            }
+        }
+    }
+
+    fn check_offering(&self, host: &Host<'_>, claim: &'a PlannedClaim, known: &mut Known<'a>, found: &mut Found<'_>) {
+        let world = &*self.snapshot.world;
+        let at = || Some(host.name.clone());
+        let offering = world.catalogue.offering(claim.offering);
+        if claim.types.len() > 600 {
+            found.add(Rule::Offering, at(), None, format!("{} types are more than 600", claim.types.len()));
+        }
+        if claim.types.first() != Some(&offering.instance_type) {
+            found.add(Rule::Offering, at(), None, "its offering is not of its first type".into());
+        }
+        if offering.price != claim.price {
+            let detail = format!("its price is {}, the offering's {}", claim.price, offering.price);
+            found.add(Rule::Offering, at(), None, detail);
+        }
+        let pool = &world.pools[claim.pool.0 as usize];
+        let had = known.had.entry(&claim.requirements).or_insert_with(|| {
+            let can = |(at, t): (usize, &crate::model::InstanceType)| {
+                let of_type = world.catalogue.offerings_of(TypeId(at as u32));
+                allowed(claim, &t.requirements)
+                    && of_type.iter().any(|o| o.available && allowed(claim, &o.requirements))
+            };
+            world.catalogue.types().iter().enumerate().map(can).collect()
+        });
+        for &t in &claim.types {
+            if !had[t.0 as usize] {
+                let name = world.names.text(world.catalogue.instance_type(t).name);
+                found.add(Rule::Offering, at(), None, format!("{name} cannot be had under its requirements"));
+            }
+        }
+        if !offering.available || !allowed(claim, &offering.requirements) {
+            found.add(Rule::Offering, at(), None, "its offering does not meet its requirements".into());
+        }
+        // What the NodePool requires must hold for the node that is counted on.
+        let mut labels: Vec<(Sym, Sym)> = Vec::new();
+        let of_type = &world.catalogue.instance_type(offering.instance_type).requirements;
+        for r in of_type.iter().chain(&offering.requirements) {
+            if let Op::In(values) = &r.op
+                && let [value] = **values
+            {
+                labels.push((r.key, value));
+            }
+        }
+        let labels = Labels::new(labels);
+        let named = |r: &&Requirement| labels.get(r.key).is_some();
+        if let Some(r) = pool.requirements.iter().filter(named).find(|r| !satisfies(&labels, r, &world.names)) {
+            let detail = format!("its offering is not what its NodePool requires of {}", world.names.text(r.key));
+            found.add(Rule::Offering, at(), None, detail);
+        }
+    }
+
+    /// What a type leaves to pods on nodes of this claim's NodePool.
+    fn net(&self, claim: &PlannedClaim, t: TypeId) -> Resources {
+        let world = &*self.snapshot.world;
+        let pool = &world.pools[claim.pool.0 as usize];
+        let instance_type = world.catalogue.instance_type(t);
+        let mut net = instance_type.allocatable.clone();
+        let known: Vec<&Requirement> = instance_type.requirements.iter().chain(&pool.requirements).collect();
+        let may = |r: &Requirement| {
+            let fixed = known.iter().find(|k| k.key == r.key && matches!(k.op, Op::In(_)));
+            let label = pool.labels.get(r.key);
+            match (fixed.map(|k| &k.op), label) {
+                (Some(Op::In(values)), _) => {
+                    values.iter().any(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names))
+                }
+                (_, Some(value)) => satisfies(&Labels::new(vec![(r.key, value)]), r, &world.names),
+                _ => matches!(r.op, Op::NotIn(_) | Op::DoesNotExist),
+            }
+        };
+        for daemon in &self.snapshot.daemons {
+            let runs = untolerated(&daemon.tolerations, &pool.taints, false).is_none()
+                && daemon.node_selector.iter().all(may)
+                && (daemon.required.is_empty() || daemon.required.iter().any(|t| t.iter().all(may)));
+            if runs {
+                net.sub(&daemon.requests);
+            }
+        }
+        net
+    }
+}
+
+impl<'a> Possible<'a> {
+    fn of(world: &'a World, claim: &'a PlannedClaim) -> Self {
+        Possible { world, claim, known: RefCell::default() }
+    }
+
+    /// The values that a label may have; `None` if the node has no such label.
+    pub fn values(&self, key: Sym) -> Option<Vec<Sym>> {
+        self.known.borrow_mut().entry(key).or_insert_with(|| self.look_up(key)).clone()
+    }
+
+    fn look_up(&self, key: Sym) -> Option<Vec<Sym>> {
+        if let Some((_, values)) = self.claim.requirements.iter().find(|(k, _)| *k == key) {
+            return Some(values.clone());
+        }
+        let mut values: Vec<Sym> = Vec::new();
+        let mut note = |requirements: &[Requirement]| {
+            for r in requirements.iter().filter(|r| r.key == key) {
+                if let Op::In(of) = &r.op {
+                    values.extend(of.iter().copied());
+                }
+            }
+        };
+        for &t in &self.claim.types {
+            note(&self.world.catalogue.instance_type(t).requirements);
+            let usable = |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
+            self.world.catalogue.offerings_of(t).iter().filter(usable).for_each(|o| note(&o.requirements));
+        }
+        values.sort_unstable();
+        values.dedup();
+        let label = self.world.pools[self.claim.pool.0 as usize].labels.get(key);
+        if values.is_empty() { label.map(|v| vec![v]) } else { Some(values) }
+    }
+
+    /// Whether a requirement holds whatever the node turns out to be.
+    fn always(&self, r: &Requirement, world: &World) -> bool {
+        match self.values(r.key) {
+            _ if self.claim.open.iter().any(|o| o.key == r.key) => true,
+            Some(values) => values.iter().all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
+            None => matches!(r.op, Op::NotIn(_) | Op::DoesNotExist) || self.undefined_well_known(r.key, world),
+        }
+    }
+
+    /// Karpenter lets pods ask for labels that every cloud defines even where a catalogue does not name them.
+    fn undefined_well_known(&self, key: Sym, world: &World) -> bool {
+        let text = world.names.text(key);
+        ["topology.kubernetes.io/region", "node.kubernetes.io/windows-build", "kubernetes.io/os", "kubernetes.io/arch"]
+            .contains(&text)
+            || ["topology.kubernetes.io/zone", "karpenter.sh/capacity-type"].contains(&text)
+            || ["karpenter.sh/nodepool", "karpenter.sh/registered", "karpenter.sh/initialized"].contains(&text)
+    }
+
+    /// A label that may be wrong for a pod.
+    fn unsatisfied(&self, shape: &PodShape, world: &World) -> Option<Sym> {
+        let wrong = |rs: &[Requirement]| rs.iter().find(|r| !self.always(r, world)).map(|r| r.key);
+        if let Some(key) = wrong(&shape.node_selector) {
+            return Some(key);
+        }
+        let terms: Vec<Option<Sym>> = shape.required.iter().map(|t| wrong(t)).collect();
+        if terms.is_empty() || terms.contains(&None) { None } else { terms[0] }
+    }
+}
+
+/// Whether single values fit what a claim is narrowed to.
+fn allowed(claim: &PlannedClaim, requirements: &[Requirement]) -> bool {
+    requirements.iter().all(|r| {
+        let Op::In(values) = &r.op else { return true };
+        let narrowed = claim.requirements.iter().find(|(key, _)| *key == r.key);
+        narrowed.is_none_or(|(_, allowed)| values.iter().any(|v| allowed.contains(v)))
+    })
+}
+
+fn total(pods: &[&PendingPod]) -> Resources {
+    let mut all = Resources::default();
+    pods.iter().for_each(|p| all.add(&p.shape.requests));
+    all
+}
+
+fn ports(host: &Host<'_>, found: &mut Found<'_>) {
+    let mut taken = match &host.kind {
+        Kind::Node(node) => node.ports.clone(),
+        Kind::Claim(..) => Vec::new(),
+    };
+    for pod in host.pods.iter().filter(|p| !p.shape.ports.is_empty()) {
+        if let Some(port) = pod.shape.ports.iter().find(|p| taken.iter().any(|t| t.conflicts(p))) {
+            found.add(Rule::Ports, Some(host.name.clone()), Some(pod.pod), format!("port {} is taken", port.port));
+        }
+        taken.extend(&pod.shape.ports);
+    }
+}
+
+fn volumes(host: &Host<'_>, attached: &[(Sym, u32)], limits: &[(Sym, u32)], found: &mut Found<'_>) {
+    let new: FxHashSet<(Sym, u32)> = host.pods.iter().flat_map(|p| p.volumes.iter().copied()).collect();
+    let all: FxHashSet<(Sym, u32)> = attached.iter().copied().chain(new.iter().copied()).collect();
+    for &(driver, limit) in limits {
+        let count = all.iter().filter(|(d, _)| *d == driver).count();
+        if count > limit as usize && new.iter().any(|(d, _)| *d == driver) {
+            let detail = format!("{count} volumes of {}, at most {limit}", found.text(driver));
+            found.add(Rule::Volumes, Some(host.name.clone()), None, detail);
+        }
+    }
+}

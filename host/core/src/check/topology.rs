@@ -1,0 +1,385 @@
+//! Topology rules over the whole plan.
+//!
+//! A spread constraint is a rule for the moment in which a pod is placed. It can be kept if the final counts keep the skew
+//! (placing pods in turns keeps it all along), or if the counts of those that own the constraint do, beside pods that
+//! run already: others that the selector selects can be placed after them. A host is at fault if neither holds.
+
+use std::cell::RefCell;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::hosts::{Host, Hosts, Kind};
+use super::{Found, Rule};
+use crate::matching::{satisfies, untolerated};
+use crate::model::{LabelSelector, Labels, NodeInclusion, Op, PodShape, PodTerm, Requirement, Spread, Sym, World};
+use crate::snapshot::Snapshot;
+
+/// Checks spread, affinity and anti-affinity.
+pub fn check(hosts: &Hosts<'_>, found: &mut Found<'_>) {
+    let view = View::new(hosts);
+    for rule in view.spreads() {
+        view.check_spread(&rule, found);
+    }
+    for (term, owners) in view.terms(|s| &s.affinity) {
+        view.check_affinity(&term, &owners, found);
+    }
+    for (term, owners) in view.terms(|s| &s.anti_affinity) {
+        view.check_anti_affinity(&term, &owners, found);
+    }
+    view.check_running_anti_affinity(found);
+}
+
+/// Pods on hosts, those of one shape together.
+struct View<'a> {
+    hosts: &'a Hosts<'a>,
+    world: &'a World,
+    hostname: Option<Sym>,
+    /// Shapes of new pods.
+    shapes: Vec<&'a PodShape>,
+    /// Host, shape, count.
+    placed: Vec<(usize, usize, u32)>,
+    /// What NodePools can offer of a label.
+    offered: RefCell<FxHashMap<(u32, Sym), FxHashSet<Sym>>>,
+}
+
+/// A spread constraint and the shapes that own it.
+struct SpreadRule<'a> {
+    spread: &'a Spread,
+    shape: &'a PodShape,
+    owners: Vec<usize>,
+}
+
+/// A term of affinity or anti-affinity, its namespaces resolved.
+struct Term<'a> {
+    key: Sym,
+    selector: &'a LabelSelector,
+    namespaces: Option<Vec<Sym>>,
+}
+
+impl Term<'_> {
+    fn selects(&self, shape: &PodShape) -> bool {
+        self.namespaces.as_ref().is_none_or(|n| n.contains(&shape.namespace)) && self.selector.matches(&shape.labels)
+    }
+}
+
+impl<'a> View<'a> {
+    fn new(hosts: &'a Hosts<'a>) -> Self {
+        let world = &*hosts.snapshot.world;
+        let mut index: FxHashMap<*const PodShape, usize> = FxHashMap::default();
+        let mut shapes: Vec<&PodShape> = Vec::new();
+        let mut placed: Vec<(usize, usize, u32)> = Vec::new();
+        for (at, host) in hosts.hosts.iter().enumerate() {
+            let mut here: FxHashMap<usize, u32> = FxHashMap::default();
+            for pod in &host.pods {
+                let shape = *index.entry(std::sync::Arc::as_ptr(&pod.shape)).or_insert_with(|| {
+                    shapes.push(&pod.shape);
+                    shapes.len() - 1
+                });
+                *here.entry(shape).or_default() += 1;
+            }
+            let mut here: Vec<_> = here.into_iter().map(|(shape, n)| (at, shape, n)).collect();
+            here.sort_unstable();
+            placed.extend(here);
+        }
+        let hostname = world.names.get("kubernetes.io/hostname");
+        View { hosts, world, hostname, shapes, placed, offered: RefCell::default() }
+    }
+
+    fn snapshot(&self) -> &'a Snapshot {
+        self.hosts.snapshot
+    }
+
+    fn host(&self, at: usize) -> &Host<'a> {
+        &self.hosts.hosts[at]
+    }
+
+    /// The domains that a host is or may be in: `None` if it has no such label. A host's own name is its number.
+    fn domains(&self, at: usize, key: Sym) -> Option<Vec<u32>> {
+        if Some(key) == self.hostname {
+            return Some(vec![at as u32]);
+        }
+        match &self.host(at).kind {
+            Kind::Node(node) => node.labels.get(key).map(|v| vec![v.0]),
+            Kind::Claim(_, possible) => possible.values(key).map(|v| v.into_iter().map(|s| s.0).collect()),
+        }
+    }
+
+    fn domain(&self, at: usize, key: Sym) -> Option<u32> {
+        self.domains(at, key).filter(|d| d.len() == 1).map(|d| d[0])
+    }
+
+    /// Hosts and counts of running pods that are selected.
+    fn running(&self, selector: &LabelSelector, selects: impl Fn(&PodShape) -> bool) -> Vec<(usize, u32)> {
+        let running = &self.snapshot().running;
+        let of = running.candidates(selector).into_iter().filter(|&s| selects(self.world.shapes.get(s)));
+        of.flat_map(|s| running.on(s).iter().map(|&(node, n)| (node.0 as usize, n))).collect()
+    }
+
+    fn spreads(&self) -> Vec<SpreadRule<'a>> {
+        let mut rules: Vec<SpreadRule<'a>> = Vec::new();
+        type Same<'k> = (
+            Sym,
+            &'k Spread,
+            Option<(&'k [Requirement], &'k [Vec<Requirement>])>,
+            Option<&'k [crate::model::Toleration]>,
+        );
+        let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
+        for (at, &shape) in self.shapes.iter().enumerate() {
+            for spread in shape.spread.iter().filter(|s| s.required) {
+                let affinity = Some((shape.node_selector.as_slice(), shape.required.as_slice()));
+                let tolerations = (spread.node_taints == NodeInclusion::Honor).then_some(shape.tolerations.as_slice());
+                let key = (shape.namespace, spread, affinity, tolerations);
+                let rule = *index.entry(key).or_insert_with(|| {
+                    rules.push(SpreadRule { spread, shape, owners: Vec::new() });
+                    rules.len() - 1
+                });
+                rules[rule].owners.push(at);
+            }
+        }
+        rules
+    }
+
+    fn check_spread(&self, rule: &SpreadRule<'a>, found: &mut Found<'_>) {
+        let key = rule.spread.key;
+        let selects = |s: &PodShape| s.namespace == rule.shape.namespace && rule.spread.selector.matches(&s.labels);
+        let mut running: FxHashMap<u32, i64> = FxHashMap::default();
+        for (at, n) in self.running(&rule.spread.selector, selects) {
+            if let Some(domain) = self.domain(at, key).filter(|_| self.counts(rule, at)) {
+                *running.entry(domain).or_default() += i64::from(n);
+            }
+        }
+        let owners: FxHashSet<usize> = rule.owners.iter().copied().collect();
+        let (mut by_owners, mut by_all) = (running.clone(), running);
+        let mut used: Vec<(u32, usize)> = Vec::new();
+        for &(at, shape, n) in &self.placed {
+            let domain = self.domain(at, key);
+            match domain {
+                Some(domain) if owners.contains(&shape) => used.push((domain, at)),
+                None if owners.contains(&shape) => {
+                    let detail = format!("a pod with a spread constraint, but {} is not settled", found.text(key));
+                    found.add(Rule::Spread, Some(self.host(at).name.clone()), None, detail);
+                }
+                _ => {}
+            }
+            if let Some(domain) = domain.filter(|_| selects(self.shapes[shape])) {
+                *by_all.entry(domain).or_default() += i64::from(n);
+                if owners.contains(&shape) {
+                    *by_owners.entry(domain).or_default() += i64::from(n);
+                }
+            }
+        }
+        let host = Some(key) == self.hostname;
+        let universe = if host { FxHashSet::default() } else { self.universe(rule) };
+        let skew = |count: &FxHashMap<u32, i64>, domain: u32| {
+            let least = if host { 0 } else { self.least(rule, &universe, count) };
+            count.get(&domain).copied().unwrap_or(0) - least
+        };
+        for (domain, at) in used {
+            let least_skew = skew(&by_owners, domain).min(skew(&by_all, domain));
+            if least_skew > i64::from(rule.spread.max_skew) {
+                let name = found.text(key).to_owned();
+                let detail = format!("skew {least_skew} over {name}, maxSkew {}", rule.spread.max_skew);
+                found.add(Rule::Spread, Some(self.host(at).name.clone()), None, detail);
+            }
+        }
+    }
+
+    /// The fewest pods in any domain that counts.
+    fn least(&self, rule: &SpreadRule<'a>, universe: &FxHashSet<u32>, count: &FxHashMap<u32, i64>) -> i64 {
+        if (universe.len() as i64) < i64::from(rule.spread.min_domains.unwrap_or(0)) {
+            return 0;
+        }
+        universe.iter().map(|d| count.get(d).copied().unwrap_or(0)).min().unwrap_or(0)
+    }
+
+    /// Domains that count: of existing nodes, and those that NodePools can offer.
+    fn universe(&self, rule: &SpreadRule<'a>) -> FxHashSet<u32> {
+        let key = rule.spread.key;
+        let mut universe: FxHashSet<u32> = FxHashSet::default();
+        for at in 0..self.snapshot().nodes.len() {
+            universe.extend(self.domain(at, key).filter(|_| self.counts(rule, at)));
+        }
+        for &at in &self.snapshot().pools {
+            let pool = &self.world.pools[at.0 as usize];
+            let honors = rule.spread.node_taints == NodeInclusion::Honor;
+            if !honors || untolerated(&rule.shape.tolerations, &pool.taints, false).is_none() {
+                let mut known = self.offered.borrow_mut();
+                let values = known.entry((at.0, key)).or_insert_with(|| offered(self.world, pool, key));
+                universe.extend(values.iter().map(|s| s.0));
+            }
+        }
+        let wanted = |domain: &u32| {
+            let labels = Labels::new(vec![(key, Sym(*domain))]);
+            let fine = |r: &Requirement| r.key != key || satisfies(&labels, r, &self.world.names);
+            rule.shape.node_selector.iter().all(fine)
+                && (rule.shape.required.is_empty() || rule.shape.required.iter().any(|t| t.iter().all(fine)))
+        };
+        universe.retain(wanted);
+        universe
+    }
+
+    /// Whether an existing node counts for a constraint.
+    fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
+        let Some(node) = self.snapshot().nodes.get(at) else { return true };
+        let affinity = rule.spread.node_affinity == NodeInclusion::Ignore
+            || crate::matching::admits(&node.labels, rule.shape, &self.world.names);
+        let taints = rule.spread.node_taints == NodeInclusion::Ignore
+            || untolerated(&rule.shape.tolerations, &node.taints, false).is_none();
+        affinity && taints
+    }
+
+    /// Distinct terms with the shapes that own them.
+    fn terms(&self, of: impl Fn(&'a PodShape) -> &'a Vec<PodTerm>) -> Vec<(Term<'a>, Vec<usize>)> {
+        let mut all: Vec<(Term<'a>, Vec<usize>)> = Vec::new();
+        let mut index: FxHashMap<(Sym, &LabelSelector, Option<Vec<Sym>>), usize> = FxHashMap::default();
+        for (at, &shape) in self.shapes.iter().enumerate() {
+            for term in of(shape) {
+                let namespaces = namespaces(self.world, term, shape.namespace);
+                let at_index = *index.entry((term.key, &term.selector, namespaces.clone())).or_insert_with(|| {
+                    all.push((Term { key: term.key, selector: &term.selector, namespaces }, Vec::new()));
+                    all.len() - 1
+                });
+                all[at_index].1.push(at);
+            }
+        }
+        all
+    }
+
+    fn check_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Found<'_>) {
+        let mut anchored: FxHashSet<u32> = FxHashSet::default();
+        let running = self.running(term.selector, |s| term.selects(s));
+        anchored.extend(running.iter().filter_map(|&(at, _)| self.domain(at, term.key)));
+        let owners: FxHashSet<usize> = owners.iter().copied().collect();
+        let owns = |shape: usize| owners.contains(&shape);
+        let mut by_owners: FxHashSet<u32> = FxHashSet::default();
+        for &(at, shape, _) in self.placed.iter().filter(|(_, s, _)| term.selects(self.shapes[*s])) {
+            if let Some(domain) = self.domain(at, term.key) {
+                if owns(shape) {
+                    by_owners.insert(domain)
+                } else {
+                    anchored.insert(domain)
+                };
+            }
+        }
+        let mut founded: FxHashSet<u32> = FxHashSet::default();
+        for &(at, _, _) in self.placed.iter().filter(|(_, s, _)| owns(*s)) {
+            let fine = match self.domain(at, term.key) {
+                None => false,
+                Some(domain) if anchored.contains(&domain) => true,
+                Some(domain) => {
+                    founded.insert(domain);
+                    by_owners.contains(&domain) && running.is_empty() && founded.len() == 1
+                }
+            };
+            if !fine {
+                let detail = format!("no pod that it must be with is in its {}", found.text(term.key));
+                found.add(Rule::Affinity, Some(self.host(at).name.clone()), None, detail);
+            }
+        }
+    }
+
+    fn check_anti_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Found<'_>) {
+        let owners: FxHashSet<usize> = owners.iter().copied().collect();
+        let owns = |shape: usize| owners.contains(&shape);
+        // Pods that the term selects, by domain: how many, and which host if just one.
+        let mut selected: FxHashMap<u32, u32> = FxHashMap::default();
+        for (at, n) in self.running(term.selector, |s| term.selects(s)) {
+            for domain in self.domains(at, term.key).unwrap_or_default() {
+                *selected.entry(domain).or_default() += n;
+            }
+        }
+        for &(at, _, n) in self.placed.iter().filter(|(_, s, _)| term.selects(self.shapes[*s])) {
+            for domain in self.domains(at, term.key).unwrap_or_default() {
+                *selected.entry(domain).or_default() += n;
+            }
+        }
+        for &(at, shape, _) in self.placed.iter().filter(|(_, s, _)| owns(*s)) {
+            let own = u32::from(term.selects(self.shapes[shape]));
+            let domains = self.domains(at, term.key).unwrap_or_default();
+            if domains.iter().any(|d| selected.get(d).copied().unwrap_or(0) > own) {
+                let detail = format!("a pod that it must not be with may be in its {}", found.text(term.key));
+                found.add(Rule::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+            }
+        }
+    }
+
+    /// Terms of pods that run already keep new pods away.
+    fn check_running_anti_affinity(&self, found: &mut Found<'_>) {
+        for &id in &self.snapshot().running.anti_affine {
+            let owner = self.world.shapes.get(id);
+            for term in &owner.anti_affinity {
+                let namespaces = namespaces(self.world, term, owner.namespace);
+                let resolved = Term { key: term.key, selector: &term.selector, namespaces };
+                let selected: Vec<usize> =
+                    (0..self.shapes.len()).filter(|&s| resolved.selects(self.shapes[s])).collect();
+                if selected.is_empty() {
+                    continue;
+                }
+                let taken: FxHashSet<u32> = (self.snapshot().running.on(id).iter())
+                    .filter_map(|(node, _)| self.domain(node.0 as usize, term.key))
+                    .collect();
+                for &(at, _, _) in self.placed.iter().filter(|(_, s, _)| selected.contains(s)) {
+                    if self.domains(at, term.key).unwrap_or_default().iter().any(|d| taken.contains(d)) {
+                        let detail = format!("a running pod keeps it away from its {}", found.text(term.key));
+                        found.add(Rule::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Values of a label that a NodePool can offer.
+fn offered(world: &World, pool: &crate::model::NodePool, key: Sym) -> FxHashSet<Sym> {
+    let mut values = FxHashSet::default();
+    let agrees = |requirements: &[Requirement]| {
+        requirements.iter().all(|r| {
+            let Op::In(mine) = &r.op else { return true };
+            let fine = |v: &Sym| {
+                let labels = Labels::new(vec![(r.key, *v)]);
+                let mut asked = pool.requirements.iter().filter(|q| q.key == r.key);
+                asked.all(|q| satisfies(&labels, q, &world.names))
+                    && pool.labels.get(r.key).is_none_or(|label| label == *v)
+            };
+            mine.iter().any(fine)
+        })
+    };
+    let mut note = |requirements: &[Requirement]| {
+        for r in requirements.iter().filter(|r| r.key == key) {
+            if let Op::In(mine) = &r.op {
+                let fine = |v: &&Sym| {
+                    let labels = Labels::new(vec![(key, **v)]);
+                    pool.requirements.iter().filter(|q| q.key == key).all(|q| satisfies(&labels, q, &world.names))
+                };
+                values.extend(mine.iter().filter(fine));
+            }
+        }
+    };
+    for (at, t) in world.catalogue.types().iter().enumerate().filter(|(_, t)| agrees(&t.requirements)) {
+        let offerings = world.catalogue.offerings_of(crate::model::TypeId(at as u32));
+        for offering in offerings.iter().filter(|o| o.available && agrees(&o.requirements)) {
+            note(&offering.requirements);
+            note(&t.requirements);
+        }
+    }
+    let known = values.is_empty();
+    for r in pool.requirements.iter().filter(|r| r.key == key && known) {
+        if let Op::In(mine) = &r.op {
+            values.extend(mine.iter().copied());
+        }
+    }
+    values.extend(pool.labels.get(key).filter(|_| known));
+    values
+}
+
+fn namespaces(world: &World, term: &PodTerm, own: Sym) -> Option<Vec<Sym>> {
+    match &term.namespace_selector {
+        None if term.namespaces.is_empty() => Some(vec![own]),
+        None => Some(term.namespaces.clone()),
+        Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => None,
+        Some(selector) => {
+            let selected = world.namespaces.iter().filter(|(_, labels)| selector.matches(labels)).map(|n| n.0);
+            Some(term.namespaces.iter().copied().chain(selected).collect())
+        }
+    }
+}
