@@ -141,7 +141,7 @@ fn alone(planned: &Planned, pod: PodIx) -> Option<Priced> {
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
     let Planned { scorers, options, .. } = planned;
-    let plan = planner::plan(&snapshot, scorers, options.how());
+    let plan = planner::plan(&snapshot, scorers, options.how()).ok()?;
     Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
 }
 

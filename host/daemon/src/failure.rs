@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use longshore_api::manifests::Problem;
+use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
 
 use crate::config::Fault;
@@ -47,6 +48,9 @@ pub enum Failure {
     /// A policy that is refused.
     #[error("policy {0}")]
     Policy(String, #[source] LoadError),
+    /// A plan that breaks a rule: our fault, not that of the input.
+    #[error("the plan breaks {} and is dropped: a defect of Longshore, please report it", count(.0.violations.len(), "rule"))]
+    Rejected(Box<Rejected>),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] std::io::Error),
@@ -60,6 +64,9 @@ impl Failure {
             Failure::Config(faults) => faults.iter().for_each(|fault| _ = write!(text, "\n  {fault}")),
             Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() => {
                 _ = write!(text, "\n  hint: {hint}");
+            }
+            Failure::Rejected(rejected) => {
+                rejected.violations.iter().for_each(|violation| _ = write!(text, "\n  {violation}"));
             }
             Failure::Unusable(problem) => _ = write!(text, "\n  {problem}"),
             _ => {

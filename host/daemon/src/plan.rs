@@ -58,7 +58,7 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
     let snapshot = Snapshot::new(world.into());
     scorers.begin(snapshot.world.now);
     let joined = Instant::now();
-    let plan = planner::plan(&snapshot, &scorers, options.how());
+    let plan = planner::plan(&snapshot, &scorers, options.how()).map_err(Failure::Rejected)?;
     let decided = Instant::now();
     Ok(Planned {
         options,
