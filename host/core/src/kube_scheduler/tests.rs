@@ -171,6 +171,7 @@ fn plan(zones: &str) -> Plan {
         pool: PoolIx(0),
         offering: OfferingId(if zone == 'a' { 0 } else { 1 }),
         types: vec![TypeId(0)],
+        open: Vec::new(),
         requirements: Vec::new(),
         price: 1.0,
         effective: 1.0,
