@@ -1,7 +1,6 @@
 //! A catalogue as policies see it: one array per column, built once and shared, lowered into guests without a copy of
 //! ours.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use longshore_core::model::{Catalogue, InstanceType, Names, Op, ResourceId, Sym};
@@ -166,20 +165,23 @@ fn clamp(amount: i64) -> u32 {
 /// Gives out indexes for a column of few distinct symbols, in the order of first use.
 struct Interner<'a> {
     names: &'a Names,
-    seen: HashMap<Option<Sym>, u32>,
+    /// Index + 1 by symbol, the last one for no symbol; 0 for not seen.
+    seen: Vec<u32>,
     order: Vec<Option<Sym>>,
 }
 
 impl<'a> Interner<'a> {
     fn new(names: &'a Names) -> Self {
-        Interner { names, seen: HashMap::new(), order: Vec::new() }
+        Interner { names, seen: vec![0; names.len() + 1], order: Vec::new() }
     }
 
     fn index(&mut self, sym: Option<Sym>) -> u32 {
-        *self.seen.entry(sym).or_insert_with(|| {
+        let slot = &mut self.seen[sym.map_or(self.names.len(), |sym| sym.0 as usize)];
+        if *slot == 0 {
             self.order.push(sym);
-            self.order.len() as u32 - 1
-        })
+            *slot = self.order.len() as u32;
+        }
+        *slot - 1
     }
 
     fn table(self) -> Table {

@@ -244,3 +244,33 @@ pub(crate) fn cut(mut text: String, room: usize) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{HostConfig, engine};
+
+    /// Functions of an interface in wit/, sorted.
+    fn promised(interface: &str) -> Vec<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/policy@0.1.0");
+        let files =
+            std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        let text: String = files.collect();
+        let start = text.find(&format!("\ninterface {interface} {{")).unwrap();
+        let body = &text[start..][..text[start..].find("\n}").unwrap()];
+        let functions = body.lines().filter_map(|line| line.trim().split_once(": func("));
+        let mut names: Vec<String> = functions.map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_host_offers_what_the_contract_promises_and_nothing_else() {
+        let (_, offered) = linker(&engine(&HostConfig::default()).unwrap()).unwrap();
+        assert_eq!(offered.len(), 4);
+        for (interface, mut functions) in offered {
+            functions.sort();
+            assert_eq!(functions, promised(interface), "{interface}");
+        }
+    }
+}

@@ -31,7 +31,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// The component is not one that this host runs.
-    #[error("{}: {refusal}", path.display())]
+    #[error("cannot load {}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
@@ -39,6 +39,9 @@ pub enum LoadError {
         #[source]
         refusal: Refusal,
     },
+    /// The engine itself cannot be set up.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The component is fine, its settings are not.
     #[error("{}: settings: {problem}", path.display())]
     Settings {
@@ -322,9 +325,7 @@ impl Host {
 
 /// What a file is, wants and exports, by a host of its own. See [`Host::inspect`].
 pub fn inspect(path: &Path) -> Result<Description, LoadError> {
-    let host = Host::new(HostConfig::default())
-        .map_err(|error| LoadError::Read { path: path.to_owned(), source: std::io::Error::other(error) })?;
-    host.inspect(path)
+    Host::new(HostConfig::default())?.inspect(path)
 }
 
 impl LoadedPolicy {

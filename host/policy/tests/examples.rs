@@ -3,11 +3,17 @@
 mod common;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use common::{HOST, serve, world};
+use common::{serve, world};
 use longshore_core::policy::Policies;
-use longshore_policy::Report;
-use longshore_xtask::guests::{Built, build_examples};
+use longshore_policy::{Host, HostConfig, Report};
+use longshore_xtask::guests::{Built, build_examples, folder};
+
+/// With a cache: Go and QuickJS take seconds to compile.
+static HOST: LazyLock<Host> = LazyLock::new(|| {
+    Host::new(HostConfig { cache: Some(folder().join("compiled")), ..HostConfig::default() }).unwrap()
+});
 
 fn costs(component: &Path, settings: &str) -> Vec<f64> {
     let world = world(1000);
