@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use longshore_api::manifests::Problems;
+use longshore_core::kube_scheduler::survive;
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -14,7 +15,7 @@ use crate::input;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
-use crate::report::{Decision, Report, text};
+use crate::report::{Decision, Report, Survival, text};
 
 /// Plans, and prints the plan.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
@@ -83,8 +84,20 @@ fn report(planned: &Planned) -> Report {
         gap: decision.gap(),
         digest: decision.digest(),
         decision,
-        survives: None,
+        survives: Some(survival(planned)),
         policies: planned.scorers.notes(),
         problems: planned.problems.list.iter().map(input::object).collect(),
     }
+}
+
+/// How often kube-scheduler is let loose on a plan: enough to tell one that always holds from one that hangs by luck,
+/// few enough to cost less than planning.
+const RUNS: u32 = 10;
+
+fn survival(planned: &Planned) -> Survival {
+    let held = |run: &u32| {
+        let seed = planned.options.seed.wrapping_add(u64::from(*run));
+        survive(&planned.snapshot, &planned.plan, seed).left_over.is_empty()
+    };
+    Survival { runs: RUNS, survived: (0..RUNS).filter(held).count() as u32 }
 }

@@ -85,3 +85,26 @@ fn compare(plain: &Value, careful: &Value) -> String {
         table(&["NODES TO BUY", "BY PRICE", "SPOT-RISK"], &rows),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn plans_stand_side_by_side() {
+        let claim = |name: &str, kind: &str, pods: &[&str]| json!({"offering": {"instanceType": name, "capacityType": kind}, "pods": pods});
+        let plan = |claims: Value| json!({"cost": 1.25, "effective": 1.26, "lowerBound": 1.0, "seconds": 0.002, "claims": claims});
+        let plain = plan(json!([claim("c7g.large", "spot", &["a", "b"])]));
+        let careful = plan(json!([claim("c7g.large", "on-demand", &["a"]), claim("m7g.large", "spot", &["b"])]));
+        let text = compare(&plain, &careful);
+        for line in [
+            "price of the new nodes, USD/h     1.250      1.250",
+            "pods on spot                          2          1",
+            "c7g.large spot              1          ·",
+            "m7g.large spot              ·          1",
+        ] {
+            assert!(text.contains(line), "no line {line:?} in\n{text}");
+        }
+    }
+}
