@@ -12,6 +12,8 @@ mod topology;
 
 use std::fmt;
 
+use rustc_hash::FxHashSet;
+
 use crate::model::{Sym, World};
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
@@ -139,6 +141,11 @@ fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
     for (at, _) in times.iter().enumerate().filter(|(_, n)| **n > 0) {
         found.add(Rule::Accounting, None, Some(PodIx(at as u32)), "is not to be planned".into());
     }
+    let cannot: FxHashSet<PodIx> = snapshot.pending.iter().filter(|p| p.unfit.is_some()).map(|p| p.pod).collect();
+    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.existing.iter().flat_map(|e| &e.pods));
+    for &pod in placed.filter(|p| cannot.contains(p)) {
+        found.add(Rule::Accounting, None, Some(pod), "cannot be planned, and yet has a place".into());
+    }
     for u in plan.unplaced.iter().filter(|u| u.refusals.is_empty()) {
         found.add(Rule::Accounting, None, Some(u.pod), "is left over without a reason".into());
     }
@@ -168,7 +175,7 @@ fn totals(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
     let cost: f64 = plan.claims.iter().map(|c| c.price).sum();
     let nodes = plan.claims.len() as f64 * snapshot.world.settings.node_cost;
     let effective: f64 = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
-    let differs = |a: f64, b: f64| (a - b).abs() > 1e-6 * (1.0 + a.abs());
+    let differs = |a: f64, b: f64| (a - b).is_nan() || (a - b).abs() > 1e-6 * (1.0 + a.abs());
     if differs(cost, plan.cost) {
         found.add(Rule::Totals, None, None, format!("cost is {} but claims add up to {cost}", plan.cost));
     }

@@ -225,7 +225,21 @@ impl<'a> Hosts<'a> {
         let instance_type = world.catalogue.instance_type(t);
         let mut net = instance_type.allocatable.clone();
         let known: Vec<&Requirement> = instance_type.requirements.iter().chain(&pool.requirements).collect();
+        let offered: Vec<&Requirement> =
+            world.catalogue.offerings_of(t).iter().filter(|o| o.available).flat_map(|o| &o.requirements).collect();
         let may = |r: &Requirement| {
+            if offered.iter().any(|o| o.key == r.key) {
+                // A daemon that wants what only some of the offerings have may run.
+                let asked = || pool.requirements.iter().filter(|q| q.key == r.key).chain([r]);
+                let fits = |v: Sym| {
+                    let labels = Labels::new(vec![(r.key, v)]);
+                    asked().all(|q| satisfies(&labels, q, &world.names))
+                };
+                return offered.iter().filter(|o| o.key == r.key).any(|o| match &o.op {
+                    Op::In(values) => values.iter().any(|&v| fits(v)),
+                    _ => false,
+                });
+            }
             let fixed = known.iter().find(|k| k.key == r.key && matches!(k.op, Op::In(_)));
             let label = pool.labels.get(r.key);
             match (fixed.map(|k| &k.op), label) {
@@ -327,8 +341,13 @@ impl<'a> Possible<'a> {
         if let Some(key) = wrong(&shape.node_selector) {
             return Some(key);
         }
-        let terms: Vec<Option<Sym>> = shape.required.iter().map(|t| wrong(t)).collect();
-        if terms.is_empty() || terms.contains(&None) { None } else { terms[0] }
+        // An empty term selects nothing.
+        let terms: Vec<Option<Sym>> = shape.required.iter().filter(|t| !t.is_empty()).map(|t| wrong(t)).collect();
+        match terms.first() {
+            Some(first) if !terms.contains(&None) => *first,
+            None if !shape.required.is_empty() => world.names.get("kubernetes.io/hostname"),
+            _ => None,
+        }
     }
 }
 
