@@ -268,6 +268,9 @@ fn level(
     let mut sets = strict.clone();
     if let Some(&heaviest) = wishes.node_terms.first() {
         sets.add_all(&Sets::new(&shape.preferred[heaviest].1, &states.numbers), &states.numbers);
+        if sets.0.iter().any(|(_, set)| set.is_nothing()) {
+            sets = strict.clone();
+        }
     }
     let needs = if alternatives.is_empty() {
         vec![states.need(sets)]

@@ -62,6 +62,17 @@ impl Set {
         Set { complement: true, ..Set::of(values) }
     }
 
+    /// Not even absence: two requirements of one label that contradict each other. Karpenter's own merge would ask for
+    /// the label's absence here, and kube-scheduler would then refuse the node.
+    pub fn nothing() -> Self {
+        Set { lo: i64::MAX, hi: i64::MIN, ..Set::of([]) }
+    }
+
+    /// Whether no node can ever satisfy it.
+    pub fn is_nothing(&self) -> bool {
+        self.lo > self.hi
+    }
+
     /// What a requirement allows.
     pub fn from_op(op: &Op) -> Self {
         match op {
@@ -100,7 +111,9 @@ impl Set {
 
     /// Whether both allow something in common, or both allow absence.
     pub fn agrees(&self, other: &Set, numbers: &Numbers) -> bool {
-        (self.allows_absence() && other.allows_absence()) || !self.meet(other, numbers).is_absent()
+        !self.is_nothing()
+            && !other.is_nothing()
+            && ((self.allows_absence() && other.allows_absence()) || !self.meet(other, numbers).is_absent())
     }
 
     /// Concrete and empty: the label must be absent.
@@ -110,7 +123,7 @@ impl Set {
 
     /// Written as NotIn or DoesNotExist: a node without the label will do.
     pub fn allows_absence(&self) -> bool {
-        if self.complement { !self.values.is_empty() } else { self.values.is_empty() }
+        self.values.is_empty() != self.complement && !self.is_nothing()
     }
 
     /// The set as requirements.
@@ -148,10 +161,11 @@ impl Sets {
         all
     }
 
-    /// Adds one requirement.
+    /// Adds one requirement; one that contradicts what is there leaves [`Set::nothing`].
     pub fn add(&mut self, key: Sym, set: &Set, numbers: &Numbers) {
         match self.0.binary_search_by_key(&key, |&(k, _)| k) {
-            Ok(at) => self.0[at].1 = self.0[at].1.meet(set, numbers),
+            Ok(at) if self.0[at].1.agrees(set, numbers) => self.0[at].1 = self.0[at].1.meet(set, numbers),
+            Ok(at) => self.0[at].1 = Set::nothing(),
             Err(at) => self.0.insert(at, (key, set.clone())),
         }
     }
@@ -173,6 +187,7 @@ impl Sets {
     pub fn conflict(&self, asked: &Sets, undefined_ok: impl Fn(Sym) -> bool, numbers: &Numbers) -> Option<Sym> {
         asked.0.iter().find_map(|(key, set)| match self.get(*key) {
             Some(mine) => (!mine.agrees(set, numbers)).then_some(*key),
+            None if set.is_nothing() => Some(*key),
             None => (!undefined_ok(*key) && !set.allows_absence()).then_some(*key),
         })
     }
@@ -207,6 +222,18 @@ mod tests {
         assert!(!Set::of([s[0]]).agrees(&Set::but([s[0]]), &n));
         assert!(Set::any().agrees(&Set::of([s[1]]), &n));
         assert!(!Set::any().agrees(&Set::of([]), &n));
+    }
+
+    #[test]
+    fn a_contradiction_is_satisfied_by_nothing_not_even_absence() {
+        let (_, n, s) = world();
+        let mut asked = Sets(vec![(s[0], Set::of([s[1]]))]);
+        asked.add(s[0], &Set::of([s[2]]), &n);
+        assert_eq!(Sets::default().conflict(&asked, |_| true, &n), Some(s[0]));
+        assert_eq!(Sets(vec![(s[0], Set::of([]))]).conflict(&asked, |_| true, &n), Some(s[0]));
+        let mut absent = Sets(vec![(s[0], Set::but([s[1]]))]);
+        absent.add(s[0], &Set::of([]), &n);
+        assert_eq!(Sets::default().conflict(&absent, |_| false, &n), None);
     }
 
     #[test]
