@@ -55,6 +55,8 @@ pub struct Fit {
     pub net: Vec<Amounts>,
     /// Which daemon group each type belongs to.
     group: Vec<u32>,
+    /// What the daemons of each group ask for together.
+    group_overhead: Vec<Resources>,
     /// Host ports of each daemon group.
     group_ports: Vec<Vec<HostPort>>,
     dims: Vec<Dim>,
@@ -119,7 +121,13 @@ impl Fit {
             net.push(dims.amounts(&left));
         }
         let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
-        Fit { net, group, group_ports: groups.into_iter().map(|g| g.2).collect(), dims }
+        let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();
+        Fit { net, group, group_overhead, group_ports, dims }
+    }
+
+    /// What the daemons that would run on a type ask for together.
+    pub fn overhead(&self, t: TypeId) -> &Resources {
+        &self.group_overhead[self.group[t.0 as usize] as usize]
     }
 
     /// Keeps of `types` those that leave at least `total`.
