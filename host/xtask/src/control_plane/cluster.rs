@@ -183,20 +183,26 @@ impl Cluster {
             Some(record) => record,
             None => self.prepare(binaries, owner)?,
         };
-        let mut fresh = Vec::new();
+        let mut running = Vec::new();
         for program in Program::RUNNING {
-            if Process::find(&self.folder, program.name()).is_none() {
-                if program == Program::ControllerManager {
-                    // The others end where they find no API server.
-                    self.wait(&fresh, binaries, &record.ports)?;
-                }
-                let command = flags::command(program, binaries, &self.folder, &record.ports);
-                fresh.push((program, Process::start(command, &self.folder, program.name())?));
-                let version = &binaries.get(program).version;
-                say(&format!("{} {version} on 127.0.0.1:{}", program.name(), record.ports.get(program)));
+            if program == Program::ControllerManager {
+                // It and those behind it end where they find no API server.
+                self.wait(&running, binaries, &record.ports)?;
             }
+            let name = program.name();
+            let process = match Process::find(&self.folder, name) {
+                Some(process) => process,
+                None => {
+                    let command = flags::command(program, binaries, &self.folder, &record.ports);
+                    let process = Process::start(command, &self.folder, name)?;
+                    let version = &binaries.get(program).version;
+                    say(&format!("{name} {version} on 127.0.0.1:{}", record.ports.get(program)));
+                    process
+                }
+            };
+            running.push((program, process));
         }
-        self.wait(&fresh, binaries, &record.ports)
+        self.wait(&running, binaries, &record.ports)
     }
 
     /// Writes what the programs read.
@@ -245,12 +251,12 @@ impl Cluster {
     }
 
     /// Waits until programs are ready.
-    fn wait(&self, started: &[(Program, Process)], binaries: &Binaries, ports: &Ports) -> Result<()> {
+    fn wait(&self, running: &[(Program, Process)], binaries: &Binaries, ports: &Ports) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        for (program, _) in started {
+        for (program, _) in running {
             let name = program.name();
             loop {
-                if let Some((dead, _)) = started.iter().find(|(_, process)| !process.runs()) {
+                if let Some((dead, _)) = running.iter().find(|(_, process)| !process.runs()) {
                     return Err(self.obituary(*dead));
                 }
                 if ready(*program, binaries, &self.admin_kubeconfig(), ports.get(*program)) {
