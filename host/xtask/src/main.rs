@@ -6,6 +6,7 @@
 mod bench;
 mod cluster;
 mod demo;
+mod harbour;
 mod house;
 mod steps;
 mod test;
@@ -24,7 +25,8 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --only TEXT                         only cases whose name contains TEXT
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
-cargo xtask cluster                     write examples/clusters/harbour.json again";
+cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
+cargo xtask harbour                     write examples/clusters/harbour.json again";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +37,8 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&rest),
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
-        Some("cluster") => cluster::write(),
+        Some("cluster") => cluster::run(&rest),
+        Some("harbour") => harbour::write(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
