@@ -1,0 +1,40 @@
+//! The custom resources as Rust types: NodePool, NodeClaim, NodeOverlay, CapacityBuffer and KWOKNodeClass.
+//!
+//! These are the wire types, shaped as the API server stores them. The definitions that a cluster installs
+//! (`deploy/crds`) are generated from them, so field, schema and rule stand in one place. Every
+//! optional field may be absent and is left out when empty, so that what is read can be written back.
+//!
+//! Absent on purpose: a client, any decision, and checks that the API server makes from the schema. An object that
+//! holds a value outside a closed list (an unknown operator, say) cannot be read at all; watches take such objects
+//! with kube's `DeserializeGuard`.
+
+mod condition;
+pub mod duration;
+mod kwok;
+mod nodeclaim;
+mod nodepool;
+mod quantities;
+mod requirement;
+mod schema;
+mod taint;
+
+pub use condition::{Condition, ConditionStatus, condition, set_condition};
+pub use kwok::{KWOKNodeClass, KWOKNodeClassFields, KWOKNodeClassSpec, KWOKNodeClassStatus};
+pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests};
+pub use nodepool::{
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodeClaimTemplateSpec, NodePool,
+    NodePoolSpec, NodePoolStatus, TemplateMetadata,
+};
+pub use quantities::{Quantities, Quantity};
+pub use requirement::{NodeClassRef, Operator, Requirement};
+pub use taint::{Taint, TaintEffect};
+
+/// A moment, to the second, as Kubernetes writes it.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+/// The type inside a [`Time`].
+pub use k8s_openapi::jiff::Timestamp;
+
+/// Whether a field holds what it holds when nobody sets it, and can be left out.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

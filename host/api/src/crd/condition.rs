@@ -1,0 +1,115 @@
+//! Conditions of a status: one statement each, true, false or unknown, with the reason and since when.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Time;
+
+/// One statement about an object. The schema differs a little between resources (a NodeClaim's reason may be empty),
+/// so each status states its own; this type reads them all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, such as `Ready`. One condition of each type in a status.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// When `status` changed last.
+    pub last_transition_time: Time,
+    /// Why, as one word for programs.
+    #[serde(default)]
+    pub reason: String,
+    /// Why, for people.
+    #[serde(default)]
+    pub message: String,
+    /// The `metadata.generation` that it speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// It does.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can say yet.
+    Unknown,
+}
+
+/// The condition of a type, if there is one.
+pub fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// States a condition, and tells whether anything changed. The time of transition is `now` if the condition is new or
+/// its status changes, and stays where only words do; the observed generation stays too. An unchanged status need
+/// not be written.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: ConditionStatus,
+    reason: &str,
+    message: &str,
+    now: Time,
+) -> bool {
+    let Some(old) = conditions.iter_mut().find(|condition| condition.type_ == type_) else {
+        conditions.push(Condition {
+            type_: type_.to_owned(),
+            status,
+            last_transition_time: now,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            observed_generation: None,
+        });
+        return true;
+    };
+    if old.status == status && old.reason == reason && old.message == message {
+        return false;
+    }
+    if old.status != status {
+        old.status = status;
+        old.last_transition_time = now;
+    }
+    reason.clone_into(&mut old.reason);
+    message.clone_into(&mut old.message);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crd::Timestamp;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn only_a_change_of_status_is_a_transition() {
+        let mut all = Vec::new();
+        let mut set = |status, reason, second| {
+            let changed = set_condition(&mut all, "Ready", status, reason, "", at(second));
+            let now = condition(&all, "Ready").unwrap();
+            (changed, now.last_transition_time.0.as_second(), now.reason.clone())
+        };
+        assert_eq!(set(ConditionStatus::Unknown, "Starting", 10), (true, 10, "Starting".into()));
+        assert_eq!(set(ConditionStatus::Unknown, "Starting", 20), (false, 10, "Starting".into()));
+        assert_eq!(set(ConditionStatus::Unknown, "Waiting", 30), (true, 10, "Waiting".into()));
+        assert_eq!(set(ConditionStatus::True, "Waiting", 40), (true, 40, "Waiting".into()));
+        assert_eq!(condition(&all, "Launched"), None);
+        assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn reason_and_message_may_be_absent() {
+        let json = r#"{"type":"Ready","status":"True","lastTransitionTime":"2026-11-21T08:00:00Z"}"#;
+        let condition: Condition = serde_json::from_str(json).unwrap();
+        assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("", ""));
+        let again = serde_json::to_value(&condition).unwrap();
+        assert_eq!(again["lastTransitionTime"], "2026-11-21T08:00:00Z");
+        assert_eq!(again["reason"], "");
+    }
+}
