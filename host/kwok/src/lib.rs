@@ -1,3 +1,6 @@
-//! Nodes without machines: the instance types of Karpenter's KWOK provider, built in or from a file in its format.
+//! Nodes without machines: the instance types of Karpenter's KWOK provider, built in or from a file in its format, and (feature
+//! `provider`) the cloud that makes such nodes in any cluster.
 
 pub mod catalogue;
+#[cfg(feature = "provider")]
+pub mod provider;

@@ -1,0 +1,161 @@
+//! What Longshore asks of a cloud: make an instance, end it, say what there is.
+//!
+//! Implementations are in crates of their own (`host/kwok`, later `host/aws`). Absent on purpose: any decision. Which
+//! NodeClaims exist, when they are launched and what follows from an error is `host/daemon`'s; a provider answers for
+//! one call and keeps nothing that it could not find again after a restart.
+
+mod error;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+pub use error::CloudError;
+
+/// A cloud.
+#[async_trait]
+pub trait CloudProvider: Send + Sync {
+    /// Its name, as metrics and logs have it.
+    fn name(&self) -> &'static str;
+
+    /// Makes an instance for a NodeClaim. Asked again with the same `uid`, also by another process, it answers with the
+    /// instance that is there: nothing is ever made twice.
+    ///
+    /// # Errors
+    /// See [`CloudError`]; what the caller does next depends on the kind.
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError>;
+
+    /// Told once after a start, and after taking over from another replica, which claims were launched and have no node
+    /// yet: for providers that see to it themselves that a node appears.
+    async fn resume(&self, launched: Vec<Launch>) {
+        drop(launched);
+    }
+
+    /// Begins to end an instance, by provider ID. Asked again while it ends, it answers `Ok` as well.
+    ///
+    /// # Errors
+    /// [`CloudError::NotFound`] once it is gone.
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError>;
+
+    /// One instance, by provider ID.
+    ///
+    /// # Errors
+    /// [`CloudError::NotFound`] if there is none.
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError>;
+
+    /// Every instance that this cluster's Longshore made and that is not gone.
+    ///
+    /// # Errors
+    /// If the answer may be incomplete: callers take what is missing here for gone.
+    async fn list(&self) -> Result<Vec<Instance>, CloudError>;
+}
+
+/// What an instance is made for: a NodeClaim, as plain data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Launch {
+    /// Name of the NodeClaim.
+    pub name: String,
+    /// UID of the NodeClaim: the idempotency token comes from it.
+    pub uid: String,
+    /// Name of the NodePool, if one owns the claim.
+    pub nodepool: Option<String>,
+    /// Labels of the NodeClaim.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the NodeClaim.
+    pub annotations: BTreeMap<String, String>,
+    /// What the node's labels must satisfy.
+    pub requirements: Vec<Requirement>,
+    /// What the node must have room for: resource and quantity as Kubernetes writes it (`500m`, `4Gi`).
+    pub requests: BTreeMap<String, String>,
+    /// Taints of the node.
+    pub taints: Vec<Taint>,
+    /// Taints that others take away once their part is ready.
+    pub startup_taints: Vec<Taint>,
+    /// Kind of the node class.
+    pub class_kind: String,
+    /// Name of the node class.
+    pub class_name: String,
+}
+
+/// A requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte` or `Lte`.
+    pub operator: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+impl Requirement {
+    /// Whether a label of this value (`None`: no such label) satisfies it. An operator that is none of the eight is
+    /// satisfied by nothing.
+    pub fn admits(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|v| v == value);
+        let bound = || self.values.first().and_then(|v| v.parse::<i64>().ok());
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match self.operator.as_str() {
+            "In" => value.is_some_and(listed),
+            "NotIn" => !value.is_some_and(listed),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            "Gt" => number().zip(bound()).is_some_and(|(n, b)| n > b),
+            "Lt" => number().zip(bound()).is_some_and(|(n, b)| n < b),
+            "Gte" => number().zip(bound()).is_some_and(|(n, b)| n >= b),
+            "Lte" => number().zip(bound()).is_some_and(|(n, b)| n <= b),
+            _ => false,
+        }
+    }
+}
+
+/// A taint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, empty for none.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// An instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Instance {
+    /// The cloud's name for it, as `Node.spec.providerID` has it.
+    pub provider_id: String,
+    /// UID of the NodeClaim that it was made for, where the provider knows it.
+    pub claim_uid: Option<String>,
+    /// The image that it started from.
+    pub image_id: Option<String>,
+    /// Labels that follow from what was chosen: instance type, zone, capacity type, architecture, …
+    pub labels: BTreeMap<String, String>,
+    /// What it has, by resource.
+    pub capacity: BTreeMap<String, String>,
+    /// What of it is left for pods, by resource.
+    pub allocatable: BTreeMap<String, String>,
+    /// When it was made, seconds since 1970 (0 if unknown).
+    pub created: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_is_understood() {
+        let admits = |operator: &str, values: &[&str], value: Option<&str>| {
+            let values = values.iter().map(ToString::to_string).collect();
+            Requirement { key: "k".into(), operator: operator.into(), values }.admits(value)
+        };
+        assert!(admits("In", &["a", "b"], Some("b")) && !admits("In", &["a"], None));
+        assert!(admits("NotIn", &["a"], None) && !admits("NotIn", &["a"], Some("a")));
+        assert!(admits("Exists", &[], Some("")) && !admits("Exists", &[], None));
+        assert!(admits("DoesNotExist", &[], None) && !admits("DoesNotExist", &[], Some("")));
+        assert!(admits("Gt", &["3"], Some("4")) && !admits("Gt", &["3"], Some("3")) && !admits("Gt", &["3"], Some("x")));
+        assert!(admits("Lt", &["3"], Some("2")) && !admits("Lt", &["3"], None));
+        assert!(admits("Gte", &["3"], Some("3")) && admits("Lte", &["3"], Some("3")));
+        assert!(!admits("Like", &["a"], Some("a")));
+    }
+}
