@@ -137,7 +137,11 @@ impl Cluster {
             return Ok(());
         }
         self.stop_all()?;
-        fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
+        match fs::remove_dir_all(&self.folder) {
+            // Somebody else took it down at the same time.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            done => done.with_context(|| format!("cannot remove {}", self.folder.display())),
+        }
     }
 
     /// Ends one program, without asking it. [`Self::up`] starts it again.
