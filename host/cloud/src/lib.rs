@@ -37,6 +37,11 @@ pub trait CloudProvider: Send + Sync {
     /// [`CloudError::NotFound`] once it is gone.
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError>;
 
+    /// Whether an instance is nothing but its Node object, so that it is gone once the Node is.
+    fn ends_with_node(&self) -> bool {
+        false
+    }
+
     /// One instance, by provider ID.
     ///
     /// # Errors

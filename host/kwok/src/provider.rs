@@ -143,6 +143,10 @@ impl CloudProvider for Kwok {
         }
     }
 
+    fn ends_with_node(&self) -> bool {
+        true
+    }
+
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let name = name_in(provider_id)?;
         if self.coming().remove(provider_id).is_some() {

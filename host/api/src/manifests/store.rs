@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::finish::renumber_shapes;
 use super::problem::Problem;
-use super::{Door, PriorityClass, Reader, identity};
+use super::{Door, PriorityClass, Reader, Source, TypeOf, identity};
 
 /// The lists of a world that objects are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,15 +72,18 @@ impl Store {
         Store::default()
     }
 
-    /// Takes in an object, JSON as the API server writes it, in the place of an older version of it. Kinds that
-    /// planning has no use for are passed over.
+    /// Takes in an object, JSON as the API server writes it, in the place of an older version of it. What it does not
+    /// say of its own type (items of lists do not) is `api_version` and `kind`. Kinds that planning has no use for are
+    /// passed over.
     ///
     /// # Errors
     /// What is wrong with it; an older version stays.
-    pub fn apply(&mut self, json: &str) -> Result<(), Problem> {
+    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Problem> {
         let before = TABLES.map(|t| self.len(t));
         self.reader.seen.clear();
-        self.reader.read("watch", json.as_bytes());
+        let text = json.as_bytes();
+        let mut source = Source { name: "watch", text, lines_before: 0, document: 1, counted: (0, 0) };
+        self.reader.object(&mut source, 0..text.len(), None, Some(&TypeOf { api_version, kind }));
         if let Some(problem) = self.reader.problems.list.pop() {
             self.reader.problems.list.clear();
             return Err(problem);
@@ -196,7 +199,7 @@ mod tests {
 
     fn pod(name: &str, cpu: &str) -> String {
         format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"containers":
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"containers":
             [{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}},"status":{{"phase":"Pending"}}}}"#
         )
     }
@@ -213,7 +216,7 @@ mod tests {
     fn a_new_version_takes_the_place_of_the_old_one() {
         let mut store = Store::new();
         for (name, cpu) in [("b", "1"), ("a", "2"), ("c", "3"), ("a", "4")] {
-            store.apply(&pod(name, cpu)).unwrap();
+            store.apply("v1", "Pod", &pod(name, cpu)).unwrap();
         }
         assert_eq!(names(&store), [("a".into(), 4000), ("b".into(), 1000), ("c".into(), 3000)]);
         assert!(store.remove("", "Pod", "shop", "b"));
@@ -227,11 +230,11 @@ mod tests {
     #[test]
     fn a_version_that_cannot_be_read_leaves_the_last_good_one() {
         let mut store = Store::new();
-        store.apply(&pod("a", "1")).unwrap();
-        let problem = store.apply(&pod("a", "-1")).unwrap_err();
+        store.apply("v1", "Pod", &pod("a", "1")).unwrap();
+        let problem = store.apply("v1", "Pod", &pod("a", "-1")).unwrap_err();
         assert!(problem.to_string().contains("shop/a"), "{problem}");
         assert_eq!(names(&store), [("a".into(), 1000)]);
-        store.apply(&pod("a", "2")).unwrap();
+        store.apply("v1", "Pod", &pod("a", "2")).unwrap();
         assert_eq!(names(&store), [("a".into(), 2000)]);
     }
 
@@ -239,7 +242,7 @@ mod tests {
     fn shapes_that_nobody_has_are_swept() {
         let mut store = Store::new();
         for cpu in 1..5_000 {
-            store.apply(&pod("a", &format!("{cpu}m"))).unwrap();
+            store.apply("v1", "Pod", &pod("a", &format!("{cpu}m"))).unwrap();
         }
         assert!(store.reader.door.world.shapes.len() < 1_100);
         assert_eq!(names(&store), [("a".into(), 4_999)]);
@@ -248,7 +251,7 @@ mod tests {
     #[test]
     fn kinds_without_use_are_passed_over() {
         let mut store = Store::new();
-        store.apply(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}"#).unwrap();
+        store.apply("v1", "ConfigMap", r#"{"metadata":{"name":"x"}}"#).unwrap();
         assert_eq!(store.count(), 0);
     }
 }

@@ -1,0 +1,134 @@
+//! What everybody who acts on the cluster has at hand.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use longshore_api::crd::{NodeClaim, Timestamp};
+use longshore_cloud::CloudProvider;
+use serde_json::{Value, json};
+
+use super::events::Events;
+use super::leader::Leadership;
+use super::metrics::Metrics;
+
+/// Shared by all that is going on.
+pub struct Context {
+    /// Asks again where the server says so.
+    pub client: Client,
+    /// Does not: for evictions and leases, where a refusal is an answer.
+    pub plain: Client,
+    pub provider: Arc<dyn CloudProvider>,
+    pub events: Events,
+    pub metrics: Metrics,
+    pub health: Health,
+    pub leadership: Leadership,
+    /// Pods planned for a claim, until its node is there: `namespace/name`.
+    pub expected: Mutex<HashMap<String, Vec<String>>>,
+    /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
+    pub nominates: AtomicBool,
+}
+
+impl Context {
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    /// Whether this process may change anything now: it leads, and has said so to the server recently enough.
+    ///
+    /// # Errors
+    /// Another replica may have taken over.
+    pub fn may_write(&self) -> Result<(), String> {
+        if self.leadership.holds() { Ok(()) } else { Err("this replica does not lead".to_owned()) }
+    }
+
+    /// Patches a Node by merge.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), String> {
+        self.may_write()?;
+        let api: Api<Node> = Api::all(self.client.clone());
+        let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        done.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Deletes a Node.
+    ///
+    /// # Errors
+    /// What the server says, unless that it is gone.
+    pub async fn delete_node(&self, name: &str) -> Result<(), String> {
+        self.may_write()?;
+        let api: Api<Node> = Api::all(self.client.clone());
+        match api.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            other => other.map(drop).map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Tells kube-scheduler which pods a claim's node was bought for, before it is open to pods.
+    pub async fn nominate(&self, claim: &NodeClaim, node: &str) {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let pods = lock(&self.expected).remove(name).unwrap_or_default();
+        self.nominate_all(pods.into_iter().map(|pod| (pod, node.to_owned())).collect()).await;
+    }
+
+    /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
+    /// and, since 1.35, keeps its room for the pod; a refusal costs nothing but the hint.
+    pub async fn nominate_all(&self, pods: Vec<(String, String)>) {
+        if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
+            return;
+        }
+        let one = |(pod, node): (String, String)| async move {
+            let Some((namespace, name)) = pod.split_once('/') else { return };
+            let api: Api<Pod> = Api::namespaced(self.plain.clone(), namespace);
+            let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
+            if let Err(kube::Error::Api(status)) = api.patch_status(name, &PatchParams::default(), &patch).await
+                && status.code == 403
+                && self.nominates.swap(false, Ordering::Relaxed)
+            {
+                tracing::warn!("RBAC does not let us patch pods/status; kube-scheduler places pods without our hint");
+            }
+        };
+        futures::stream::iter(pods).for_each_concurrent(16, one).await;
+    }
+}
+
+/// A lock that a panic elsewhere does not take away.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the last four launches of each NodePool went.
+#[derive(Default)]
+pub struct Health(Mutex<BTreeMap<String, VecDeque<bool>>>);
+
+impl Health {
+    /// Notes how a launch or registration ended.
+    pub fn record(&self, pool: &str, good: bool) {
+        let mut all = lock(&self.0);
+        let last = all.entry(pool.to_owned()).or_default();
+        last.push_back(good);
+        if last.len() > 4 {
+            last.pop_front();
+        }
+    }
+
+    /// Fewer than two of the last four failed; nothing if none is known.
+    pub fn of(&self, pool: &str) -> Option<bool> {
+        let all = lock(&self.0);
+        let last = all.get(pool).filter(|l| !l.is_empty())?;
+        Some(last.iter().filter(|good| !**good).count() < 2)
+    }
+}
+
+/// Waits between attempts at one thing: doubling from 1 s to 1 min.
+pub fn back_off(failures: u32) -> Duration {
+    Duration::from_secs((1u64 << failures.saturating_sub(1).min(6)).min(60))
+}

@@ -1,0 +1,93 @@
+//! What is watched.
+
+/// A kind of object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    NodePool,
+    NodeClaim,
+    KwokNodeClass,
+    Node,
+    Namespace,
+    PriorityClass,
+    StorageClass,
+    CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    DaemonSet,
+    ReplicaSet,
+    StatefulSet,
+    ReplicationController,
+    Service,
+    PodDisruptionBudget,
+    Pod,
+}
+
+/// Where a kind is in the API.
+pub struct At {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+}
+
+impl Kind {
+    /// Every kind, in the order in which they are asked for.
+    pub const ALL: [Kind; 17] = [
+        Kind::NodePool,
+        Kind::NodeClaim,
+        Kind::KwokNodeClass,
+        Kind::Node,
+        Kind::Namespace,
+        Kind::PriorityClass,
+        Kind::StorageClass,
+        Kind::CsiNode,
+        Kind::PersistentVolume,
+        Kind::PersistentVolumeClaim,
+        Kind::DaemonSet,
+        Kind::ReplicaSet,
+        Kind::StatefulSet,
+        Kind::ReplicationController,
+        Kind::Service,
+        Kind::PodDisruptionBudget,
+        Kind::Pod,
+    ];
+
+    /// Group, version, kind and plural.
+    pub fn at(self) -> At {
+        let (group, version, kind, plural) = match self {
+            Kind::NodePool => ("karpenter.sh", "v1", "NodePool", "nodepools"),
+            Kind::NodeClaim => ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
+            Kind::KwokNodeClass => ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses"),
+            Kind::Node => ("", "v1", "Node", "nodes"),
+            Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Kind::PriorityClass => ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Kind::StorageClass => ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
+            Kind::CsiNode => ("storage.k8s.io", "v1", "CSINode", "csinodes"),
+            Kind::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
+            Kind::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Kind::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
+            Kind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
+            Kind::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
+            Kind::ReplicationController => ("", "v1", "ReplicationController", "replicationcontrollers"),
+            Kind::Service => ("", "v1", "Service", "services"),
+            Kind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Kind::Pod => ("", "v1", "Pod", "pods"),
+        };
+        At { group, version, kind, plural }
+    }
+}
+
+impl At {
+    /// `group/version`, or the version of the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The path of the collection, over all namespaces.
+    pub fn path(&self) -> String {
+        match self.group {
+            "" => format!("/api/{}/{}", self.version, self.plural),
+            group => format!("/apis/{group}/{}/{}", self.version, self.plural),
+        }
+    }
+}

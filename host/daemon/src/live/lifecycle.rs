@@ -1,0 +1,492 @@
+//! One NodeClaim's way: launched, registered, initialised; or given up; or ended.
+//!
+//! [`step`] is run again whenever the claim or its node changes, and when it asked to be. It reads what was observed,
+//! does what is due, and writes what came of it to the claim; nothing is remembered between runs. Everything it does
+//! can be done twice: the cloud's token is the claim's UID, patches name the version that they were made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use longshore_api::crd::{
+    Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
+};
+use longshore_api::crd::duration;
+use longshore_api::labels;
+use longshore_cloud::{CloudError, Launch};
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::node::NodeView;
+
+/// The finalizer of claims and nodes.
+pub const FINALIZER: &str = "karpenter.sh/termination";
+const UNREGISTERED: &str = "karpenter.sh/unregistered";
+const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
+/// When a claim's pods go whatever they say.
+pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+
+const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
+const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
+const MESSAGE: usize = 300;
+
+/// What a run came to.
+pub type Outcome = Result<Option<Duration>, String>;
+
+/// Does what is due for a claim. `nodes` are those with its provider ID.
+pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return finalize(ctx, claim, nodes).await;
+    }
+    if let Some(left) = expires_in(ctx, claim)
+        && left.is_zero()
+    {
+        ctx.metrics.disrupted("expired", pool_of(claim));
+        return delete(ctx, claim, "it has expired").await;
+    }
+    if !claim.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|f| f == FINALIZER) {
+        let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.push(FINALIZER.to_owned());
+        patch_meta(ctx, claim, json!({"finalizers": finalizers})).await?;
+        return Ok(None);
+    }
+    let mut next = claim.clone();
+    let mut status = next.status.clone().unwrap_or_default();
+    let mut soon: Option<Duration> = None;
+    if !is_true(&status, "Launched") {
+        match launch(ctx, &mut next, &mut status).await? {
+            Launched::Yes => {}
+            Launched::Later => soon = Some(Duration::from_secs(1)),
+            Launched::GivenUp => return Ok(None),
+        }
+    }
+    if is_true(&status, "Launched") && !is_true(&status, "Registered") {
+        register(ctx, &next, &mut status, nodes).await?;
+    }
+    if is_true(&status, "Registered") {
+        initialize(ctx, &next, &mut status, nodes).await?;
+    } else {
+        set(ctx, &mut status, "Initialized", ConditionStatus::Unknown, "AwaitingReconciliation", "waits for registration");
+    }
+    root(ctx, &mut status);
+    if let Some(why) = too_late(ctx, &next, &status) {
+        ctx.health.record(pool_of(&next), false);
+        ctx.metrics.disrupted(why, pool_of(&next));
+        return delete(ctx, &next, why).await;
+    }
+    write(ctx, claim, &next, status).await?;
+    let waits = [soon, liveness_in(ctx, &next), expires_in(ctx, &next)];
+    Ok(waits.into_iter().flatten().min())
+}
+
+/// What became of a launch.
+enum Launched {
+    Yes,
+    Later,
+    GivenUp,
+}
+
+/// A claim as the cloud wants it.
+pub fn launch_of(claim: &NodeClaim) -> Launch {
+    let spec = &claim.spec;
+    let taint = |t: &longshore_api::crd::Taint| longshore_cloud::Taint {
+        key: t.key.clone(),
+        value: t.value.clone(),
+        effect: t.effect.as_str().to_owned(),
+    };
+    Launch {
+        name: claim.metadata.name.clone().unwrap_or_default(),
+        uid: claim.metadata.uid.clone().unwrap_or_default(),
+        nodepool: claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).cloned(),
+        labels: claim.metadata.labels.clone().unwrap_or_default(),
+        annotations: claim.metadata.annotations.clone().unwrap_or_default(),
+        requirements: spec
+            .requirements
+            .iter()
+            .map(|r| longshore_cloud::Requirement {
+                key: r.key.clone(),
+                operator: r.operator.as_str().to_owned(),
+                values: r.values.clone(),
+            })
+            .collect(),
+        requests: spec.resources.requests.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect(),
+        taints: spec.taints.iter().map(taint).collect(),
+        startup_taints: spec.startup_taints.iter().map(taint).collect(),
+        class_kind: spec.node_class_ref.kind.clone(),
+        class_name: spec.node_class_ref.name.clone(),
+    }
+}
+
+async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStatus) -> Result<Launched, String> {
+    ctx.may_write()?;
+    let made = ctx.provider.create(&launch_of(claim)).await;
+    match made {
+        Ok(instance) => {
+            let mut all = instance.labels;
+            for r in claim.spec.requirements.iter().filter(|r| r.operator == Operator::In && r.values.len() == 1) {
+                all.insert(r.key.clone(), r.values[0].clone());
+            }
+            all.extend(claim.metadata.labels.clone().unwrap_or_default());
+            claim.metadata.labels = Some(all);
+            status.provider_id = instance.provider_id;
+            status.image_id = instance.image_id.unwrap_or_default();
+            status.capacity = quantities(instance.capacity);
+            status.allocatable = quantities(instance.allocatable);
+            set(ctx, status, "Launched", ConditionStatus::True, "Launched", "");
+            Ok(Launched::Yes)
+        }
+        Err(error @ (CloudError::InsufficientCapacity(_) | CloudError::NodeClassNotReady(_))) => {
+            let reason = match error {
+                CloudError::InsufficientCapacity(_) => "insufficient_capacity",
+                _ => "nodeclass_not_ready",
+            };
+            ctx.events.claim(claim, true, "InsufficientCapacityError", &error.to_string()).await;
+            ctx.metrics.disrupted(reason, pool_of(claim));
+            delete(ctx, claim, &error.to_string()).await?;
+            Ok(Launched::GivenUp)
+        }
+        Err(error) => {
+            let message: String = error.to_string().chars().take(MESSAGE).collect();
+            set(ctx, status, "Launched", ConditionStatus::Unknown, error.reason(), &message);
+            Ok(Launched::Later)
+        }
+    }
+}
+
+async fn register(
+    ctx: &Context,
+    claim: &NodeClaim,
+    status: &mut NodeClaimStatus,
+    nodes: &[Arc<NodeView>],
+) -> Result<(), String> {
+    let node = match nodes {
+        [] => {
+            set(ctx, status, "Registered", ConditionStatus::Unknown, "NodeNotFound", "its node has not joined yet");
+            return Ok(());
+        }
+        [node] => node,
+        several => {
+            let names: Vec<&str> = several.iter().map(|n| n.name.as_str()).collect();
+            let message = format!("several nodes have its provider ID: {}", names.join(", "));
+            set(ctx, status, "Registered", ConditionStatus::False, "MultipleNodesFound", &message);
+            return Ok(());
+        }
+    };
+    if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.labels.contains_key(labels::REGISTERED) {
+        let message = "its node joined without the taint karpenter.sh/unregistered, which keeps pods away until then";
+        ctx.events.claim(claim, true, "UnregisteredTaintMissing", message).await;
+    }
+    ctx.nominate(claim, &node.name).await;
+    let mut labels = claim.metadata.labels.clone().unwrap_or_default();
+    labels.insert(self::labels::REGISTERED.into(), "true".into());
+    let own = claim.metadata.annotations.clone().unwrap_or_default();
+    let mut finalizers = node.finalizers.clone();
+    if !node.holds(FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    let mut owners: Vec<Value> = node.owners.iter().filter(|o| o["uid"] != json!(uid)).cloned().collect();
+    owners.push(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": claim.metadata.name, "uid": uid,
+        "blockOwnerDeletion": true,
+    }));
+    let mut taints: Vec<longshore_api::crd::Taint> =
+        node.taints.iter().filter(|t| t.key != UNREGISTERED).cloned().collect();
+    if node.labels.get(NO_TAINT_SYNC).is_none_or(|v| v != "true") {
+        for taint in claim.spec.taints.iter().chain(&claim.spec.startup_taints) {
+            if !taints.iter().any(|t| (&t.key, t.effect) == (&taint.key, taint.effect)) {
+                taints.push(taint.clone());
+            }
+        }
+    }
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": node.resource_version, "labels": labels, "annotations": own,
+            "finalizers": finalizers, "ownerReferences": owners,
+        },
+        "spec": {"taints": taints},
+    });
+    ctx.patch_node(&node.name, &patch).await?;
+    status.node_name.clone_from(&node.name);
+    set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
+    ctx.health.record(pool_of(claim), true);
+    ctx.metrics.node_created(pool_of(claim));
+    Ok(())
+}
+
+async fn initialize(
+    ctx: &Context,
+    claim: &NodeClaim,
+    status: &mut NodeClaimStatus,
+    nodes: &[Arc<NodeView>],
+) -> Result<(), String> {
+    let [node] = nodes else {
+        if !is_true(status, "Initialized") {
+            set(ctx, status, "Initialized", ConditionStatus::Unknown, "NodeNotFound", "there is no node of its own");
+        }
+        return Ok(());
+    };
+    if is_true(status, "Initialized") {
+        consistency(ctx, claim, status, node).await;
+        return Ok(());
+    }
+    let waits = |status: &mut NodeClaimStatus, reason: &str, message: &str| {
+        set(ctx, status, "Initialized", ConditionStatus::Unknown, reason, message);
+    };
+    if node.ready != Some(true) {
+        waits(status, "NodeNotReady", "its node is not Ready");
+        return Ok(());
+    }
+    let startup = |t: &&longshore_api::crd::Taint| {
+        claim.spec.startup_taints.iter().any(|s| (&s.key, s.effect) == (&t.key, t.effect))
+    };
+    if let Some(taint) = node.taints.iter().find(startup) {
+        waits(status, "StartupTaintsExist", &format!("startup taint {} is still there", taint.key));
+        return Ok(());
+    }
+    if let Some(taint) = node.taints.iter().find(|t| is_ephemeral(t)) {
+        waits(status, "KnownEphemeralTaintsExist", &format!("taint {} is still there", taint.key));
+        return Ok(());
+    }
+    let missing = claim.spec.resources.requests.iter().find(|(resource, asked)| {
+        !is_zero(&asked.0) && node.allocatable.get(*resource).is_none_or(|amount| is_zero(amount))
+    });
+    if let Some((resource, _)) = missing {
+        waits(status, "ResourceNotRegistered", &format!("its node does not offer {resource} yet"));
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"labels": {labels::INITIALIZED: "true"}}});
+    ctx.patch_node(&node.name, &patch).await?;
+    set(ctx, status, "Initialized", ConditionStatus::True, "Initialized", "");
+    Ok(())
+}
+
+/// A node must have at least nine tenths of what its claim was promised.
+async fn consistency(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus, node: &NodeView) {
+    let amount = |text: &str| longshore_api::quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0);
+    let short = status.capacity.iter().find(|(resource, promised)| {
+        let has = node.capacity.get(*resource).map_or(0, |text| amount(text));
+        amount(&promised.0) / 10 * 9 > has
+    });
+    let Some((resource, promised)) = short else {
+        set(ctx, status, "ConsistentStateFound", ConditionStatus::True, "ConsistentStateFound", "");
+        return;
+    };
+    let has = node.capacity.get(resource).map_or("nothing", String::as_str);
+    let message = format!("expected {} of {resource}, its node has {has}", promised.0);
+    let reason = "ConsistencyCheckFailed";
+    if set(ctx, status, "ConsistentStateFound", ConditionStatus::False, reason, &message) {
+        ctx.events.claim(claim, true, "FailedConsistencyCheck", &message).await;
+    }
+}
+
+fn is_ephemeral(taint: &longshore_api::crd::Taint) -> bool {
+    matches!(
+        taint.key.as_str(),
+        "node.kubernetes.io/not-ready"
+            | "node.kubernetes.io/unreachable"
+            | "node.cloudprovider.kubernetes.io/uninitialized"
+            | UNREGISTERED
+    ) || taint.key.starts_with("readiness.k8s.io/")
+}
+
+fn is_zero(text: &str) -> bool {
+    text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<f64>().is_ok_and(|n| n == 0.0)
+}
+
+/// The condition Ready follows from the three before it.
+fn root(ctx: &Context, status: &mut NodeClaimStatus) {
+    let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
+    let worst = |wanted: ConditionStatus| parts.iter().flatten().find(|c| c.status == wanted).map(|c| (*c).clone());
+    let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
+        (ConditionStatus::False, "UnhealthyDependents".to_owned(), format!("{}={:?}", c.type_, c.status))
+    } else if parts.iter().all(|c| c.is_some_and(|c| c.status == ConditionStatus::True)) {
+        (ConditionStatus::True, "Ready".to_owned(), String::new())
+    } else {
+        let waits: Vec<String> = parts.iter().flatten().filter(|c| c.status != ConditionStatus::True).map(|c| c.type_.clone()).collect();
+        (ConditionStatus::Unknown, "ReconcilingDependents".to_owned(), format!("waits for {}", waits.join(", ")))
+    };
+    set(ctx, status, "Ready", state, &reason, &message);
+}
+
+/// Why a claim has had its time, if so.
+fn too_late(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Option<&'static str> {
+    if !is_true(status, "Launched") && waited(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
+        return Some("launch_timeout");
+    }
+    if !is_true(status, "Registered") && waited(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT {
+        return Some("registration_timeout");
+    }
+    None
+}
+
+fn waited(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {
+    let since = condition(&status.conditions, what).map(|c| c.last_transition_time.0);
+    let since = since.or(claim.metadata.creation_timestamp.as_ref().map(|t| t.0)).unwrap_or_else(|| ctx.now());
+    seconds(ctx.now().as_second() - since.as_second())
+}
+
+fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
+    let status = claim.status.as_ref()?;
+    let (what, limit) = if !is_true(status, "Launched") {
+        ("Launched", LAUNCH_LIMIT)
+    } else if !is_true(status, "Registered") {
+        ("Registered", REGISTRATION_LIMIT)
+    } else {
+        return None;
+    };
+    Some(limit.saturating_sub(waited(ctx, claim, status, what)) + Duration::from_secs(1))
+}
+
+/// How long a claim may still live; nothing if for ever.
+fn expires_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
+    let after = duration::lifetime(&claim.spec.expire_after).ok()?.after()?;
+    let created = claim.metadata.creation_timestamp.as_ref()?.0.as_second();
+    Some(seconds(created.saturating_add(after.as_secs() as i64) - ctx.now().as_second()))
+}
+
+fn seconds(n: i64) -> Duration {
+    Duration::from_secs(n.max(0) as u64)
+}
+
+/// Ends what belongs to a claim that is being deleted: its node first, then the instance, then the claim.
+async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+    let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
+    if !finalizers.iter().any(|f| f == FINALIZER) {
+        return Ok(None);
+    }
+    let annotations = claim.metadata.annotations.clone().unwrap_or_default();
+    let grace = claim.spec.termination_grace_period.as_deref().and_then(|t| duration::duration(t).ok());
+    let deleted = claim.metadata.deletion_timestamp.as_ref().map_or(ctx.now(), |t| t.0);
+    if let (Some(grace), false) = (grace, annotations.contains_key(TERMINATION_TIME)) {
+        let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
+        let text = rfc3339(end);
+        patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: text}})).await?;
+        return Ok(None);
+    }
+    if !nodes.is_empty() {
+        for node in nodes.iter().filter(|n| n.deletion.is_none()) {
+            ctx.delete_node(&node.name).await?;
+        }
+        return Ok(Some(Duration::from_secs(5)));
+    }
+    let status = claim.status.clone().unwrap_or_default();
+    let mut id = status.provider_id.clone();
+    if id.is_empty() {
+        // Launched, perhaps, by a process that did not live to write it down.
+        let uid = claim.metadata.uid.as_deref();
+        let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
+        id = all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id).unwrap_or_default();
+    }
+    if !id.is_empty() {
+        ctx.may_write()?;
+        match ctx.provider.delete(&id).await {
+            Err(CloudError::NotFound(_)) => {}
+            Err(error) => return Err(error.to_string()),
+            Ok(()) => {
+                let mut status = status;
+                set(ctx, &mut status, "InstanceTerminating", ConditionStatus::True, "InstanceTerminating", "");
+                patch_status(ctx, claim, &status).await?;
+                return Ok(Some(Duration::from_millis(500)));
+            }
+        }
+    }
+    let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
+    ctx.metrics.terminated(pool_of(claim), claim);
+    match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
+        Err(error) if error.contains("404") || error.contains("not found") => Ok(None),
+        other => other.map(|()| None),
+    }
+}
+
+/// A span of whole seconds.
+pub fn jiff_span(duration: Duration) -> k8s_openapi::jiff::SignedDuration {
+    k8s_openapi::jiff::SignedDuration::from_secs(duration.as_secs() as i64)
+}
+
+/// A time as Kubernetes writes it, to the second.
+pub fn rfc3339(at: longshore_api::crd::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Whether a condition is True.
+pub fn is_true(status: &NodeClaimStatus, what: &str) -> bool {
+    condition(&status.conditions, what).is_some_and(|c| c.status == ConditionStatus::True)
+}
+
+/// Sets a condition; says whether that changed its status.
+fn set(ctx: &Context, status: &mut NodeClaimStatus, what: &str, to: ConditionStatus, reason: &str, message: &str) -> bool {
+    let before = condition(&status.conditions, what).map(|c| c.status);
+    set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
+    before != Some(to)
+}
+
+fn quantities(amounts: BTreeMap<String, String>) -> longshore_api::crd::Quantities {
+    amounts.into_iter().map(|(resource, amount)| (resource, Quantity(amount))).collect()
+}
+
+/// The NodePool of a claim, empty for none.
+pub fn pool_of(claim: &NodeClaim) -> &str {
+    claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).map_or("", String::as_str)
+}
+
+/// Writes what has changed: labels first, then the status.
+async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), String> {
+    if old.metadata.labels != new.metadata.labels {
+        patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
+    }
+    if old.status.as_ref() != Some(&status) {
+        patch_status(ctx, old, &status).await?;
+        for c in &status.conditions {
+            announce(ctx, old, c).await;
+        }
+    }
+    Ok(())
+}
+
+/// Counts a condition that has changed its status.
+async fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
+    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_)).map(|c| c.status);
+    if before != Some(new.status) {
+        ctx.metrics.transition("nodeclaim", &new.type_, new.status);
+    }
+}
+
+/// Patches the metadata of a claim.
+#[allow(clippy::missing_errors_doc)]
+pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<(), String> {
+    ctx.may_write()?;
+    let mut metadata = fields;
+    if metadata.get("finalizers").is_some() {
+        metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+    }
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop).map_err(|e| e.to_string())
+}
+
+/// Writes the status of a claim.
+#[allow(clippy::missing_errors_doc)]
+pub async fn patch_status(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Result<(), String> {
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let patch = Patch::Merge(json!({"status": status}));
+    api.patch_status(name, &PatchParams::default(), &patch).await.map(drop).map_err(|e| e.to_string())
+}
+
+async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Outcome {
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    tracing::info!(nodeclaim = name, why, "deleting NodeClaim");
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let uid = claim.metadata.uid.clone();
+    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+    match api.delete(name, &params).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,116 @@
+//! A Node as far as it is acted on.
+
+use std::collections::BTreeMap;
+
+use longshore_api::crd::{Taint, Time};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A Node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeView {
+    pub name: String,
+    pub uid: String,
+    pub resource_version: String,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub finalizers: Vec<String>,
+    /// As written: ours is added to them.
+    pub owners: Vec<Value>,
+    /// When its deletion was asked for.
+    pub deletion: Option<Time>,
+    pub created: Option<Time>,
+    pub provider_id: String,
+    pub taints: Vec<Taint>,
+    /// Condition Ready: true, false, or unknown.
+    pub ready: Option<bool>,
+    pub capacity: BTreeMap<String, String>,
+    pub allocatable: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Wire {
+    metadata: Meta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    name: String,
+    uid: String,
+    resource_version: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    finalizers: Vec<String>,
+    owner_references: Vec<Value>,
+    deletion_timestamp: Option<Time>,
+    creation_timestamp: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    taints: Vec<Taint>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+    capacity: BTreeMap<String, String>,
+    allocatable: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl NodeView {
+    /// Reads a Node.
+    ///
+    /// # Errors
+    /// In words, if it is not one.
+    pub fn read(json: &str) -> Result<Self, String> {
+        let Wire { metadata, spec, status } = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        let ready = status.conditions.iter().find(|c| c.kind == "Ready").and_then(|c| match c.status.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        });
+        Ok(NodeView {
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            finalizers: metadata.finalizers,
+            owners: metadata.owner_references,
+            deletion: metadata.deletion_timestamp,
+            created: metadata.creation_timestamp,
+            provider_id: spec.provider_id,
+            taints: spec.taints,
+            ready,
+            capacity: status.capacity,
+            allocatable: status.allocatable,
+        })
+    }
+
+    /// Whether it has a finalizer.
+    pub fn holds(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|f| f == finalizer)
+    }
+
+    /// The name of the NodePool that owns it.
+    pub fn pool(&self) -> Option<&str> {
+        self.labels.get("karpenter.sh/nodepool").map(String::as_str)
+    }
+}

@@ -1,0 +1,410 @@
+//! What is known of the cluster: observations folded into indexes that are kept, and nothing else.
+//!
+//! Two views of the same objects: the [`Store`] holds what planning needs, interned; beside it stand NodeClaims,
+//! NodePools and nodes whole enough to be acted on. Folding tells what an observation touches ([`Touched`]), so that
+//! only that is looked at again. An object that cannot be read leaves the last good version in place and is reported.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_api::manifests::Store;
+use longshore_core::model::World;
+use serde::Deserialize;
+
+use super::kinds::Kind;
+use super::node::NodeView;
+use super::watch::Change;
+
+/// What somebody has to look at again.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Touched {
+    /// A NodeClaim.
+    Claim(String),
+    /// A node.
+    Node(String),
+    /// A NodePool.
+    Pool(String),
+    /// A pod that waits for a node.
+    Pending,
+    /// A pod was bound to a node, ended or began to go, there.
+    PodEvent(String),
+}
+
+/// An object that could not be taken in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    pub kind: Kind,
+    pub name: String,
+    pub why: String,
+}
+
+/// Everything that is known.
+#[derive(Default)]
+pub struct ClusterState {
+    store: Store,
+    /// NodeClaims by name.
+    pub claims: BTreeMap<String, Arc<NodeClaim>>,
+    /// NodePools by name.
+    pub pools: BTreeMap<String, Arc<NodePool>>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, Arc<NodeView>>,
+    /// Names of nodes by provider ID.
+    by_provider: HashMap<String, BTreeSet<String>>,
+    pods: HashMap<Box<str>, PodMark>,
+    /// Pods that wait for a node.
+    pending: BTreeSet<Box<str>>,
+    /// Names known by kind, so that a list tells what is gone. Pods have their own map.
+    known: HashMap<Kind, HashSet<Box<str>>>,
+    /// Names seen in the list that is being read.
+    seen: HashMap<Kind, HashSet<Box<str>>>,
+    listed: HashSet<Kind>,
+    troubles: BTreeMap<Kind, String>,
+    /// Goes up with every change.
+    pub revision: u64,
+}
+
+/// What is kept of a pod beside the store.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct PodMark {
+    node: Option<Arc<str>>,
+    ended: bool,
+    leaving: bool,
+    daemon: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodHead {
+    metadata: Head,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Head {
+    name: String,
+    namespace: String,
+    deletion_timestamp: Option<String>,
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Owner {
+    kind: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    phase: String,
+    conditions: Vec<PodCondition>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PodCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct AnyHead {
+    metadata: Head,
+}
+
+impl ClusterState {
+    /// Folds a change in. Returns what it touches and the object that it could not read, if so.
+    pub fn fold(&mut self, kind: Kind, change: Change) -> (Vec<Touched>, Option<Refused>) {
+        self.revision += 1;
+        match change {
+            Change::Begin => {
+                self.seen.insert(kind, HashSet::new());
+                (Vec::new(), None)
+            }
+            Change::Upsert(json) => self.upsert(kind, &json),
+            Change::Remove(json) => {
+                let head: AnyHead = serde_json::from_str(&json).unwrap_or_default();
+                (self.remove(kind, &full(&head.metadata)), None)
+            }
+            Change::End => {
+                self.troubles.remove(&kind);
+                self.listed.insert(kind);
+                let seen = self.seen.remove(&kind).unwrap_or_default();
+                let gone: Vec<Box<str>> = match kind {
+                    Kind::Pod => self.pods.keys().filter(|name| !seen.contains(*name)).cloned().collect(),
+                    _ => self.known.entry(kind).or_default().iter().filter(|n| !seen.contains(*n)).cloned().collect(),
+                };
+                (gone.iter().flat_map(|name| self.remove(kind, name)).collect(), None)
+            }
+            Change::Trouble(why) => {
+                self.troubles.insert(kind, why);
+                (Vec::new(), None)
+            }
+        }
+    }
+
+    /// Every kind that planning cannot do without has been listed once.
+    pub fn synced(&self) -> bool {
+        Kind::ALL.iter().all(|kind| self.listed.contains(kind))
+    }
+
+    /// What cannot be listed or watched now, in words.
+    pub fn troubles(&self) -> impl Iterator<Item = (Kind, &str)> {
+        self.troubles.iter().map(|(kind, why)| (*kind, why.as_str()))
+    }
+
+    /// How many pods wait for a node.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// How many pods are known.
+    pub fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Nodes of a provider ID.
+    pub fn nodes_of(&self, provider_id: &str) -> Vec<Arc<NodeView>> {
+        let names = self.by_provider.get(provider_id).into_iter().flatten();
+        names.filter_map(|name| self.nodes.get(name).cloned()).collect()
+    }
+
+    /// The claim that a node belongs to.
+    pub fn claim_of(&self, node: &NodeView) -> Vec<Arc<NodeClaim>> {
+        let of = |claim: &&Arc<NodeClaim>| {
+            let id = claim.status.as_ref().map(|s| s.provider_id.as_str()).unwrap_or_default();
+            !id.is_empty() && id == node.provider_id
+        };
+        self.claims.values().filter(of).cloned().collect()
+    }
+
+    /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
+    pub fn world(&self) -> World {
+        self.store.world()
+    }
+
+    fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<Touched>, Option<Refused>) {
+        let at = kind.at();
+        let refused = |name: &str, why: String| Some(Refused { kind, name: name.to_owned(), why });
+        if kind == Kind::Pod {
+            let pod: PodHead = match serde_json::from_str(json) {
+                Ok(pod) => pod,
+                Err(error) => return (Vec::new(), refused("?", error.to_string())),
+            };
+            let name = full(&pod.metadata);
+            let problem = self.store.apply(&at.api_version(), at.kind, json).err();
+            self.note_seen(kind, &name);
+            let touched = self.pod(name.clone(), &pod);
+            return (touched, problem.and_then(|p| refused(&name, p.to_string())));
+        }
+        let head: AnyHead = match serde_json::from_str(json) {
+            Ok(head) => head,
+            Err(error) => return (Vec::new(), refused("?", error.to_string())),
+        };
+        let name = full(&head.metadata);
+        self.note_seen(kind, &name);
+        self.known.entry(kind).or_default().insert(name.clone());
+        if let Err(problem) = self.store.apply(&at.api_version(), at.kind, json) {
+            return (Vec::new(), refused(&name, problem.to_string()));
+        }
+        let name = name.to_string();
+        match kind {
+            Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
+                Ok(claim) => {
+                    let pool = claim.metadata.labels.as_ref().and_then(|l| l.get("karpenter.sh/nodepool")).cloned();
+                    self.claims.insert(name.clone(), Arc::new(claim));
+                    ([Touched::Claim(name)].into_iter().chain(pool.map(Touched::Pool)).collect(), None)
+                }
+                Err(error) => (Vec::new(), refused(&name, error.to_string())),
+            },
+            Kind::NodePool => match serde_json::from_str::<NodePool>(json) {
+                Ok(pool) => {
+                    self.pools.insert(name.clone(), Arc::new(pool));
+                    (vec![Touched::Pool(name), Touched::Pending], None)
+                }
+                Err(error) => (Vec::new(), refused(&name, error.to_string())),
+            },
+            Kind::Node => match NodeView::read(json) {
+                Ok(node) => (self.node(name, node), None),
+                Err(error) => (Vec::new(), refused(&name, error)),
+            },
+            Kind::KwokNodeClass => {
+                let pools = self.pools.keys().cloned().map(Touched::Pool);
+                (pools.chain([Touched::Pending]).collect(), None)
+            }
+            _ => (Vec::new(), None),
+        }
+    }
+
+    fn note_seen(&mut self, kind: Kind, name: &str) {
+        if let Some(seen) = self.seen.get_mut(&kind) {
+            seen.insert(name.into());
+        }
+    }
+
+    fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<Touched> {
+        let mark = PodMark {
+            node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Arc::from),
+            ended: matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"),
+            leaving: pod.metadata.deletion_timestamp.is_some(),
+            daemon: pod.metadata.owner_references.iter().any(|o| o.kind == "DaemonSet"),
+        };
+        let refused = pod.status.conditions.iter();
+        let waits = mark.node.is_none()
+            && !mark.ended
+            && !mark.leaving
+            && !mark.daemon
+            && refused.into_iter().any(|c| {
+                c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable"
+            });
+        let mut touched = Vec::new();
+        let old = self.pods.get(&name);
+        if let Some(node) = &mark.node
+            && !mark.daemon
+            && old.is_none_or(|old| *old != mark)
+        {
+            touched.push(Touched::PodEvent(node.to_string()));
+        }
+        let is_new = if waits { self.pending.insert(name.clone()) } else { !self.pending.remove(&name) && false };
+        if is_new {
+            touched.push(Touched::Pending);
+        }
+        self.pods.insert(name, mark);
+        touched
+    }
+
+    fn node(&mut self, name: String, node: NodeView) -> Vec<Touched> {
+        let mut touched = vec![Touched::Node(name.clone())];
+        if let Some(old) = self.nodes.get(&name)
+            && old.provider_id != node.provider_id
+            && let Some(names) = self.by_provider.get_mut(&old.provider_id)
+        {
+            names.remove(&name);
+        }
+        if !node.provider_id.is_empty() {
+            self.by_provider.entry(node.provider_id.clone()).or_default().insert(name.clone());
+        }
+        touched.extend(self.claim_of(&node).iter().filter_map(|c| c.metadata.name.clone()).map(Touched::Claim));
+        if node.deletion.is_some() {
+            touched.push(Touched::Pending);
+        }
+        self.nodes.insert(name, Arc::new(node));
+        touched
+    }
+
+    fn remove(&mut self, kind: Kind, name: &str) -> Vec<Touched> {
+        let at = kind.at();
+        let (namespace, plain) = name.split_once('/').unwrap_or(("", name));
+        self.store.remove(at.group, at.kind, namespace, plain);
+        if let Some(known) = self.known.get_mut(&kind) {
+            known.remove(name);
+        }
+        match kind {
+            Kind::Pod => {
+                self.pending.remove(name);
+                let mark = self.pods.remove(name);
+                let node = mark.filter(|m| !m.daemon && !m.leaving).and_then(|m| m.node);
+                node.map(|node| Touched::PodEvent(node.to_string())).into_iter().collect()
+            }
+            Kind::NodeClaim => {
+                self.claims.remove(name);
+                vec![Touched::Claim(name.to_owned()), Touched::Pending]
+            }
+            Kind::NodePool => {
+                self.pools.remove(name);
+                vec![Touched::Pool(name.to_owned())]
+            }
+            Kind::Node => {
+                let old = self.nodes.remove(name);
+                let mut touched = vec![Touched::Node(name.to_owned())];
+                if let Some(old) = old {
+                    if let Some(names) = self.by_provider.get_mut(&old.provider_id) {
+                        names.remove(name);
+                        if names.is_empty() {
+                            self.by_provider.remove(&old.provider_id);
+                        }
+                    }
+                    let claims = self.claim_of(&old);
+                    touched.extend(claims.iter().filter_map(|c| c.metadata.name.clone()).map(Touched::Claim));
+                }
+                touched
+            }
+            Kind::KwokNodeClass => self.pools.keys().cloned().map(Touched::Pool).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// `namespace/name`, or the name.
+fn full(head: &Head) -> Box<str> {
+    match head.namespace.as_str() {
+        "" => head.name.as_str().into(),
+        namespace => format!("{namespace}/{}", head.name).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, node: &str) -> Change {
+        let conditions = match node {
+            "" => r#"[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]"#,
+            _ => "[]",
+        };
+        Change::Upsert(
+            format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"nodeName":"{node}","containers":[]}},
+                "status":{{"phase":"Pending","conditions":{conditions}}}}}"#
+            )
+            .into(),
+        )
+    }
+
+    #[test]
+    fn a_pod_waits_until_it_is_bound() {
+        let mut state = ClusterState::default();
+        assert_eq!(state.fold(Kind::Pod, pod("a", "")).0, [Touched::Pending]);
+        assert_eq!(state.fold(Kind::Pod, pod("a", "")).0, [], "nothing new");
+        assert_eq!(state.pending(), 1);
+        assert_eq!(state.fold(Kind::Pod, pod("a", "n1")).0, [Touched::PodEvent("n1".into())]);
+        assert_eq!((state.pending(), state.pods()), (0, 1));
+    }
+
+    #[test]
+    fn a_list_takes_away_what_it_does_not_name() {
+        let mut state = ClusterState::default();
+        state.fold(Kind::Pod, pod("a", "n1"));
+        state.fold(Kind::Pod, pod("b", ""));
+        state.fold(Kind::Pod, Change::Begin);
+        state.fold(Kind::Pod, pod("a", "n1"));
+        assert_eq!((state.pending(), state.pods()), (1, 2), "until the list is complete");
+        state.fold(Kind::Pod, Change::End);
+        assert_eq!((state.pending(), state.pods()), (0, 1));
+        assert_eq!(state.world().pods.len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_reported_and_costs_nothing_else() {
+        let mut state = ClusterState::default();
+        state.fold(Kind::Pod, pod("a", ""));
+        let (_, refused) = state.fold(Kind::Node, Change::Upsert(r#"{"metadata":{"name":7}}"#.into()));
+        assert!(refused.is_some());
+        let bad = r#"{"metadata":{"name":"a","namespace":"shop"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}"#;
+        let (_, refused) = state.fold(Kind::Pod, Change::Upsert(bad.into()));
+        assert!(refused.unwrap().why.contains("cpu"));
+        assert_eq!(state.world().pods.len(), 1);
+    }
+}

@@ -1,0 +1,259 @@
+//! Lists and watches one kind, and tells what changes.
+//!
+//! Written on the client's plain requests instead of kube's `watcher`: objects are handed on as the text that the
+//! server sent, never as a tree, which the types of `watcher` do not allow (its list type buffers every object). What
+//! is promised to the reader: `Begin`, every object, `End`, and from then on each change in order; after anything that
+//! may have lost a change (a disconnect past the server's memory, 410, an error) the same from the beginning.
+
+use std::time::Duration;
+
+use futures::AsyncBufReadExt as _;
+use futures::StreamExt as _;
+use kube::Client;
+use longshore_api::json;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{sleep, timeout};
+
+use super::kinds::Kind;
+
+/// What is told about a kind.
+#[derive(Debug)]
+pub enum Change {
+    /// A list begins.
+    Begin,
+    /// An object, listed, added or changed, as JSON.
+    Upsert(Box<str>),
+    /// An object that is gone, as JSON.
+    Remove(Box<str>),
+    /// The list is complete.
+    End,
+    /// It could not be listed or watched; it is tried again.
+    Trouble(String),
+}
+
+const PAGE: usize = 500;
+/// How long a watch may run before it is asked for again, seconds.
+const WATCH: u64 = 290;
+
+/// Why a watch ended.
+enum Ended {
+    /// The server closed it: go on from the last version.
+    Closed,
+    /// The server has forgotten our version: list again.
+    Gone,
+    /// The reader has gone.
+    NobodyReads,
+}
+
+/// Runs for ever; ends when nobody reads any more.
+pub async fn watch(client: Client, kind: Kind, out: Sender<(Kind, Change)>) {
+    let mut pause = Pause::default();
+    loop {
+        match list(&client, kind, &out).await {
+            Ok(Some(mut version)) => loop {
+                match follow(&client, kind, &mut version, &out).await {
+                    Ok(Ended::Closed) => pause.reset(),
+                    Ok(Ended::Gone) => break,
+                    Ok(Ended::NobodyReads) => return,
+                    Err(error) => {
+                        let told = out.send((kind, Change::Trouble(error))).await;
+                        if told.is_err() {
+                            return;
+                        }
+                        pause.wait().await;
+                    }
+                }
+            },
+            Ok(None) => return,
+            Err(error) => {
+                if out.send((kind, Change::Trouble(error))).await.is_err() {
+                    return;
+                }
+                pause.wait().await;
+            }
+        }
+    }
+}
+
+/// Waits longer each time: 0.2 s to 10 s.
+#[derive(Default)]
+struct Pause(u32);
+
+impl Pause {
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+
+    async fn wait(&mut self) {
+        sleep(Duration::from_millis((200u64 << self.0.min(6)).min(10_000))).await;
+        self.0 += 1;
+    }
+}
+
+fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
+    http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())
+}
+
+/// Lists everything page by page. Returns the version to watch from, or nothing if nobody reads.
+async fn list(client: &Client, kind: Kind, out: &Sender<(Kind, Change)>) -> Result<Option<String>, String> {
+    if out.send((kind, Change::Begin)).await.is_err() {
+        return Ok(None);
+    }
+    let mut token = String::new();
+    loop {
+        let path = format!("{}?limit={PAGE}&continue={}", kind.at().path(), escaped(&token));
+        let text = client.request_text(get(&path)?).await.map_err(|e| reason(kind, "list", e))?;
+        let (meta, items) = page(&text).ok_or("the answer to a list is not a list")?;
+        for item in items {
+            if out.send((kind, Change::Upsert(item.into()))).await.is_err() {
+                return Ok(None);
+            }
+        }
+        if meta.next.is_empty() {
+            let told = out.send((kind, Change::End)).await;
+            return Ok(told.is_ok().then_some(meta.resource_version));
+        }
+        token = meta.next;
+    }
+}
+
+/// The metadata of a list.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: String,
+}
+
+/// The metadata of a list and the texts of its items.
+fn page(text: &str) -> Option<(ListMeta, Vec<&str>)> {
+    #[derive(Deserialize)]
+    struct Page<'a> {
+        #[serde(default)]
+        metadata: ListMeta,
+        #[serde(borrow)]
+        items: Option<&'a RawValue>,
+    }
+    let page: Page<'_> = serde_json::from_str(text).ok()?;
+    let mut items = Vec::new();
+    if let Some(list) = page.items.map(RawValue::get).filter(|list| list.starts_with('[')) {
+        json::walk(list.as_bytes(), 0, |_, start| {
+            let end = match json::skip_value(list.as_bytes(), start) {
+                Ok(end) => end,
+                Err(broken) => return Some(Err(broken)),
+            };
+            items.push(&list[start..end]);
+            Some(Ok(end))
+        })
+        .ok()?;
+    }
+    Some((page.metadata, items))
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Head {
+    metadata: ListMeta,
+    code: u16,
+    message: String,
+}
+
+async fn follow(
+    client: &Client,
+    kind: Kind,
+    version: &mut String,
+    out: &Sender<(Kind, Change)>,
+) -> Result<Ended, String> {
+    let path = format!(
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH}&resourceVersion={}",
+        kind.at().path(),
+        escaped(version)
+    );
+    let stream = match client.request_stream(get(&path)?).await {
+        Ok(stream) => stream,
+        Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Gone),
+        Err(error) => return Err(reason(kind, "watch", error)),
+    };
+    let mut lines = std::pin::pin!(stream.lines());
+    loop {
+        let next = timeout(Duration::from_secs(WATCH + 15), lines.next()).await;
+        let line = match next {
+            Err(_) => return Err(format!("nothing was heard of {} for {WATCH} s", kind.at().plural)),
+            Ok(None) => return Ok(Ended::Closed),
+            Ok(Some(Err(_))) => return Ok(Ended::Closed),
+            Ok(Some(Ok(line))) => line,
+        };
+        if line.trim().is_empty() {
+            continue;
+        }
+        let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
+            return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
+        };
+        let head: Head = serde_json::from_str(object.get()).unwrap_or_default();
+        let change = match what {
+            "ADDED" | "MODIFIED" => Some(Change::Upsert(object.get().into())),
+            "DELETED" => Some(Change::Remove(object.get().into())),
+            "BOOKMARK" => None,
+            "ERROR" if head.code == 410 => return Ok(Ended::Gone),
+            "ERROR" => return Err(format!("watch {}: {}", kind.at().plural, head.message)),
+            _ => None,
+        };
+        if let Some(change) = change
+            && out.send((kind, change)).await.is_err()
+        {
+            return Ok(Ended::NobodyReads);
+        }
+        if !head.metadata.resource_version.is_empty() {
+            *version = head.metadata.resource_version;
+        }
+    }
+}
+
+/// Percent-encodes what stands in a query.
+fn escaped(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+/// The error in words an operator can act on.
+fn reason(kind: Kind, verb: &str, error: kube::Error) -> String {
+    let at = kind.at();
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            let group = if at.group.is_empty() { "\"\"" } else { at.group };
+            format!("RBAC does not let us {verb} {} (apiGroups: [{group}]); apply deploy/rbac.yaml", at.plural)
+        }
+        kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
+            format!("{} of {} are not known to the cluster; apply deploy/crds", at.plural, at.api_version())
+        }
+        error => format!("cannot {verb} {}: {error}", at.plural),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_cut_into_its_items_as_they_were_sent() {
+        let text = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"a b"},"items":[{"a":[1,{"b":"]"}]}, {"c":2}]}"#;
+        let (meta, items) = page(text).unwrap();
+        assert_eq!((meta.resource_version.as_str(), meta.next.as_str()), ("7", "a b"));
+        assert_eq!(items, [r#"{"a":[1,{"b":"]"}]}"#, r#"{"c":2}"#]);
+        assert_eq!(page(r#"{"items":null}"#).unwrap().1.len(), 0);
+        assert!(page("[]").is_none());
+        assert_eq!(escaped("a b/="), "a%20b%2F%3D");
+    }
+}
