@@ -5,6 +5,7 @@
 
 mod bench;
 mod cluster;
+mod crds;
 mod demo;
 mod house;
 mod steps;
@@ -24,7 +25,8 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --only TEXT                         only cases whose name contains TEXT
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
-cargo xtask cluster                     write examples/clusters/harbour.json again";
+cargo xtask cluster                     write examples/clusters/harbour.json again
+cargo xtask crds                        write deploy/crds again, from the Rust types";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
         Some("cluster") => cluster::write(),
+        Some("crds") => crds::write(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
