@@ -1,5 +1,7 @@
 //! The table of what is taken and what is refused (`rules.yaml`), read into cases.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use longshore_api::crd::definition::{self, Definition};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
