@@ -21,6 +21,7 @@ mod problem;
 mod requirement;
 mod selector;
 mod storage;
+mod store;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -38,6 +39,7 @@ use crate::json;
 
 pub use explain::explain;
 pub use problem::{Place, Problem, Problems, quoted};
+pub use store::Store;
 
 use explain::unreadable;
 use problem::Fault;
@@ -73,6 +75,13 @@ impl Door {
     fn namespace(&mut self, meta: &Meta<'_>) -> Sym {
         self.world.names.intern(namespace(meta))
     }
+}
+
+/// What tells an object from others; `name` is `namespace/name` for kinds that have one.
+fn identity(group: &str, kind: &str, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (group, kind, name).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn namespace<'a>(meta: &'a Meta<'_>) -> &'a str {
@@ -396,10 +405,8 @@ impl Reader {
                 Fault { field: "metadata.name".to_owned(), what: "is missing".to_owned(), hint: hint.to_owned() };
             return self.refuse(source, range, item, &of, "", fault);
         }
-        let mut hasher = DefaultHasher::new();
         let group = of.api_version.split('/').next().filter(|_| of.api_version.contains('/')).unwrap_or("");
-        (group, of.kind, &name).hash(&mut hasher);
-        let identity = hasher.finish();
+        let identity = identity(group, of.kind, &name);
         if self.seen.contains(&identity) {
             let hint = "remove one; the first is used".to_owned();
             let fault = Fault { field: String::new(), what: "is there twice".to_owned(), hint };

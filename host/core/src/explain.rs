@@ -1,8 +1,7 @@
 //! Why not: who refuses one pod of a snapshot, NodePool by NodePool and node by node.
 
-use crate::plan::{PodIx, Refusal, Target};
+use crate::plan::{Effort, PodIx, Refusal, Target};
 use crate::policy::Policies;
-use crate::schedule::floor::{self, Problem};
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
 
@@ -14,8 +13,7 @@ pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, pod: PodIx) -> Vec
     if let Some(unfit) = &pending.unfit {
         return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
     }
-    let mut problem = Problem::new(snapshot, policies);
-    let floor = floor::pack(&mut problem);
+    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal);
     let place = problem.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))

@@ -1,6 +1,6 @@
 //! A plan: what to buy, which pods go where, and why the rest go nowhere.
 
-use crate::model::{OfferingId, Requirement, ResourceId, Sym, Taint, TypeId};
+use crate::model::{OfferingId, Requirement, ResourceId, Resources, Sym, Taint, TypeId};
 
 /// Index of a pod in [`World::pods`](crate::model::World::pods).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,6 +67,8 @@ pub struct PlannedClaim {
     pub effective: f64,
     /// Its pods, by namespace and name.
     pub pods: Vec<PodIx>,
+    /// What its pods and the daemons of its first type ask for together.
+    pub requests: Resources,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,
 }

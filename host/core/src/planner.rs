@@ -8,7 +8,8 @@ use crate::check::{Violation, check};
 use crate::improve;
 use crate::plan::{Effort, Plan};
 use crate::policy::Policies;
-use crate::schedule::floor::{self, Problem};
+use crate::schedule::floor::{self, Floor, Problem};
+use crate::schedule::items::Item;
 use crate::snapshot::Snapshot;
 
 /// How to plan.
@@ -29,14 +30,16 @@ pub struct Rejected {
     pub violations: Vec<Violation>,
 }
 
+/// How often pods that others left no place get the first choice.
+const SECOND_CHANCES: usize = 3;
+
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than first-fit-decreasing. Every
 /// plan is checked; should the improved one break a rule, the floor's takes its place.
 ///
 /// # Errors
 /// Even the floor's plan breaks a rule.
 pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
-    let mut problem = Problem::new(snapshot, policies);
-    let floor = floor::pack(&mut problem);
+    let (mut problem, floor) = floor(snapshot, policies, options.effort);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed);
     let best = Plan { lower_bound, ..finish::finish(&mut problem, packed) };
     if check(snapshot, &best).is_ok() {
@@ -47,4 +50,49 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
         Ok(()) => Ok(plan),
         Err(violations) => Err(Box::new(Rejected { plan, violations })),
     }
+}
+
+/// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all that keeps them out
+/// choose first in another try, which counts if it places more pods; not so with no effort at all.
+pub(crate) fn floor<'a>(snapshot: &'a Snapshot, policies: &dyn Policies, effort: Effort) -> (Problem<'a>, Floor) {
+    let mut problem = Problem::new(snapshot, policies);
+    let mut best = floor::pack(&mut problem, &[]);
+    let mut first = Vec::new();
+    let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
+    for _ in 0..chances {
+        let before = first.len();
+        for item in left_by_others(&problem, &best) {
+            if !first.contains(&item) {
+                first.push(item);
+            }
+        }
+        if first.len() == before {
+            break;
+        }
+        let mut again = Problem::new(snapshot, policies);
+        let other = floor::pack(&mut again, &first);
+        if count(&other) > count(&best) {
+            (problem, best) = (again, other);
+        }
+    }
+    (problem, best)
+}
+
+fn count(floor: &Floor) -> u64 {
+    floor.placed.iter().map(|&n| u64::from(n)).sum()
+}
+
+/// Items with pods left over that have to do with other pods.
+fn left_by_others(problem: &Problem<'_>, floor: &Floor) -> Vec<usize> {
+    let limited = problem.pools.iter().any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
+    let tied = |item: &Item| {
+        limited
+            || !item.selected_inverse.is_empty()
+            || item.variants.iter().any(|level| level.uses.iter().any(|u| !u.soft))
+    };
+    let items = problem.items.iter().enumerate().zip(&floor.placed);
+    items
+        .filter(|((_, item), placed)| (**placed as usize) < item.pods.len() && tied(item))
+        .map(|((at, _), _)| at)
+        .collect()
 }

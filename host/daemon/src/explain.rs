@@ -129,7 +129,7 @@ fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
         _ if record.deleting => Outcome::NotPlanned { why: "it is being deleted" },
         Some(node) => Outcome::Runs { node: text(node) },
         None if record.is_static => Outcome::NotPlanned { why: "it is a static pod" },
-        None if record.nominated => Outcome::NotPlanned { why: "kube-scheduler has nominated a node for it" },
+        None if record.nominated.is_some() => Outcome::NotPlanned { why: "a node is nominated for it" },
         None if !record.unschedulable => Outcome::NotPlanned { why: "kube-scheduler has not given up on it" },
         None => Outcome::NotPlanned { why: "its owner places it itself" },
     }

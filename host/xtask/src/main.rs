@@ -7,6 +7,7 @@ mod bench;
 mod cluster;
 mod crds;
 mod demo;
+mod harbour;
 mod house;
 mod steps;
 mod test;
@@ -25,8 +26,9 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --only TEXT                         only cases whose name contains TEXT
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
-cargo xtask cluster                     write examples/clusters/harbour.json again
-cargo xtask crds                        write deploy/crds again, from the Rust types";
+cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
+cargo xtask crds                        write deploy/crds again, from the Rust types
+cargo xtask harbour                     write examples/clusters/harbour.json again";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,8 +39,9 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&rest),
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
-        Some("cluster") => cluster::write(),
+        Some("cluster") => cluster::run(&rest),
         Some("crds") => crds::write(),
+        Some("harbour") => harbour::write(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });

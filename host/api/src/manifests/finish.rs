@@ -72,7 +72,7 @@ fn sort(world: &mut World) {
 }
 
 /// Numbers shapes in the order in which sorted pods and then daemons use them, and drops those that nobody uses.
-fn renumber_shapes(world: &mut World) {
+pub(super) fn renumber_shapes(world: &mut World) {
     let mut new: FxHashMap<ShapeId, u32> = FxHashMap::default();
     let mut order = Vec::new();
     let used = world.pods.iter().map(|pod| pod.shape).chain(world.daemons.iter().map(|daemon| daemon.template));

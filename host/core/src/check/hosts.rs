@@ -241,7 +241,8 @@ impl<'a> Hosts<'a> {
                 });
             }
             let fixed = known.iter().find(|k| k.key == r.key && matches!(k.op, Op::In(_)));
-            let label = pool.labels.get(r.key);
+            let of_pool = world.names.get("karpenter.sh/nodepool").filter(|&key| key == r.key).map(|_| pool.name);
+            let label = of_pool.or_else(|| pool.labels.get(r.key));
             match (fixed.map(|k| &k.op), label) {
                 (Some(Op::In(values)), _) => {
                     values.iter().any(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names))

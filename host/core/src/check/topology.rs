@@ -1,8 +1,8 @@
 //! Topology rules over the whole plan.
 //!
-//! A spread constraint is a rule for the moment in which a pod is placed. It can be kept if the final counts keep the skew
-//! (placing pods in turns keeps it all along), or if the counts of those that own the constraint do, beside pods that
-//! run already: others that the selector selects can be placed after them. A host is at fault if neither holds.
+//! A spread constraint is a rule for the moment in which a pod is placed. Pods that its selector selects but that do
+//! not own it may come at any time: in a domain, they can be placed after its owners there, and in the other domains
+//! before them. A host is at fault if the skew is too large even so.
 
 use std::cell::RefCell;
 
@@ -184,12 +184,9 @@ impl<'a> View<'a> {
         }
         let host = Some(key) == self.hostname;
         let universe = if host { FxHashSet::default() } else { self.universe(rule) };
-        let skew = |count: &FxHashMap<u32, i64>, domain: u32| {
-            let least = if host { 0 } else { self.least(rule, &universe, count) };
-            count.get(&domain).copied().unwrap_or(0) - least
-        };
+        let least = if host { 0 } else { self.least(rule, &universe, &by_all) };
         for (domain, at) in used {
-            let least_skew = skew(&by_owners, domain).min(skew(&by_all, domain));
+            let least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
             if least_skew > i64::from(rule.spread.max_skew) {
                 let name = found.text(key).to_owned();
                 let detail = format!("skew {least_skew} over {name}, maxSkew {}", rule.spread.max_skew);

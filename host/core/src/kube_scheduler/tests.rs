@@ -125,7 +125,7 @@ impl Bench {
                 terminal: false,
                 deleting: false,
                 unschedulable: node.is_none(),
-                nominated: false,
+                nominated: None,
                 is_static: false,
                 resource_claims: false,
                 do_not_disrupt: Default::default(),
@@ -176,6 +176,7 @@ fn plan(zones: &str) -> Plan {
         price: 1.0,
         effective: 1.0,
         pods: Vec::new(),
+        requests: Default::default(),
         min_values_relaxed: false,
     };
     Plan { claims: zones.chars().map(claim).collect(), ..Plan::default() }

@@ -71,6 +71,10 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
     let &(_, offering) = fitting.first()?;
     let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
     let (requirements, open) = settled(p, state, &types);
+    let mut requests = p.pools[claim.pool].fit.overhead(types[0]).clone();
+    for m in &claim.members {
+        (m.pods.0..m.pods.1).for_each(|_| requests.add(&p.items[m.item].shape.requests));
+    }
     let s = p.states.get(state);
     Some(PlannedClaim {
         pool: p.pools[claim.pool].pool,
@@ -81,6 +85,7 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
         price: p.snapshot.world.catalogue.offering(offering).price,
         effective: p.states.scores[s.pool].cost[offering.0 as usize],
         pods: pods_of(p, claim),
+        requests,
         min_values_relaxed: claim.min_values_relaxed,
     })
 }

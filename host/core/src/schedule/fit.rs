@@ -8,7 +8,7 @@ use super::bits::Bits;
 use super::sets::{Numbers, Set, Sets};
 use super::states::{State, States};
 use crate::matching::untolerated;
-use crate::model::{HostPort, Labels, NodePool, PodShape, ResourceId, Resources, TypeId};
+use crate::model::{HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Sym, TypeId, World};
 use crate::snapshot::Snapshot;
 
 /// Amounts in the order of [`Dims`].
@@ -55,6 +55,8 @@ pub struct Fit {
     pub net: Vec<Amounts>,
     /// Which daemon group each type belongs to.
     group: Vec<u32>,
+    /// What the daemons of each group ask for together.
+    group_overhead: Vec<Resources>,
     /// Host ports of each daemon group.
     group_ports: Vec<Vec<HostPort>>,
     dims: Vec<Dim>,
@@ -91,12 +93,15 @@ impl Fit {
         let mut groups: Vec<(Vec<bool>, Resources, Vec<HostPort>)> = Vec::new();
         let mut group = Vec::with_capacity(world.catalogue.types().len());
         let mut net = Vec::with_capacity(world.catalogue.types().len());
-        for t in world.catalogue.types() {
+        for (id, t) in world.catalogue.types().iter().enumerate() {
             let runs: Vec<bool> = match picky.contains(&true) {
                 false => vec![true; tolerating.len()],
                 true => {
                     let mut sets = initial.sets.clone();
                     t.requirements.iter().for_each(|r| sets.add(r.key, &Set::from_op(&r.op), &states.numbers));
+                    for (key, values) in offered(world, TypeId(id as u32)) {
+                        sets.add(key, &Set::of(values), &states.numbers);
+                    }
                     tolerating.iter().zip(&picky).map(|(d, &p)| !p || may_run(d, &sets)).collect()
                 }
             };
@@ -116,7 +121,13 @@ impl Fit {
             net.push(dims.amounts(&left));
         }
         let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
-        Fit { net, group, group_ports: groups.into_iter().map(|g| g.2).collect(), dims }
+        let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();
+        Fit { net, group, group_overhead, group_ports, dims }
+    }
+
+    /// What the daemons that would run on a type ask for together.
+    pub fn overhead(&self, t: TypeId) -> &Resources {
+        &self.group_overhead[self.group[t.0 as usize] as usize]
     }
 
     /// Keeps of `types` those that leave at least `total`.
@@ -167,6 +178,19 @@ impl Fit {
         let clash = |g: &u32| self.group_ports[*g as usize].iter().any(|mine| ports.iter().any(|p| p.conflicts(mine)));
         self.group.iter().enumerate().filter(|(_, g)| clash(g)).map(|(t, _)| TypeId(t as u32)).collect()
     }
+}
+
+/// What the offerings of a type have of each label: a daemon that asks for one of these values may run on it.
+fn offered(world: &World, t: TypeId) -> Vec<(Sym, Vec<Sym>)> {
+    let mut all: Vec<(Sym, Vec<Sym>)> = Vec::new();
+    for r in world.catalogue.offerings_of(t).iter().flat_map(|o| &o.requirements) {
+        let Op::In(values) = &r.op else { continue };
+        match all.iter_mut().find(|(key, _)| *key == r.key) {
+            Some((_, known)) => known.extend(values.iter()),
+            None => all.push((r.key, values.to_vec())),
+        }
+    }
+    all
 }
 
 impl Dim {

@@ -217,10 +217,11 @@ pub struct DomainRule {
     pub pinned: bool,
 }
 
-/// Packs everything.
-pub fn pack(problem: &mut Problem<'_>) -> Floor {
+/// Packs everything, the items of `first` before the others.
+pub fn pack(problem: &mut Problem<'_>, first: &[usize]) -> Floor {
     let mut packer = Packer::new(problem);
-    let mut waiting: Vec<usize> = (0..packer.p.items.len()).collect();
+    let others = (0..packer.p.items.len()).filter(|item| !first.contains(item));
+    let mut waiting: Vec<usize> = first.iter().copied().chain(others).collect();
     loop {
         let before: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
         waiting.retain(|&item| !packer.run(item));
@@ -486,7 +487,11 @@ impl<'p, 'a> Packer<'p, 'a> {
             let need = self.p.items[item].variants[level].needs[at];
             let from = self.out.claims[c].state;
             let pool = self.out.claims[c].pool;
-            let Some(state) = self.p.states.narrow(from, need) else { continue };
+            // What the NodePool cannot give alone, another pod's exclusions must not seem to give.
+            let initial = self.p.pools[pool].initial;
+            let Some(state) = self.p.states.narrow(initial, need).and_then(|_| self.p.states.narrow(from, need)) else {
+                continue;
+            };
             let Some(state) = within(self.p, state, rules, pool, &types, &total) else { continue };
             let mut left = types.clone();
             left.and(&self.p.states.get(state).types);

@@ -1,8 +1,9 @@
 //! The algebra of requirements: sets of label values, given by what they hold or by what they leave out.
 //!
 //! Semantics are Karpenter's (its requirement package): bounds are inclusive, meeting concrete values filters them by
-//! the bounds, an empty concrete set means "must be absent", and two requirements that both allow absence never
-//! contradict each other.
+//! the bounds, and two requirements that both allow absence never contradict each other. One thing is kube-scheduler's:
+//! whether the label may be absent is kept beside the values, so that `NotIn` and `Exists` of one label together want
+//! it to be there, and requirements that contradict each other want nothing, not its absence.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -20,6 +21,8 @@ pub struct Set {
     pub lo: i64,
     /// Largest integer held (`i64::MAX` for no bound).
     pub hi: i64,
+    /// A node without the label will do.
+    pub absent: bool,
 }
 
 /// Which symbols are integers, for bounds.
@@ -44,33 +47,37 @@ impl Numbers {
 }
 
 impl Set {
-    /// Everything.
+    /// Every value.
     pub fn any() -> Self {
-        Set { complement: true, values: SmallVec::new(), lo: i64::MIN, hi: i64::MAX }
+        Set { complement: true, values: SmallVec::new(), lo: i64::MIN, hi: i64::MAX, absent: false }
     }
 
-    /// Exactly these values; none means "must be absent".
+    /// Exactly these values; none is [`Set::nothing`].
     pub fn of(values: impl IntoIterator<Item = Sym>) -> Self {
         let mut values: SmallVec<[Sym; 4]> = values.into_iter().collect();
         values.sort_unstable();
         values.dedup();
-        Set { complement: false, values, lo: i64::MIN, hi: i64::MAX }
+        Set { complement: false, values, lo: i64::MIN, hi: i64::MAX, absent: false }
     }
 
-    /// Everything but these values.
+    /// Everything but these values, absence included.
     pub fn but(values: impl IntoIterator<Item = Sym>) -> Self {
-        Set { complement: true, ..Set::of(values) }
+        Set { complement: true, absent: true, ..Set::of(values) }
     }
 
-    /// Not even absence: two requirements of one label that contradict each other. Karpenter's own merge would ask for
-    /// the label's absence here, and kube-scheduler would then refuse the node.
+    /// Absence, and no value.
+    pub fn none() -> Self {
+        Set { absent: true, ..Set::of([]) }
+    }
+
+    /// Not even absence: what two requirements of one label that contradict each other leave.
     pub fn nothing() -> Self {
-        Set { lo: i64::MAX, hi: i64::MIN, ..Set::of([]) }
+        Set::of([])
     }
 
     /// Whether no node can ever satisfy it.
     pub fn is_nothing(&self) -> bool {
-        self.lo > self.hi
+        self.is_empty() && !self.absent
     }
 
     /// What a requirement allows.
@@ -79,7 +86,7 @@ impl Set {
             Op::In(values) => Set::of(values.iter().copied()),
             Op::NotIn(values) => Set::but(values.iter().copied()),
             Op::Exists => Set::any(),
-            Op::DoesNotExist => Set::of([]),
+            Op::DoesNotExist => Set::none(),
             Op::Gte(lo) => Set { lo: *lo, ..Set::any() },
             Op::Lte(hi) => Set { hi: *hi, ..Set::any() },
         }
@@ -95,47 +102,44 @@ impl Set {
     /// What both allow.
     pub fn meet(&self, other: &Set, numbers: &Numbers) -> Set {
         let (lo, hi) = (self.lo.max(other.lo), self.hi.min(other.hi));
+        let absent = self.absent && other.absent;
         if lo > hi {
-            return Set::of([]);
+            return Set { absent, ..Set::of([]) };
         }
-        match (self.complement, other.complement) {
-            (true, true) => {
-                let mut all = Set::but(self.values.iter().chain(&other.values).copied());
-                (all.lo, all.hi) = (lo, hi);
-                all
-            }
+        let met = match (self.complement, other.complement) {
+            (true, true) => Set { lo, hi, ..Set::but(self.values.iter().chain(&other.values).copied()) },
             (false, _) => Set::of(self.values.iter().copied().filter(|&v| other.admits(v, numbers))),
             (true, false) => Set::of(other.values.iter().copied().filter(|&v| self.admits(v, numbers))),
-        }
+        };
+        Set { absent, ..met }
     }
 
-    /// Whether both allow something in common, or both allow absence.
+    /// Whether both allow something in common, be it absence.
     pub fn agrees(&self, other: &Set, numbers: &Numbers) -> bool {
-        !self.is_nothing()
-            && !other.is_nothing()
-            && ((self.allows_absence() && other.allows_absence()) || !self.meet(other, numbers).is_absent())
+        !self.meet(other, numbers).is_nothing()
     }
 
-    /// Concrete and empty: the label must be absent.
-    pub fn is_absent(&self) -> bool {
+    /// Holds no value.
+    pub fn is_empty(&self) -> bool {
         !self.complement && self.values.is_empty()
     }
 
-    /// Written as NotIn or DoesNotExist: a node without the label will do.
+    /// A node without the label will do.
     pub fn allows_absence(&self) -> bool {
-        self.values.is_empty() != self.complement && !self.is_nothing()
+        self.absent
     }
 
     /// The set as requirements.
     pub fn ops(&self) -> Vec<Op> {
         let mut ops = Vec::new();
+        let bounded = self.lo != i64::MIN || self.hi != i64::MAX;
         match (self.complement, self.values.is_empty()) {
             (false, true) => ops.push(Op::DoesNotExist),
             (false, false) => ops.push(Op::In(self.values.to_vec().into())),
             (true, false) => ops.push(Op::NotIn(self.values.to_vec().into())),
-            (true, true) if self.lo == i64::MIN && self.hi == i64::MAX => ops.push(Op::Exists),
             (true, true) => {}
         }
+        ops.extend((self.complement && !self.absent && !bounded).then_some(Op::Exists));
         ops.extend((self.lo != i64::MIN).then_some(Op::Gte(self.lo)));
         ops.extend((self.hi != i64::MAX).then_some(Op::Lte(self.hi)));
         ops
@@ -164,8 +168,7 @@ impl Sets {
     /// Adds one requirement; one that contradicts what is there leaves [`Set::nothing`].
     pub fn add(&mut self, key: Sym, set: &Set, numbers: &Numbers) {
         match self.0.binary_search_by_key(&key, |&(k, _)| k) {
-            Ok(at) if self.0[at].1.agrees(set, numbers) => self.0[at].1 = self.0[at].1.meet(set, numbers),
-            Ok(at) => self.0[at].1 = Set::nothing(),
+            Ok(at) => self.0[at].1 = self.0[at].1.meet(set, numbers),
             Err(at) => self.0.insert(at, (key, set.clone())),
         }
     }
@@ -210,7 +213,7 @@ mod tests {
         let at_least_4 = Set::from_op(&Op::Gte(4));
         let at_most_3 = Set::from_op(&Op::Lte(3));
         assert_eq!(at_least_4.meet(&Set::of([s[0], s[2], s[3], s[4]]), &n), Set::of([s[3], s[4]]));
-        assert!(at_least_4.meet(&at_most_3, &n).is_absent());
+        assert!(at_least_4.meet(&at_most_3, &n).is_nothing());
         assert!(!at_least_4.agrees(&at_most_3, &n));
         assert!(at_least_4.admits(s[3], &n) && !at_least_4.admits(s[0], &n));
     }
@@ -218,10 +221,10 @@ mod tests {
     #[test]
     fn two_exclusions_never_contradict() {
         let (_, n, s) = world();
-        assert!(Set::but([s[0]]).agrees(&Set::of([]), &n));
+        assert!(Set::but([s[0]]).agrees(&Set::none(), &n));
         assert!(!Set::of([s[0]]).agrees(&Set::but([s[0]]), &n));
         assert!(Set::any().agrees(&Set::of([s[1]]), &n));
-        assert!(!Set::any().agrees(&Set::of([]), &n));
+        assert!(!Set::any().agrees(&Set::none(), &n));
     }
 
     #[test]
@@ -230,10 +233,12 @@ mod tests {
         let mut asked = Sets(vec![(s[0], Set::of([s[1]]))]);
         asked.add(s[0], &Set::of([s[2]]), &n);
         assert_eq!(Sets::default().conflict(&asked, |_| true, &n), Some(s[0]));
-        assert_eq!(Sets(vec![(s[0], Set::of([]))]).conflict(&asked, |_| true, &n), Some(s[0]));
+        assert_eq!(Sets(vec![(s[0], Set::none())]).conflict(&asked, |_| true, &n), Some(s[0]));
         let mut absent = Sets(vec![(s[0], Set::but([s[1]]))]);
-        absent.add(s[0], &Set::of([]), &n);
+        absent.add(s[0], &Set::none(), &n);
         assert_eq!(Sets::default().conflict(&absent, |_| false, &n), None);
+        absent.add(s[0], &Set::any(), &n);
+        assert_eq!(Sets::default().conflict(&absent, |_| true, &n), Some(s[0]));
     }
 
     #[test]

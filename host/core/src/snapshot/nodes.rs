@@ -225,7 +225,7 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
     let daemon_kind = world.names.get("DaemonSet");
     let mut running_daemons = vec![Resources::default(); nodes.len()];
     for (ix, pod) in world.pods.iter().enumerate() {
-        let Some(&i) = pod.node.and_then(|n| at.get(&n)) else { continue };
+        let Some(&i) = pod.node.or(pod.nominated).and_then(|n| at.get(&n)) else { continue };
         if pod.terminal {
             continue;
         }

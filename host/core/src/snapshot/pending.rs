@@ -16,10 +16,11 @@ use crate::plan::{PodIx, Unfit};
 pub fn collect(world: &World, leaving: &FxHashSet<Sym>, volumes: &Volumes) -> Vec<PendingPod> {
     let kinds = Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") };
     let mut shapes: FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>> = FxHashMap::default();
+    let there: FxHashSet<Sym> = world.nodes.iter().map(|n| n.name).filter(|n| !leaving.contains(n)).collect();
     let mut pending: Vec<PendingPod> = Vec::new();
     for (at, pod) in world.pods.iter().enumerate() {
         let displaced = pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
-        if !(provisionable(pod, &kinds) || displaced) {
+        if !(provisionable(pod, &kinds, &there) || displaced) {
             continue;
         }
         let defaults = !world.settings.default_spread.is_empty();
@@ -42,11 +43,12 @@ struct Kinds {
     stateful: Option<Sym>,
 }
 
-fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
+/// A nomination counts as long as its node is there and stays.
+fn provisionable(pod: &Pod, kinds: &Kinds, there: &FxHashSet<Sym>) -> bool {
     let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
     pod.unschedulable
         && pod.node.is_none()
-        && !pod.nominated
+        && pod.nominated.is_none_or(|n| !there.contains(&n))
         && !daemon
         && !pod.is_static
         && !pod.terminal

@@ -47,7 +47,7 @@ fn contradictory_selectors_are_told_apart() {
     let terms = json!([{"matchExpressions": [rule(arch, "In", &["amd64"]), rule(arch, "NotIn", &["amd64"])]}]);
     let objects = [any(), pod("torn", "p", "1", "1Gi", &required(&terms))];
     expect![[r#"
-        left torn: default types 8: labels 8 resources [0, 0, 0, 0, 0] offerings 0
+        left torn: default label kubernetes.io/arch
     "#]]
     .assert_eq(&plan(&objects));
 }

@@ -1,0 +1,254 @@
+//! Objects of a cluster that change one at a time, as a watch tells of them: the [`Reader`] that forgets.
+//!
+//! An object is told from others by API group, kind, namespace and name. A new version takes the place of the old one;
+//! a version that cannot be read takes nothing away: the last good one stays, and the problem is returned. Order of
+//! arrival decides nothing: [`Store::world`] is the same for the same objects. Strings that nobody uses any more stay
+//! interned (names of pods are not interned, so churn does not add to them); shapes of pods are swept.
+
+use longshore_core::model::{Sym, World};
+use rustc_hash::FxHashMap;
+
+use super::finish::renumber_shapes;
+use super::problem::Problem;
+use super::{Door, PriorityClass, Reader, identity};
+
+/// The lists of a world that objects are in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Table {
+    Pods,
+    Nodes,
+    Claims,
+    Pools,
+    Classes,
+    Daemons,
+    Workloads,
+    Budgets,
+    Namespaces,
+    VolumeClaims,
+    Volumes,
+    StorageClasses,
+    CsiNodes,
+    PriorityClasses,
+}
+
+const TABLES: [Table; 14] = [
+    Table::Pods,
+    Table::Nodes,
+    Table::Claims,
+    Table::Pools,
+    Table::Classes,
+    Table::Daemons,
+    Table::Workloads,
+    Table::Budgets,
+    Table::Namespaces,
+    Table::VolumeClaims,
+    Table::Volumes,
+    Table::StorageClasses,
+    Table::CsiNodes,
+    Table::PriorityClasses,
+];
+
+/// Where an object is.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    table: Table,
+    at: usize,
+}
+
+/// The objects of a cluster.
+#[derive(Default)]
+pub struct Store {
+    reader: Reader,
+    slots: FxHashMap<u64, Slot>,
+    /// By table, who is at which index.
+    owners: [Vec<u64>; TABLES.len()],
+    /// Priority classes that pods and DaemonSets name, where they have no priority of their own.
+    class_of: FxHashMap<u64, Option<Sym>>,
+}
+
+impl Store {
+    /// A store without objects.
+    pub fn new() -> Self {
+        Store::default()
+    }
+
+    /// Takes in an object, JSON as the API server writes it, in the place of an older version of it. Kinds that
+    /// planning has no use for are passed over.
+    ///
+    /// # Errors
+    /// What is wrong with it; an older version stays.
+    pub fn apply(&mut self, json: &str) -> Result<(), Problem> {
+        let before = TABLES.map(|t| self.len(t));
+        self.reader.seen.clear();
+        self.reader.read("watch", json.as_bytes());
+        if let Some(problem) = self.reader.problems.list.pop() {
+            self.reader.problems.list.clear();
+            return Err(problem);
+        }
+        let Some(&identity) = self.reader.seen.iter().next() else { return Ok(()) };
+        let grown = TABLES.iter().zip(before).find(|(t, before)| self.len(**t) > *before);
+        let Some((&table, at)) = grown else { return Ok(()) };
+        let door = &mut self.reader.door;
+        let classes = match table {
+            Table::Pods => door.pods_by_class.pop(),
+            Table::Daemons => door.daemons_by_class.pop(),
+            _ => None,
+        };
+        match classes {
+            Some((_, class)) => drop(self.class_of.insert(identity, class)),
+            None => drop(self.class_of.remove(&identity)),
+        }
+        self.owners[table as usize].push(identity);
+        if let Some(old) = self.slots.insert(identity, Slot { table, at }) {
+            self.take_out(old);
+        }
+        Ok(())
+    }
+
+    /// Forgets an object; `namespace` is empty for kinds without. Says whether it was there.
+    pub fn remove(&mut self, group: &str, kind: &str, namespace: &str, name: &str) -> bool {
+        let identity = match namespace {
+            "" => identity(group, kind, name),
+            namespace => identity(group, kind, &format!("{namespace}/{name}")),
+        };
+        self.class_of.remove(&identity);
+        let slot = self.slots.remove(&identity);
+        slot.inspect(|&slot| self.take_out(slot)).is_some()
+    }
+
+    /// How many objects there are.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Everything as a world of its own, in an order that does not depend on how it came. `now`, settings and the
+    /// catalogue are left to the caller.
+    pub fn world(&self) -> World {
+        let door = &self.reader.door;
+        let classes = door.priority_classes.iter().map(|c| PriorityClass { ..*c }).collect();
+        let mut copy = Door { world: door.world.clone(), priority_classes: classes, ..Door::default() };
+        for (identity, &class) in &self.class_of {
+            match self.slots.get(identity) {
+                Some(Slot { table: Table::Pods, at }) => copy.pods_by_class.push((*at, class)),
+                Some(Slot { table: Table::Daemons, at }) => copy.daemons_by_class.push((*at, class)),
+                _ => {}
+            }
+        }
+        copy.finish()
+    }
+
+    /// Removes what is in a slot; the last of its table takes the place.
+    fn take_out(&mut self, slot: Slot) {
+        let Slot { table, at } = slot;
+        let door = &mut self.reader.door;
+        let world = &mut door.world;
+        match table {
+            Table::Pods => drop(world.pods.swap_remove(at)),
+            Table::Nodes => drop(world.nodes.swap_remove(at)),
+            Table::Claims => drop(world.claims.swap_remove(at)),
+            Table::Pools => drop(world.pools.swap_remove(at)),
+            Table::Classes => drop(world.classes.swap_remove(at)),
+            Table::Daemons => drop(world.daemons.swap_remove(at)),
+            Table::Workloads => drop(world.workloads.swap_remove(at)),
+            Table::Budgets => drop(world.budgets.swap_remove(at)),
+            Table::Namespaces => drop(world.namespaces.swap_remove(at)),
+            Table::VolumeClaims => drop(world.volume_claims.swap_remove(at)),
+            Table::Volumes => drop(world.volumes.swap_remove(at)),
+            Table::StorageClasses => drop(world.storage_classes.swap_remove(at)),
+            Table::CsiNodes => drop(world.csi_nodes.swap_remove(at)),
+            Table::PriorityClasses => drop(door.priority_classes.swap_remove(at)),
+        }
+        let owners = &mut self.owners[table as usize];
+        owners.swap_remove(at);
+        if let Some(moved) = owners.get(at).and_then(|owner| self.slots.get_mut(owner)) {
+            moved.at = at;
+        }
+        let world = &mut self.reader.door.world;
+        if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + 1000 {
+            renumber_shapes(world);
+        }
+    }
+
+    fn len(&self, table: Table) -> usize {
+        let world = &self.reader.door.world;
+        match table {
+            Table::Pods => world.pods.len(),
+            Table::Nodes => world.nodes.len(),
+            Table::Claims => world.claims.len(),
+            Table::Pools => world.pools.len(),
+            Table::Classes => world.classes.len(),
+            Table::Daemons => world.daemons.len(),
+            Table::Workloads => world.workloads.len(),
+            Table::Budgets => world.budgets.len(),
+            Table::Namespaces => world.namespaces.len(),
+            Table::VolumeClaims => world.volume_claims.len(),
+            Table::Volumes => world.volumes.len(),
+            Table::StorageClasses => world.storage_classes.len(),
+            Table::CsiNodes => world.csi_nodes.len(),
+            Table::PriorityClasses => self.reader.door.priority_classes.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, cpu: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"containers":
+            [{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}},"status":{{"phase":"Pending"}}}}"#
+        )
+    }
+
+    fn names(store: &Store) -> Vec<(String, i64)> {
+        let world = store.world();
+        let cpu = |p: &longshore_core::model::Pod| {
+            world.shapes.get(p.shape).requests.get(longshore_core::model::ResourceId::Cpu)
+        };
+        world.pods.iter().map(|p| (p.name.to_string(), cpu(p))).collect()
+    }
+
+    #[test]
+    fn a_new_version_takes_the_place_of_the_old_one() {
+        let mut store = Store::new();
+        for (name, cpu) in [("b", "1"), ("a", "2"), ("c", "3"), ("a", "4")] {
+            store.apply(&pod(name, cpu)).unwrap();
+        }
+        assert_eq!(names(&store), [("a".into(), 4000), ("b".into(), 1000), ("c".into(), 3000)]);
+        assert!(store.remove("", "Pod", "shop", "b"));
+        assert!(!store.remove("", "Pod", "shop", "b"));
+        assert_eq!(names(&store), [("a".into(), 4000), ("c".into(), 3000)]);
+        assert!(store.remove("", "Pod", "shop", "a"));
+        assert!(store.remove("", "Pod", "shop", "c"));
+        assert_eq!(store.count(), 0);
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_read_leaves_the_last_good_one() {
+        let mut store = Store::new();
+        store.apply(&pod("a", "1")).unwrap();
+        let problem = store.apply(&pod("a", "-1")).unwrap_err();
+        assert!(problem.to_string().contains("shop/a"), "{problem}");
+        assert_eq!(names(&store), [("a".into(), 1000)]);
+        store.apply(&pod("a", "2")).unwrap();
+        assert_eq!(names(&store), [("a".into(), 2000)]);
+    }
+
+    #[test]
+    fn shapes_that_nobody_has_are_swept() {
+        let mut store = Store::new();
+        for cpu in 1..5_000 {
+            store.apply(&pod("a", &format!("{cpu}m"))).unwrap();
+        }
+        assert!(store.reader.door.world.shapes.len() < 1_100);
+        assert_eq!(names(&store), [("a".into(), 4_999)]);
+    }
+
+    #[test]
+    fn kinds_without_use_are_passed_over() {
+        let mut store = Store::new();
+        store.apply(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}"#).unwrap();
+        assert_eq!(store.count(), 0);
+    }
+}
