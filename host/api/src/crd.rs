@@ -1,23 +1,30 @@
 //! The custom resources as Rust types: NodePool, NodeClaim, NodeOverlay, CapacityBuffer and KWOKNodeClass.
 //!
 //! These are the wire types, shaped as the API server stores them. The definitions that a cluster installs
-//! (`deploy/crds`) are generated from them, so field, schema and rule stand in one place. Every
+//! (`deploy/crds`) are generated from them by [`definition`], so field, schema and rule stand in one place. Every
 //! optional field may be absent and is left out when empty, so that what is read can be written back.
 //!
 //! Absent on purpose: a client, any decision, and checks that the API server makes from the schema. An object that
 //! holds a value outside a closed list (an unknown operator, say) cannot be read at all; watches take such objects
 //! with kube's `DeserializeGuard`.
 
+#![allow(clippy::duplicated_attributes, reason = "each printed column names its type to kube's derive")]
+
+mod buffer;
 mod condition;
+pub mod definition;
 pub mod duration;
+pub mod hash;
 mod kwok;
 mod nodeclaim;
 mod nodepool;
+mod overlay;
 mod quantities;
 mod requirement;
 mod schema;
 mod taint;
 
+pub use buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, PodTemplateRef, ScalableRef};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use kwok::{KWOKNodeClass, KWOKNodeClassFields, KWOKNodeClassSpec, KWOKNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests};
@@ -25,6 +32,7 @@ pub use nodepool::{
     Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodeClaimTemplateSpec, NodePool,
     NodePoolSpec, NodePoolStatus, TemplateMetadata,
 };
+pub use overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus, OverlayRequirement};
 pub use quantities::{Quantities, Quantity};
 pub use requirement::{NodeClassRef, Operator, Requirement};
 pub use taint::{Taint, TaintEffect};

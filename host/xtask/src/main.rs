@@ -5,6 +5,7 @@
 
 mod bench;
 mod cluster;
+mod crds;
 mod demo;
 mod harbour;
 mod house;
@@ -26,6 +27,7 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
+cargo xtask crds                        write deploy/crds again, from the Rust types
 cargo xtask harbour                     write examples/clusters/harbour.json again";
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
+        Some("crds") => crds::write(),
         Some("harbour") => harbour::write(),
         other => {
             eprintln!("{USAGE}");

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, duration, schema};
+use super::{Condition, duration, is_default, schema};
 
 /// What stands beside a KWOKNodeClass' metadata. Unlike other resources it may come without a spec, so the spec is a
 /// field of this and kube's derive, which would require it, is told that there is none.
@@ -25,8 +25,7 @@ use super::{Condition, duration, schema};
 )]
 pub struct KWOKNodeClassFields {
     /// What the class asks for.
-    #[serde(default)]
-    #[schemars(schema_with = "spec_schema")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub spec: KWOKNodeClassSpec,
 }
 
@@ -56,10 +55,6 @@ impl KWOKNodeClass {
     pub fn registration_delay(&self) -> Result<std::time::Duration, duration::NotADuration> {
         self.spec.spec.node_registration_delay.as_deref().map_or(Ok(std::time::Duration::ZERO), duration::duration)
     }
-}
-
-fn spec_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    generator.subschema_for::<KWOKNodeClassSpec>()
 }
 
 #[cfg(test)]

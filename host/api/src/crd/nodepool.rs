@@ -67,21 +67,35 @@ pub struct NodeClaimTemplate {
     pub spec: NodeClaimTemplateSpec,
 }
 
-/// Labels and annotations that a NodePool gives.
+/// Labels and annotations that a NodePool gives. Empty and absent mean the same, but not to [`super::hash`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
     /// Labels. Each also counts as a requirement for just this value.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::labels")]
-    pub labels: BTreeMap<String, String>,
+    pub labels: Option<BTreeMap<String, String>>,
     /// Annotations.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-map-type" = "granular"))]
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Option<BTreeMap<String, String>>,
 }
 
-/// What the claims of a NodePool ask for.
+impl TemplateMetadata {
+    /// The labels, however few.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        self.labels.as_ref().unwrap_or(&NOTHING)
+    }
+
+    /// The annotations, however few.
+    pub fn annotations(&self) -> &BTreeMap<String, String> {
+        self.annotations.as_ref().unwrap_or(&NOTHING)
+    }
+}
+
+static NOTHING: BTreeMap<String, String> = BTreeMap::new();
+
+/// What the claims of a NodePool ask for. Empty and absent taints mean the same, but not to [`super::hash`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimTemplateSpec {
@@ -92,13 +106,13 @@ pub struct NodeClaimTemplateSpec {
     #[schemars(schema_with = "schema::pool_requirements")]
     pub requirements: Vec<Requirement>,
     /// Taints that nodes keep.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub taints: Vec<Taint>,
+    pub taints: Option<Vec<Taint>>,
     /// Taints that nodes start with and that others take away, once their part is ready. Pods need not tolerate them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub startup_taints: Vec<Taint>,
+    pub startup_taints: Option<Vec<Taint>>,
     /// How old a node may get, or `Never`. Read it with [`super::duration::lifetime`].
     #[serde(default = "month")]
     #[schemars(regex(pattern = schema::LIFETIME))]
@@ -109,13 +123,25 @@ pub struct NodeClaimTemplateSpec {
     pub termination_grace_period: Option<String>,
 }
 
+impl NodeClaimTemplateSpec {
+    /// The taints, however few.
+    pub fn taints(&self) -> &[Taint] {
+        self.taints.as_deref().unwrap_or_default()
+    }
+
+    /// The startup taints, however few.
+    pub fn startup_taints(&self) -> &[Taint] {
+        self.startup_taints.as_deref().unwrap_or_default()
+    }
+}
+
 impl Default for NodeClaimTemplateSpec {
     fn default() -> Self {
         Self {
             node_class_ref: NodeClassRef::default(),
             requirements: Vec::new(),
-            taints: Vec::new(),
-            startup_taints: Vec::new(),
+            taints: None,
+            startup_taints: None,
             expire_after: month(),
             termination_grace_period: None,
         }

@@ -74,7 +74,7 @@ impl JsonSchema for Quantity {
         "Quantity".into()
     }
 
-    /// The two alternatives, integer and string, are added when the definition is written: kube's transforms would lose them.
+    /// The two alternatives, integer and string, are added by [`super::definition`]: kube's transforms would lose them.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "pattern": super::schema::QUANTITY,

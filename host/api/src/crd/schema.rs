@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{NodeClassRef, Requirement};
+use super::{NodeClassRef, OverlayRequirement, Requirement};
 
 /// A quantity: a signed decimal number with a binary suffix, a decimal suffix or an exponent.
 pub const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
@@ -30,6 +30,8 @@ const KEY_NOT_HOSTNAME: Rule =
 
 const IN_HAS_VALUES: Rule =
     ("self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)", "operator In needs a value");
+const NOT_IN_HAS_VALUES: Rule =
+    ("self.all(x, x.operator == 'NotIn' ? x.values.size() != 0 : true)", "operator NotIn needs a value");
 const ONE_NUMBER: Rule = (
     "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || x.operator == 'Lte') ? \
      (x.values.size() == 1 && int(x.values[0]) >= 0) : true)",
@@ -97,6 +99,12 @@ pub fn pool_requirements(generator: &mut SchemaGenerator) -> Schema {
     requirements(items, &[IN_HAS_VALUES, ONE_NUMBER, ENOUGH_VALUES])
 }
 
+/// Requirements of a NodeOverlay.
+pub fn overlay_requirements(generator: &mut SchemaGenerator) -> Schema {
+    let items = generator.subschema_for::<OverlayRequirement>();
+    requirements(items, &[NOT_IN_HAS_VALUES, IN_HAS_VALUES, ONE_NUMBER])
+}
+
 fn requirements(items: Schema, list: &[Rule]) -> Schema {
     json_schema!({
         "type": "array",
@@ -128,6 +136,11 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
 /// A taint's value.
 pub fn taint_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "pattern": NAME})
+}
+
+/// A text that may be absent.
+pub fn text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
 }
 
 /// A moment.
