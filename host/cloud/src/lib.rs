@@ -158,7 +158,9 @@ mod tests {
         assert!(admits("NotIn", &["a"], None) && !admits("NotIn", &["a"], Some("a")));
         assert!(admits("Exists", &[], Some("")) && !admits("Exists", &[], None));
         assert!(admits("DoesNotExist", &[], None) && !admits("DoesNotExist", &[], Some("")));
-        assert!(admits("Gt", &["3"], Some("4")) && !admits("Gt", &["3"], Some("3")) && !admits("Gt", &["3"], Some("x")));
+        assert!(
+            admits("Gt", &["3"], Some("4")) && !admits("Gt", &["3"], Some("3")) && !admits("Gt", &["3"], Some("x"))
+        );
         assert!(admits("Lt", &["3"], Some("2")) && !admits("Lt", &["3"], None));
         assert!(admits("Gte", &["3"], Some("3")) && admits("Lte", &["3"], Some("3")));
         assert!(!admits("Like", &["a"], Some("a")));

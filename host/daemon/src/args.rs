@@ -23,6 +23,10 @@ pub enum Command {
     Types(TypesArgs),
     /// Looks at WebAssembly policies
     Policy(PolicyArgs),
+    /// Runs beside a cluster: makes nodes for pods that wait, and sees them to their end
+    Run(RunArgs),
+    /// What a running daemon is doing
+    Status(StatusArgs),
 }
 
 /// Where the world comes from and how it is planned on; shared by `plan` and `explain`.
@@ -73,6 +77,46 @@ pub struct ExplainArgs {
     /// How to print the explanation
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RunArgs {
+    /// Where nodes come from
+    #[arg(long, value_name = "NAME", default_value = "kwok")]
+    pub provider: Provider,
+    /// Configuration
+    #[arg(long, value_name = "longshore.toml")]
+    pub config: Option<PathBuf>,
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    #[arg(long, value_name = "FILE")]
+    pub instance_types: Option<PathBuf>,
+    /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How to write the log, on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log: Log,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    /// Nodes without machines
+    Kwok,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Log {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct StatusArgs {
+    /// The daemon's metrics port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
+    pub at: String,
 }
 
 #[derive(Debug, ClapArgs)]

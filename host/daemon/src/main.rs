@@ -12,11 +12,13 @@ mod config;
 mod explain;
 mod failure;
 mod input;
+mod live;
 mod options;
 mod plan;
 mod policies;
 mod process;
 mod report;
+mod status;
 mod types;
 mod words;
 
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         Command::Policy(args) => match args.command {
             PolicyCommand::Check(args) => policies::check(&args),
         },
+        Command::Run(args) => live::run(&args),
+        Command::Status(args) => status::run(&args),
     };
     let answer = answer.and_then(|answer| {
         let mut out = std::io::stdout().lock();

@@ -8,7 +8,7 @@ use longshore_core::plan::Effort;
 use longshore_core::planner;
 use serde_json::Value;
 
-use crate::args::WorldArgs;
+use crate::args::{RunArgs, WorldArgs};
 use crate::config::{self, Config, PolicyEntry};
 use crate::failure::Failure;
 
@@ -65,6 +65,18 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             None => config.policies,
         },
         signals: config.signals,
+    })
+}
+
+/// What a daemon was asked to do: its configuration, without files of manifests.
+pub fn of_run(args: &RunArgs) -> Result<Options, Failure> {
+    resolve(&WorldArgs {
+        snapshot: Vec::new(),
+        instance_types: args.instance_types.clone(),
+        scorer: None,
+        config: args.config.clone(),
+        improve: None,
+        seed: None,
     })
 }
 

@@ -237,7 +237,7 @@ fn cheapest<'w>(world: &'w World, claim: &PlannedClaim, id: TypeId) -> Option<&'
     world.catalogue.offerings_of(id).iter().filter(admits).min_by(|a, b| a.price.total_cmp(&b.price))
 }
 
-fn leftover(snapshot: &Snapshot, unplaced: &Unplaced) -> Leftover {
+pub fn leftover(snapshot: &Snapshot, unplaced: &Unplaced) -> Leftover {
     let refusals: Vec<Refusal> =
         unplaced.refusals.iter().map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit)).collect();
     let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();

@@ -89,7 +89,8 @@ impl Kwok {
             return Err(CloudError::Other(format!("launch of NodeClaim {} failed, as asked for", launch.name)));
         }
         let choice = choose(&self.types.0, &self.types.1, launch, &faults)?;
-        let delay = class.registration_delay().map_err(|e| CloudError::Invalid(format!("{}: {e}", launch.class_name)))?;
+        let delay =
+            class.registration_delay().map_err(|e| CloudError::Invalid(format!("{}: {e}", launch.class_name)))?;
         let instance = Instance {
             provider_id: provider_id.clone(),
             claim_uid: Some(launch.uid.clone()),
@@ -220,8 +221,7 @@ fn instance(node: &Node) -> Instance {
 fn node(name: &str, launch: &Launch, choice: &Choice, fake: bool) -> Node {
     let taint = |t: &Taint| json!({"key": t.key, "value": t.value, "effect": t.effect});
     let unregistered = json!({"key": "karpenter.sh/unregistered", "effect": "NoExecute"});
-    let taints: Vec<_> =
-        launch.taints.iter().chain(&launch.startup_taints).map(taint).chain([unregistered]).collect();
+    let taints: Vec<_> = launch.taints.iter().chain(&launch.startup_taints).map(taint).chain([unregistered]).collect();
     let mut labels = choice.labels.clone();
     labels.extend(launch.labels.clone());
     labels.insert("kubernetes.io/hostname".into(), name.into());

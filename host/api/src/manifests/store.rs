@@ -5,7 +5,7 @@
 //! arrival decides nothing: [`Store::world`] is the same for the same objects. Strings that nobody uses any more stay
 //! interned (names of pods are not interned, so churn does not add to them); shapes of pods are swept.
 
-use longshore_core::model::{Sym, World};
+use longshore_core::model::{Names, Sym, World};
 use rustc_hash::FxHashMap;
 
 use super::finish::renumber_shapes;
@@ -72,13 +72,21 @@ impl Store {
         Store::default()
     }
 
+    /// A store whose strings are interned beside those of `names`, so that what was read with that table (a catalogue)
+    /// can be put into its worlds.
+    pub fn with_names(names: Names) -> Self {
+        let mut store = Store::default();
+        store.reader.door.world.names = names;
+        store
+    }
+
     /// Takes in an object, JSON as the API server writes it, in the place of an older version of it. What it does not
     /// say of its own type (items of lists do not) is `api_version` and `kind`. Kinds that planning has no use for are
     /// passed over.
     ///
     /// # Errors
     /// What is wrong with it; an older version stays.
-    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Problem> {
+    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Box<Problem>> {
         let before = TABLES.map(|t| self.len(t));
         self.reader.seen.clear();
         let text = json.as_bytes();
@@ -86,7 +94,7 @@ impl Store {
         self.reader.object(&mut source, 0..text.len(), None, Some(&TypeOf { api_version, kind }));
         if let Some(problem) = self.reader.problems.list.pop() {
             self.reader.problems.list.clear();
-            return Err(problem);
+            return Err(Box::new(problem));
         }
         let Some(&identity) = self.reader.seen.iter().next() else { return Ok(()) };
         let grown = TABLES.iter().zip(before).find(|(t, before)| self.len(**t) > *before);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use longshore_api::crd::duration;
 use longshore_api::crd::{
     Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
 };
-use longshore_api::crd::duration;
 use longshore_api::labels;
 use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
@@ -67,7 +67,14 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
     if is_true(&status, "Registered") {
         initialize(ctx, &next, &mut status, nodes).await?;
     } else {
-        set(ctx, &mut status, "Initialized", ConditionStatus::Unknown, "AwaitingReconciliation", "waits for registration");
+        set(
+            ctx,
+            &mut status,
+            "Initialized",
+            ConditionStatus::Unknown,
+            "AwaitingReconciliation",
+            "waits for registration",
+        );
     }
     root(ctx, &mut status);
     if let Some(why) = too_late(ctx, &next, &status) {
@@ -304,7 +311,8 @@ fn root(ctx: &Context, status: &mut NodeClaimStatus) {
     } else if parts.iter().all(|c| c.is_some_and(|c| c.status == ConditionStatus::True)) {
         (ConditionStatus::True, "Ready".to_owned(), String::new())
     } else {
-        let waits: Vec<String> = parts.iter().flatten().filter(|c| c.status != ConditionStatus::True).map(|c| c.type_.clone()).collect();
+        let waits: Vec<String> =
+            parts.iter().flatten().filter(|c| c.status != ConditionStatus::True).map(|c| c.type_.clone()).collect();
         (ConditionStatus::Unknown, "ReconcilingDependents".to_owned(), format!("waits for {}", waits.join(", ")))
     };
     set(ctx, status, "Ready", state, &reason, &message);
@@ -416,7 +424,14 @@ pub fn is_true(status: &NodeClaimStatus, what: &str) -> bool {
 }
 
 /// Sets a condition; says whether that changed its status.
-fn set(ctx: &Context, status: &mut NodeClaimStatus, what: &str, to: ConditionStatus, reason: &str, message: &str) -> bool {
+fn set(
+    ctx: &Context,
+    status: &mut NodeClaimStatus,
+    what: &str,
+    to: ConditionStatus,
+    reason: &str,
+    message: &str,
+) -> bool {
     let before = condition(&status.conditions, what).map(|c| c.status);
     set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
     before != Some(to)

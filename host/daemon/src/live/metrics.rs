@@ -1,7 +1,9 @@
 //! What Prometheus reads: Karpenter's names and labels where it has one, `longshore_` for ours.
 
 use longshore_api::crd::{ConditionStatus, NodeClaim};
-use prometheus::{Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
 
 /// All metrics.
 pub struct Metrics {
@@ -39,10 +41,7 @@ fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
 }
 
 /// Names and labels here are constants that fit together; a mistake shows in the first test.
-fn registered<T: prometheus::core::Collector + Clone + 'static>(
-    registry: &Registry,
-    made: prometheus::Result<T>,
-) -> T {
+fn registered<T: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<T>) -> T {
     #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
     let metric = made.expect("metric is well formed");
     #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
@@ -78,7 +77,12 @@ impl Metrics {
                 "NodeClaims that are gone.",
                 &["nodepool", "capacity_type", "zone"],
             ),
-            nodes_created: counter(&registry, "karpenter_nodes_created_total", "Nodes registered.", &["nodepool", "zone"]),
+            nodes_created: counter(
+                &registry,
+                "karpenter_nodes_created_total",
+                "Nodes registered.",
+                &["nodepool", "zone"],
+            ),
             transitions: counter(
                 &registry,
                 "karpenter_operator_nodeclaim_status_condition_transitions_total",

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::manifests::Store;
-use longshore_core::model::World;
+use longshore_core::model::{Names, World};
 use serde::Deserialize;
 
 use super::kinds::Kind;
 use super::node::NodeView;
+use super::pools::Class;
 use super::watch::Change;
 
 /// What somebody has to look at again.
@@ -49,11 +50,12 @@ pub struct ClusterState {
     pub pools: BTreeMap<String, Arc<NodePool>>,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
+    classes: BTreeMap<String, Class>,
     /// Names of nodes by provider ID.
     by_provider: HashMap<String, BTreeSet<String>>,
     pods: HashMap<Box<str>, PodMark>,
-    /// Pods that wait for a node.
-    pending: BTreeSet<Box<str>>,
+    /// Pods that wait for a node, and whether one is nominated for them.
+    pending: BTreeMap<Box<str>, bool>,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
     known: HashMap<Kind, HashSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -106,6 +108,7 @@ struct PodSpec {
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     phase: String,
+    nominated_node_name: String,
     conditions: Vec<PodCondition>,
 }
 
@@ -125,6 +128,11 @@ struct AnyHead {
 }
 
 impl ClusterState {
+    /// Nothing known yet; `names` is the table that the catalogue was read with.
+    pub fn new(names: Names) -> Self {
+        ClusterState { store: Store::with_names(names), ..ClusterState::default() }
+    }
+
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
     pub fn fold(&mut self, kind: Kind, change: Change) -> (Vec<Touched>, Option<Refused>) {
         self.revision += 1;
@@ -168,6 +176,24 @@ impl ClusterState {
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Pods that wait for a node, `namespace/name`, and whether one is nominated for them.
+    pub fn pending_pods(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.pending.iter().map(|(name, nominated)| (&**name, *nominated))
+    }
+
+    /// Whether a pod waits for a node.
+    pub fn waits(&self, pod: &str) -> bool {
+        self.pending.contains_key(pod)
+    }
+
+    /// What is known of a node class.
+    pub fn class(&self, kind: &str, name: &str) -> Class {
+        if kind != "KWOKNodeClass" {
+            return Class::Missing;
+        }
+        self.classes.get(name).cloned().unwrap_or(Class::Missing)
     }
 
     /// How many pods are known.
@@ -241,6 +267,7 @@ impl ClusterState {
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
             Kind::KwokNodeClass => {
+                self.classes.insert(name, class(json));
                 let pools = self.pools.keys().cloned().map(Touched::Pool);
                 (pools.chain([Touched::Pending]).collect(), None)
             }
@@ -266,9 +293,9 @@ impl ClusterState {
             && !mark.ended
             && !mark.leaving
             && !mark.daemon
-            && refused.into_iter().any(|c| {
-                c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable"
-            });
+            && refused
+                .into_iter()
+                .any(|c| c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable");
         let mut touched = Vec::new();
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
@@ -277,9 +304,13 @@ impl ClusterState {
         {
             touched.push(Touched::PodEvent(node.to_string()));
         }
-        let is_new = if waits { self.pending.insert(name.clone()) } else { !self.pending.remove(&name) && false };
-        if is_new {
-            touched.push(Touched::Pending);
+        if waits {
+            let nominated = !pod.status.nominated_node_name.is_empty();
+            if self.pending.insert(name.clone(), nominated).is_none() {
+                touched.push(Touched::Pending);
+            }
+        } else {
+            self.pending.remove(&name);
         }
         self.pods.insert(name, mark);
         touched
@@ -341,9 +372,36 @@ impl ClusterState {
                 }
                 touched
             }
-            Kind::KwokNodeClass => self.pools.keys().cloned().map(Touched::Pool).collect(),
+            Kind::KwokNodeClass => {
+                self.classes.remove(name);
+                self.pools.keys().cloned().map(Touched::Pool).collect()
+            }
             _ => Vec::new(),
         }
+    }
+}
+
+/// What a node class says of itself; one that says nothing is taken for ready.
+fn class(json: &str) -> Class {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Object {
+        metadata: Head,
+        status: Status,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Status {
+        conditions: Vec<PodCondition>,
+    }
+    let object: Object = serde_json::from_str(json).unwrap_or_default();
+    if object.metadata.deletion_timestamp.is_some() {
+        return Class::Leaving;
+    }
+    match object.status.conditions.iter().find(|c| c.kind == "Ready") {
+        Some(c) if c.status == "False" => Class::NotReady(c.reason.clone()),
+        Some(c) if c.status != "True" => Class::Unknown,
+        _ => Class::Ready,
     }
 }
 

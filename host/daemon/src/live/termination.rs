@@ -236,7 +236,8 @@ impl LeavingPod {
 
     /// Who leaves first: others before daemons, and those before critical ones.
     fn tier(&self) -> u8 {
-        let critical = matches!(self.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical");
+        let critical =
+            matches!(self.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical");
         u8::from(critical) * 2 + u8::from(self.is_daemon())
     }
 
@@ -258,12 +259,7 @@ async fn pods_on(ctx: &Context, node: &str) -> Result<Vec<LeavingPod>, String> {
 }
 
 /// Asks the pods whose turn it is to leave. Returns how many have not left.
-async fn drain(
-    ctx: &Context,
-    node: &NodeView,
-    pods: &[LeavingPod],
-    ends: Option<Timestamp>,
-) -> Result<usize, String> {
+async fn drain(ctx: &Context, node: &NodeView, pods: &[LeavingPod], ends: Option<Timestamp>) -> Result<usize, String> {
     let now = ctx.now();
     let waited: Vec<&LeavingPod> = pods.iter().filter(|p| p.counts(now)).collect();
     if let Some(ends) = ends {
@@ -297,8 +293,7 @@ async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<bool, String> {
     ctx.may_write()?;
     let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(ctx.plain.clone(), &pod.metadata.namespace);
     let uid = Some(pod.metadata.uid.clone());
-    let delete_options =
-        Some(DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }));
+    let delete_options = Some(DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }));
     let params = EvictParams { delete_options, ..EvictParams::default() };
     match api.evict(&pod.metadata.name, &params).await {
         Ok(_) => {
@@ -318,7 +313,8 @@ async fn force(ctx: &Context, pod: &LeavingPod, grace: i64) -> Result<(), String
     ctx.may_write()?;
     let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(ctx.plain.clone(), &pod.metadata.namespace);
     let uid = Some(pod.metadata.uid.clone());
-    let params = DeleteParams::default().grace_period(grace as u32).preconditions(Preconditions { uid, resource_version: None });
+    let params =
+        DeleteParams::default().grace_period(grace as u32).preconditions(Preconditions { uid, resource_version: None });
     match api.delete(&pod.metadata.name, &params).await {
         Ok(_) => {
             let message = format!("Deleted pod with {grace} s of grace: its node's termination grace period is over");

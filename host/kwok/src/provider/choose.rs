@@ -25,12 +25,7 @@ pub struct Choice {
 ///
 /// # Errors
 /// Insufficient capacity, with the counts of what each rule left out.
-pub fn choose(
-    catalogue: &Catalogue,
-    names: &Names,
-    launch: &Launch,
-    faults: &Faults,
-) -> Result<Choice, CloudError> {
+pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
     let wanted = requests(launch)?;
     let (mut labels_refuse, mut too_small, mut short) = (0, 0, 0);
     let mut best: Option<(f64, BTreeMap<String, String>, &InstanceType)> = None;
@@ -45,11 +40,7 @@ pub fn choose(
                 continue;
             };
             let of = |key: &str| labels.get(key).map_or("", String::as_str);
-            let at = [
-                names.text(t.name),
-                of("topology.kubernetes.io/zone"),
-                of("karpenter.sh/capacity-type"),
-            ];
+            let at = [names.text(t.name), of("topology.kubernetes.io/zone"), of("karpenter.sh/capacity-type")];
             if !offering.available || faults.is_short(at) {
                 short += 1;
                 continue;
@@ -104,9 +95,8 @@ fn big_enough(t: &InstanceType, names: &Names, wanted: &[(String, i64)]) -> bool
 /// have one of several values, the first that is admitted is taken.
 fn labels(t: &InstanceType, o: &Offering, names: &Names, launch: &Launch) -> Option<BTreeMap<String, String>> {
     let mut labels = BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), names.text(t.name).to_owned())]);
-    let admitted = |key: &str, value: &str| {
-        launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(Some(value)))
-    };
+    let admitted =
+        |key: &str, value: &str| launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(Some(value)));
     for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
         let (key, Op::In(values)) = (names.text(*key), op) else { continue };
         let value = values.iter().map(|&v| names.text(v)).find(|v| admitted(key, v))?;

@@ -33,7 +33,8 @@ impl Faults {
         let mut faults = Faults::default();
         for (key, value) in sources.into_iter().flatten() {
             let Some(name) = key.strip_prefix(PREFIX) else { continue };
-            let wrong = |hint: &str| CloudError::Invalid(format!("annotation {key}: {value:?} is not understood; {hint}"));
+            let wrong =
+                |hint: &str| CloudError::Invalid(format!("annotation {key}: {value:?} is not understood; {hint}"));
             let share = || {
                 let share = if value == "true" { Some(1.0) } else { value.parse::<f64>().ok() };
                 share.filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| wrong("expected true or a share from 0 to 1"))
@@ -91,7 +92,8 @@ mod tests {
 
     #[test]
     fn faults_are_read_from_annotations() {
-        let faults = read(&[("no-capacity", "m5.large/*/spot, */z1/*"), ("launch-delay", "1m"), ("never-ready", "true")]);
+        let faults =
+            read(&[("no-capacity", "m5.large/*/spot, */z1/*"), ("launch-delay", "1m"), ("never-ready", "true")]);
         let faults = faults.unwrap();
         assert!(faults.is_short(["m5.large", "z9", "spot"]) && faults.is_short(["x", "z1", "on-demand"]));
         assert!(!faults.is_short(["m5.large", "z9", "on-demand"]));

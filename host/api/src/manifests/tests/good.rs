@@ -221,7 +221,14 @@ fn a_pods_own_fields_are_read() {
     assert_eq!(pod.claims.iter().map(|claim| names.text(*claim)).collect::<Vec<_>>(), ["data", "web-tmp"]);
     assert_eq!(pod.owner.map(|(kind, name)| (names.text(kind), names.text(name))), Some(("ReplicaSet", "rs")));
     assert_eq!((pod.created, pod.started), (60, Some(90)));
-    assert!(pod.terminal && pod.deleting && pod.unschedulable && pod.nominated.is_some() && pod.is_static && pod.resource_claims);
+    assert!(
+        pod.terminal
+            && pod.deleting
+            && pod.unschedulable
+            && pod.nominated.is_some()
+            && pod.is_static
+            && pod.resource_claims
+    );
     assert_eq!(pod.do_not_disrupt, DoNotDisrupt::For(5400));
 }
 

@@ -1,0 +1,24 @@
+//! The daemon: what runs for as long as `longshore run` does.
+//!
+//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`control`] decides what to look at again and
+//! when to plan, [`lifecycle`], [`termination`] and [`pools`] act on single objects, and what they write comes back by
+//! the watch. `host/ARCHITECTURE.md` walks one pod through it.
+
+mod claims;
+mod context;
+mod control;
+mod events;
+mod kinds;
+mod leader;
+mod lifecycle;
+mod metrics;
+mod node;
+mod pools;
+mod run;
+mod serve;
+mod settings;
+mod state;
+mod termination;
+mod watch;
+
+pub use run::run;

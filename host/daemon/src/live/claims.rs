@@ -1,0 +1,144 @@
+//! From a plan to the NodeClaims that it wants, as they are written to the API server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longshore_api::crd::NodePool;
+use longshore_api::crd::hash;
+use longshore_api::labels;
+use longshore_core::model::{Op, Requirement, ResourceId, Resources, Sym, World};
+use longshore_core::plan::{Plan, PlannedClaim, PodIx};
+use longshore_core::snapshot::Snapshot;
+use serde_json::{Value, json};
+
+/// Annotation with the hash of what a NodePool's nodes are made from.
+pub const HASH: &str = "karpenter.sh/nodepool-hash";
+/// Annotation with the version of the hash.
+pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+
+/// A NodeClaim to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Its NodePool.
+    pub pool: String,
+    /// The object.
+    pub object: Value,
+    /// The pods that it is for, `namespace/name`.
+    pub pods: Vec<String>,
+    /// The cheapest instance type and its price, in words.
+    pub words: String,
+    /// `minValues` were lowered for it.
+    pub relaxed: bool,
+}
+
+/// The NodeClaims of a plan. A claim whose NodePool is no longer known is left out: the next round plans without it.
+pub fn wanted(snapshot: &Snapshot, plan: &Plan, pools: &BTreeMap<String, Arc<NodePool>>) -> Vec<Wanted> {
+    let world = &*snapshot.world;
+    plan.claims
+        .iter()
+        .filter_map(|claim| {
+            let name = world.names.text(world.pools[claim.pool.0 as usize].name);
+            Some(one(world, claim, pools.get(name)?))
+        })
+        .collect()
+}
+
+/// `namespace/name`.
+pub fn pod_name(world: &World, pod: PodIx) -> String {
+    let pod = &world.pods[pod.0 as usize];
+    format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
+}
+
+fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
+    let text = |sym: Sym| world.names.text(sym);
+    let template = &pool.spec.template;
+    let name = pool.metadata.name.clone().unwrap_or_default();
+    let class = &template.spec.node_class_ref;
+    let mut own_labels = template.metadata.labels.clone().unwrap_or_default();
+    own_labels.insert(labels::NODEPOOL.into(), name.clone());
+    own_labels.insert(format!("{}/{}", class.group, class.kind.to_lowercase()), class.name.clone());
+    let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
+    if let Ok(value) = hash::nodepool_hash(pool) {
+        annotations.insert(HASH.into(), value);
+        annotations.insert(HASH_VERSION.into(), hash::VERSION.into());
+    }
+    annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".into(), claim.min_values_relaxed.to_string());
+    let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
+    let mut requirements: Vec<Value> = Vec::new();
+    let min_values =
+        |key: &str| template.spec.requirements.iter().filter(|r| r.key == key).filter_map(|r| r.min_values).max();
+    let mut add = |key: &str, operator: &str, values: Vec<String>| {
+        let mut r = json!({"key": key, "operator": operator});
+        if !values.is_empty() {
+            r["values"] = json!(values);
+        }
+        if let (Some(min), false) = (min_values(key), claim.min_values_relaxed) {
+            r["minValues"] = json!(min);
+        }
+        requirements.push(r);
+    };
+    for (key, values) in claim.requirements.iter().filter(|(key, _)| !lifecycle.contains(&text(*key))) {
+        let values: Vec<String> = values.iter().map(|&v| text(v).to_owned()).collect();
+        let known = labels::WELL_KNOWN.contains(&text(*key)) || text(*key).starts_with("karpenter.kwok.sh/");
+        if let ([only], false) = (values.as_slice(), known) {
+            own_labels.insert(text(*key).to_owned(), only.clone());
+        }
+        add(text(*key), "In", values);
+    }
+    for Requirement { key, op, .. } in claim.open.iter().filter(|r| !lifecycle.contains(&text(r.key))) {
+        let (operator, values) = match op {
+            Op::In(values) => ("In", values.iter().map(|&v| text(v).to_owned()).collect()),
+            Op::NotIn(values) => ("NotIn", values.iter().map(|&v| text(v).to_owned()).collect()),
+            Op::Exists => ("Exists", Vec::new()),
+            Op::DoesNotExist => ("DoesNotExist", Vec::new()),
+            Op::Gte(bound) => ("Gte", vec![bound.to_string()]),
+            Op::Lte(bound) => ("Lte", vec![bound.to_string()]),
+        };
+        add(text(*key), operator, values);
+    }
+    let types: Vec<String> =
+        claim.types.iter().map(|&t| text(world.catalogue.instance_type(t).name).to_owned()).collect();
+    let words = format!("{} at {:.4} USD/h", types.first().map_or("", String::as_str), claim.price);
+    add(labels::INSTANCE_TYPE, "In", types);
+    let spec = json!({
+        "nodeClassRef": class,
+        "requirements": requirements,
+        "resources": {"requests": quantities(world, &claim.requests)},
+        "taints": template.spec.taints,
+        "startupTaints": template.spec.startup_taints,
+        "expireAfter": template.spec.expire_after,
+        "terminationGracePeriod": template.spec.termination_grace_period,
+    });
+    let object = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {
+            "generateName": format!("{name}-"), "labels": own_labels, "annotations": annotations,
+            "ownerReferences": [{
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": pool.metadata.uid,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": without_null(spec),
+    });
+    let pods = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
+    Wanted { pool: name, object, pods, words, relaxed: claim.min_values_relaxed }
+}
+
+fn without_null(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, v| !v.is_null() && v.as_array().is_none_or(|a| !a.is_empty()));
+    }
+    value
+}
+
+/// Amounts as Kubernetes writes them.
+fn quantities(world: &World, resources: &Resources) -> BTreeMap<String, String> {
+    let text = |(id, amount): (ResourceId, i64)| match id {
+        ResourceId::Cpu => ("cpu".to_owned(), format!("{amount}m")),
+        ResourceId::Memory => ("memory".to_owned(), amount.to_string()),
+        ResourceId::Pods => ("pods".to_owned(), amount.to_string()),
+        ResourceId::EphemeralStorage => ("ephemeral-storage".to_owned(), amount.to_string()),
+        ResourceId::Other(name) => (world.names.text(name).to_owned(), amount.to_string()),
+    };
+    resources.iter().filter(|(_, amount)| *amount > 0).map(text).collect()
+}

@@ -1,0 +1,178 @@
+//! A NodePool's status: what it has, whether it can be used, and the hash that its nodes are compared with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::api::{Api, Patch, PatchParams};
+use longshore_api::crd::hash;
+use longshore_api::crd::{
+    ConditionStatus, NodeClaim, NodePool, NodePoolStatus, Quantity, Time, condition, set_condition,
+};
+use longshore_api::quantity;
+use serde_json::json;
+
+use super::claims::{HASH, HASH_VERSION};
+use super::context::Context;
+use super::lifecycle::Outcome;
+use super::node::NodeView;
+
+/// What is known of the class that a NodePool names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Class {
+    Missing,
+    Leaving,
+    NotReady(String),
+    Unknown,
+    Ready,
+}
+
+/// Brings a NodePool's status and hash up to date. `claims` and `nodes` are its own.
+pub async fn step(
+    ctx: &Context,
+    pool: &NodePool,
+    class: Class,
+    claims: &[Arc<NodeClaim>],
+    nodes: &[Arc<NodeView>],
+) -> Outcome {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<NodePool> = Api::all(ctx.client.clone());
+    let own = pool.metadata.annotations.clone().unwrap_or_default();
+    let hashed = hash::nodepool_hash(pool);
+    if let Ok(value) = &hashed {
+        let stands = own.get(HASH) == Some(value) && own.get(HASH_VERSION).map(String::as_str) == Some(hash::VERSION);
+        if !stands {
+            ctx.may_write()?;
+            let patch = json!({"metadata": {"annotations": {HASH: value, HASH_VERSION: hash::VERSION}}});
+            let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            done.map_err(|e| e.to_string())?;
+        }
+    }
+    let mut status = pool.status.clone().unwrap_or_default();
+    count(&mut status, claims, nodes);
+    let generation = pool.metadata.generation;
+    let unknown = condition(&status.conditions, "NodeRegistrationHealthy").is_none();
+    let mut set = |what: &str, to: ConditionStatus, reason: &str, message: &str| {
+        set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
+        if let Some(c) = status.conditions.iter_mut().find(|c| c.type_ == what) {
+            c.observed_generation = generation;
+        }
+    };
+    let valid = match invalid(pool).or(hashed.err().map(|e| e.to_string())) {
+        None => {
+            set("ValidationSucceeded", ConditionStatus::True, "ValidationSucceeded", "");
+            true
+        }
+        Some(why) => {
+            set("ValidationSucceeded", ConditionStatus::False, "NodePoolValidationFailed", &why);
+            false
+        }
+    };
+    let usable = match &class {
+        Class::Ready => {
+            set("NodeClassReady", ConditionStatus::True, "NodeClassReady", "");
+            ConditionStatus::True
+        }
+        Class::Missing => {
+            set("NodeClassReady", ConditionStatus::False, "NodeClassNotFound", "the node class does not exist");
+            ConditionStatus::False
+        }
+        Class::Leaving => {
+            set("NodeClassReady", ConditionStatus::False, "NodeClassTerminating", "the node class is being deleted");
+            ConditionStatus::False
+        }
+        Class::Unknown => {
+            set("NodeClassReady", ConditionStatus::Unknown, "NodeClassReadinessUnknown", "the class does not say yet");
+            ConditionStatus::Unknown
+        }
+        Class::NotReady(why) => {
+            set("NodeClassReady", ConditionStatus::False, "NodeClassNotReady", why);
+            ConditionStatus::False
+        }
+    };
+    match (valid, usable) {
+        (true, ConditionStatus::True) => set("Ready", ConditionStatus::True, "Ready", ""),
+        (true, ConditionStatus::Unknown) => {
+            set("Ready", ConditionStatus::Unknown, "ReconcilingDependents", "NodeClassReady=Unknown");
+        }
+        (valid, _) => {
+            let part = if valid { "NodeClassReady" } else { "ValidationSucceeded" };
+            set("Ready", ConditionStatus::False, "UnhealthyDependents", &format!("{part}=False"));
+        }
+    }
+    match ctx.health.of(name) {
+        Some(true) => set("NodeRegistrationHealthy", ConditionStatus::True, "NodeRegistrationHealthy", ""),
+        Some(false) => {
+            let message = "two or more of the last four nodes did not launch or register";
+            set("NodeRegistrationHealthy", ConditionStatus::False, "RegistrationFailed", message);
+        }
+        None if unknown => {
+            let message = "no node was launched yet";
+            set("NodeRegistrationHealthy", ConditionStatus::Unknown, "AwaitingReconciliation", message);
+        }
+        None => {}
+    }
+    if pool.status.as_ref() != Some(&status) {
+        ctx.may_write()?;
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    }
+    Ok(None)
+}
+
+/// Sums what the NodePool's nodes have; a claim without a node yet counts with what it was promised.
+fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<NodeView>]) {
+    let mut milli: BTreeMap<String, i64> = BTreeMap::new();
+    let mut add = |resource: &str, text: &str| {
+        let amount = quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0);
+        let sum = milli.entry(resource.to_owned()).or_default();
+        *sum = sum.saturating_add(amount);
+    };
+    let mut number = 0;
+    for node in nodes {
+        number += 1;
+        node.capacity.iter().for_each(|(resource, text)| add(resource, text));
+    }
+    for claim in claims {
+        let Some(status) = &claim.status else { continue };
+        let joined = nodes.iter().any(|n| !n.provider_id.is_empty() && n.provider_id == status.provider_id);
+        if !joined && !status.provider_id.is_empty() {
+            number += 1;
+            status.capacity.iter().for_each(|(resource, amount)| add(resource, &amount.0));
+        }
+    }
+    milli.insert("nodes".into(), number * 1000);
+    status.nodes = number;
+    status.resources = milli
+        .into_iter()
+        .map(|(resource, milli)| {
+            let text = match resource.as_str() {
+                "cpu" if milli % 1000 != 0 => format!("{milli}m"),
+                "memory" | "ephemeral-storage" if milli % 1_024_000 == 0 => format!("{}Ki", milli / 1_024_000),
+                _ => (milli / 1000).to_string(),
+            };
+            (resource, Quantity(text))
+        })
+        .collect();
+}
+
+/// What the schema lets through and planning cannot use, if there is any.
+fn invalid(pool: &NodePool) -> Option<String> {
+    let spec = &pool.spec.template.spec;
+    let wrong = spec.requirements.iter().find(|r| r.key == "karpenter.sh/nodepool");
+    if let Some(r) = wrong {
+        return Some(format!("requirement {} may not be set", r.key));
+    }
+    let known = longshore_api::labels::capacity_type::ALL;
+    let capacity = spec.requirements.iter().find(|r| {
+        r.key == "karpenter.sh/capacity-type"
+            && r.operator == longshore_api::crd::Operator::In
+            && !r.values.iter().any(|v| known.contains(&v.as_str()))
+    });
+    if let Some(r) = capacity {
+        return Some(format!("{} has none of {}", r.key, known.join(", ")));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let taints = spec.taints().iter().chain(spec.startup_taints());
+    let twice = taints.map(|t| (t.key.as_str(), t.effect.as_str())).find(|t| !seen.insert(*t));
+    twice.map(|(key, effect)| format!("taint {key}:{effect} is there twice"))
+}

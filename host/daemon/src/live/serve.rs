@@ -1,0 +1,80 @@
+//! What others can ask: metrics, probes, and over the same local port what `longshore status` and `longshore explain`
+//! print.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use super::context::{Context, lock};
+
+/// What the loop tells about itself.
+#[derive(Default)]
+pub struct Board {
+    /// Everything listed once.
+    pub synced: bool,
+    /// For `longshore status`.
+    pub status: Value,
+    /// Why each pod waits, by `namespace/name`.
+    pub waiting: std::collections::BTreeMap<String, String>,
+}
+
+/// Shared with the loop.
+pub type SharedBoard = Arc<Mutex<Board>>;
+
+#[derive(Clone)]
+struct Shared {
+    ctx: Arc<Context>,
+    board: SharedBoard,
+}
+
+/// Serves metrics, status and explanations on `metrics`, probes on `probes`, until the process ends.
+///
+/// # Errors
+/// A port that cannot be had.
+pub async fn serve(
+    ctx: Arc<Context>,
+    board: SharedBoard,
+    metrics: SocketAddr,
+    probes: SocketAddr,
+) -> Result<(), String> {
+    let shared = Shared { ctx, board };
+    let told = Router::new()
+        .route("/metrics", get(|State(s): State<Shared>| async move { s.ctx.metrics.text() }))
+        .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
+        .route("/explain/pod/{namespace}/{name}", get(explain))
+        .with_state(shared.clone());
+    let asked = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready)).with_state(shared);
+    let told = listen(metrics, told).await?;
+    let asked = listen(probes, asked).await?;
+    tokio::spawn(told);
+    tokio::spawn(asked);
+    Ok(())
+}
+
+async fn listen(at: SocketAddr, router: Router) -> Result<impl Future<Output = ()>, String> {
+    let listener = tokio::net::TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at}: {e}"))?;
+    Ok(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, %at, "stopped serving");
+        }
+    })
+}
+
+async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
+    if lock(&s.board).synced {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not everything has been listed yet; see /status on the metrics port")
+    }
+}
+
+async fn explain(State(s): State<Shared>, Path((namespace, name)): Path<(String, String)>) -> axum::Json<Value> {
+    let pod = format!("{namespace}/{name}");
+    let why = lock(&s.board).waiting.get(&pod).cloned();
+    axum::Json(json!({"pod": pod, "why": why}))
+}
