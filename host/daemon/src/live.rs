@@ -1,0 +1,3 @@
+//! What runs for as long as the daemon does.
+
+pub mod policies;
