@@ -205,7 +205,7 @@ fn a_shadow_is_compared_and_never_obeyed() {
     let mut scene =
         Scene::new("shadow", &[("longshore.toml", &config), ("one.wasm", &guest("1.0.0", Way::Costs(1.0)))]);
     let alone = scene.round();
-    assert!(alone.claims.len() > 0, "the small cluster needs nodes");
+    assert!(!alone.claims.is_empty(), "the small cluster needs nodes");
     scene.rename("next.wasm", &guest("2.0.0", Way::Alternates(0.25, 0.5)));
     scene.settle();
     let plan = scene.round();
@@ -226,6 +226,39 @@ fn a_shadow_is_compared_and_never_obeyed() {
     assert_eq!(scene.kinds(), [Kind::PolicyRefused], "a shadow is tried too");
     scene.round();
     assert_eq!(scene.policy("next").shadow.unwrap().rounds, 2, "the old one goes on");
+}
+
+#[test]
+fn what_a_shadow_would_have_chosen_is_counted_and_priced() {
+    let config = [ONE, b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n"].concat();
+    let odd = guest("1.0.0", Way::Alternates(1.0, 0.5));
+    let even = guest("2.0.0", Way::Alternates(0.25, 1.0));
+    let mut scene = Scene::new("differ", &[("longshore.toml", &config), ("one.wasm", &odd), ("next.wasm", &even)]);
+    let plan = scene.round();
+    let compared = scene.policy("next").shadow.unwrap();
+    let free = plan.claims.iter().filter(|claim| claim.offering.0 % 2 == 1).count() as u64;
+    assert!(free > 0 && compared.differ == free, "{free} claims on odd rows: {compared:?}");
+    assert_eq!((compared.rounds_differing, compared.excluded), (1, 0));
+    assert!(compared.own_instead < compared.own && compared.obeyed_instead > compared.obeyed, "{compared:?}");
+}
+
+#[test]
+fn the_threads_do_all_this_by_themselves() {
+    let scene = one("threads");
+    let manager = Manager::start(setup(&scene.folder)).unwrap();
+    let world = &scene.snapshot.world;
+    let cost = || {
+        let live = manager.take();
+        live.begin_round(0);
+        longshore_core::policy::Policies::score(&*live, &world.catalogue, &world.names, scene.pool()).cost[0]
+    };
+    assert_eq!(cost(), 1.0);
+    scene.rename("one.wasm", &costs(2.0));
+    let begin = std::time::Instant::now();
+    while cost() != 2.0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
 }
 
 #[test]

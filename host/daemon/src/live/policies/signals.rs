@@ -76,9 +76,15 @@ impl Sources {
         std::mem::take(&mut self.changed).then(|| self.tables.clone())
     }
 
-    /// Takes up what a configuration names, drops the rest, and reads files. A signal from another source keeps its table
-    /// until there is a new one.
-    pub fn configure(&mut self, wanted: &BTreeMap<String, SignalEntry>, now: SystemTime, board: &mut Board) {
+    /// Takes up what a configuration names, with what is in their `files`, and drops the rest. A signal from another
+    /// source keeps its table until there is a new one.
+    pub fn configure(
+        &mut self,
+        wanted: &BTreeMap<String, SignalEntry>,
+        files: Vec<(String, Result<Signal, Problem>)>,
+        now: SystemTime,
+        board: &mut Board,
+    ) {
         self.all.retain(|name, _| wanted.contains_key(name));
         board.signals.retain(|name, _| wanted.contains_key(name));
         if self.tables.tables.keys().any(|name| !wanted.contains_key(name)) {
@@ -92,9 +98,9 @@ impl Sources {
                 let status = board.signals.entry(name.clone()).or_insert_with(|| fresh.clone());
                 (status.source, status.every_seconds) = (fresh.source, fresh.every_seconds);
             }
-            if let SignalEntry::File(file) = entry {
-                self.settle(name, now, read_file(file), board);
-            }
+        }
+        for (name, result) in files {
+            self.settle(&name, now, result, board);
         }
     }
 
@@ -169,6 +175,15 @@ impl Sources {
     fn put(&mut self, tables: Signals) {
         (self.tables, self.changed) = (Arc::new(tables), true);
     }
+}
+
+/// The tables of those signals that are files. Takes as long as the file system does.
+pub fn read_files(wanted: &BTreeMap<String, SignalEntry>) -> Vec<(String, Result<Signal, Problem>)> {
+    let read = |(name, entry): (&String, &SignalEntry)| match entry {
+        SignalEntry::File(file) => Some((name.clone(), read_file(file))),
+        SignalEntry::Url { .. } => None,
+    };
+    wanted.iter().filter_map(read).collect()
 }
 
 /// A table from a file; its time is that of the file's last change.

@@ -11,7 +11,7 @@ use super::diff::{self, Change, Fingerprint, Running, Step, Wanted};
 use super::files::Files;
 use super::load::{self, Read};
 use super::serve::{Live, Shadow};
-use super::signals::{Sources, seconds};
+use super::signals::{Sources, read_files, seconds};
 use super::status::{Board, ConfigStatus, Kind, PolicyStatus, Problem, ShadowStatus};
 use super::{Setup, Shared, Slot, Took};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
@@ -112,7 +112,9 @@ impl Watcher {
     fn apply(&mut self, config: Config, now: SystemTime) {
         // Watched first, read afterwards: a change in between is found at the next look.
         self.files.watch(named(self.file.as_deref(), &config), now);
-        self.sources.configure(&config.signals, now, &mut self.shared.board());
+        // The board is what the loop reads: it is never held while the file system is waited for.
+        let tables = read_files(&config.signals);
+        self.sources.configure(&config.signals, tables, now, &mut self.shared.board());
         let read: Vec<_> = config.policies.iter().map(load::read).collect();
         let change = self.compare(&config, &read);
         let fresh = self.load(&config, &read, &change);
