@@ -139,6 +139,21 @@ pub struct PolicyArgs {
 pub enum PolicyCommand {
     /// Says what a component is, wants and exports, or why it would be refused
     Check(CheckArgs),
+    /// Measures what it takes to have a catalogue scored, beside planning by price
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct BenchArgs {
+    /// The component
+    #[arg(value_name = "FILE.wasm")]
+    pub file: PathBuf,
+    /// Settings to configure it with
+    #[arg(long, value_name = "SETTINGS.toml")]
+    pub settings: Option<PathBuf>,
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    #[arg(long, value_name = "FILE")]
+    pub instance_types: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

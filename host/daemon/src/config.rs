@@ -8,6 +8,7 @@ mod reader;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
@@ -23,8 +24,8 @@ pub struct Config {
     pub planning: Planning,
     /// `[[policy]]`, in order.
     pub policies: Vec<PolicyEntry>,
-    /// `[signals.NAME]`: the file with the signal's table.
-    pub signals: BTreeMap<String, PathBuf>,
+    /// `[signals.NAME]`.
+    pub signals: BTreeMap<String, SignalEntry>,
 }
 
 /// `[planning]`.
@@ -43,7 +44,7 @@ pub struct Planning {
 }
 
 /// One `[[policy]]`.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicyEntry {
     /// `name`, unique in the file.
     pub name: String,
@@ -51,9 +52,43 @@ pub struct PolicyEntry {
     pub path: PathBuf,
     /// `settings`, an object; empty if absent.
     pub settings: Value,
+    /// `settings-file`, TOML, in place of `settings`.
+    pub settings_file: Option<PathBuf>,
     /// `nodepools` it serves; `None` for all.
     pub nodepools: Option<Vec<String>>,
+    /// `mode`.
+    pub mode: Mode,
+    /// The line where it begins, from 1 on; 0 for one that no file names.
+    pub line: usize,
 }
+
+/// Whether a policy is obeyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Asked and obeyed.
+    #[default]
+    Enforce,
+    /// Asked and compared, never obeyed.
+    Shadow,
+}
+
+/// One `[signals.NAME]`: where its table comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SignalEntry {
+    /// A file, read whenever it changes.
+    File(PathBuf),
+    /// HTTP or HTTPS.
+    Url {
+        /// The address.
+        url: String,
+        /// How often it is asked.
+        every: Duration,
+    },
+}
+
+/// How often an address is asked where `every` is absent.
+pub const EVERY: Duration = Duration::from_secs(300);
 
 /// Reads `text`, the content of `file`. Fails with every fault found, in the order of the file.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Fault>> {
@@ -104,43 +139,84 @@ fn policies(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
     for mut table in root.tables("policy") {
         let name = table.required_text("name");
         let path = table.required_text("path");
-        let settings = table.table("settings").map_or(Value::Object(Default::default()), Table::into_json);
-        let nodepools = table.texts("nodepools");
-        match table.text("mode") {
-            None | Some("enforce") => {}
-            Some(mode @ ("shadow" | "canary")) => table.fault_at(
-                "mode",
-                format!("mode `{mode}` is not there yet"),
-                "write `mode = \"enforce\"`, or leave the policy out".into(),
-            ),
-            Some(mode) => table.fault_at(
-                "mode",
-                format!("unknown mode `{mode}`: expected `enforce`"),
-                "policies of this version are obeyed or left out".into(),
-            ),
+        let settings = table.table("settings").map(Table::into_json);
+        let settings_file = table.text("settings-file").map(|file| folder.join(file));
+        if settings.is_some() && settings_file.is_some() {
+            let message = "`settings-file` stands beside `settings`: expected one of them".into();
+            table.fault_at("settings-file", message, "delete one of the two".into());
         }
+        let nodepools = table.texts("nodepools");
+        let mode = mode(&mut table);
         if let Some(name) = name {
             if all.iter().any(|other| other.name == name) {
                 table.fault_at("name", format!("policy `{name}` is there twice"), "give each a name of its own".into());
             }
-            let path = folder.join(path.unwrap_or_default());
-            all.push(PolicyEntry { name: name.into(), path, settings, nodepools });
+            all.push(PolicyEntry {
+                name: name.into(),
+                path: folder.join(path.unwrap_or_default()),
+                settings: settings.unwrap_or(Value::Object(Default::default())),
+                settings_file,
+                nodepools,
+                mode,
+                line: table.line(),
+            });
         }
         table.finish();
     }
     all
 }
 
-fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, PathBuf> {
-    let mut files = BTreeMap::new();
+fn mode(table: &mut Table) -> Mode {
+    match table.text("mode") {
+        None | Some("enforce") => {}
+        Some("shadow") => return Mode::Shadow,
+        Some("canary") => table.fault_at(
+            "mode",
+            "mode `canary` is not there yet".into(),
+            "write `mode = \"shadow\"` to compare without obeying, or `nodepools` to obey for some".into(),
+        ),
+        Some(mode) => table.fault_at(
+            "mode",
+            format!("unknown mode `{mode}`: expected one of `enforce`, `shadow`"),
+            "`enforce` is obeyed, `shadow` asked and compared".into(),
+        ),
+    }
+    Mode::Enforce
+}
+
+fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, SignalEntry> {
+    let mut entries = BTreeMap::new();
     for name in all.keys() {
         let Some(mut table) = all.table(&name) else { continue };
-        if let Some(file) = table.required_text("file") {
-            files.insert(name, folder.join(file));
+        if let Some(entry) = signal(&mut table, folder) {
+            entries.insert(name, entry);
         }
         table.finish();
     }
-    files
+    entries
+}
+
+fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
+    let url = table.text("url");
+    let every = table.duration("every", Duration::from_secs(1)..=Duration::from_secs(86_400));
+    if url.is_some() && table.has("file") {
+        let message = "`url` stands beside `file`: expected one of them".into();
+        table.fault_at("url", message, "delete one of the two".into());
+    }
+    let Some(url) = url else {
+        if every.is_some() {
+            let hint = "delete the line; `every` is for `url`".into();
+            table.fault_at("every", "`every` without `url`: a file is read whenever it changes".into(), hint);
+        }
+        return table.required_text("file").map(|file| SignalEntry::File(folder.join(file)));
+    };
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)) {
+        let message = format!("`url` is `{url}`: expected an address that begins with http:// or https://");
+        table.fault_at("url", message, "for a file write `file = \"…\"`".into());
+    }
+    table.text("file");
+    Some(SignalEntry::Url { url: url.into(), every: every.unwrap_or(EVERY) })
 }
 
 #[cfg(test)]
@@ -176,8 +252,18 @@ mod tests {
             nodepools = ["default", "batch"]
             mode = "enforce"
 
+            [[policy]]
+            name = "next"
+            path = "next.wasm"
+            settings-file = "next.toml"
+            mode = "shadow"
+
             [signals.carbon-intensity]
             file = "/data/carbon.json"
+
+            [signals.prices]
+            url = "https://prices.example/usd.json"
+            every = "90s"
             "#,
         )
         .unwrap();
@@ -191,13 +277,36 @@ mod tests {
                     min_values: Some(MinValuesPolicy::BestEffort),
                     seed: Some(7),
                 },
-                policies: vec![PolicyEntry {
-                    name: "carbon".into(),
-                    path: "conf/carbon.wasm".into(),
-                    settings: serde_json::json!({"usd-per-ton": 90, "zones": {"a": 1.5}}),
-                    nodepools: Some(vec!["default".into(), "batch".into()]),
-                }],
-                signals: BTreeMap::from([("carbon-intensity".into(), "/data/carbon.json".into())]),
+                policies: vec![
+                    PolicyEntry {
+                        name: "carbon".into(),
+                        path: "conf/carbon.wasm".into(),
+                        settings: serde_json::json!({"usd-per-ton": 90, "zones": {"a": 1.5}}),
+                        settings_file: None,
+                        nodepools: Some(vec!["default".into(), "batch".into()]),
+                        mode: Mode::Enforce,
+                        line: 9,
+                    },
+                    PolicyEntry {
+                        name: "next".into(),
+                        path: "conf/next.wasm".into(),
+                        settings: serde_json::json!({}),
+                        settings_file: Some("conf/next.toml".into()),
+                        nodepools: None,
+                        mode: Mode::Shadow,
+                        line: 16,
+                    },
+                ],
+                signals: BTreeMap::from([
+                    ("carbon-intensity".into(), SignalEntry::File("/data/carbon.json".into())),
+                    (
+                        "prices".into(),
+                        SignalEntry::Url {
+                            url: "https://prices.example/usd.json".into(),
+                            every: Duration::from_secs(90),
+                        },
+                    ),
+                ]),
             }
         );
     }
@@ -220,7 +329,7 @@ mod tests {
                     hint: delete the line, or look at README.md for the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`
-                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected `file`
+                conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `every`, `file`, `url`
                     hint: delete the line, or look at README.md for the keys
             "#]],
         );
@@ -265,16 +374,37 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_names_of_their_own_and_are_obeyed() {
+    fn policies_have_names_of_their_own_and_known_modes() {
         faults(
-            "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'shadow'\n[[policy]]\nname = 'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
+            "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'canary'\n[[policy]]\nname = 'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
             expect![[r#"
-                conf/longshore.toml:4:8: mode `shadow` is not there yet
-                    hint: write `mode = "enforce"`, or leave the policy out
+                conf/longshore.toml:4:8: mode `canary` is not there yet
+                    hint: write `mode = "shadow"` to compare without obeying, or `nodepools` to obey for some
                 conf/longshore.toml:6:8: policy `a` is there twice
                     hint: give each a name of its own
-                conf/longshore.toml:8:8: unknown mode `maybe`: expected `enforce`
-                    hint: policies of this version are obeyed or left out
+                conf/longshore.toml:8:8: unknown mode `maybe`: expected one of `enforce`, `shadow`
+                    hint: `enforce` is obeyed, `shadow` asked and compared
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_signal_has_one_source_and_a_sensible_schedule() {
+        faults(
+            "[signals.a]\nfile = 'a'\nurl = 'http://a'\n[signals.b]\nfile = 'b'\nevery = '5m'\n[signals.c]\nurl = 'ftp://c'\nevery = '5 parsecs'\n[signals.d]\nurl = 'http://d'\nevery = '10ms'\n[[policy]]\nname = 'p'\npath = 'p'\nsettings = {}\nsettings-file = 'x'\n",
+            expect![[r#"
+                conf/longshore.toml:3:7: `url` stands beside `file`: expected one of them
+                    hint: delete one of the two
+                conf/longshore.toml:6:9: `every` without `url`: a file is read whenever it changes
+                    hint: delete the line; `every` is for `url`
+                conf/longshore.toml:8:7: `url` is `ftp://c`: expected an address that begins with http:// or https://
+                    hint: for a file write `file = "…"`
+                conf/longshore.toml:9:9: `every` is `5 parsecs`: expected a duration of 1s to 86400s
+                    hint: write it as `90s`, `5m` or `1h30m`
+                conf/longshore.toml:12:9: `every` is `10ms`: expected a duration of 1s to 86400s
+                    hint: write it as `90s`, `5m` or `1h30m`
+                conf/longshore.toml:17:17: `settings-file` stands beside `settings`: expected one of them
+                    hint: delete one of the two
             "#]],
         );
     }

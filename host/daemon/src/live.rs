@@ -13,6 +13,7 @@ mod leader;
 mod lifecycle;
 mod metrics;
 mod node;
+pub mod policies;
 mod pools;
 mod run;
 mod serve;

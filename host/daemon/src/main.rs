@@ -1,71 +1,7 @@
-//! The `longshore` command: reads files, asks the core, prints the answer.
-//!
-//! This crate owns everything that touches the outside: arguments, configuration, files, standard streams, exit codes.
-//! It decides nothing about nodes or pods; every number that it prints comes from a [`longshore_core::plan::Plan`].
-//!
-//! Two steps, two types: [`args`] holds what was typed, [`options`] what is meant once configuration and defaults are
-//! applied. Exit codes: 0 for an answer, 1 for a plan that leaves a pod over under `--strict`, 2 for bad input or
-//! configuration.
+//! The `longshore` command; see the library beside it.
 
-mod args;
-mod config;
-mod explain;
-mod failure;
-mod input;
-mod live;
-mod options;
-mod plan;
-mod policies;
-mod process;
-mod report;
-mod status;
-mod types;
-mod words;
-
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use args::{Args, Command, PolicyCommand};
-use failure::Failure;
-
 fn main() -> ExitCode {
-    let answer = match Args::parse().command {
-        Command::Plan(args) => plan::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Types(args) => types::run(&args),
-        Command::Policy(args) => match args.command {
-            PolicyCommand::Check(args) => policies::check(&args),
-        },
-        Command::Run(args) => live::run(&args),
-        Command::Status(args) => status::run(&args),
-    };
-    let answer = answer.and_then(|answer| {
-        let mut out = std::io::stdout().lock();
-        match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
-            // A reader that has seen enough (`| head`) is no failure.
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Print(error)),
-            _ => Ok(answer.code),
-        }
-    });
-    match answer {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("longshore: {}", failure.report());
-            ExitCode::from(2)
-        }
-    }
-}
-
-/// What a command prints on standard output, and its exit code.
-struct Answer {
-    text: String,
-    code: u8,
-}
-
-impl Answer {
-    fn ok(text: String) -> Self {
-        Answer { text, code: 0 }
-    }
+    longshore_daemon::main()
 }

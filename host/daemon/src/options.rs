@@ -8,8 +8,8 @@ use longshore_core::plan::Effort;
 use longshore_core::planner;
 use serde_json::Value;
 
-use crate::args::{RunArgs, WorldArgs};
-use crate::config::{self, Config, PolicyEntry};
+use crate::args::WorldArgs;
+use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
 use crate::failure::Failure;
 
 /// How to plan, and on what.
@@ -49,6 +49,17 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     }
     let planning = config.planning;
     let defaults = Settings::default();
+    let mut policies = match &args.scorer {
+        Some(typed) => vec![scorer(typed)?],
+        None => config.policies,
+    };
+    // A plan on files obeys who would be obeyed.
+    policies.retain(|entry| entry.mode == Mode::Enforce);
+    for entry in &mut policies {
+        if let Some(file) = &entry.settings_file {
+            entry.settings = settings_of(file)?;
+        }
+    }
     Ok(Options {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
@@ -60,24 +71,21 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             node_cost: planning.node_cost.unwrap_or(defaults.node_cost),
             ..defaults
         },
-        policies: match &args.scorer {
-            Some(typed) => vec![scorer(typed)?],
-            None => config.policies,
-        },
-        signals: config.signals,
+        policies,
+        signals: files(config.signals)?,
     })
 }
 
-/// What a daemon was asked to do: its configuration, without files of manifests.
-pub fn of_run(args: &RunArgs) -> Result<Options, Failure> {
-    resolve(&WorldArgs {
-        snapshot: Vec::new(),
-        instance_types: args.instance_types.clone(),
-        scorer: None,
-        config: args.config.clone(),
-        improve: None,
-        seed: None,
-    })
+/// Signals of a plan that must be the same tomorrow.
+fn files(signals: BTreeMap<String, SignalEntry>) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    let file = |(name, entry)| match entry {
+        SignalEntry::File(file) => Ok((name, file)),
+        SignalEntry::Url { url, .. } => Err(Failure::Usage {
+            message: format!("signal `{name}` comes from {url}, and a plan on files asks no network"),
+            hint: format!("save it and name the file in a configuration of its own: `file = \"{name}.json\"`"),
+        }),
+    };
+    signals.into_iter().map(file).collect()
 }
 
 /// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.
@@ -88,7 +96,7 @@ fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
     };
     let path = PathBuf::from(path);
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(PolicyEntry { name, path, settings, nodepools: None })
+    Ok(PolicyEntry { name, path, settings, settings_file: None, nodepools: None, mode: Mode::Enforce, line: 0 })
 }
 
 /// The settings of a policy from a file of their own.

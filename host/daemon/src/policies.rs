@@ -1,5 +1,6 @@
 //! Policies as the command uses them: loaded from files, asked while planning, inspected.
 
+mod bench;
 mod check;
 mod signals;
 
@@ -8,6 +9,7 @@ use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
 use serde_json::Value;
 
+pub use bench::run as bench;
 pub use check::run as check;
 
 use crate::failure::Failure;
@@ -77,7 +79,7 @@ impl Policies for Scorers {
 }
 
 /// Settings as TOML, which is what the policy host reads. Null, which TOML has not, is left out.
-fn toml_of(settings: &Value) -> String {
+pub fn toml_of(settings: &Value) -> String {
     let fields = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     fields.map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), inline(value))).collect()
 }

@@ -73,7 +73,7 @@ const COMMITMENTS: &str = "
     percent = 28
     remaining = 10";
 
-/// Nanoseconds of a whole question (columns made and compared, guest asked, answer checked), and of the guest's part
+/// Nanoseconds of a whole question (columns looked up, guest asked, answer checked), and of the guest's part
 /// (asked and checked).
 fn guest(world: &World, policy: &LoadedPolicy) -> (f64, f64) {
     let policies = serve(policy.clone());

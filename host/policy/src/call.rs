@@ -10,11 +10,10 @@ use longshore_core::policy::{CommitmentPool, Draw, Scores};
 use wasmtime::component::{ComponentType, Lift, TypedFunc};
 use wasmtime::{Store, Trap};
 
-use crate::columns::Columns;
 use crate::engine::Limits;
 use crate::imports::{Message, State, TooManyCalls, cut};
 use crate::load::Loaded;
-use crate::signals::Signals;
+use crate::question::Question;
 
 /// Why a policy gave no answer that could be used.
 #[derive(Debug, thiserror::Error)]
@@ -179,12 +178,12 @@ impl Instance {
     }
 
     /// What the next questions are about.
-    pub fn set_question(&mut self, columns: &Arc<Columns>, signals: &(Arc<Signals>, u32), node_pool: &str, now: f64) {
+    pub fn set_question(&mut self, question: &Question) {
         let state = self.store.data_mut();
-        state.columns = columns.clone();
-        (state.signals, state.signals_generation) = signals.clone();
-        state.node_pool = node_pool.into();
-        state.now = now;
+        state.columns = question.columns.clone();
+        (state.signals, state.signals_generation) = question.signals.clone();
+        state.node_pool = question.node_pool.clone();
+        state.now = question.now;
     }
 
     /// Costs and commitment pools for the question set.

@@ -12,6 +12,7 @@ use crate::call::{CallError, Instance};
 use crate::columns::Columns;
 use crate::imports::Message;
 use crate::load::{Host, LoadedPolicy};
+use crate::question::Question;
 use crate::signals::Signals;
 
 /// After so many questions an instance is replaced, even within a round. Garbage collectors in guests lag behind: Go's
@@ -25,6 +26,31 @@ pub struct Assignment {
     pub policy: LoadedPolicy,
     /// NodePools by name; empty for all. Of several assignments for a NodePool the first counts.
     pub node_pools: Vec<String>,
+}
+
+/// A seat among policies that follow others; see [`Host::follow`].
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Who sits there; none for a policy that could never be loaded. Its NodePools are scored by price then, and not by
+    /// whoever comes next.
+    pub policy: Option<LoadedPolicy>,
+    /// NodePools by name; empty for all. Of several places for a NodePool the first counts.
+    pub node_pools: Vec<String>,
+    /// The place of those before whose policy this is another version of.
+    pub follows: Option<usize>,
+}
+
+/// What was asked of one place, and how it went, since last asked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Questions.
+    pub calls: u64,
+    /// Answers of a version, the current or the last good one, that could not be used.
+    pub failures: u64,
+    /// Questions that the last good version answered.
+    pub by_last_good: u64,
+    /// Questions that the price answered.
+    pub by_price: u64,
 }
 
 /// Who answered instead of a policy that failed.
@@ -41,6 +67,8 @@ pub enum Fallback {
 pub enum Report {
     /// A policy gave no answer that could be used.
     Failed {
+        /// Its place among the assignments.
+        place: usize,
         /// Its name and version.
         policy: String,
         /// SHA-256 of the component.
@@ -54,6 +82,8 @@ pub enum Report {
     },
     /// A policy said something.
     Said {
+        /// Its place among the assignments.
+        place: usize,
         /// Its name and version.
         policy: String,
         /// What it said.
@@ -74,7 +104,7 @@ impl std::fmt::Display for Report {
                     "policy {policy} failed for NodePool {node_pool}: {error}; {instead} for the rest of the round"
                 )
             }
-            Report::Said { policy, message } => write!(f, "policy {policy} says: {}", message.text),
+            Report::Said { policy, message, .. } => write!(f, "policy {policy} says: {}", message.text),
         }
     }
 }
@@ -86,16 +116,29 @@ pub struct WasmPolicies {
 
 struct Inner {
     scorers: Vec<Scorer>,
-    columns: Option<Arc<Columns>>,
+    columns: Option<Made>,
     signals: (Arc<Signals>, u32),
     now: f64,
     reports: Vec<Report>,
+    /// What was asked in this round, and in the last one that asked anything.
+    asked: Vec<Question>,
+    asked_before: Vec<Question>,
 }
 
+/// Columns, and what they were made of.
+#[derive(Clone)]
+struct Made {
+    columns: Arc<Columns>,
+    catalogue: u64,
+    signals: Arc<Signals>,
+}
+
+#[derive(Default)]
 struct Scorer {
-    current: Version,
+    current: Option<Version>,
     last_good: Option<Version>,
     node_pools: Vec<String>,
+    tally: Tally,
 }
 
 struct Version {
@@ -109,11 +152,50 @@ struct Version {
 impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
-        let scorers = assignments
-            .into_iter()
-            .map(|a| Scorer { current: Version::new(a.policy), last_good: None, node_pools: a.node_pools })
-            .collect();
-        let inner = Inner { scorers, columns: None, signals: (Arc::default(), 0), now: 0.0, reports: Vec::new() };
+        let place = |a: Assignment| Place { policy: Some(a.policy), node_pools: a.node_pools, follows: None };
+        self.follow(None, assignments.into_iter().map(place).collect())
+    }
+
+    /// Policies that take over from others between two rounds. Where a place follows one of `before` with another
+    /// version, the version that goes stays as last good one if it ever gave a good answer. Signals and what was asked
+    /// last come along.
+    pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<Place>) -> WasmPolicies {
+        let before = before.map(WasmPolicies::lock);
+        let scorer = |place: Place| {
+            let old = place.follows.and_then(|at| before.as_ref()?.scorers.get(at));
+            let (answered, last_good) = match (&place.policy, old) {
+                (Some(new), Some(Scorer { current: Some(old), last_good, .. })) => {
+                    let same = Arc::ptr_eq(&new.0, &old.policy.0);
+                    let spare = if same || !old.answered { last_good.as_ref() } else { Some(old) };
+                    (same && old.answered, spare.map(Version::rested))
+                }
+                (Some(_), Some(old)) => (false, old.last_good.as_ref().map(Version::rested)),
+                _ => (false, None),
+            };
+            let current = place.policy.map(|policy| Version { policy, instance: None, answered, failed: false });
+            Scorer { current, last_good, node_pools: place.node_pools, tally: Tally::default() }
+        };
+        let scorers = places.into_iter().map(scorer).collect();
+        let inner = match before {
+            Some(old) => Inner {
+                scorers,
+                columns: old.columns.clone(),
+                signals: old.signals.clone(),
+                now: old.now,
+                reports: Vec::new(),
+                asked: old.asked.clone(),
+                asked_before: old.asked_before.clone(),
+            },
+            None => Inner {
+                scorers,
+                columns: None,
+                signals: (Arc::default(), 0),
+                now: 0.0,
+                reports: Vec::new(),
+                asked: Vec::new(),
+                asked_before: Vec::new(),
+            },
+        };
         WasmPolicies { inner: Mutex::new(inner) }
     }
 }
@@ -123,8 +205,11 @@ impl WasmPolicies {
     pub fn begin_round(&self, now: i64) {
         let mut inner = self.lock();
         inner.now = now as f64;
+        if !inner.asked.is_empty() {
+            inner.asked_before = std::mem::take(&mut inner.asked);
+        }
         for scorer in &mut inner.scorers {
-            for version in std::iter::once(&mut scorer.current).chain(&mut scorer.last_good) {
+            for version in scorer.current.iter_mut().chain(&mut scorer.last_good) {
                 version.instance = None;
                 version.failed = false;
             }
@@ -139,13 +224,31 @@ impl WasmPolicies {
         }
     }
 
+    /// As [`WasmPolicies::set_signals`], without comparing and without a copy.
+    pub fn share_signals(&self, signals: Arc<Signals>) {
+        let mut inner = self.lock();
+        inner.signals = (signals, inner.signals.1.wrapping_add(1));
+    }
+
+    /// What was asked in this round so far, or, if nothing was, in the last one that asked anything. One question for
+    /// each NodePool.
+    pub fn asked(&self) -> Vec<Question> {
+        let inner = self.lock();
+        if inner.asked.is_empty() { inner.asked_before.clone() } else { inner.asked.clone() }
+    }
+
+    /// What happened at each place since last asked.
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.lock().scorers.iter_mut().map(|scorer| std::mem::take(&mut scorer.tally)).collect()
+    }
+
     /// Puts another version in the place of assignment `at`. The one that goes stays as last good version if it ever
     /// gave a good answer.
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
         let mut inner = self.lock();
         let Some(scorer) = inner.scorers.get_mut(at) else { return };
-        let old = std::mem::replace(&mut scorer.current, Version::new(policy));
-        if old.answered {
+        let new = Version { policy, instance: None, answered: false, failed: false };
+        if let Some(old) = scorer.current.replace(new).filter(|old| old.answered) {
             scorer.last_good = Some(old);
         }
     }
@@ -168,39 +271,69 @@ impl Policies for WasmPolicies {
 }
 
 impl Inner {
+    /// `None` where the price is to answer.
     fn score(&mut self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Option<Scores> {
         let node_pool = names.text(pool);
-        let serves = |s: &&mut Scorer| s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool);
-        let scorer = self.scorers.iter_mut().find(serves)?;
-        let columns = Arc::new(Columns::build(catalogue, names, &self.signals.0, self.columns.as_deref()));
-        self.columns = Some(columns.clone());
+        let columns = self.columns(catalogue, names);
+        let question = Question { columns, signals: self.signals.clone(), node_pool: node_pool.into(), now: self.now };
+        self.keep(&question);
 
-        let Scorer { current, last_good, .. } = scorer;
+        let serves = |s: &Scorer| s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool);
+        let place = self.scorers.iter().position(serves)?;
+        let Scorer { current, last_good, tally, .. } = &mut self.scorers[place];
+        tally.calls += 1;
+        let reports = &mut self.reports;
         let spare = last_good.as_ref().is_some_and(|version| !version.failed);
-        let ask = |version: &mut Version, instead, reports: &mut Vec<Report>| {
-            version.ask(
-                |instance| instance.set_question(&columns, &self.signals, node_pool, self.now),
-                node_pool,
-                instead,
-                reports,
-            )
-        };
         let instead = if spare { Fallback::LastGood } else { Fallback::Price };
-        ask(current, instead, &mut self.reports)
-            .or_else(|| ask(last_good.as_mut()?, Fallback::Price, &mut self.reports))
+        let mut ask = |version: &mut Version, instead| {
+            let before = version.failed;
+            let answer = version.ask(&question, place, instead, reports);
+            tally.failures += u64::from(version.failed && !before);
+            answer
+        };
+        if let Some(scores) = current.as_mut().and_then(|version| ask(version, instead)) {
+            return Some(scores);
+        }
+        let answer = last_good.as_mut().and_then(|version| ask(version, Fallback::Price));
+        *(if answer.is_some() { &mut tally.by_last_good } else { &mut tally.by_price }) += 1;
+        answer
+    }
+
+    /// The columns of a catalogue: those made last if they were made of it.
+    fn columns(&mut self, catalogue: &Catalogue, names: &Names) -> Arc<Columns> {
+        let (number, signals) = (catalogue.number(), &self.signals.0);
+        if let Some(made) = &self.columns
+            && made.catalogue == number
+            && Arc::ptr_eq(&made.signals, signals)
+        {
+            return made.columns.clone();
+        }
+        let last = self.columns.as_ref().map(|made| &*made.columns);
+        let columns = Arc::new(Columns::build(catalogue, names, signals, last));
+        self.columns = Some(Made { columns: columns.clone(), catalogue: number, signals: signals.clone() });
+        columns
+    }
+
+    /// Remembers a question; of several about one NodePool the last.
+    fn keep(&mut self, question: &Question) {
+        match self.asked.iter_mut().find(|kept| kept.node_pool == question.node_pool) {
+            Some(kept) => *kept = question.clone(),
+            None => self.asked.push(question.clone()),
+        }
     }
 }
 
 impl Version {
-    fn new(policy: LoadedPolicy) -> Self {
-        Version { policy, instance: None, answered: false, failed: false }
+    /// The same version without an instance, with another chance.
+    fn rested(&self) -> Self {
+        Version { policy: self.policy.clone(), instance: None, answered: self.answered, failed: false }
     }
 
     /// Its scores, unless it fails or has failed in this round.
     fn ask(
         &mut self,
-        question: impl FnOnce(&mut Instance),
-        node_pool: &str,
+        question: &Question,
+        place: usize,
         instead: Fallback,
         reports: &mut Vec<Report>,
     ) -> Option<Scores> {
@@ -215,7 +348,7 @@ impl Version {
         };
         let (messages, answer) = match made {
             Ok((mut instance, calls)) => {
-                question(&mut instance);
+                instance.set_question(question);
                 let answer = instance.score();
                 let messages = instance.take_messages();
                 // An instance that failed is dropped here.
@@ -224,7 +357,7 @@ impl Version {
             }
             Err(error) => (Vec::new(), Err(error)),
         };
-        reports.extend(messages.into_iter().map(|message| Report::Said { policy: name.clone(), message }));
+        reports.extend(messages.into_iter().map(|message| Report::Said { place, policy: name.clone(), message }));
         match answer {
             Ok(scores) => {
                 self.answered = true;
@@ -232,8 +365,8 @@ impl Version {
             }
             Err(error) => {
                 self.failed = true;
-                let (digest, node_pool) = (self.policy.digest().to_owned(), node_pool.to_owned());
-                reports.push(Report::Failed { policy: name, digest, node_pool, error, instead });
+                let (digest, node_pool) = (self.policy.digest().to_owned(), question.node_pool.to_string());
+                reports.push(Report::Failed { place, policy: name, digest, node_pool, error, instead });
                 None
             }
         }

@@ -73,6 +73,16 @@ impl Columns {
         }
     }
 
+    /// The same catalogue in the light of other signals.
+    pub fn with_signals(&self, signals: &Signals) -> Self {
+        let moving = Moving {
+            interruption_rates: interruption_rates(&self.fixed, signals),
+            placement_scores: placement_scores(&self.fixed, signals),
+            ..self.moving.clone()
+        };
+        Columns { moving, ..self.clone() }
+    }
+
     pub fn count(&self) -> usize {
         self.moving.prices.len()
     }
@@ -117,10 +127,18 @@ impl Moving {
             prices: offerings.iter().map(|o| (o.price * 1e6).round() as u32).collect(),
             available: offerings.iter().map(|o| u8::from(o.available)).collect(),
             reservation_counts: offerings.iter().map(|o| o.reservation.map_or(0, |(_, left)| left)).collect(),
-            interruption_rates: joined(INTERRUPTION_RATES, fixed, signals, -1.0, |rate| rate.clamp(0.0, 1.0)),
-            placement_scores: joined(PLACEMENT_SCORES, fixed, signals, 255, |score| score.clamp(1.0, 10.0) as u8),
+            interruption_rates: interruption_rates(fixed, signals),
+            placement_scores: placement_scores(fixed, signals),
         }
     }
+}
+
+fn interruption_rates(fixed: &Fixed, signals: &Signals) -> Arc<[f64]> {
+    joined(INTERRUPTION_RATES, fixed, signals, -1.0, |rate| rate.clamp(0.0, 1.0))
+}
+
+fn placement_scores(fixed: &Fixed, signals: &Signals) -> Arc<[u8]> {
+    joined(PLACEMENT_SCORES, fixed, signals, 255, |score| score.clamp(1.0, 10.0) as u8)
 }
 
 /// A signal as a column: the value under `type/zone`, else under `type`, else `unknown`.

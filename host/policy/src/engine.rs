@@ -20,6 +20,8 @@ pub struct HostConfig {
     /// Replace NaN bit patterns by one canonical pattern after every float operation. Only programs that look at the
     /// bits of a NaN can tell; costs up to 70 % on loops over floats.
     pub canonical_nans: bool,
+    /// Compile on the calling thread alone. For who compiles beside work that must not wait for a core.
+    pub one_thread: bool,
 }
 
 /// What one policy may use.
@@ -76,6 +78,7 @@ pub(crate) fn engine(config: &HostConfig) -> wasmtime::Result<Engine> {
         .epoch_interruption(true)
         .max_wasm_stack(STACK)
         .relaxed_simd_deterministic(true)
+        .parallel_compilation(!config.one_thread)
         .cranelift_nan_canonicalization(config.canonical_nans);
     let engine = Engine::new(&wasm)?;
     tick(&engine);

@@ -30,15 +30,17 @@ mod columns;
 mod engine;
 mod imports;
 mod load;
+mod question;
 mod session;
 mod settings;
 mod signals;
 
 pub use call::{About, CallError};
-pub use chain::{Assignment, Fallback, Report, WasmPolicies};
+pub use chain::{Assignment, Fallback, Place, Report, Tally, WasmPolicies};
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use engine::{HostConfig, Limits, TICK};
 pub use imports::{Level, Message};
 pub use load::{Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect};
+pub use question::Question;
 pub use session::Session;
 pub use signals::{Signal, Signals};

@@ -10,6 +10,7 @@ use crate::call::{CallError, Instance};
 use crate::columns::Columns;
 use crate::imports::Message;
 use crate::load::LoadedPolicy;
+use crate::question::Question;
 use crate::signals::Signals;
 
 /// An instance of a policy with a question set.
@@ -27,9 +28,15 @@ impl Session {
         node_pool: &str,
         now: i64,
     ) -> Result<Self, CallError> {
-        let mut instance = policy.instantiate()?;
         let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
-        instance.set_question(&columns, &(Arc::new(signals), 1), node_pool, now as f64);
+        let signals = (Arc::new(signals), 1);
+        Session::of(policy, &Question { columns, signals, node_pool: node_pool.into(), now: now as f64 })
+    }
+
+    /// A fresh instance that is asked what somebody was asked before.
+    pub fn of(policy: &LoadedPolicy, question: &Question) -> Result<Self, CallError> {
+        let mut instance = policy.instantiate()?;
+        instance.set_question(question);
         Ok(Session { instance })
     }
 

@@ -23,6 +23,11 @@ impl Signal {
         }
     }
 
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.keys.len()
+    }
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.keys.binary_search_by(|have| (**have).cmp(key)).ok().map(|at| self.values[at])

@@ -1,5 +1,7 @@
 //! Instance types and their offerings: what can be bought, where, at what price.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::names::{Names, Sym};
 use super::requirement::Requirement;
 use super::resources::Resources;
@@ -54,13 +56,25 @@ pub struct Offering {
 pub struct Catalogue {
     types: Vec<InstanceType>,
     offerings: Vec<Offering>,
+    number: Number,
+}
+
+/// Tells one catalogue made from the next. No part of what a catalogue is: all are equal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number(u64);
+
+impl PartialEq for Number {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Catalogue {
     /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
-        let mut all = Catalogue::default();
+        static MADE: AtomicU64 = AtomicU64::new(1);
+        let mut all = Catalogue { number: Number(MADE.fetch_add(1, Ordering::Relaxed)), ..Catalogue::default() };
         for (mut instance_type, mut offerings) in types {
             let id = TypeId(all.types.len() as u32);
             let text = |s: Option<Sym>| s.map(|s| names.text(s));
@@ -75,6 +89,12 @@ impl Catalogue {
             all.types.push(instance_type);
         }
         all
+    }
+
+    /// Differs from that of every other catalogue made in this process but its clones: who has derived something from a
+    /// catalogue of this number need not do it again. Says nothing else, and no decision may depend on it.
+    pub fn number(&self) -> u64 {
+        self.number.0
     }
 
     /// All instance types, by name.

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::Value;
 use toml::Spanned;
@@ -19,6 +20,23 @@ pub struct Fault {
     column: usize,
     message: String,
     hint: String,
+}
+
+impl Fault {
+    /// `FILE:LINE:COLUMN`.
+    pub fn place(&self) -> String {
+        format!("{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What can be done.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
 }
 
 impl fmt::Display for Fault {
@@ -38,10 +56,17 @@ struct Faults<'t> {
 impl Faults<'_> {
     fn add(&self, at: Range<usize>, message: String, hint: String) {
         let before = self.text.get(..at.start).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
+        let line = self.line(at.start);
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
         let fault = Fault { file: self.file.into(), line, column, message, hint };
         self.found.borrow_mut().push((at.start, fault));
+    }
+}
+
+impl Faults<'_> {
+    /// The line of a byte, from 1 on.
+    fn line(&self, at: usize) -> usize {
+        self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1
     }
 }
 
@@ -94,6 +119,16 @@ pub struct Table<'d, 't> {
 impl<'d, 't> Table<'d, 't> {
     fn new(faults: &'d Rc<Faults<'t>>, title: String, span: Range<usize>, entries: &'d DeTable<'t>) -> Self {
         Table { faults, title, span, entries, asked: BTreeSet::new() }
+    }
+
+    /// The line where it begins, from 1 on.
+    pub fn line(&self) -> usize {
+        self.faults.line(self.span.start)
+    }
+
+    /// Whether there is such a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
     }
 
     /// The keys that are there.
@@ -205,6 +240,19 @@ impl<'d, 't> Table<'d, 't> {
         found.map(|&(_, meant)| meant)
     }
 
+    /// A duration under `key`, as `90s`, `5m`, `1h30m` or `500ms`, in a range.
+    pub fn duration(&mut self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let typed = self.text(key)?;
+        let duration = duration(typed);
+        if duration.is_none_or(|duration| !range.contains(&duration)) {
+            let (least, most) = (range.start(), range.end());
+            let message = format!("`{key}` is `{typed}`: expected a duration of {least:?} to {most:?}");
+            self.fault_at(key, message, "write it as `90s`, `5m` or `1h30m`".into());
+            return None;
+        }
+        duration
+    }
+
     /// An amount of USD per hour under `key`: finite, at least 0.
     pub fn amount(&mut self, key: &str) -> Option<f64> {
         let (value, at) = self.value(key)?;
@@ -254,6 +302,27 @@ impl<'d, 't> Table<'d, 't> {
             self.faults.add(key.span(), message, hint);
         }
     }
+}
+
+/// Sums numbers with units: `1h30m`.
+fn duration(typed: &str) -> Option<Duration> {
+    let mut rest = typed.trim();
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let (number, unit) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        let number: u64 = number.parse().ok()?;
+        let part = match &unit[..end] {
+            "ms" => Duration::from_millis(number),
+            "s" => Duration::from_secs(number),
+            "m" => Duration::from_secs(number.checked_mul(60)?),
+            "h" => Duration::from_secs(number.checked_mul(3600)?),
+            _ => return None,
+        };
+        sum = sum.checked_add(part)?;
+        rest = &unit[end..];
+    }
+    (!typed.trim().is_empty()).then_some(sum)
 }
 
 /// `` `a` `` or ``one of `a`, `b` ``.

@@ -14,7 +14,6 @@ use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::{Catalogue, Names, Settings};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
-use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -24,6 +23,7 @@ use super::claims::{Wanted, pod_name, wanted};
 use super::context::{Context, back_off, lock};
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
+use super::policies::Manager;
 use super::pools::{self, Class};
 use super::serve::SharedBoard;
 use super::state::{ClusterState, Touched};
@@ -34,11 +34,10 @@ use crate::report::{self, Leftover};
 /// How rounds are made.
 pub struct How {
     pub catalogue: Catalogue,
+    /// What the environment says; the configuration's own words win.
     pub settings: Settings,
-    pub options: planner::Options,
-    pub policies: Arc<dyn Policies + Send + Sync>,
-    /// Called before each round with its time, seconds since 1970.
-    pub begin: Box<dyn Fn(i64) -> Vec<String> + Send + Sync>,
+    /// Who scores, and what the configuration says of planning.
+    pub manager: Manager,
     pub idle: Duration,
     pub longest: Duration,
 }
@@ -56,7 +55,8 @@ struct Job {
 enum Done {
     Step(Touched, Outcome),
     Round(Box<Round>),
-    Written(Vec<(String, Vec<String>)>, usize),
+    /// Claims that were written, and how many could not be.
+    Written(Vec<String>, usize),
     Collected,
 }
 
@@ -76,6 +76,8 @@ const HINT: Duration = Duration::from_secs(30);
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAKED: i64 = 60;
 const AT_ONCE: usize = 64;
+/// Most pods of a round that get an Event saying where they should go.
+const NOMINATED_EVENTS: usize = 50;
 
 /// The loop's own.
 pub struct Control {
@@ -218,12 +220,7 @@ impl Control {
             Done::Step(what, outcome) => self.stepped(what, outcome),
             Done::Round(round) => self.decided(*round),
             Done::Written(claims, failed) => {
-                for (name, pods) in claims {
-                    if !self.state.claims.contains_key(&name) {
-                        self.awaited.insert(name.clone());
-                    }
-                    lock(&self.ctx.expected).insert(name, pods);
-                }
+                self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
                 self.awaited_since = Instant::now();
                 self.planning = false;
                 if failed > 0 {
@@ -409,12 +406,20 @@ impl Control {
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
-            for note in (how.begin)(world.now) {
-                tracing::warn!(note, "policy");
-            }
+            let live = how.manager.take();
+            live.begin_round(world.now);
+            let planning = live.planning();
+            world.settings.preferences = planning.preferences.unwrap_or(how.settings.preferences);
+            world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
+            world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
+            let options =
+                planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
             world.catalogue = how.catalogue.clone();
             let snapshot = Snapshot::new(Arc::new(world));
-            let plan = planner::plan(&snapshot, &*how.policies, how.options);
+            let plan = planner::plan(&snapshot, &*live, options);
+            if let Ok(plan) = &plan {
+                how.manager.finish(&live, &snapshot, plan);
+            }
             let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
             let round = Round { snapshot, plan, took: begun.elapsed() };
             let _ = done.blocking_send(Done::Round(Box::new(round)));
@@ -463,7 +468,15 @@ impl Control {
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
             let (written, failed) = write_all(&ctx, wanted).await;
-            let _ = done.send(Done::Written(written, failed)).await;
+            let told: Vec<(String, String)> = written
+                .iter()
+                .flat_map(|(claim, pods)| pods.iter().map(|pod| (pod.clone(), claim.clone())))
+                .take(NOMINATED_EVENTS)
+                .collect();
+            let _ = done.send(Done::Written(written.into_iter().map(|w| w.0).collect(), failed)).await;
+            for (pod, claim) in told {
+                ctx.events.pod(&pod, false, "Nominated", &format!("Pod should schedule on: nodeclaim/{claim}")).await;
+            }
         });
     }
 
@@ -551,6 +564,7 @@ impl Control {
     fn show(&self, synced: bool, leads: bool) {
         let mut board = lock(&self.board);
         board.synced = synced;
+        let policies = board.policies.clone();
         let troubles: BTreeMap<String, &str> =
             self.state.troubles().map(|(kind, why)| (format!("{kind:?}"), why)).collect();
         board.status = json!({
@@ -558,6 +572,7 @@ impl Control {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
+            "policies": policies,
         });
     }
 }
@@ -572,6 +587,8 @@ async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String, Vec
         match api.create(&PostParams::default(), &object).await {
             Ok(made) => {
                 let name = made.metadata.name.unwrap_or_default();
+                // Before anything else: its node may be there in no time.
+                lock(&ctx.expected).insert(name.clone(), want.pods.clone());
                 tracing::info!(
                     nodeclaim = name,
                     nodepool = want.pool,
@@ -580,10 +597,6 @@ async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String, Vec
                     "created NodeClaim"
                 );
                 ctx.metrics.claim_created(&want.pool, want.relaxed);
-                for pod in want.pods.iter().take(20) {
-                    let message = format!("Pod should schedule on: nodeclaim/{name}");
-                    ctx.events.pod(pod, false, "Nominated", &message).await;
-                }
                 Some((name, want.pods))
             }
             Err(error) => {

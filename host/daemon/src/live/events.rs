@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
-use longshore_api::crd::{NodeClaim, NodePool, Time, Timestamp};
+use longshore_api::crd::{NodeClaim, Time, Timestamp};
 
 use super::context::lock;
 
@@ -38,16 +38,15 @@ impl Events {
             .await;
     }
 
-    /// Says something about a NodePool.
-    pub async fn pool(&self, pool: &NodePool, warning: bool, reason: &str, message: &str) {
-        let (name, uid) = (pool.metadata.name.as_deref(), pool.metadata.uid.as_deref());
-        self.say("karpenter.sh/v1", "NodePool", "", name.unwrap_or(""), uid.unwrap_or(""), warning, reason, message)
-            .await;
-    }
-
     /// Says something about a node.
     pub async fn node(&self, name: &str, warning: bool, reason: &str, message: &str) {
         self.say("v1", "Node", "", name, name, warning, reason, message).await;
+    }
+
+    /// Says something about this daemon, on its Lease.
+    pub async fn own(&self, warning: bool, reason: &str, message: &str) {
+        let name = "karpenter-leader-election";
+        self.say("coordination.k8s.io/v1", "Lease", "kube-system", name, "", warning, reason, message).await;
     }
 
     #[allow(clippy::too_many_arguments)]

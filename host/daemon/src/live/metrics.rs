@@ -27,6 +27,8 @@ pub struct Metrics {
     pub plan_cost: Gauge,
     /// Its lower bound.
     pub plan_bound: Gauge,
+    /// What the policies had to say.
+    pub policies: IntCounterVec,
     /// 1 while this replica leads.
     pub leads: IntGauge,
 }
@@ -96,6 +98,12 @@ impl Metrics {
             rounds: counter(&registry, "longshore_rounds_total", "Rounds by outcome.", &["outcome"]),
             plan_cost: registered(&registry, Gauge::new("longshore_plan_effective_cost", "Objective, USD per hour.")),
             plan_bound: registered(&registry, Gauge::new("longshore_plan_lower_bound", "Lower bound, USD per hour.")),
+            policies: counter(
+                &registry,
+                "longshore_policy_notices_total",
+                "What policies had to say, by kind: loaded, refused, failing, …",
+                &["kind", "policy"],
+            ),
             leads: gauge(&registry, "longshore_leader", "1 while this replica leads."),
             registry,
         }

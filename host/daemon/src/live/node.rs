@@ -108,9 +108,4 @@ impl NodeView {
     pub fn holds(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|f| f == finalizer)
     }
-
-    /// The name of the NodePool that owns it.
-    pub fn pool(&self) -> Option<&str> {
-        self.labels.get("karpenter.sh/nodepool").map(String::as_str)
-    }
 }

@@ -7,24 +7,22 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use longshore_core::planner;
 use longshore_kwok::provider::Kwok;
 use tokio::sync::mpsc::channel;
 
-use super::context::{Context, Health};
+use super::context::{Context, Health, lock};
 use super::control::{self, How};
 use super::events::Events;
 use super::kinds::Kind;
 use super::leader::{self, Candidate, Leadership};
 use super::metrics::Metrics;
+use super::policies::{Manager, Setup};
 use super::serve::{self, Board};
 use super::settings::{self, Settings};
 use super::watch;
 use crate::args::{Log, RunArgs};
 use crate::failure::Failure;
-use crate::options::Options;
-use crate::policies;
-use crate::{Answer, input, options};
+use crate::{Answer, input};
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
@@ -33,25 +31,47 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     for note in &settings.notes {
         tracing::warn!("{note}");
     }
-    let mut meant = options::of_run(args)?;
-    if let Some(preferences) = settings.preferences {
-        meant.settings.preferences = preferences;
-    }
-    if let Some(min_values) = settings.min_values {
-        meant.settings.min_values = min_values;
-    }
-    meant.settings.reserved_capacity = settings.reserved_capacity;
-    if meant.instance_types.is_none() {
-        meant.instance_types.clone_from(&settings.instance_types);
-    }
+    let defaults = longshore_core::model::Settings::default();
+    let meant = longshore_core::model::Settings {
+        preferences: settings.preferences.unwrap_or(defaults.preferences),
+        min_values: settings.min_values.unwrap_or(defaults.min_values),
+        reserved_capacity: settings.reserved_capacity,
+        ..defaults
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(4)
         .enable_all()
         .build()
         .map_err(|source| usage("the runtime does not start", &source.to_string()))?;
-    runtime.block_on(live(args, &settings, &meant))?;
+    let ended = runtime.block_on(live(args, &settings, &meant));
+    // What is still under way is not waited for: everything can be interrupted anywhere.
+    runtime.shutdown_background();
+    ended?;
     Ok(Answer::ok(String::new()))
+}
+
+/// Passes on what the policies have to say, once a second, for ever.
+fn tell(ctx: &Context, manager: &Manager, board: &serve::SharedBoard) {
+    let runtime = tokio::runtime::Handle::current();
+    loop {
+        for notice in manager.notices() {
+            let kind = format!("{:?}", notice.kind);
+            ctx.metrics.policies.with_label_values(&[&kind, &notice.name]).inc();
+            let words = format!("{}: {} {}", notice.name, notice.message, notice.hint);
+            let warning = notice.kind.is_warning();
+            if warning {
+                tracing::warn!(kind, policy = notice.name, message = notice.message, hint = notice.hint, "policy");
+            } else {
+                tracing::info!(kind, policy = notice.name, message = notice.message, "policy");
+            }
+            if ctx.leadership.holds() {
+                runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
+            }
+        }
+        lock(board).policies = serde_json::to_value(manager.status()).unwrap_or_default();
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 fn usage(message: &str, hint: &str) -> Failure {
@@ -68,8 +88,9 @@ fn logging(settings: &Settings, log: Log) {
     };
 }
 
-async fn live(args: &RunArgs, settings: &Settings, meant: &Options) -> Result<(), Failure> {
-    let (world, problems) = input::catalogue_only(meant.instance_types.as_deref())?;
+async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model::Settings) -> Result<(), Failure> {
+    let (world, problems) =
+        input::catalogue_only(args.instance_types.as_deref().or(settings.instance_types.as_deref()))?;
     input::complain(&problems);
     let config = config(args.kubeconfig.as_deref()).await?;
     let client = client(config.clone())?;
@@ -92,17 +113,15 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &Options) -> Result<()
     let board = Arc::new(Mutex::new(Board::default()));
     let served = serve::serve(ctx.clone(), board.clone(), settings.metrics, settings.probes).await;
     served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
-    let scorers = Arc::new(policies::load(meant)?);
-    let begin = scorers.clone();
+    let manager = Manager::start(Setup { config: args.config.clone(), ..Setup::default() })?;
+    tokio::task::spawn_blocking({
+        let (ctx, manager, board) = (ctx.clone(), manager.clone(), board.clone());
+        move || tell(&ctx, &manager, &board)
+    });
     let how = How {
         catalogue: world.catalogue,
-        settings: meant.settings.clone(),
-        options: planner::Options { effort: meant.effort, seed: meant.seed },
-        policies: scorers,
-        begin: Box::new(move |now| {
-            begin.begin(now);
-            begin.notes()
-        }),
+        settings: meant.clone(),
+        manager,
         idle: settings.idle,
         longest: settings.longest,
     };

@@ -17,6 +17,8 @@ use super::context::{Context, lock};
 pub struct Board {
     /// Everything listed once.
     pub synced: bool,
+    /// What the policies say of themselves.
+    pub policies: Value,
     /// For `longshore status`.
     pub status: Value,
     /// Why each pod waits, by `namespace/name`.

@@ -1,0 +1,179 @@
+//! Shadows: policies that are asked what the round's policies were asked, and compared. Never obeyed, and never waited
+//! for.
+//!
+//! Compared is claim by claim: of the offerings that a claim admits, which would have been cheapest by the shadow's
+//! costs? Had the shadow been obeyed, packing might have gone otherwise too, so these numbers are a lower bound of the
+//! difference it makes, not a second plan; `longshore plan --scorer` makes that. Commitments are left out: an offering
+//! counts as what it costs outside of them.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use longshore_core::model::{Catalogue, Offering, OfferingId, Op, World};
+use longshore_core::plan::{Plan, PlannedClaim};
+use longshore_core::policy::Scores;
+use longshore_core::snapshot::Snapshot;
+use longshore_policy::{Question, Session};
+
+use super::serve::{Live, Shadow};
+use super::{Manager, Shared};
+
+/// Costs closer than this are the same: USD per hour.
+const EQUAL: f64 = 1e-9;
+
+/// A round to compare shadows with.
+pub(super) struct Job {
+    live: Arc<Live>,
+    /// Held while comparing, for its catalogue.
+    world: Arc<World>,
+    claims: Vec<PlannedClaim>,
+    asked: Vec<Question>,
+    answered: Vec<(String, Scores)>,
+}
+
+impl Job {
+    /// What a round decided; `None` where nobody is compared with it.
+    pub fn new(live: &Arc<Live>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
+        if live.shadows.is_empty() {
+            return None;
+        }
+        let slim = |claim: &PlannedClaim| PlannedClaim {
+            pool: claim.pool,
+            offering: claim.offering,
+            types: claim.types.clone(),
+            requirements: claim.requirements.clone(),
+            open: Vec::new(),
+            price: claim.price,
+            effective: claim.effective,
+            pods: Vec::new(),
+            requests: longshore_core::model::Resources::default(),
+            min_values_relaxed: claim.min_values_relaxed,
+        };
+        Some(Job {
+            live: live.clone(),
+            world: snapshot.world.clone(),
+            claims: plan.claims.iter().map(slim).collect(),
+            asked: live.asked(),
+            answered: live.take_answers(),
+        })
+    }
+
+    /// Names of the shadows that it is for.
+    pub fn shadows(&self) -> impl Iterator<Item = &str> {
+        self.live.shadows.iter().map(|shadow| shadow.name.as_str())
+    }
+}
+
+/// How one shadow compares with what was decided in one round. Costs are in USD per hour.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Comparison {
+    /// Claims of the NodePools that it serves.
+    pub claims: u64,
+    /// Of these, those for which it would have chosen another offering.
+    pub differ: u64,
+    /// Of these, those whose offering it excludes.
+    pub excluded: u64,
+    /// What the claims cost by price: as decided, and as it would have chosen.
+    pub price: (f64, f64),
+    /// What the claims cost by the costs of those who were obeyed: as decided, and as it would have chosen. Claims with an
+    /// infinite cost on either side are left out.
+    pub obeyed: (f64, f64),
+    /// The same by its own costs.
+    pub own: (f64, f64),
+}
+
+/// Asks shadows. See [`Manager::finish`].
+pub struct Shadows {
+    shared: Arc<Shared>,
+    todo: Receiver<Job>,
+}
+
+impl Shadows {
+    pub(super) fn new(shared: Arc<Shared>, todo: Receiver<Job>) -> Self {
+        Shadows { shared, todo }
+    }
+
+    /// Waits for a round and compares it; false once the last [`Manager`] is gone.
+    pub fn wait(&mut self) -> bool {
+        self.todo.recv().map(|job| self.compare(job)).is_ok()
+    }
+
+    /// Compares what is waiting, if anything is.
+    pub fn step(&mut self) {
+        while let Ok(job) = self.todo.try_recv() {
+            self.compare(job);
+        }
+    }
+
+    fn compare(&self, job: Job) {
+        for shadow in &job.live.shadows {
+            let result = one(shadow, &job);
+            self.shared.board().compared(&shadow.name, result);
+        }
+    }
+}
+
+/// Asks one shadow about every NodePool that it serves. Fails with its words at the first question that it does not
+/// answer.
+fn one(shadow: &Shadow, job: &Job) -> Result<Comparison, String> {
+    let mut sum = Comparison::default();
+    for question in job.asked.iter().filter(|question| shadow.serves(question.node_pool())) {
+        let pool = question.node_pool();
+        let answer = Session::of(&shadow.policy, question).and_then(|mut session| session.ask());
+        let own = answer.map_err(|error| format!("for NodePool {pool}: {error}"))?;
+        let Some((_, obeyed)) = job.answered.iter().find(|(name, _)| name == pool) else { continue };
+        let world = &*job.world;
+        let claims = job.claims.iter().filter(|c| world.names.text(world.pools[c.pool.0 as usize].name) == pool);
+        add(&mut sum, claims, &world.catalogue, &obeyed.cost, &own.cost);
+    }
+    Ok(sum)
+}
+
+fn add<'c>(
+    sum: &mut Comparison,
+    claims: impl Iterator<Item = &'c PlannedClaim>,
+    catalogue: &Catalogue,
+    obeyed: &[f64],
+    own: &[f64],
+) {
+    // Both have a row for each offering, or the host would have refused them; a catalogue that changed since has not.
+    if obeyed.len() != catalogue.offerings().len() || own.len() != obeyed.len() {
+        return;
+    }
+    for claim in claims {
+        let decided = claim.offering.0 as usize;
+        let least = admitted(catalogue, claim).map(|at| at.0 as usize).min_by(|&a, &b| own[a].total_cmp(&own[b]));
+        // Between equals it would have agreed.
+        let chosen = least.filter(|&at| own[at] + EQUAL < own[decided]).unwrap_or(decided);
+        let price = |at: usize| catalogue.offerings()[at].price;
+        sum.claims += 1;
+        sum.differ += u64::from(chosen != decided);
+        sum.excluded += u64::from(own[decided].is_infinite());
+        (sum.price.0, sum.price.1) = (sum.price.0 + price(decided), sum.price.1 + price(chosen));
+        for (pair, cost) in [(&mut sum.obeyed, obeyed), (&mut sum.own, own)] {
+            if cost[decided].is_finite() && cost[chosen].is_finite() {
+                *pair = (pair.0 + cost[decided], pair.1 + cost[chosen]);
+            }
+        }
+    }
+}
+
+/// The offerings that a claim admits.
+fn admitted<'a>(catalogue: &'a Catalogue, claim: &'a PlannedClaim) -> impl Iterator<Item = OfferingId> + 'a {
+    let fits = |offering: &Offering| {
+        offering.available
+            && offering.requirements.iter().all(|r| {
+                let Op::In(values) = &r.op else { return true };
+                let allowed = claim.requirements.iter().find(|(key, _)| *key == r.key);
+                allowed.is_none_or(|(_, allowed)| values.iter().any(|value| allowed.contains(value)))
+            })
+    };
+    let rows = claim.types.iter().flat_map(|&kind| catalogue.instance_type(kind).offerings.clone());
+    rows.map(OfferingId).filter(move |&at| fits(catalogue.offering(at)))
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Manager")
+    }
+}

@@ -1,0 +1,157 @@
+//! From what runs and what the files say now to what is to be done: a pure function.
+
+use crate::config::Mode;
+
+/// What makes a version another one: the component and its settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fingerprint {
+    /// SHA-256 of the component, in hex.
+    pub digest: String,
+    /// Its settings, TOML.
+    pub settings: String,
+}
+
+/// Whom a policy serves, and whether it is obeyed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether it is obeyed.
+    pub mode: Mode,
+    /// NodePools; `None` for all.
+    pub nodepools: Option<Vec<String>>,
+}
+
+/// A policy as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// Whom it serves.
+    pub seat: Seat,
+    /// The version that runs; none if none could ever be loaded.
+    pub version: Option<Fingerprint>,
+    /// The version that was refused last.
+    pub refused: Option<Fingerprint>,
+}
+
+/// A policy as the files have it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Whom it serves.
+    pub seat: Seat,
+    /// Its version; none if a file cannot be read.
+    pub version: Option<Fingerprint>,
+}
+
+/// What to do for one wanted policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The version that runs is the wanted one.
+    Keep,
+    /// Make the wanted version ready.
+    Load,
+    /// It was refused before and has not changed since.
+    Refused,
+    /// There is nothing to load.
+    Unreadable,
+}
+
+/// All that is to be done.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Change {
+    /// One step for each wanted policy, in order.
+    pub steps: Vec<Step>,
+    /// The running policy of the same name, for each wanted one.
+    pub from: Vec<Option<usize>>,
+    /// Names of those that go.
+    pub gone: Vec<String>,
+    /// Whether seats differ in number, order, mode or NodePools, whatever sits on them.
+    pub seats: bool,
+}
+
+/// Compares.
+pub fn decide(running: &[Running], wanted: &[Wanted]) -> Change {
+    let from: Vec<_> = wanted.iter().map(|w| running.iter().position(|r| r.seat.name == w.seat.name)).collect();
+    let step = |(wanted, from): (&Wanted, &Option<usize>)| {
+        let old = from.map(|at| &running[at]);
+        match &wanted.version {
+            None => Step::Unreadable,
+            version if old.is_some_and(|old| old.version == *version) => Step::Keep,
+            version if old.is_some_and(|old| old.refused == *version) => Step::Refused,
+            Some(_) => Step::Load,
+        }
+    };
+    let stays = |r: &&Running| wanted.iter().any(|w| w.seat.name == r.seat.name);
+    Change {
+        steps: wanted.iter().zip(&from).map(step).collect(),
+        gone: running.iter().filter(|r| !stays(r)).map(|r| r.seat.name.clone()).collect(),
+        seats: !running.iter().map(|r| &r.seat).eq(wanted.iter().map(|w| &w.seat)),
+        from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(name: &str) -> Seat {
+        Seat { name: name.into(), mode: Mode::Enforce, nodepools: None }
+    }
+
+    fn version(digest: &str, settings: &str) -> Option<Fingerprint> {
+        Some(Fingerprint { digest: digest.into(), settings: settings.into() })
+    }
+
+    fn running(name: &str, digest: &str) -> Running {
+        Running { seat: seat(name), version: version(digest, ""), refused: None }
+    }
+
+    fn wanted(name: &str, digest: &str) -> Wanted {
+        Wanted { seat: seat(name), version: version(digest, "") }
+    }
+
+    #[test]
+    fn the_same_files_change_nothing() {
+        let change = decide(&[running("a", "1"), running("b", "2")], &[wanted("a", "1"), wanted("b", "2")]);
+        assert_eq!((change.steps, change.gone, change.seats), (vec![Step::Keep; 2], vec![], false));
+    }
+
+    #[test]
+    fn another_component_or_other_settings_are_loaded() {
+        let one = [running("a", "1")];
+        assert_eq!(decide(&one, &[wanted("a", "2")]).steps, [Step::Load]);
+        let other_settings = Wanted { seat: seat("a"), version: version("1", "x = 1") };
+        assert_eq!(decide(&one, &[other_settings]).steps, [Step::Load]);
+        assert_eq!(decide(&[], &[wanted("a", "1")]).steps, [Step::Load]);
+    }
+
+    #[test]
+    fn what_was_refused_is_not_tried_again_before_it_changes() {
+        let refused = [Running { refused: version("2", ""), ..running("a", "1") }];
+        assert_eq!(decide(&refused, &[wanted("a", "2")]).steps, [Step::Refused]);
+        assert_eq!(decide(&refused, &[wanted("a", "3")]).steps, [Step::Load]);
+        assert_eq!(decide(&refused, &[wanted("a", "1")]).steps, [Step::Keep], "back to what runs");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_nothing_to_load() {
+        let unreadable = Wanted { seat: seat("a"), version: None };
+        assert_eq!(decide(&[running("a", "1")], std::slice::from_ref(&unreadable)).steps, [Step::Unreadable]);
+        let never = [Running { version: None, ..running("a", "1") }];
+        assert_eq!(decide(&never, &[unreadable]).steps, [Step::Unreadable]);
+    }
+
+    #[test]
+    fn order_mode_and_nodepools_change_seats_without_loading() {
+        let two = [running("a", "1"), running("b", "2")];
+        let swapped = decide(&two, &[wanted("b", "2"), wanted("a", "1")]);
+        assert_eq!((swapped.seats, swapped.from), (true, vec![Some(1), Some(0)]));
+        assert_eq!(swapped.steps, [Step::Keep; 2]);
+        let mut shadow = [wanted("a", "1"), wanted("b", "2")];
+        shadow[1].seat.mode = Mode::Shadow;
+        assert!(decide(&two, &shadow).seats);
+        shadow[1].seat = Seat { nodepools: Some(vec!["x".into()]), ..seat("b") };
+        assert!(decide(&two, &shadow).seats);
+        let fewer = decide(&two, &[wanted("b", "2")]);
+        assert_eq!((fewer.seats, fewer.gone), (true, vec!["a".to_owned()]));
+    }
+}

@@ -1,0 +1,200 @@
+//! Which files have changed.
+//!
+//! What counts is the content behind a path, links followed: so a rename, an edit in place and the `..data` link that
+//! Kubernetes swaps under a mounted ConfigMap are the same thing. A file is read only when what `stat` says of it has
+//! changed and then stayed the same for one look, so that a file being written is left alone until it is whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest as _, Sha256};
+
+/// The largest file that is read: no component comes near it.
+pub const MOST: u64 = 256 << 20;
+
+/// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse): the content is
+/// compared again.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// Files and what was last found in them.
+#[derive(Default)]
+pub struct Files {
+    seen: BTreeMap<PathBuf, Seen>,
+}
+
+struct Seen {
+    stamp: Option<Stamp>,
+    settled: bool,
+    young: bool,
+    digest: Option<[u8; 32]>,
+}
+
+/// What `stat` says; `None` for a file that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Files {
+    /// Watches these and no others. One that is new counts as seen: whoever names it reads it afterwards.
+    pub fn watch(&mut self, files: BTreeSet<PathBuf>, now: SystemTime) {
+        self.seen.retain(|file, _| files.contains(file));
+        for file in files {
+            self.seen.entry(file).or_insert_with_key(|file| {
+                let stamp = Stamp::of(file);
+                Seen { stamp, settled: true, young: true, digest: digest(file) }.aged(now)
+            });
+        }
+    }
+
+    /// Whether the content of any has changed since it was last looked at, and is at rest.
+    pub fn look(&mut self, now: SystemTime) -> bool {
+        self.seen.iter_mut().fold(false, |any, (file, seen)| seen.look(file, now) | any)
+    }
+}
+
+impl Seen {
+    fn look(&mut self, file: &Path, now: SystemTime) -> bool {
+        let stamp = Stamp::of(file);
+        if stamp != self.stamp {
+            (self.stamp, self.settled) = (stamp, false);
+            return false;
+        }
+        if self.settled && !self.young {
+            return false;
+        }
+        (self.settled, self.young) = (true, stamp.is_some_and(|stamp| stamp.is_young(now)));
+        let digest = digest(file);
+        std::mem::replace(&mut self.digest, digest) != digest
+    }
+
+    fn aged(mut self, now: SystemTime) -> Self {
+        self.young = self.stamp.is_some_and(|stamp| stamp.is_young(now));
+        self
+    }
+}
+
+impl Stamp {
+    fn of(file: &Path) -> Option<Self> {
+        let is = std::fs::metadata(file).ok()?;
+        Some(Stamp {
+            device: is.dev(),
+            inode: is.ino(),
+            size: is.size(),
+            modified: (is.mtime(), is.mtime_nsec()),
+            changed: (is.ctime(), is.ctime_nsec()),
+        })
+    }
+
+    fn is_young(&self, now: SystemTime) -> bool {
+        let changed = Duration::from_secs(self.changed.0.max(self.modified.0).max(0) as u64);
+        now.duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age <= YOUNG)
+    }
+}
+
+/// The content of a regular file of at most `most` bytes.
+pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    let refused = |what: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
+    // Asked before opening: to open a pipe waits for somebody to write.
+    if !std::fs::metadata(file)?.is_file() {
+        return refused("it is not a regular file".into());
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return refused(format!("it is larger than {most} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// SHA-256 of a file; `None` if it cannot be read.
+fn digest(file: &Path) -> Option<[u8; 32]> {
+    read(file, MOST).ok().map(|bytes| Sha256::digest(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with `file`, watched, long after it was written.
+    fn watched(name: &str) -> (PathBuf, Files, SystemTime) {
+        let folder = std::env::temp_dir().join(format!("longshore-files-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("file"), "one").unwrap();
+        let mut files = Files::default();
+        let later = SystemTime::now() + Duration::from_secs(60);
+        files.watch(BTreeSet::from([folder.join("file")]), later);
+        assert!(!files.look(later), "nothing has changed");
+        (folder, files, later)
+    }
+
+    #[test]
+    fn an_edit_in_place_is_seen_once_it_rests() {
+        let (folder, mut files, now) = watched("edit");
+        std::fs::write(folder.join("file"), "two").unwrap();
+        assert_eq!([files.look(now), files.look(now), files.look(now)], [false, true, false]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_rename_over_the_file_is_seen_and_one_with_the_same_content_is_not() {
+        let (folder, mut files, now) = watched("rename");
+        for (content, seen) in [("two", true), ("two", false), ("three", true)] {
+            std::fs::write(folder.join("new"), content).unwrap();
+            std::fs::rename(folder.join("new"), folder.join("file")).unwrap();
+            assert_eq!([files.look(now), files.look(now)], [false, seen]);
+        }
+        std::fs::remove_file(folder.join("file")).unwrap();
+        assert_eq!([files.look(now), files.look(now)], [false, true], "gone is a change too");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_swapped_in_the_way_to_the_file_is_seen() {
+        let (folder, mut files, now) = watched("link");
+        let version = |name: &str, content: &str| {
+            std::fs::create_dir(folder.join(name)).unwrap();
+            std::fs::write(folder.join(name).join("file"), content).unwrap();
+            std::os::unix::fs::symlink(name, folder.join("..tmp")).unwrap();
+            std::fs::rename(folder.join("..tmp"), folder.join("..data")).unwrap();
+        };
+        version("..1", "one");
+        std::fs::remove_file(folder.join("file")).unwrap();
+        std::os::unix::fs::symlink("..data/file", folder.join("file")).unwrap();
+        assert_eq!([files.look(now), files.look(now)], [false, false], "the same content by another way");
+        version("..2", "two");
+        assert_eq!([files.look(now), files.look(now)], [false, true]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_young_file_is_compared_by_content_though_stat_says_nothing() {
+        let (folder, mut files, _) = watched("young");
+        let now = SystemTime::now();
+        std::fs::write(folder.join("file"), "two").unwrap();
+        assert_eq!([files.look(now), files.look(now)], [false, true]);
+        let seen = files.seen.values_mut().next().unwrap();
+        assert!(seen.young);
+        // As if the last change had left no trace.
+        seen.digest = Some([0; 32]);
+        assert!(files.look(now));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_large_is_not_read() {
+        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().to_string(), "it is not a regular file");
+        let file = std::env::temp_dir().join(format!("longshore-large-{}", std::process::id()));
+        std::fs::write(&file, "12345678901").unwrap();
+        assert_eq!(read(&file, 10).unwrap_err().to_string(), "it is larger than 10 bytes");
+        std::fs::remove_file(file).unwrap();
+    }
+}

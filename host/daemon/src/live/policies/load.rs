@@ -1,0 +1,164 @@
+//! From a policy of the configuration to a version that may run: read, compiled, described, configured and tried on what
+//! was asked last. Every way to fail has its place, its reason and a hint.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use longshore_policy::{Host, LoadError, LoadedPolicy, Question, Session, Signals};
+use sha2::{Digest as _, Sha256};
+
+use super::diff::{Fingerprint, Seat};
+use super::files::{self, MOST};
+use super::status::Problem;
+use crate::config::{Config, PolicyEntry, parse, parse_settings};
+use crate::failure::Failure;
+use crate::policies::toml_of;
+
+/// The largest configuration or settings file.
+const TEXT: u64 = 4 << 20;
+
+/// The files of one policy as they are.
+pub struct Read {
+    /// What makes it this version.
+    pub version: Fingerprint,
+    /// The component.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads the configuration.
+pub fn config(file: &Path) -> Result<Config, Failure> {
+    parse(file, &text(file)?).map_err(Failure::Config)
+}
+
+fn text(file: &Path) -> Result<String, Failure> {
+    let fails = |source| Failure::Read { file: file.into(), source };
+    let bytes = files::read(file, TEXT).map_err(fails)?;
+    String::from_utf8(bytes).map_err(|error| fails(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+}
+
+/// Whom a policy serves.
+pub fn seat(entry: &PolicyEntry) -> Seat {
+    Seat { name: entry.name.clone(), mode: entry.mode, nodepools: entry.nodepools.clone() }
+}
+
+/// Reads the files of a policy.
+pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
+    let settings = match &entry.settings_file {
+        None => entry.settings.clone(),
+        Some(file) => {
+            text(file).and_then(|text| parse_settings(file, &text).map_err(Failure::Config)).map_err(failed)?
+        }
+    };
+    let bytes = files::read(&entry.path, MOST).map_err(|error| Problem {
+        place: entry.path.display().to_string(),
+        reason: format!("cannot be read: {error}"),
+        hint: "check `path`, and that the daemon's user may read the file".into(),
+    })?;
+    let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Read { version: Fingerprint { digest, settings: toml_of(&settings) }, bytes })
+}
+
+/// What is wrong, of the kinds of failure that files can have.
+pub fn failed(failure: Failure) -> Problem {
+    match &failure {
+        Failure::Config(faults) if !faults.is_empty() => {
+            let more = match faults.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            let first = &faults[0];
+            Problem {
+                place: first.place(),
+                reason: format!("{}{more}", first.message()),
+                hint: first.hint().to_owned(),
+            }
+        }
+        Failure::Read { file, source } => Problem {
+            place: file.display().to_string(),
+            reason: format!("cannot be read: {source}"),
+            hint: "check the path, and that the daemon's user may read the file".into(),
+        },
+        Failure::Input { file, reason, hint } => {
+            Problem { place: file.display().to_string(), reason: reason.clone(), hint: hint.clone() }
+        }
+        other => Problem { place: String::new(), reason: other.report(), hint: String::new() },
+    }
+}
+
+/// Makes a version ready: compiles, verifies and configures it.
+pub fn load(host: &Host, config: &Path, entry: &PolicyEntry, read: &Read) -> Result<LoadedPolicy, Problem> {
+    let place = entry.path.display().to_string();
+    // A compiler's defect must not stop all later reloads.
+    let loaded =
+        catch_unwind(AssertUnwindSafe(|| host.load_bytes(&entry.path, &read.bytes, Some(&read.version.settings))));
+    let policy = match loaded {
+        Ok(Ok(policy)) => policy,
+        Ok(Err(error)) => return Err(refused(config, entry, place, &error)),
+        Err(_) => {
+            let hint = "a defect of Longshore: please report it with the component".into();
+            return Err(Problem { place, reason: "compiling it panics".into(), hint });
+        }
+    };
+    if policy.about().implements.iter().any(|what| what == "scorer") {
+        return Ok(policy);
+    }
+    let reason = format!("it implements {}, which is not asked yet", policy.about().implements.join(", "));
+    Err(Problem { place, reason, hint: "only scorers (and their commitments) are asked in this version".into() })
+}
+
+fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError) -> Problem {
+    let mut reason = match error {
+        LoadError::Settings { problem, .. } => {
+            let place = match &entry.settings_file {
+                Some(file) => file.display().to_string(),
+                None => format!("{}:{}", config.display(), entry.line),
+            };
+            let hint = format!("`longshore policy check {}` lists the settings that it takes", entry.path.display());
+            return Problem { place, reason: format!("settings: {problem}"), hint };
+        }
+        LoadError::Refused { refusal, .. } => refusal.to_string(),
+        other => other.to_string(),
+    };
+    let mut cause = match error {
+        LoadError::Refused { refusal, .. } => std::error::Error::source(refusal),
+        other => std::error::Error::source(other),
+    };
+    while let Some(error) = cause {
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    let hint = format!("`longshore policy check {}` says what it is and wants", entry.path.display());
+    Problem { place, reason, hint }
+}
+
+/// A version is tried for this many NodePools at most.
+const TRIALS: usize = 16;
+
+/// Asks a version what was asked in the last round, of the NodePools that it serves; of all if that are none. Without a
+/// last round it passes.
+pub fn try_on(
+    policy: &LoadedPolicy,
+    entry: &PolicyEntry,
+    asked: &[Question],
+    signals: &Arc<Signals>,
+) -> Result<(), Problem> {
+    let named = |q: &&Question| entry.nodepools.as_ref().is_none_or(|names| names.iter().any(|n| n == q.node_pool()));
+    let mut questions: Vec<&Question> = asked.iter().filter(named).collect();
+    if questions.is_empty() {
+        questions = asked.iter().collect();
+    }
+    for question in questions.into_iter().take(TRIALS) {
+        let answer = Session::of(policy, &question.with_signals(signals)).and_then(|mut session| session.ask());
+        answer.map_err(|error| Problem {
+            place: entry.path.display().to_string(),
+            reason: format!(
+                "asked what the last round asked for NodePool {} ({} offerings): {error}",
+                question.node_pool(),
+                question.offerings()
+            ),
+            hint: "try it with `longshore plan --scorer` on files".into(),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What one round plans with: the policies that are obeyed, those that watch, and the configuration that named them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longshore_core::model::{Catalogue, Names, Sym};
+use longshore_core::policy::{Policies, Scores};
+use longshore_policy::{LoadedPolicy, Question, Signals, WasmPolicies};
+
+use crate::config::{Config, Planning};
+
+/// A state of everything that rounds ask. Answers the planner; changes only in being replaced.
+pub struct Live {
+    pub(super) config: Arc<Config>,
+    /// Names of the policies that are obeyed, by place.
+    pub(super) names: Vec<String>,
+    pub(super) wasm: WasmPolicies,
+    pub(super) shadows: Vec<Shadow>,
+    /// What was answered in this round, by NodePool; kept only where somebody is compared with it.
+    answered: Mutex<Vec<(String, Scores)>>,
+}
+
+/// A policy that is compared and not obeyed.
+pub(super) struct Shadow {
+    pub name: String,
+    pub policy: LoadedPolicy,
+    pub nodepools: Option<Vec<String>>,
+}
+
+impl Live {
+    pub(super) fn new(config: Arc<Config>, names: Vec<String>, wasm: WasmPolicies, shadows: Vec<Shadow>) -> Self {
+        Live { config, names, wasm, shadows, answered: Mutex::default() }
+    }
+
+    /// Begins a round at `now`, seconds since 1970.
+    pub fn begin_round(&self, now: i64) {
+        self.wasm.begin_round(now);
+        self.lock().clear();
+    }
+
+    /// `[planning]` of the configuration in force.
+    pub fn planning(&self) -> &Planning {
+        &self.config.planning
+    }
+
+    /// What was asked in this round, a question for each NodePool.
+    pub(super) fn asked(&self) -> Vec<Question> {
+        self.wasm.asked()
+    }
+
+    /// What was answered in this round.
+    pub(super) fn take_answers(&self) -> Vec<(String, Scores)> {
+        std::mem::take(&mut self.lock())
+    }
+
+    pub(super) fn share_signals(&self, signals: Arc<Signals>) {
+        self.wasm.share_signals(signals);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, Scores)>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Policies for Live {
+    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+        let scores = self.wasm.score(catalogue, names, pool);
+        if !self.shadows.is_empty() {
+            let (mut answered, name) = (self.lock(), names.text(pool));
+            match answered.iter_mut().find(|(pool, _)| pool == name) {
+                Some((_, last)) => last.clone_from(&scores),
+                None => answered.push((name.to_owned(), scores.clone())),
+            }
+        }
+        scores
+    }
+}
+
+impl Shadow {
+    pub fn serves(&self, node_pool: &str) -> bool {
+        self.nodepools.as_ref().is_none_or(|names| names.is_empty() || names.iter().any(|name| name == node_pool))
+    }
+}

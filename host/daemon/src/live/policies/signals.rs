@@ -1,0 +1,275 @@
+//! Signals while the daemon runs: files when they change, addresses on a schedule.
+//!
+//! One that cannot be had keeps its last good table with its time, says so once, and is asked again sooner. An address
+//! is asked on a thread of its own, one request at a time; its answer waits here for the next step.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longshore_policy::{Signal, Signals};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::files;
+use super::status::{Board, Kind, Problem, SignalStatus};
+use crate::config::SignalEntry;
+
+/// The largest table, in bytes: 100 000 rows of `type/zone`.
+const BYTES: u64 = 4 << 20;
+/// The longest key.
+const KEY: usize = 256;
+/// An address that failed is asked again after this time, or after its own if that is shorter.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Redirects followed.
+const REDIRECTS: u32 = 3;
+
+/// Signals and where they come from.
+pub struct Sources {
+    all: BTreeMap<String, Source>,
+    agent: ureq::Agent,
+    sender: Sender<Fetched>,
+    arrived: Receiver<Fetched>,
+    /// What rounds see.
+    tables: Arc<Signals>,
+    changed: bool,
+}
+
+struct Source {
+    entry: SignalEntry,
+    due: SystemTime,
+    in_flight: bool,
+}
+
+struct Fetched {
+    name: String,
+    entry: SignalEntry,
+    result: Result<Table, Problem>,
+}
+
+/// A table as it came.
+type Table = BTreeMap<String, f64>;
+
+impl Sources {
+    pub fn new(timeout: Duration) -> Self {
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .max_redirects(REDIRECTS)
+            .http_status_as_error(false)
+            .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .build()
+            .into();
+        let (sender, arrived) = mpsc::channel();
+        Sources { all: BTreeMap::new(), agent, sender, arrived, tables: Arc::default(), changed: false }
+    }
+
+    /// What rounds are to see.
+    pub fn tables(&self) -> &Arc<Signals> {
+        &self.tables
+    }
+
+    /// The tables, if they have changed since last asked.
+    pub fn news(&mut self) -> Option<Arc<Signals>> {
+        std::mem::take(&mut self.changed).then(|| self.tables.clone())
+    }
+
+    /// Takes up what a configuration names, with what is in their `files`, and drops the rest. A signal from another
+    /// source keeps its table until there is a new one.
+    pub fn configure(
+        &mut self,
+        wanted: &BTreeMap<String, SignalEntry>,
+        files: Vec<(String, Result<Signal, Problem>)>,
+        now: SystemTime,
+        board: &mut Board,
+    ) {
+        self.all.retain(|name, _| wanted.contains_key(name));
+        board.signals.retain(|name, _| wanted.contains_key(name));
+        if self.tables.tables.keys().any(|name| !wanted.contains_key(name)) {
+            let kept = self.tables.tables.iter().filter(|(name, _)| wanted.contains_key(*name));
+            self.put(Signals { tables: kept.map(|(name, table)| (name.clone(), table.clone())).collect() });
+        }
+        for (name, entry) in wanted {
+            if self.all.get(name).is_none_or(|source| source.entry != *entry) {
+                self.all.insert(name.clone(), Source { entry: entry.clone(), due: UNIX_EPOCH, in_flight: false });
+                let fresh = SignalStatus::new(name, entry);
+                let status = board.signals.entry(name.clone()).or_insert_with(|| fresh.clone());
+                (status.source, status.every_seconds) = (fresh.source, fresh.every_seconds);
+            }
+        }
+        for (name, result) in files {
+            self.settle(&name, now, result, board);
+        }
+    }
+
+    /// Takes in what has arrived and asks what is due. True if a signal was had for the first time.
+    pub fn step(&mut self, now: SystemTime, board: &mut Board) -> bool {
+        let mut first = false;
+        let arrived: Vec<Fetched> = self.arrived.try_iter().collect();
+        for Fetched { name, entry, result } in arrived {
+            // An answer to a question that nobody asks any more.
+            let Some(source) = self.all.get_mut(&name).filter(|source| source.entry == entry) else { continue };
+            source.in_flight = false;
+            let SignalEntry::Url { every, .. } = &source.entry else { continue };
+            source.due = now + if result.is_ok() { *every } else { AGAIN.min(*every) };
+            first |= result.is_ok() && self.tables.get(&name).is_none();
+            let time = seconds(now) as f64;
+            self.settle(&name, now, result.map(|rows| Signal::new(time, rows)), board);
+        }
+        for (name, source) in &mut self.all {
+            let SignalEntry::Url { url, every } = &source.entry else { continue };
+            // A clock that was set back does not make it wait for longer than it should.
+            let due = source.due <= now || source.due > now + *every;
+            if source.in_flight || !due {
+                continue;
+            }
+            let (agent, sender, name) = (self.agent.clone(), self.sender.clone(), name.clone());
+            let (url, entry) = (url.clone(), source.entry.clone());
+            let ask = move || {
+                let result = fetch(&agent, &url);
+                // Nobody waits for it once the daemon ends.
+                let _ = sender.send(Fetched { name, entry, result });
+            };
+            // Without a thread today there may be one at the next step.
+            source.in_flight = std::thread::Builder::new().name("signal".into()).spawn(ask).is_ok();
+        }
+        first
+    }
+
+    /// Writes down an attempt; a good table takes the place of the old one.
+    fn settle(&mut self, name: &str, now: SystemTime, result: Result<Signal, Problem>, board: &mut Board) {
+        let Some(status) = board.signals.get_mut(name) else { return };
+        match result {
+            Ok(signal) => {
+                status.rows = Some(signal.rows());
+                status.had_at = Some(seconds(now));
+                status.had += 1;
+                let lost = status.error.take().is_some();
+                if lost || status.had == 1 {
+                    board.note(Kind::SignalBack, name, format!("signal {name} is there"), "");
+                }
+                if self.tables.get(name) != Some(&signal) {
+                    let mut tables = (*self.tables).clone();
+                    tables.tables.insert(name.to_owned(), signal);
+                    self.put(tables);
+                }
+            }
+            Err(problem) => {
+                status.failures += 1;
+                if status.error.as_ref() != Some(&problem) {
+                    let instead = match status.had_at {
+                        Some(at) => format!("the table had {} s ago stays", seconds(now).saturating_sub(at)),
+                        None => "policies see none".into(),
+                    };
+                    let message = format!("signal {name} cannot be had from {problem}; {instead}");
+                    let hint = problem.hint.clone();
+                    status.error = Some(problem);
+                    board.note(Kind::SignalLost, name, message, &hint);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, tables: Signals) {
+        (self.tables, self.changed) = (Arc::new(tables), true);
+    }
+}
+
+/// The tables of those signals that are files. Takes as long as the file system does.
+pub fn read_files(wanted: &BTreeMap<String, SignalEntry>) -> Vec<(String, Result<Signal, Problem>)> {
+    let read = |(name, entry): (&String, &SignalEntry)| match entry {
+        SignalEntry::File(file) => Some((name.clone(), read_file(file))),
+        SignalEntry::Url { .. } => None,
+    };
+    wanted.iter().filter_map(read).collect()
+}
+
+/// A table from a file; its time is that of the file's last change.
+fn read_file(file: &Path) -> Result<Signal, Problem> {
+    let place = || file.display().to_string();
+    let read = files::read(file, BYTES).and_then(|bytes| Ok((bytes, std::fs::metadata(file)?.modified()?)));
+    let (bytes, changed) = read.map_err(|error| Problem {
+        place: place(),
+        reason: error.to_string(),
+        hint: "check `file`, and that the daemon's user may read it".into(),
+    })?;
+    let rows = table(&bytes).map_err(|reason| wrong(place(), reason))?;
+    Ok(Signal::new(seconds(changed) as f64, rows))
+}
+
+fn fetch(agent: &ureq::Agent, url: &str) -> Result<Table, Problem> {
+    let place = || without_secrets(url);
+    let lost = |error: ureq::Error| Problem {
+        place: place(),
+        reason: error.to_string(),
+        hint: "check `url` from inside the daemon's pod; it is asked again by itself".into(),
+    };
+    let mut response = agent.get(url).header("accept", "application/json").call().map_err(lost)?;
+    if response.status() != 200 {
+        return Err(wrong(place(), format!("it answers with status {}", response.status())));
+    }
+    let bytes = response.body_mut().with_config().limit(BYTES).read_to_vec().map_err(lost)?;
+    table(&bytes).map_err(|reason| wrong(place(), reason))
+}
+
+fn wrong(place: String, reason: String) -> Problem {
+    Problem { place, reason, hint: "expected a JSON object of numbers: {\"us-east-1a\": 379.5}".into() }
+}
+
+/// Checks what came. An empty table is refused: more often than not it is an exporter that has just started.
+fn table(bytes: &[u8]) -> Result<Table, String> {
+    let rows: Table = serde_json::from_slice(bytes).map_err(|error| format!("not a signal: {error}"))?;
+    if rows.is_empty() {
+        return Err("not a signal: the table is empty".into());
+    }
+    match rows.keys().find(|key| key.len() > KEY) {
+        Some(key) => Err(format!("not a signal: a key of {} bytes", key.len())),
+        None => Ok(rows),
+    }
+}
+
+/// An address without user and query, which may hold secrets, for messages.
+pub fn without_secrets(url: &str) -> String {
+    let bare = url.split(['?', '#']).next().unwrap_or(url);
+    match bare.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = authority.rsplit('@').next().unwrap_or(authority);
+            format!("{scheme}://{host}{path}")
+        }
+        None => bare.to_owned(),
+    }
+}
+
+/// Seconds since 1970.
+pub fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_table_is_refused_in_its_own_words() {
+        let refused = |text: &str| table(text.as_bytes()).unwrap_err();
+        assert!(refused("<html>").starts_with("not a signal: expected value"), "{}", refused("<html>"));
+        assert!(
+            refused(r#"{"a": "1"}"#).starts_with("not a signal: invalid type: string"),
+            "{}",
+            refused(r#"{"a": "1"}"#)
+        );
+        assert!(refused(r#"{"a": 1e999}"#).starts_with("not a signal: number out of range"));
+        assert_eq!(refused("{}"), "not a signal: the table is empty");
+        assert_eq!(refused(&format!("{{\"{}\": 1}}", "x".repeat(300))), "not a signal: a key of 300 bytes");
+        assert_eq!(table(br#"{"a": 1, "b": 2.5}"#).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn messages_show_no_passwords_or_tokens() {
+        assert_eq!(without_secrets("https://me:secret@host:8/path?token=x#y"), "https://host:8/path");
+        assert_eq!(without_secrets("http://host"), "http://host");
+    }
+}

@@ -1,0 +1,330 @@
+//! What is known about policies and signals, for `longshore status`, and what happened, for logs, metrics and Events.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longshore_policy::{Fallback, Report, Tally};
+use serde::Serialize;
+
+use super::Took;
+use super::compare::Comparison;
+use super::serve::Live;
+use super::signals::without_secrets;
+use crate::config::{Mode, SignalEntry};
+
+/// Something that cannot be used.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Problem {
+    /// File (with line and column where there is one) or address.
+    pub place: String,
+    /// What is wrong.
+    pub reason: String,
+    /// What can be done; may be empty.
+    pub hint: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+/// The kinds of notices: a closed set, fit for a label.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Another configuration is in force.
+    ConfigLoaded,
+    /// The configuration cannot be used; the last good one stays in force.
+    ConfigRefused,
+    /// A version was made ready; the next round takes it over.
+    PolicyLoaded,
+    /// A version was refused; the old one goes on.
+    PolicyRefused,
+    /// The configuration names a policy no more.
+    PolicyRemoved,
+    /// A policy that is obeyed does not answer; something else answers in its place.
+    PolicyFailing,
+    /// It answers again.
+    PolicyRecovered,
+    /// A policy had something to say.
+    PolicySaid,
+    /// A policy that is compared does not answer.
+    ShadowFailing,
+    /// It answers again.
+    ShadowRecovered,
+    /// A signal cannot be had; its last good table stays.
+    SignalLost,
+    /// It can be had (again).
+    SignalBack,
+}
+
+impl Kind {
+    /// Whether somebody should look at it.
+    pub fn is_warning(self) -> bool {
+        use Kind::*;
+        matches!(self, ConfigRefused | PolicyRefused | PolicyFailing | ShadowFailing | SignalLost)
+    }
+}
+
+/// Something that happened. The same trouble in many rounds is one notice.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Notice {
+    /// Which kind of thing.
+    pub kind: Kind,
+    /// Name of the policy or signal; file of the configuration.
+    pub name: String,
+    /// What happened, in a sentence.
+    pub message: String,
+    /// What can be done; may be empty.
+    pub hint: String,
+}
+
+/// Everything about policies and signals. Times are seconds since 1970.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Status {
+    /// The configuration.
+    pub config: ConfigStatus,
+    /// The policies that the configuration names, in its order.
+    pub policies: Vec<PolicyStatus>,
+    /// The signals, by name.
+    pub signals: Vec<SignalStatus>,
+    /// How often a round took over something new.
+    pub swaps: u64,
+    /// The longest that taking over has ever held up a round, in microseconds.
+    pub longest_swap_micros: f64,
+    /// Notices that were dropped because nobody asked for them.
+    pub notices_dropped: u64,
+}
+
+/// The configuration.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct ConfigStatus {
+    /// Its file; none for defaults.
+    pub file: Option<String>,
+    /// Since when what is in force is in force.
+    pub loaded_at: i64,
+    /// What is wrong with the file as it is now.
+    pub error: Option<Problem>,
+}
+
+/// A policy.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct PolicyStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The component's file.
+    pub path: String,
+    /// Whether it is obeyed.
+    pub mode: Mode,
+    /// NodePools that it serves; none for all.
+    pub nodepools: Option<Vec<String>>,
+    /// What the version that runs calls itself; none if none could ever be loaded, and the price answers.
+    pub version: Option<String>,
+    /// SHA-256 of the component that runs.
+    pub digest: Option<String>,
+    /// Since when it is loaded.
+    pub loaded_at: Option<i64>,
+    /// What is wrong with the files as they are now.
+    pub error: Option<Problem>,
+    /// What it fails with in rounds, if it does.
+    pub failing: Option<String>,
+    /// Versions made ready.
+    pub loads: u64,
+    /// Versions refused.
+    pub refused: u64,
+    /// Questions in rounds.
+    pub calls: u64,
+    /// Answers of a version that could not be used: traps, timeouts, broken rules.
+    pub failures: u64,
+    /// Questions that its last good version answered.
+    pub by_last_good: u64,
+    /// Questions that the price answered.
+    pub by_price: u64,
+    /// How it compares, for one that is not obeyed.
+    pub shadow: Option<ShadowStatus>,
+}
+
+/// How a shadow compares with what was decided, since it is one. Sums of claims, in USD per hour.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct ShadowStatus {
+    /// Rounds compared.
+    pub rounds: u64,
+    /// Rounds that came while another was compared.
+    pub skipped: u64,
+    /// Rounds in which it did not answer.
+    pub failures: u64,
+    /// Rounds in which it would have chosen differently.
+    pub rounds_differing: u64,
+    /// Claims compared.
+    pub claims: u64,
+    /// Claims for which it would have chosen another offering.
+    pub differ: u64,
+    /// Claims whose offering it excludes.
+    pub excluded: u64,
+    /// Price of what was chosen.
+    pub price: f64,
+    /// Price of what it would have chosen.
+    pub price_instead: f64,
+    /// Effective cost of what was chosen, by those who are obeyed.
+    pub obeyed: f64,
+    /// Effective cost of what it would have chosen, by those who are obeyed.
+    pub obeyed_instead: f64,
+    /// Effective cost of what was chosen, by the shadow.
+    pub own: f64,
+    /// Effective cost of what it would have chosen, by the shadow.
+    pub own_instead: f64,
+}
+
+/// A signal.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SignalStatus {
+    /// Its name.
+    pub name: String,
+    /// File or address.
+    pub source: String,
+    /// Seconds between two requests; none for a file.
+    pub every_seconds: Option<u64>,
+    /// Rows of the table in use.
+    pub rows: Option<usize>,
+    /// When the table in use was had.
+    pub had_at: Option<i64>,
+    /// Tables had.
+    pub had: u64,
+    /// Times that it could not be had.
+    pub failures: u64,
+    /// Why it cannot be had now.
+    pub error: Option<Problem>,
+}
+
+impl SignalStatus {
+    /// One that was never had.
+    pub(super) fn new(name: &str, entry: &SignalEntry) -> Self {
+        let (source, every_seconds) = match entry {
+            SignalEntry::File(file) => (file.display().to_string(), None),
+            SignalEntry::Url { url, every } => (without_secrets(url), Some(every.as_secs())),
+        };
+        let name = name.to_owned();
+        SignalStatus { name, source, every_seconds, rows: None, had_at: None, had: 0, failures: 0, error: None }
+    }
+}
+
+/// Notices kept for who does not ask.
+const NOTICES: usize = 1000;
+
+/// Where everything is written down.
+#[derive(Default)]
+pub(super) struct Board {
+    pub config: ConfigStatus,
+    /// In the order of the configuration.
+    pub policies: Vec<PolicyStatus>,
+    pub signals: BTreeMap<String, SignalStatus>,
+    notices: VecDeque<Notice>,
+    dropped: u64,
+}
+
+impl Board {
+    pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
+        if self.notices.len() == NOTICES {
+            self.notices.pop_front();
+            self.dropped += 1;
+        }
+        self.notices.push_back(Notice { kind, name: name.into(), message, hint: hint.into() });
+    }
+
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.notices.drain(..).collect()
+    }
+
+    pub fn status(&self, took: Took) -> Status {
+        Status {
+            config: self.config.clone(),
+            policies: self.policies.clone(),
+            signals: self.signals.values().cloned().collect(),
+            swaps: took.times,
+            longest_swap_micros: took.longest.as_secs_f64() * 1e6,
+            notices_dropped: self.dropped,
+        }
+    }
+
+    pub fn policy(&mut self, name: &str) -> Option<&mut PolicyStatus> {
+        self.policies.iter_mut().find(|policy| policy.name == name)
+    }
+
+    /// Writes down what happened while policies were asked.
+    pub fn collect(&mut self, live: &Live) {
+        for report in live.wasm.reports() {
+            let text = report.to_string();
+            match report {
+                Report::Said { place, message, .. } => {
+                    let Some(name) = live.names.get(place) else { continue };
+                    self.note(Kind::PolicySaid, name, message.text, "");
+                }
+                Report::Failed { place, error, instead, .. } => {
+                    let Some(name) = live.names.get(place) else { continue };
+                    let error = error.to_string();
+                    let known = self.policy(name).and_then(|policy| policy.failing.replace(error.clone()));
+                    // The last good version of one that is known to fail fails in turn: news.
+                    if known.as_ref() != Some(&error) {
+                        let hint = match instead {
+                            Fallback::LastGood => "put the last good component back, or wait: every round asks again",
+                            Fallback::Price => "put a good component in its place; every round asks again",
+                        };
+                        self.note(Kind::PolicyFailing, name, text, hint);
+                    }
+                }
+            }
+        }
+        for (name, tally) in live.names.iter().zip(live.wasm.tallies()) {
+            self.count(name, tally);
+        }
+    }
+
+    fn count(&mut self, name: &str, tally: Tally) {
+        let Some(policy) = self.policy(name) else { return };
+        policy.calls += tally.calls;
+        policy.failures += tally.failures;
+        policy.by_last_good += tally.by_last_good;
+        policy.by_price += tally.by_price;
+        let fine = tally.calls > 0 && tally.by_last_good + tally.by_price == 0;
+        if fine && policy.failing.take().is_some() {
+            self.note(Kind::PolicyRecovered, name, format!("policy {name} answers again"), "");
+        }
+    }
+
+    /// Writes down how a shadow did in a round.
+    pub fn compared(&mut self, name: &str, result: Result<Comparison, String>) {
+        let Some(policy) = self.policy(name) else { return };
+        let Some(sum) = &mut policy.shadow else { return };
+        match result {
+            Ok(round) => {
+                sum.rounds += 1;
+                sum.rounds_differing += u64::from(round.differ > 0);
+                sum.claims += round.claims;
+                sum.differ += round.differ;
+                sum.excluded += round.excluded;
+                (sum.price, sum.price_instead) = (sum.price + round.price.0, sum.price_instead + round.price.1);
+                (sum.obeyed, sum.obeyed_instead) = (sum.obeyed + round.obeyed.0, sum.obeyed_instead + round.obeyed.1);
+                (sum.own, sum.own_instead) = (sum.own + round.own.0, sum.own_instead + round.own.1);
+                if policy.failing.take().is_some() {
+                    self.note(Kind::ShadowRecovered, name, format!("policy {name} answers again"), "");
+                }
+            }
+            Err(error) => {
+                sum.failures += 1;
+                if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
+                    let message = format!("policy {name}, which is compared and not obeyed, failed {error}");
+                    self.note(Kind::ShadowFailing, name, message, "no decision depends on it");
+                }
+            }
+        }
+    }
+
+    /// Writes down that a round was not compared.
+    pub fn skipped<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        for name in names {
+            if let Some(sum) = self.policy(name).and_then(|policy| policy.shadow.as_mut()) {
+                sum.skipped += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Everything that takes time: looking at files, compiling, trying out, fetching signals.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use longshore_policy::{Host, HostConfig, LoadedPolicy, Place};
+
+use super::diff::{self, Change, Fingerprint, Running, Step, Wanted};
+use super::files::Files;
+use super::load::{self, Read};
+use super::serve::{Live, Shadow};
+use super::signals::{Sources, read_files, seconds};
+use super::status::{Board, ConfigStatus, Kind, PolicyStatus, Problem, ShadowStatus};
+use super::{Setup, Shared, Slot, Took};
+use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
+use crate::failure::Failure;
+
+/// Keeps what runs in step with the files.
+pub struct Watcher {
+    shared: Arc<Shared>,
+    host: Host,
+    file: Option<PathBuf>,
+    files: Files,
+    sources: Sources,
+    config: Arc<Config>,
+    seats: Vec<Seated>,
+}
+
+/// A policy as it is.
+struct Seated {
+    entry: PolicyEntry,
+    running: Option<(Fingerprint, LoadedPolicy)>,
+    refused: Option<Fingerprint>,
+}
+
+impl Watcher {
+    /// Reads and loads everything once.
+    pub(super) fn new(setup: Setup) -> Result<(Arc<Shared>, Watcher), Failure> {
+        let config = setup.config.as_deref().map(load::config).transpose()?.unwrap_or_default();
+        let host = HostConfig { limits: setup.limits, cache: setup.cache, canonical_nans: false, one_thread: true };
+        let host = Host::new(host).map_err(|error| Failure::Usage {
+            message: error.to_string(),
+            hint: "WebAssembly needs memory that may be executed".into(),
+        })?;
+        let nothing = Live::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
+        let slot =
+            Slot { current: Arc::new(nothing), next: None, signals: None, retired: Vec::new(), took: Took::default() };
+        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::new(Board::default()) });
+        let mut watcher = Watcher {
+            shared: shared.clone(),
+            host,
+            file: setup.config,
+            files: Files::default(),
+            sources: Sources::new(setup.signal_timeout),
+            config: Arc::default(),
+            seats: Vec::new(),
+        };
+        watcher.apply(config, SystemTime::now());
+        // The first state is nobody's swap.
+        let mut slot = shared.slot();
+        if let Some(first) = slot.next.take() {
+            slot.current = first;
+        }
+        drop(slot);
+        Ok((shared, watcher))
+    }
+
+    /// Looks at everything once. Returns when what was found is ready to be taken over; requests for signals go on by
+    /// themselves.
+    pub fn step(&mut self, now: SystemTime) {
+        self.clear_away();
+        let first = self.sources.step(now, &mut self.shared.board());
+        if first {
+            // Whoever was refused may have missed just this signal.
+            self.seats.iter_mut().for_each(|seat| seat.refused = None);
+        }
+        if self.files.look(now) || first {
+            self.reload(now);
+        }
+        if let Some(tables) = self.sources.news() {
+            self.shared.slot().signals = Some(tables);
+        }
+    }
+
+    /// Drops what rounds have done with, on this thread.
+    fn clear_away(&self) {
+        let retired = std::mem::take(&mut self.shared.slot().retired);
+        let mut board = self.shared.board();
+        retired.iter().for_each(|live| board.collect(live));
+    }
+
+    fn reload(&mut self, now: SystemTime) {
+        let Some(file) = self.file.clone() else { return };
+        match load::config(&file) {
+            Ok(config) => self.apply(config, now),
+            Err(failure) => {
+                // Files of the configuration in force may have changed too, but seats are nobody's to guess now.
+                let problem = load::failed(failure);
+                let mut board = self.shared.board();
+                if board.config.error.as_ref() != Some(&problem) {
+                    let message = format!("{problem}; the last good configuration stays in force");
+                    board.note(Kind::ConfigRefused, &file.display().to_string(), message, &problem.hint.clone());
+                    board.config.error = Some(problem);
+                }
+            }
+        }
+    }
+
+    /// Brings everything in step with a configuration.
+    fn apply(&mut self, config: Config, now: SystemTime) {
+        // Watched first, read afterwards: a change in between is found at the next look.
+        self.files.watch(named(self.file.as_deref(), &config), now);
+        // The board is what the loop reads: it is never held while the file system is waited for.
+        let tables = read_files(&config.signals);
+        self.sources.configure(&config.signals, tables, now, &mut self.shared.board());
+        let read: Vec<_> = config.policies.iter().map(load::read).collect();
+        let change = self.compare(&config, &read);
+        let fresh = self.load(&config, &read, &change);
+
+        let different = self.config.planning != config.planning;
+        let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
+        let anew = self.config.signals != config.signals || different || change.seats;
+        self.config = Arc::new(config);
+        self.settle(read, &change, fresh, now);
+        if different || loaded || change.seats {
+            self.offer();
+        }
+        self.write_down(anew, &change, now);
+    }
+
+    fn compare(&self, config: &Config, read: &[Result<Read, Problem>]) -> Change {
+        let running = |seat: &Seated| Running {
+            seat: load::seat(&seat.entry),
+            version: seat.running.as_ref().map(|(version, _)| version.clone()),
+            refused: seat.refused.clone(),
+        };
+        let wanted = |(entry, read): (&PolicyEntry, &Result<Read, Problem>)| Wanted {
+            seat: load::seat(entry),
+            version: read.as_ref().ok().map(|read| read.version.clone()),
+        };
+        let running: Vec<Running> = self.seats.iter().map(running).collect();
+        let wanted: Vec<Wanted> = config.policies.iter().zip(read).map(wanted).collect();
+        diff::decide(&running, &wanted)
+    }
+
+    /// Does the steps: the only place that compiles.
+    fn load(&self, config: &Config, read: &[Result<Read, Problem>], change: &Change) -> Vec<Outcome> {
+        let asked = self.shared.slot().current.clone().asked();
+        let file = self.file.as_deref().unwrap_or(Path::new(""));
+        let one = |((entry, read), step): ((&PolicyEntry, &Result<Read, Problem>), &Step)| match (step, read) {
+            (Step::Keep, _) => Outcome::Kept,
+            (Step::Refused, _) => Outcome::Known,
+            (_, Err(problem)) => Outcome::Refused(problem.clone()),
+            (_, Ok(read)) => {
+                let policy = load::load(&self.host, file, entry, read);
+                let tried = policy
+                    .and_then(|policy| load::try_on(&policy, entry, &asked, self.sources.tables()).map(|()| policy));
+                tried.map_or_else(Outcome::Refused, Outcome::Loaded)
+            }
+        };
+        config.policies.iter().zip(read).zip(&change.steps).map(one).collect()
+    }
+
+    /// Puts everybody on their seats, and writes down what became of each.
+    fn settle(&mut self, read: Vec<Result<Read, Problem>>, change: &Change, fresh: Vec<Outcome>, now: SystemTime) {
+        let mut old: Vec<Option<Seated>> = std::mem::take(&mut self.seats).into_iter().map(Some).collect();
+        let mut board = self.shared.board();
+        let mut known = std::mem::take(&mut board.policies);
+        for (((entry, read), &from), outcome) in self.config.policies.iter().zip(read).zip(&change.from).zip(fresh) {
+            let before = from.and_then(|at| old[at].take());
+            let (running, refused) = before.map_or((None, None), |seat| (seat.running, seat.refused));
+            let mut seat = Seated { entry: entry.clone(), running, refused };
+            let mut status = match known.iter().position(|policy| policy.name == entry.name) {
+                Some(at) => known.swap_remove(at),
+                None => PolicyStatus::default(),
+            };
+            status.name.clone_from(&entry.name);
+            status.path = entry.path.display().to_string();
+            status.nodepools.clone_from(&entry.nodepools);
+            status.shadow = match entry.mode {
+                Mode::Enforce => None,
+                Mode::Shadow if status.mode == Mode::Shadow => status.shadow.or_else(|| Some(ShadowStatus::default())),
+                Mode::Shadow => Some(ShadowStatus::default()),
+            };
+            status.mode = entry.mode;
+            outcome.settle(read.ok().map(|read| read.version), &mut seat, &mut status, now, &mut board);
+            board.policies.push(status);
+            self.seats.push(seat);
+        }
+        for name in &change.gone {
+            board.note(Kind::PolicyRemoved, name, format!("policy {name} is not named any more"), "");
+        }
+    }
+
+    /// Makes what sits on the seats ready to be taken over.
+    fn offer(&self) {
+        let current = self.shared.slot().current.clone();
+        let obeyed: Vec<&Seated> = self.seats.iter().filter(|seat| seat.entry.mode == Mode::Enforce).collect();
+        let place = |seat: &&Seated| Place {
+            policy: seat.running.as_ref().map(|(_, policy)| policy.clone()),
+            node_pools: seat.entry.nodepools.clone().unwrap_or_default(),
+            follows: current.names.iter().position(|name| *name == seat.entry.name),
+        };
+        let wasm = self.host.follow(Some(&current.wasm), obeyed.iter().map(place).collect());
+        wasm.share_signals(self.sources.tables().clone());
+        let shadow = |seat: &Seated| {
+            let (_, policy) = seat.running.as_ref().filter(|_| seat.entry.mode == Mode::Shadow)?;
+            let (name, nodepools) = (seat.entry.name.clone(), seat.entry.nodepools.clone());
+            Some(Shadow { name, policy: policy.clone(), nodepools })
+        };
+        let names = obeyed.iter().map(|seat| seat.entry.name.clone()).collect();
+        let live = Live::new(self.config.clone(), names, wasm, self.seats.iter().filter_map(shadow).collect());
+        let unseen = self.shared.slot().next.replace(Arc::new(live));
+        drop(unseen);
+    }
+
+    fn write_down(&self, anew: bool, change: &Change, now: SystemTime) {
+        let mut board = self.shared.board();
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        let name = file.clone().unwrap_or_default();
+        let mended = board.config.error.is_some();
+        let first = board.config.loaded_at == 0;
+        if anew || mended || first {
+            board.config = ConfigStatus { file, loaded_at: seconds(now), error: None };
+            if !first {
+                let message = format!("another configuration is in force; policies named: {}", change.steps.len());
+                board.note(Kind::ConfigLoaded, &name, message, "");
+            }
+        }
+    }
+}
+
+/// What became of one policy.
+enum Outcome {
+    /// The version that runs is the one wanted.
+    Kept,
+    /// Refused before; nothing new.
+    Known,
+    /// Ready.
+    Loaded(LoadedPolicy),
+    /// Not to be used.
+    Refused(Problem),
+}
+
+impl Outcome {
+    fn settle(
+        self,
+        version: Option<Fingerprint>,
+        seat: &mut Seated,
+        status: &mut PolicyStatus,
+        now: SystemTime,
+        board: &mut Board,
+    ) {
+        let name = &seat.entry.name;
+        match self {
+            Outcome::Known => {}
+            Outcome::Kept => {
+                seat.refused = None;
+                if status.error.take().is_some() {
+                    let message = format!("policy {name}: the files are those of the version that runs again");
+                    board.note(Kind::PolicyLoaded, name, message, "");
+                }
+            }
+            Outcome::Loaded(policy) => {
+                let about = policy.about();
+                let called = format!("{} {}", about.name, about.version);
+                let before = status.version.replace(called.clone());
+                let digest = policy.digest().to_owned();
+                let instead = before.map_or(String::new(), |before| format!(" and takes the place of {before}"));
+                let message = format!("policy {name}: {called} (sha256:{}) is ready{instead}", &digest[..12]);
+                board.note(Kind::PolicyLoaded, name, message, "");
+                (status.digest, status.loaded_at, status.error) = (Some(digest), Some(seconds(now)), None);
+                status.loads += 1;
+                seat.refused = None;
+                seat.running = version.map(|version| (version, policy));
+            }
+            Outcome::Refused(problem) => {
+                let same = seat.refused == version && status.error.as_ref() == Some(&problem);
+                seat.refused = version;
+                // Counted and said once for each way to be wrong.
+                if !same {
+                    status.refused += 1;
+                    let instead = match &status.version {
+                        Some(running) => format!("{running} goes on"),
+                        None => "offerings cost their price".into(),
+                    };
+                    let message = format!("policy {name} is refused: {problem}; {instead}");
+                    board.note(Kind::PolicyRefused, name, message, &problem.hint.clone());
+                    status.error = Some(problem);
+                }
+            }
+        }
+    }
+}
+
+/// Every file that a configuration names, and its own.
+fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
+    let policies = config.policies.iter().flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
+    let signals = config.signals.values().filter_map(|signal| match signal {
+        SignalEntry::File(file) => Some(file),
+        SignalEntry::Url { .. } => None,
+    });
+    file.into_iter().map(Path::to_owned).chain(policies.chain(signals).cloned()).collect()
+}

@@ -1,0 +1,153 @@
+//! Policies of a few instructions: every offering costs the same, or something goes wrong. They compile in a few
+//! milliseconds, so that a test can swap a thousand of them.
+
+/// What a guest does.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Way {
+    /// Every offering costs this.
+    Costs(f64),
+    /// On-demand and spot take turns in the catalogue's order: even rows cost the first, odd rows the second.
+    Alternates(f64, f64),
+    /// One cost too few.
+    Short,
+    /// Traps when asked who it is.
+    TrapsAtDescribe,
+    /// Says no to any settings.
+    RefusesSettings,
+    /// Traps when asked for costs.
+    Traps,
+    /// Loops when asked for costs.
+    Loops,
+    /// Wants a clock.
+    WantsClock,
+}
+
+/// Ways to be broken that only a policy that is asked shows, and those that show before.
+pub const BROKEN: [(Way, &str); 6] = [
+    (Way::Costs(f64::NAN), "the cost of offering 0 is NaN"),
+    (Way::Short, "costs for"),
+    (Way::TrapsAtDescribe, "it does not start: describe: wasm trap"),
+    (Way::RefusesSettings, "settings: not these"),
+    (Way::Traps, "score: wasm trap: wasm `unreachable` instruction executed"),
+    (Way::WantsClock, "it imports what a policy cannot have: `wasi:clocks/monotonic-clock@0.2.6`"),
+];
+
+/// The component. `version` is what it calls itself, so that two of them differ though they do the same.
+pub fn guest(version: &str, way: Way) -> Vec<u8> {
+    wat::parse_str(text(version, way)).unwrap()
+}
+
+const DESCRIBE: usize = 0;
+const CONFIGURE: usize = 64;
+const SCORE: usize = 80;
+const IMPLEMENTS: usize = 96;
+const TEXTS: usize = 128;
+
+fn text(version: &str, way: Way) -> String {
+    let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func (result u64)))))";
+    let clock = if way == Way::WantsClock { clock } else { "" };
+    let describe = if way == Way::TrapsAtDescribe { "unreachable" } else { "i32.const 0" };
+    let (first, second) = match way {
+        Way::Costs(cost) => (cost, cost),
+        Way::Alternates(even, odd) => (even, odd),
+        _ => (1.0, 1.0),
+    };
+    let before = match way {
+        Way::Traps => "unreachable",
+        Way::Loops => "(loop $for-ever br $for-ever)",
+        _ => "",
+    };
+    let less = if way == Way::Short { "(local.set $rows (i32.sub (local.get $rows) (i32.const 1)))" } else { "" };
+    let (first, second) = (first.to_bits() as i64, second.to_bits() as i64);
+    let data: String = data(version, way).iter().map(|byte| format!("\\{byte:02x}")).collect();
+    format!(
+        r#"(component
+        {clock}
+        (import "longshore:policy/offerings@0.1.0" (instance $offerings (export "count" (func (result u32)))))
+        (core func $count (canon lower (func $offerings "count")))
+        (core module $m
+            (import "host" "count" (func $count (result i32)))
+            (memory (export "memory") 1)
+            (global $top (mut i32) (i32.const 4096))
+            (data (i32.const 0) "{data}")
+            (func $take (export "realloc") (param i32 i32 i32 i32) (result i32)
+                (local $at i32)
+                (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+                (global.set $top (i32.add (local.get $at) (local.get 3)))
+                (block $fits (loop $more
+                    (br_if $fits (i32.le_u (global.get $top) (i32.mul (memory.size) (i32.const 65536))))
+                    (drop (memory.grow (i32.const 1)))
+                    (br $more)))
+                (local.get $at))
+            (func (export "describe") (result i32) {describe})
+            (func (export "configure") (param i32 i32) (result i32) i32.const {CONFIGURE})
+            (func (export "score") (result i32)
+                (local $rows i32) (local $at i32) (local $row i32)
+                {before}
+                (local.set $rows (call $count))
+                {less}
+                (local.set $at (call $take (i32.const 0) (i32.const 0) (i32.const 8)
+                    (i32.mul (local.get $rows) (i32.const 8))))
+                (i32.store (i32.const {SCORE}) (i32.const 0))
+                (i32.store offset=4 (i32.const {SCORE}) (local.get $at))
+                (i32.store offset=8 (i32.const {SCORE}) (local.get $rows))
+                (block $done (loop $next
+                    (br_if $done (i32.ge_u (local.get $row) (local.get $rows)))
+                    (i64.store
+                        (i32.add (local.get $at) (i32.mul (local.get $row) (i32.const 8)))
+                        (select (i64.const {second}) (i64.const {first}) (i32.and (local.get $row) (i32.const 1))))
+                    (local.set $row (i32.add (local.get $row) (i32.const 1)))
+                    (br $next)))
+                (i32.const {SCORE})))
+        (core instance $i (instantiate $m (with "host" (instance (export "count" (func $count))))))
+        (alias core export $i "memory" (core memory $memory))
+        (alias core export $i "realloc" (core func $realloc))
+        (type $about (record (field "name" string) (field "version" string) (field "summary" string)
+            (field "implements" (list string)) (field "signals" (list string)) (field "settings-schema" string)))
+        (type $describe (func (result $about)))
+        (type $configure (func (param "settings" string) (result (result (error string)))))
+        (type $score (func (result (result (list f64) (error string)))))
+        (func $describe (type $describe) (canon lift (core func $i "describe") (memory $memory)))
+        (func $configure (type $configure)
+            (canon lift (core func $i "configure") (memory $memory) (realloc $realloc)))
+        (func $score (type $score) (canon lift (core func $i "score") (memory $memory)))
+        (component $plugin
+            (type $record (record (field "name" string) (field "version" string) (field "summary" string)
+                (field "implements" (list string)) (field "signals" (list string)) (field "settings-schema" string)))
+            (import "about" (type $in (eq $record)))
+            (import "describe" (func $describe (result $in)))
+            (import "configure" (func $configure (param "settings" string) (result (result (error string)))))
+            (export $out "description" (type $in))
+            (export "describe" (func $describe) (func (result $out)))
+            (export "configure" (func $configure)))
+        (instance $plugin (instantiate $plugin (with "about" (type $about))
+            (with "describe" (func $describe)) (with "configure" (func $configure))))
+        (instance $scorer (export "score" (func $score)))
+        (export "longshore:policy/plugin@0.1.0" (instance $plugin))
+        (export "longshore:policy/scorer@0.1.0" (instance $scorer)))"#
+    )
+}
+
+/// The guest's memory at the start: the answers of `describe` and `configure`, and their texts.
+fn data(version: &str, way: Way) -> Vec<u8> {
+    let mut data = vec![0; 1024];
+    let mut end = TEXTS;
+    let mut put = |data: &mut Vec<u8>, at: usize, text: &str| {
+        data[end..end + text.len()].copy_from_slice(text.as_bytes());
+        data[at..at + 4].copy_from_slice(&(end as u32).to_le_bytes());
+        data[at + 4..at + 8].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        end += text.len();
+    };
+    let schema = r#"{"type": "object", "properties": {"x": {"type": "number"}}}"#;
+    for (nth, text) in [(0, "flat"), (1, version), (2, "Costs the same."), (5, schema)] {
+        put(&mut data, DESCRIBE + 8 * nth, text);
+    }
+    put(&mut data, IMPLEMENTS, "scorer");
+    data[DESCRIBE + 24] = IMPLEMENTS as u8;
+    data[DESCRIBE + 28] = 1;
+    if way == Way::RefusesSettings {
+        data[CONFIGURE] = 1;
+        put(&mut data, CONFIGURE + 4, "not these");
+    }
+    data
+}
