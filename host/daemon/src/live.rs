@@ -22,4 +22,4 @@ mod state;
 mod termination;
 mod watch;
 
-pub use run::run;
+pub(crate) use run::run;

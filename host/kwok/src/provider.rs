@@ -116,7 +116,13 @@ impl Kwok {
         let mut pause = Duration::from_millis(100);
         while self.coming().contains_key(&provider_id) {
             match self.nodes().create(&PostParams::default(), &node).await {
-                Ok(_) => break,
+                Ok(_) => {
+                    // Deleted while it was being made: it goes again.
+                    if self.coming().remove(&provider_id).is_none() {
+                        let _ = self.nodes().delete(&node.name_any(), &DeleteParams::default()).await;
+                    }
+                    return;
+                }
                 Err(kube::Error::Api(status)) if status.code == 409 => break,
                 // Refused for now (an admission policy, a server that restarts): asked again until it is deleted.
                 Err(_) => tokio::time::sleep(pause).await,
@@ -170,22 +176,30 @@ impl CloudProvider for Kwok {
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
         let mut all: Vec<Instance> = self.coming().values().cloned().collect();
-        let nodes = self.nodes().list(&ListParams::default()).await.map_err(other)?;
-        let made = nodes.iter().filter(|n| n.annotations().contains_key(CLAIM_UID)).map(instance);
-        all.extend(made);
-        Ok(all)
+        let mut page = ListParams::default().limit(500);
+        loop {
+            let nodes = self.nodes().list(&page).await.map_err(other)?;
+            all.extend(nodes.iter().filter(|n| n.annotations().contains_key(CLAIM_UID)).map(instance));
+            match nodes.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
     }
 }
 
-/// `kwok-<claim>-<eight digits of the UID>`.
+/// `kwok-<claim>-<eight digits of the UID>`, the claim's name cut so that the whole can be a label.
 fn node_name(launch: &Launch) -> String {
     let digits: String = launch.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    format!("kwok-{}-{digits}", launch.name)
+    let name: String = launch.name.chars().take(63 - "kwok--".len() - digits.len()).collect();
+    format!("kwok-{}-{digits}", name.trim_end_matches(['-', '.']))
 }
 
 fn name_in(provider_id: &str) -> Result<&str, CloudError> {
     let hint = || CloudError::Invalid(format!("provider ID {provider_id:?} is not one of KWOK's, {SCHEME}NAME"));
-    provider_id.strip_prefix(SCHEME).ok_or_else(hint)
+    let is_name =
+        |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    provider_id.strip_prefix(SCHEME).filter(is_name).ok_or_else(hint)
 }
 
 fn gone(provider_id: &str) -> CloudError {

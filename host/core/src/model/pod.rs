@@ -37,8 +37,8 @@ pub struct Pod {
     pub deleting: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
-    /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod. As long as that node
-    /// is there, the pod counts as one of its pods.
+    /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the name of a NodeClaim
+    /// while there is no node yet. As long as that is there, the pod counts as one of its pods.
     pub nominated: Option<Sym>,
     /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
     pub is_static: bool,

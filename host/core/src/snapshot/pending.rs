@@ -16,7 +16,9 @@ use crate::plan::{PodIx, Unfit};
 pub fn collect(world: &World, leaving: &FxHashSet<Sym>, volumes: &Volumes) -> Vec<PendingPod> {
     let kinds = Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") };
     let mut shapes: FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>> = FxHashMap::default();
-    let there: FxHashSet<Sym> = world.nodes.iter().map(|n| n.name).filter(|n| !leaving.contains(n)).collect();
+    let claims = world.claims.iter().filter(|c| !c.deleting).map(|c| c.name);
+    let there: FxHashSet<Sym> =
+        world.nodes.iter().map(|n| n.name).chain(claims).filter(|n| !leaving.contains(n)).collect();
     let mut pending: Vec<PendingPod> = Vec::new();
     for (at, pod) in world.pods.iter().enumerate() {
         let displaced = pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);

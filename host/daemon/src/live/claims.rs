@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_api::crd::NodePool;
 use longshore_api::crd::hash;
+use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
 use longshore_core::model::{Op, Requirement, ResourceId, Resources, Sym, World};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
@@ -15,6 +15,18 @@ use serde_json::{Value, json};
 pub const HASH: &str = "karpenter.sh/nodepool-hash";
 /// Annotation with the version of the hash.
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+
+/// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas: until its node has
+/// taken them, no other round plans for them, whichever process makes it.
+pub const PODS: &str = "longshore.dev/planned-pods";
+/// Most bytes of that annotation; the API server allows 256 KiB of annotations.
+const PODS_BYTES: usize = 200_000;
+
+/// The pods that a NodeClaim was made for.
+pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+    let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
+    list.split(',').filter(|pod| !pod.is_empty())
+}
 
 /// A NodeClaim to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +74,18 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
         annotations.insert(HASH.into(), value);
         annotations.insert(HASH_VERSION.into(), hash::VERSION.into());
     }
+    let pods: Vec<String> = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
+    let mut list = String::new();
+    for pod in &pods {
+        if list.len() + pod.len() >= PODS_BYTES {
+            break;
+        }
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(pod);
+    }
+    annotations.insert(PODS.into(), list);
     annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".into(), claim.min_values_relaxed.to_string());
     let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
     let mut requirements: Vec<Value> = Vec::new();
@@ -120,7 +144,6 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
         },
         "spec": without_null(spec),
     });
-    let pods = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
     Wanted { pool: name, object, pods, words, relaxed: claim.min_values_relaxed }
 }
 

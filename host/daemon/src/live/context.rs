@@ -1,6 +1,6 @@
 //! What everybody who acts on the cluster has at hand.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use longshore_api::crd::{NodeClaim, Timestamp};
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 
+use super::claims::planned_pods;
 use super::events::Events;
 use super::leader::Leadership;
 use super::metrics::Metrics;
@@ -28,7 +29,9 @@ pub struct Context {
     pub metrics: Metrics,
     pub health: Health,
     pub leadership: Leadership,
-    /// Pods planned for a claim, until its node is there: `namespace/name`.
+    /// Pods that wait for a node, `namespace/name`.
+    pub waiting: Mutex<Arc<BTreeSet<Box<str>>>>,
+    /// Pods planned for a claim after it was made, until its node is there: `namespace/name`.
     pub expected: Mutex<HashMap<String, Vec<String>>>,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
@@ -75,8 +78,11 @@ impl Context {
     /// Tells kube-scheduler which pods a claim's node was bought for, before it is open to pods.
     pub async fn nominate(&self, claim: &NodeClaim, node: &str) {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let pods = lock(&self.expected).remove(name).unwrap_or_default();
-        self.nominate_all(pods.into_iter().map(|pod| (pod, node.to_owned())).collect()).await;
+        let mut pods: BTreeSet<String> = planned_pods(claim).map(str::to_owned).collect();
+        pods.extend(lock(&self.expected).remove(name).unwrap_or_default());
+        let waiting = lock(&self.waiting).clone();
+        let pods = pods.into_iter().filter(|pod| waiting.contains(pod.as_str()));
+        self.nominate_all(pods.map(|pod| (pod, node.to_owned())).collect()).await;
     }
 
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first

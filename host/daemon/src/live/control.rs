@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use longshore_api::crd::{NodeClaim, NodePool};
-use longshore_core::model::{Catalogue, Names, Settings};
-use longshore_core::plan::Plan;
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
+use longshore_core::model::{Catalogue, Names, Settings, World};
+use longshore_core::plan::{Plan, PodIx};
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::claims::{Wanted, pod_name, wanted};
+use super::claims::{Wanted, planned_pods, pod_name, wanted};
 use super::context::{Context, back_off, lock};
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
@@ -288,6 +288,10 @@ impl Control {
             self.last_garbage = now;
             self.collect();
         }
+        if self.state.waiting_changed() {
+            let all = self.state.pending_pods().map(|(pod, _)| pod.into()).collect();
+            *lock(&self.ctx.waiting) = Arc::new(all);
+        }
         self.start_due(now);
         self.drop_stale_hints(now);
         self.maybe_plan(now);
@@ -401,6 +405,7 @@ impl Control {
         self.last_round = Some(now);
         self.rounds += 1;
         let mut world = self.state.world();
+        self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         world.settings = self.how.settings.clone();
         let (how, done) = (self.how.clone(), self.done.clone());
@@ -424,6 +429,41 @@ impl Control {
             let round = Round { snapshot, plan, took: begun.elapsed() };
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });
+    }
+
+    /// Counts pods to the claims that they were planned for, until nodes have taken them or should have.
+    fn assign(&self, world: &mut World) {
+        let now = self.ctx.now().as_second();
+        let mut host_of: HashMap<&str, &str> = HashMap::new();
+        let expected = lock(&self.ctx.expected);
+        for (name, claim) in &self.state.claims {
+            let status = claim.status.as_ref();
+            let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
+            let joined = registered.filter(|c| c.status == ConditionStatus::True);
+            let late = joined.is_some_and(|c| now - c.last_transition_time.0.as_second() > HINT.as_secs() as i64);
+            if late || claim.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let id = status.map(|s| s.provider_id.as_str()).filter(|id| !id.is_empty());
+            let node = id.and_then(|id| self.state.node_name_of(id)).unwrap_or(name);
+            let more = expected.get(name).into_iter().flatten().map(String::as_str);
+            for pod in planned_pods(claim).chain(more).filter(|pod| self.state.waits(pod)) {
+                host_of.insert(pod, node);
+            }
+        }
+        if host_of.is_empty() {
+            return;
+        }
+        for at in 0..world.pods.len() {
+            let pod = &world.pods[at];
+            if pod.node.is_some() || pod.nominated.is_some() || !pod.unschedulable {
+                continue;
+            }
+            let full = pod_name(world, PodIx(at as u32));
+            if let Some(host) = host_of.get(full.as_str()) {
+                world.pods[at].nominated = Some(world.names.intern(host));
+            }
+        }
     }
 
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
@@ -587,8 +627,6 @@ async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String, Vec
         match api.create(&PostParams::default(), &object).await {
             Ok(made) => {
                 let name = made.metadata.name.unwrap_or_default();
-                // Before anything else: its node may be there in no time.
-                lock(&ctx.expected).insert(name.clone(), want.pods.clone());
                 tracing::info!(
                     nodeclaim = name,
                     nodepool = want.pool,

@@ -107,7 +107,11 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
         uid: claim.metadata.uid.clone().unwrap_or_default(),
         nodepool: claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).cloned(),
         labels: claim.metadata.labels.clone().unwrap_or_default(),
-        annotations: claim.metadata.annotations.clone().unwrap_or_default(),
+        annotations: {
+            let mut own = claim.metadata.annotations.clone().unwrap_or_default();
+            own.remove(super::claims::PODS);
+            own
+        },
         requirements: spec
             .requirements
             .iter()
@@ -187,7 +191,8 @@ async fn register(
     ctx.nominate(claim, &node.name).await;
     let mut labels = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(self::labels::REGISTERED.into(), "true".into());
-    let own = claim.metadata.annotations.clone().unwrap_or_default();
+    let mut own = claim.metadata.annotations.clone().unwrap_or_default();
+    own.remove(super::claims::PODS);
     let mut finalizers = node.finalizers.clone();
     if !node.holds(FINALIZER) {
         finalizers.push(FINALIZER.into());

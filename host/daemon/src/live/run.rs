@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::{Answer, input};
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
+pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     let settings = settings::read(|name| std::env::var(name).ok())?;
     logging(&settings, args.log);
     for note in &settings.notes {
@@ -107,6 +107,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         metrics: Metrics::new(),
         health: Health::default(),
         leadership: leadership.clone(),
+        waiting: Mutex::default(),
         expected: Mutex::default(),
         nominates: AtomicBool::new(true),
     });

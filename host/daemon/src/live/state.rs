@@ -56,6 +56,7 @@ pub struct ClusterState {
     pods: HashMap<Box<str>, PodMark>,
     /// Pods that wait for a node, and whether one is nominated for them.
     pending: BTreeMap<Box<str>, bool>,
+    pending_changed: bool,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
     known: HashMap<Kind, HashSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -183,6 +184,17 @@ impl ClusterState {
         self.pending.iter().map(|(name, nominated)| (&**name, *nominated))
     }
 
+    /// Whether the pods that wait are others than when this was last asked.
+    pub fn waiting_changed(&mut self) -> bool {
+        std::mem::take(&mut self.pending_changed)
+    }
+
+    /// The name of the only node of a provider ID.
+    pub fn node_name_of(&self, provider_id: &str) -> Option<&str> {
+        let names = self.by_provider.get(provider_id).filter(|names| names.len() == 1)?;
+        names.first().map(String::as_str)
+    }
+
     /// Whether a pod waits for a node.
     pub fn waits(&self, pod: &str) -> bool {
         self.pending.contains_key(pod)
@@ -307,10 +319,11 @@ impl ClusterState {
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
             if self.pending.insert(name.clone(), nominated).is_none() {
+                self.pending_changed = true;
                 touched.push(Touched::Pending);
             }
         } else {
-            self.pending.remove(&name);
+            self.pending_changed |= self.pending.remove(&name).is_some();
         }
         self.pods.insert(name, mark);
         touched
@@ -344,7 +357,7 @@ impl ClusterState {
         }
         match kind {
             Kind::Pod => {
-                self.pending.remove(name);
+                self.pending_changed |= self.pending.remove(name).is_some();
                 let mark = self.pods.remove(name);
                 let node = mark.filter(|m| !m.daemon && !m.leaving).and_then(|m| m.node);
                 node.map(|node| Touched::PodEvent(node.to_string())).into_iter().collect()
