@@ -11,6 +11,8 @@ use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
+use super::lifecycle::FINALIZER;
+
 /// Annotation with the hash of what a NodePool's nodes are made from.
 pub const HASH: &str = "karpenter.sh/nodepool-hash";
 /// Annotation with the version of the hash.
@@ -136,7 +138,7 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
     let object = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {
-            "generateName": format!("{name}-"), "labels": own_labels, "annotations": annotations,
+            "generateName": format!("{name}-"), "finalizers": [FINALIZER], "labels": own_labels, "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": pool.metadata.uid,
                 "blockOwnerDeletion": true,

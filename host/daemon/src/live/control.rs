@@ -149,8 +149,12 @@ pub async fn run(
                     let Ok((kind, change)) = observations.try_recv() else { break };
                     control.observe(kind, change);
                 }
+                control.go_on();
             }
-            Some(report) = reports.recv() => control.report(report),
+            Some(report) = reports.recv() => {
+                control.report(report);
+                control.go_on();
+            }
             _ = tick.tick() => control.tick(),
         }
     }
@@ -244,9 +248,9 @@ impl Control {
                 job.failures += 1;
                 let wait = back_off(job.failures);
                 // Somebody else wrote first: the watch brings the new version in a moment.
-                let wait =
-                    if error.contains("409") || error.contains("onflict") { Duration::from_millis(200) } else { wait };
-                if job.failures > 1 {
+                let conflict = error.contains("onflict") || error.contains("cannot be fulfilled");
+                let wait = if conflict { Duration::from_millis(200) } else { wait };
+                if job.failures > 1 && !conflict {
                     tracing::warn!(?what, %error, failures = job.failures, "not done yet; trying again");
                 }
                 Some(wait)
@@ -260,6 +264,13 @@ impl Control {
         };
         if job.due.is_none() {
             self.jobs.remove(&what);
+        }
+    }
+
+    /// Starts what is due, if it is ours to start.
+    fn go_on(&mut self) {
+        if self.led && self.state.synced() && self.ctx.leadership.holds() {
+            self.start_due(Instant::now());
         }
     }
 

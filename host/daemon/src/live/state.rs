@@ -261,9 +261,8 @@ impl ClusterState {
         match kind {
             Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
                 Ok(claim) => {
-                    let pool = claim.metadata.labels.as_ref().and_then(|l| l.get("karpenter.sh/nodepool")).cloned();
                     self.claims.insert(name.clone(), Arc::new(claim));
-                    ([Touched::Claim(name)].into_iter().chain(pool.map(Touched::Pool)).collect(), None)
+                    (vec![Touched::Claim(name)], None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
