@@ -37,7 +37,28 @@ fn pods_that_do_not_count_are_left_alone() {
     let mut daemon = pod("daemon", "web", "1", "1Gi", &json!({}));
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
     merge(&mut daemon, &json!({"metadata": {"ownerReferences": owner}}));
-    expect![[""]].assert_eq(&plan(&[any(), fresh, nominated, daemon]));
+    expect![[""]].assert_eq(&plan(&[any(), node("n1", "a", "2", "8Gi"), fresh, nominated, daemon]));
+}
+
+#[test]
+fn a_nominated_pod_holds_its_room_and_one_whose_node_is_gone_is_planned_again() {
+    let nominated = |name: &str, node: &str| {
+        let mut pod = pod(name, "web", "1", "1Gi", &json!({}));
+        merge(&mut pod, &json!({"status": {"nominatedNodeName": node}}));
+        pod
+    };
+    let objects = [
+        any(),
+        node("n1", "a", "2100m", "8Gi"),
+        nominated("kept", "n1"),
+        nominated("lost", "gone"),
+        pod("next", "web", "1", "1Gi", &json!({})),
+    ];
+    expect![[r#"
+        default: x2.arm64 spot b 0.0353 (6 types): next
+        n1: lost
+    "#]]
+    .assert_eq(&plan(&objects));
 }
 
 #[test]
