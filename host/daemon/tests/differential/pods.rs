@@ -135,7 +135,7 @@ fn apply(making: &mut Making, pod: &mut Value, theme: Theme, at: usize) {
             }
         }
         Theme::Uncounted if making.random.chance(50) => uncounted(making, pod),
-        Theme::Limits if at % 2 == 0 && making.random.chance(40) => {
+        Theme::Limits if at.is_multiple_of(2) && making.random.chance(40) => {
             pod["spec"]["nodeSelector"][rules::POOL] = json!(making.random.pick(&making.pools));
         }
         _ => {}
