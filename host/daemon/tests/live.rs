@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane::{self, ControlPlane};
 
@@ -160,5 +160,5 @@ fn killed() -> Result<()> {
     let nodes = lines(&plane, &["get", "nodes", "-o", "jsonpath={.items[*].metadata.name}"])?;
     let empty: Vec<&String> = nodes.iter().filter(|node| !used.contains(node)).collect();
     ensure!(empty.is_empty(), "bought twice: {empty:?} are empty");
-    Ok(()).context("killed")
+    Ok(())
 }
