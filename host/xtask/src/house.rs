@@ -5,13 +5,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Which of our crates a crate may use. Dependencies point one way.
-    const MAY_USE: [(&str, &[&str]); 7] = [
+    const MAY_USE: [(&str, &[&str]); 8] = [
         ("core", &[]),
         ("api", &["longshore-core"]),
         ("cloud", &[]),
         ("kwok", &["longshore-api", "longshore-cloud", "longshore-core"]),
         ("policy", &["longshore-core"]),
         ("daemon", &["longshore-api", "longshore-cloud", "longshore-core", "longshore-kwok", "longshore-policy"]),
+        (
+            "sim",
+            &["longshore", "longshore-api", "longshore-cloud", "longshore-core", "longshore-kwok", "longshore-policy"],
+        ),
         ("xtask", &[]),
     ];
 
