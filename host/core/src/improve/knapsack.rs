@@ -153,14 +153,7 @@ impl Sack {
     /// Looks for a better `mu`, at most so many times around, until the bound is `good_enough`; returns the bound. Goes
     /// along single coordinates and along exchanges between two (the function has ridges there), by shrinking steps.
     /// `column` is room to work in.
-    pub fn refine(
-        &self,
-        prices: &[f64],
-        mu: &mut Mu,
-        good_enough: f64,
-        rounds: usize,
-        column: &mut Vec<f64>,
-    ) -> f64 {
+    pub fn refine(&self, prices: &[f64], mu: &mut Mu, good_enough: f64, rounds: usize, column: &mut Vec<f64>) -> f64 {
         self.gather(prices, column);
         let prices = column.as_slice();
         let mut best = self.at_most(prices, mu);

@@ -42,12 +42,7 @@ struct Seen {
 
 impl<'s> Run<'s> {
     /// A run before its first node; `told` names the node of pods that have one nominated.
-    pub fn new(
-        sim: &'s Simulator<'s>,
-        nodes: &'s [VirtualNode<'s>],
-        told: FxHashMap<PodIx, u32>,
-        seed: u64,
-    ) -> Self {
+    pub fn new(sim: &'s Simulator<'s>, nodes: &'s [VirtualNode<'s>], told: FxHashMap<PodIx, u32>, seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let mut backlog = sim.compiled.queue.clone();
         let mut from = 0;
