@@ -21,6 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::claims::{Wanted, planned_pods, pod_name, wanted};
 use super::context::{Context, back_off, lock};
+use super::journal::Journal;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::policies::Manager;
@@ -38,6 +39,8 @@ pub struct How {
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
     pub manager: Manager,
+    /// Where all of it is written down.
+    pub journal: Journal,
     pub idle: Duration,
     pub longest: Duration,
 }
@@ -165,7 +168,9 @@ impl Control {
         if let Change::Trouble(why) = &change {
             tracing::warn!(?kind, why, "cannot watch; trying again");
         }
-        let (touched, refused) = self.state.fold(kind, change);
+        let (touched, refused) = self.state.fold(kind, &change);
+        let time = self.ctx.now().as_millisecond();
+        self.how.journal.observed(time, self.state.revision, kind, change, refused.is_some());
         if let Some(refused) = refused {
             tracing::warn!(
                 ?kind,
@@ -415,6 +420,8 @@ impl Control {
         self.planning = true;
         self.last_round = Some(now);
         self.rounds += 1;
+        let (round, ctx) = (self.rounds, self.ctx.clone());
+        self.how.journal.began(ctx.now().as_millisecond(), round, self.state.revision);
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
@@ -437,6 +444,8 @@ impl Control {
                 how.manager.finish(&live, &snapshot, plan);
             }
             let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
+            let (time, told) = (ctx.now().as_millisecond(), plan.as_ref().map_err(String::as_str));
+            how.journal.decided(time, round, &live, &snapshot, options, told, begun.elapsed());
             let round = Round { snapshot, plan, took: begun.elapsed() };
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });
