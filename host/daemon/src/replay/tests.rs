@@ -95,7 +95,7 @@ fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
     let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &guest("1.0.0", Way::Alternates(9.0, 0.1)))];
     let mut scene = Scene::new("missing", LARGE, &files);
     scene.journal.forget();
-    scene.churn(120);
+    (0..30).for_each(|number| scene.pod(number, None));
     scene.round();
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!(verdict.different.len(), 1, "{verdict:?}");
