@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::claims::{Wanted, planned_pods, pod_name, wanted};
 use super::context::{Context, back_off, lock};
-use super::journal::Journal;
+use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::policies::Manager;
@@ -444,8 +444,15 @@ impl Control {
                 how.manager.finish(&live, &snapshot, plan);
             }
             let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
-            let (time, told) = (ctx.now().as_millisecond(), plan.as_ref().map_err(String::as_str));
-            how.journal.decided(time, round, &live, &snapshot, options, told, begun.elapsed());
+            how.journal.decided(Decided {
+                time: ctx.now().as_millisecond(),
+                round,
+                live: &live,
+                snapshot: &snapshot,
+                options,
+                plan: plan.as_ref().map_err(String::as_str),
+                took: begun.elapsed(),
+            });
             let round = Round { snapshot, plan, took: begun.elapsed() };
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });

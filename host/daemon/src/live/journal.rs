@@ -71,6 +71,24 @@ struct Open {
     _lock: std::fs::File,
 }
 
+/// A round that was decided.
+pub struct Decided<'a> {
+    /// When, milliseconds since 1970.
+    pub time: i64,
+    /// Its number, as in its beginning.
+    pub round: u64,
+    /// Who was asked.
+    pub live: &'a Live,
+    /// What it was decided on.
+    pub snapshot: &'a Snapshot,
+    /// How.
+    pub options: Options,
+    /// What came of it, or why that was dropped.
+    pub plan: Result<&'a Plan, &'a str>,
+    /// How long deciding took.
+    pub took: Duration,
+}
+
 /// What was last made into bytes, so that it is made once.
 #[derive(Default)]
 struct Made {
@@ -135,17 +153,9 @@ impl Journal {
         }
     }
 
-    /// A round was decided at `time` (milliseconds since 1970). To be called before the policies begin another one.
-    pub fn decided(
-        &self,
-        time: i64,
-        round: u64,
-        live: &Live,
-        snapshot: &Snapshot,
-        options: Options,
-        plan: Result<&Plan, &str>,
-        took: Duration,
-    ) {
+    /// A round was decided. To be called before the policies begin another one.
+    pub fn decided(&self, decided: Decided<'_>) {
+        let Decided { time, round, live, snapshot, options, plan, took } = decided;
         let Some(open) = &self.0 else { return };
         let world = &snapshot.world;
         let mut note = Round {

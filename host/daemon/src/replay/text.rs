@@ -65,7 +65,12 @@ fn compared(other: &Other) -> String {
         count(other.rounds, "round")
     );
     let totals = |totals: &Totals| {
-        format!("{} at {:.4} USD/h, {} left over", count(totals.claims, "node"), totals.cost, count(totals.left, "pod"))
+        format!(
+            "{} at {:.4} USD/h, {} left over",
+            count(totals.claims, "node"),
+            totals.cost + 0.0,
+            count(totals.left, "pod")
+        )
     };
     _ = writeln!(out, "    bought         {}", totals(&other.recorded));
     _ = writeln!(out, "    with it        {}{}", totals(&other.with), change(other.recorded.cost, other.with.cost));

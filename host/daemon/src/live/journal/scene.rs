@@ -9,7 +9,7 @@ use longshore_core::planner::{self, Options};
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 
-use super::{Journal, Sizes};
+use super::{Decided, Journal, Sizes};
 use crate::live::kinds::Kind;
 use crate::live::policies::{Manager, Setup, Shadows, Watcher};
 use crate::live::state::ClusterState;
@@ -109,7 +109,8 @@ impl Scene {
         let plan = planner::plan(&snapshot, &*live, options).unwrap();
         self.digests.push(Decision::new(&snapshot, &plan).digest());
         let took = Duration::from_millis(3);
-        self.journal.decided(self.time + 5, self.rounds, &live, &snapshot, options, Ok(&plan), took);
+        let (time, round, plan) = (self.time + 5, self.rounds, Ok(&plan));
+        self.journal.decided(Decided { time, round, live: &live, snapshot: &snapshot, options, plan, took });
     }
 
     /// A number below `below`, by chance.

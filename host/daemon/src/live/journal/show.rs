@@ -117,7 +117,6 @@ fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) 
             Ok(Some(item)) => item,
             Ok(None) => break,
             Err(error) => {
-                drop(say);
                 out.flush().map_err(Failure::Print)?;
                 return Err(error.into());
             }
@@ -132,7 +131,13 @@ fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) 
                 let line = format!("{} {goes_on}, written by Longshore {}", file.display(), head.by);
                 (whole && only.other(head.time)).then_some((Some(head.time), line))
             }
-            Item::Ends { file, end } => words::end(end).map(|end| (None, format!("{} {end}", file.display()))),
+            Item::Ends { file, end } => {
+                let told = words::end(end).map(|end| format!("{} {end}", file.display()));
+                if let (Some(told), false) = (&told, whole) {
+                    eprintln!("{told}");
+                }
+                told.filter(|_| whole).map(|told| (None, told))
+            }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
                     let came = came(&mut there, checkpoint, &observed);

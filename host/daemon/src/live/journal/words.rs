@@ -171,7 +171,8 @@ pub fn round(round: &Round) -> String {
         "round {number} decided in {milliseconds} ms by {by}: buys {} at {:.4} USD/h for {}, {} to nodes that exist, {} \
          left over; plan {}",
         count(summary.claims, "node"),
-        summary.cost,
+        // A sum of nothing is a zero with a sign.
+        summary.cost + 0.0,
         count(summary.pods, "pod"),
         summary.existing,
         summary.left,
