@@ -27,6 +27,10 @@ pub enum Command {
     Run(RunArgs),
     /// What a running daemon is doing
     Status(StatusArgs),
+    /// Decides the rounds of a journal again: as they were, or with another policy
+    Replay(ReplayArgs),
+    /// What is in a journal
+    Journal(JournalArgs),
 }
 
 /// Where the world comes from and how it is planned on; shared by `plan` and `explain`.
@@ -93,6 +97,9 @@ pub struct RunArgs {
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// A folder to write down everything that is observed and decided [default: `dir` of [journal] in the configuration]
+    #[arg(long, value_name = "DIR")]
+    pub journal: Option<PathBuf>,
     /// How to write the log, on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log: Log,
@@ -117,6 +124,72 @@ pub struct StatusArgs {
     /// The daemon's metrics port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     pub at: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ReplayArgs {
+    /// A journal: the folder that `longshore run --journal` wrote, or a file in it
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// A WebAssembly component that scores offerings, and optionally a file with its settings: says where, and by how
+    /// much, it would have decided otherwise
+    #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
+    pub scorer: Option<String>,
+    /// How to print what was found
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct JournalArgs {
+    #[command(subcommand)]
+    pub command: JournalCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Prints what happened, a line each
+    Show(ShowArgs),
+    /// Prints what happened to objects that have a text in them, a line each; exits with 1 if there are none
+    Grep(GrepArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ShowArgs {
+    /// A journal: the folder that `longshore run --journal` wrote, or a file in it
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub only: OnlyArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct GrepArgs {
+    /// A text of the object's name or of its JSON; upper and lower case are the same
+    #[arg(value_name = "TEXT")]
+    pub pattern: String,
+    /// A journal: the folder that `longshore run --journal` wrote, or a file in it
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub only: OnlyArgs,
+}
+
+/// What of a journal is looked at.
+#[derive(Debug, ClapArgs)]
+pub struct OnlyArgs {
+    /// Not what was before this time
+    #[arg(long, value_name = "2026-11-01T12:00:00Z")]
+    pub from: Option<String>,
+    /// Not what was after this time
+    #[arg(long, value_name = "2026-11-01T12:30:00Z")]
+    pub to: Option<String>,
+    /// One kind of object alone: pod, node, nodeclaim, …
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Rounds alone
+    #[arg(long)]
+    pub rounds: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -26,6 +26,19 @@ pub struct Config {
     pub policies: Vec<PolicyEntry>,
     /// `[signals.NAME]`.
     pub signals: BTreeMap<String, SignalEntry>,
+    /// `[journal]`.
+    pub journal: Option<JournalEntry>,
+}
+
+/// `[journal]`: what happens is written down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalEntry {
+    /// `dir`, a folder of its own.
+    pub dir: Option<PathBuf>,
+    /// `max-size` of all segments, bytes.
+    pub max_size: Option<u64>,
+    /// `segment-size`, bytes.
+    pub segment_size: Option<u64>,
 }
 
 /// `[planning]`.
@@ -104,6 +117,10 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Fault>> {
         if let Some(table) = root.table("signals") {
             config.signals = signals(table, folder);
         }
+        if let Some(mut table) = root.table("journal") {
+            config.journal = Some(journal(&mut table, folder));
+            table.finish();
+        }
         root.finish();
     }
     document.end(config)
@@ -132,6 +149,22 @@ fn planning(table: &mut Table) -> Planning {
         ),
         seed: table.count("seed"),
     }
+}
+
+fn journal(table: &mut Table, folder: &Path) -> JournalEntry {
+    const LEAST: u64 = 64 << 10;
+    let entry = JournalEntry {
+        dir: table.text("dir").map(|dir| folder.join(dir)),
+        max_size: table.size("max-size", 4 * LEAST),
+        segment_size: table.size("segment-size", LEAST),
+    };
+    if let (Some(all), Some(segment)) = (entry.max_size, entry.segment_size)
+        && segment > all / 4
+    {
+        let message = format!("`segment-size` is {segment} bytes: expected at most a quarter of `max-size`");
+        table.fault_at("segment-size", message, "each segment begins with all that is known, so four must fit".into());
+    }
+    entry
 }
 
 fn policies(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
@@ -264,6 +297,11 @@ mod tests {
             [signals.prices]
             url = "https://prices.example/usd.json"
             every = "90s"
+
+            [journal]
+            dir = "journal"
+            max-size = "1GiB"
+            segment-size = "200MB"
             "#,
         )
         .unwrap();
@@ -307,6 +345,11 @@ mod tests {
                         },
                     ),
                 ]),
+                journal: Some(JournalEntry {
+                    dir: Some("conf/journal".into()),
+                    max_size: Some(1 << 30),
+                    segment_size: Some(200_000_000),
+                }),
             }
         );
     }
@@ -321,7 +364,7 @@ mod tests {
         faults(
             "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath = 'x'\n",
             expect![[r#"
-                conf/longshore.toml:1:2: unknown table `planing`: expected one of `planning`, `policy`, `signals`
+                conf/longshore.toml:1:2: unknown table `planing`: expected one of `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
                 conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `node-cost`, `preference-policy`, `seed`
                     hint: did you mean `improve`?
@@ -405,6 +448,26 @@ mod tests {
                     hint: write it as `90s`, `5m` or `1h30m`
                 conf/longshore.toml:17:17: `settings-file` stands beside `settings`: expected one of them
                     hint: delete one of the two
+            "#]],
+        );
+    }
+
+    #[test]
+    fn sizes_of_a_journal_have_units_and_leave_room_for_four_segments() {
+        faults(
+            "[journal]\ndir = 'j'\nmax-size = '1 TB of it'\nsegment-size = '4KiB'\n",
+            expect![[r#"
+                conf/longshore.toml:3:12: `max-size` is `1 TB of it`: expected a size of at least 262144 bytes
+                    hint: write it as `500MiB` or `1GiB`
+                conf/longshore.toml:4:16: `segment-size` is `4KiB`: expected a size of at least 65536 bytes
+                    hint: write it as `500MiB` or `1GiB`
+            "#]],
+        );
+        faults(
+            "[journal]\nmax-size = '1MiB'\nsegment-size = '512KiB'\n",
+            expect![[r#"
+                conf/longshore.toml:3:16: `segment-size` is 524288 bytes: expected at most a quarter of `max-size`
+                    hint: each segment begins with all that is known, so four must fit
             "#]],
         );
     }

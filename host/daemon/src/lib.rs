@@ -4,8 +4,8 @@
 //! It decides nothing about nodes or pods; every number that it prints comes from a [`longshore_core::plan::Plan`].
 //!
 //! Two steps, two types: [`args`] holds what was typed, [`options`] what is meant once configuration and defaults are
-//! applied. Exit codes: 0 for an answer, 1 for a plan that leaves a pod over under `--strict`, 2 for bad input or
-//! configuration.
+//! applied. Exit codes: 0 for an answer, 1 for a plan that leaves a pod over under `--strict`, for a replay that differs and
+//! for a text that nothing in a journal has, 2 for bad input or configuration.
 
 mod args;
 pub mod config;
@@ -17,6 +17,7 @@ mod options;
 mod plan;
 mod policies;
 mod process;
+pub mod replay;
 mod report;
 mod status;
 mod types;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::{Args, Command, PolicyCommand};
+use args::{Args, Command, JournalCommand, PolicyCommand};
 use failure::Failure;
 
 /// Does what the arguments say.
@@ -42,6 +43,11 @@ pub fn main() -> ExitCode {
         },
         Command::Run(args) => live::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Journal(args) => match args.command {
+            JournalCommand::Show(args) => live::journal::show::show(&args),
+            JournalCommand::Grep(args) => live::journal::show::grep(&args),
+        },
     };
     let answer = answer.and_then(|answer| {
         let mut out = std::io::stdout().lock();

@@ -89,7 +89,7 @@ fn files(signals: BTreeMap<String, SignalEntry>) -> Result<BTreeMap<String, Path
 }
 
 /// `FILE.wasm` or `FILE.wasm,SETTINGS.toml`, for all NodePools.
-fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
+pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
     let (path, settings) = match typed.rsplit_once(',') {
         Some((path, settings)) => (path, settings_of(Path::new(settings))?),
         None => (typed, Value::Object(Default::default())),

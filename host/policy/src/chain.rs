@@ -53,6 +53,17 @@ pub struct Tally {
     pub by_price: u64,
 }
 
+/// One answer of a round, for who wants to have it given again.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The NodePool that it is about.
+    pub node_pool: Arc<str>,
+    /// Who gave it, with the place among the assignments; none where offerings cost their price.
+    pub by: Option<(usize, LoadedPolicy)>,
+    /// Checksum over costs and commitments.
+    pub sum: u64,
+}
+
 /// Who answered instead of a policy that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallback {
@@ -120,6 +131,8 @@ struct Inner {
     signals: (Arc<Signals>, u32),
     now: f64,
     reports: Vec<Report>,
+    /// What was answered in this round.
+    answered: Vec<Answered>,
     /// What was asked in this round, and in the last one that asked anything.
     asked: Vec<Question>,
     asked_before: Vec<Question>,
@@ -183,6 +196,7 @@ impl Host {
                 signals: old.signals.clone(),
                 now: old.now,
                 reports: Vec::new(),
+                answered: Vec::new(),
                 asked: old.asked.clone(),
                 asked_before: old.asked_before.clone(),
             },
@@ -192,6 +206,7 @@ impl Host {
                 signals: (Arc::default(), 0),
                 now: 0.0,
                 reports: Vec::new(),
+                answered: Vec::new(),
                 asked: Vec::new(),
                 asked_before: Vec::new(),
             },
@@ -205,6 +220,7 @@ impl WasmPolicies {
     pub fn begin_round(&self, now: i64) {
         let mut inner = self.lock();
         inner.now = now as f64;
+        inner.answered.clear();
         if !inner.asked.is_empty() {
             inner.asked_before = std::mem::take(&mut inner.asked);
         }
@@ -237,6 +253,16 @@ impl WasmPolicies {
         if inner.asked.is_empty() { inner.asked_before.clone() } else { inner.asked.clone() }
     }
 
+    /// What was answered in this round so far, in order.
+    pub fn answered(&self) -> Vec<Answered> {
+        self.lock().answered.clone()
+    }
+
+    /// The signals that policies see.
+    pub fn signals(&self) -> Arc<Signals> {
+        self.lock().signals.0.clone()
+    }
+
     /// What happened at each place since last asked.
     pub fn tallies(&self) -> Vec<Tally> {
         self.lock().scorers.iter_mut().map(|scorer| std::mem::take(&mut scorer.tally)).collect()
@@ -266,13 +292,37 @@ impl WasmPolicies {
 
 impl Policies for WasmPolicies {
     fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
-        self.lock().score(catalogue, names, pool).unwrap_or_else(|| ByPrice.score(catalogue, names, pool))
+        let mut inner = self.lock();
+        let (by, scores) = match inner.score(catalogue, names, pool) {
+            Some((by, scores)) => (Some(by), scores),
+            None => (None, ByPrice.score(catalogue, names, pool)),
+        };
+        let answer = Answered { node_pool: names.text(pool).into(), by, sum: checksum(&scores) };
+        inner.answered.push(answer);
+        scores
     }
+}
+
+/// In the manner of FNV, eight bytes at a time: about 10 µs for 8 000 offerings.
+fn checksum(scores: &Scores) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    let mut take = |bits: u64| sum = (sum ^ bits).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    scores.cost.iter().for_each(|cost| take(cost.to_bits()));
+    for pool in &scores.pools {
+        pool.name.bytes().for_each(|byte| take(u64::from(byte)));
+        take(pool.remaining.to_bits());
+        for draw in &pool.draws {
+            take(u64::from(draw.offering.0));
+            take(draw.amount.to_bits());
+            take(draw.cost.to_bits());
+        }
+    }
+    sum
 }
 
 impl Inner {
     /// `None` where the price is to answer.
-    fn score(&mut self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Option<Scores> {
+    fn score(&mut self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Option<((usize, LoadedPolicy), Scores)> {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
         let question = Question { columns, signals: self.signals.clone(), node_pool: node_pool.into(), now: self.now };
@@ -291,10 +341,14 @@ impl Inner {
             tally.failures += u64::from(version.failed && !before);
             answer
         };
-        if let Some(scores) = current.as_mut().and_then(|version| ask(version, instead)) {
-            return Some(scores);
+        if let Some(version) = current
+            && let Some(scores) = ask(version, instead)
+        {
+            return Some(((place, version.policy.clone()), scores));
         }
-        let answer = last_good.as_mut().and_then(|version| ask(version, Fallback::Price));
+        let answer = last_good
+            .as_mut()
+            .and_then(|version| ask(version, Fallback::Price).map(|scores| ((place, version.policy.clone()), scores)));
         *(if answer.is_some() { &mut tally.by_last_good } else { &mut tally.by_price }) += 1;
         answer
     }

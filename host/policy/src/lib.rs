@@ -36,7 +36,7 @@ mod settings;
 mod signals;
 
 pub use call::{About, CallError};
-pub use chain::{Assignment, Fallback, Place, Report, Tally, WasmPolicies};
+pub use chain::{Answered, Assignment, Fallback, Place, Report, Tally, WasmPolicies};
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use engine::{HostConfig, Limits, TICK};
 pub use imports::{Level, Message};

@@ -28,6 +28,11 @@ impl Signal {
         self.keys.len()
     }
 
+    /// Its rows, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.keys.iter().map(|key| &**key).zip(self.values.iter().copied())
+    }
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.keys.binary_search_by(|have| (**have).cmp(key)).ok().map(|at| self.values[at])

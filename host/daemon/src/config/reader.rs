@@ -253,6 +253,17 @@ impl<'d, 't> Table<'d, 't> {
         duration
     }
 
+    /// A size under `key`, as `1GiB`, `64MiB` or `500MB`, in bytes.
+    pub fn size(&mut self, key: &str, least: u64) -> Option<u64> {
+        let typed = self.text(key)?;
+        let size = size(typed).filter(|&size| size >= least);
+        if size.is_none() {
+            let message = format!("`{key}` is `{typed}`: expected a size of at least {least} bytes");
+            self.fault_at(key, message, "write it as `500MiB` or `1GiB`".into());
+        }
+        size
+    }
+
     /// An amount of USD per hour under `key`: finite, at least 0.
     pub fn amount(&mut self, key: &str) -> Option<f64> {
         let (value, at) = self.value(key)?;
@@ -323,6 +334,24 @@ fn duration(typed: &str) -> Option<Duration> {
         rest = &unit[end..];
     }
     (!typed.trim().is_empty()).then_some(sum)
+}
+
+/// A number of bytes with its unit.
+fn size(typed: &str) -> Option<u64> {
+    let (number, unit) = typed.split_at(typed.find(|c: char| !c.is_ascii_digit()).unwrap_or(typed.len()));
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "KB" | "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// `` `a` `` or ``one of `a`, `b` ``.

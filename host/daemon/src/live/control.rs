@@ -24,6 +24,7 @@ use super::context::{Context, lock};
 use super::garbage;
 use super::hints::{HINT, Hint, Hints};
 use super::jobs::Jobs;
+use super::journal::Journal;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::policies::Manager;
@@ -42,6 +43,8 @@ pub struct How {
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
     pub manager: Manager,
+    /// Where all of it is written down.
+    pub journal: Journal,
     pub idle: Duration,
     pub longest: Duration,
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
@@ -177,7 +180,9 @@ impl Control {
         if let Change::Trouble(why) = &change {
             tracing::warn!(?kind, why, "cannot watch; trying again");
         }
-        let (touched, refused) = self.state.fold(kind, change);
+        let (touched, refused) = self.state.fold(kind, &change);
+        let time = self.ctx.now().as_millisecond();
+        self.how.journal.observed(time, self.state.revision, kind, change, refused.is_some());
         if let Some(refused) = refused {
             tracing::warn!(
                 ?kind,
@@ -460,17 +465,19 @@ impl Control {
         self.planning = true;
         self.last_round = Some(now);
         self.rounds += 1;
+        let (clock, number) = (self.ctx.clock, self.rounds);
+        self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         if self.how.inline {
-            let round = round::decide(&self.how, world);
+            let round = round::decide(&self.how, clock, number, world);
             self.decided(round);
             return;
         }
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let round = round::decide(&how, world);
+            let round = round::decide(&how, clock, number, world);
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });
     }

@@ -5,6 +5,8 @@ use prometheus::{
     Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
+use super::journal::Condition;
+
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
@@ -29,6 +31,9 @@ pub struct Metrics {
     pub plan_bound: Gauge,
     /// What the policies had to say.
     pub policies: IntCounterVec,
+    journal_bytes: IntGauge,
+    journal_lost: IntGauge,
+    journal_failing: IntGauge,
     /// 1 while this replica leads.
     pub leads: IntGauge,
 }
@@ -104,6 +109,13 @@ impl Metrics {
                 "What policies had to say, by kind: loaded, refused, failing, …",
                 &["kind", "policy"],
             ),
+            journal_bytes: gauge(&registry, "longshore_journal_bytes", "Bytes of all segments of the journal."),
+            journal_lost: gauge(
+                &registry,
+                "longshore_journal_lost",
+                "Observations and rounds that the journal has not.",
+            ),
+            journal_failing: gauge(&registry, "longshore_journal_failing", "1 while the journal cannot be written."),
             leads: gauge(&registry, "longshore_leader", "1 while this replica leads."),
             registry,
         }
@@ -135,6 +147,14 @@ impl Metrics {
     /// A condition of a claim changed.
     pub fn transition(&self, _kind: &str, condition: &str, status: ConditionStatus) {
         self.transitions.with_label_values(&[condition, &format!("{status:?}")]).inc();
+    }
+
+    /// How the journal goes, if there is one.
+    pub fn journal(&self, condition: Option<Condition>) {
+        let condition = condition.unwrap_or_default();
+        self.journal_bytes.set(condition.bytes as i64);
+        self.journal_lost.set(condition.lost as i64);
+        self.journal_failing.set(i64::from(condition.failing));
     }
 
     /// Everything in Prometheus' text format.

@@ -29,6 +29,7 @@ use longshore_core::plan::Plan;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Limits, Signals};
 
+use super::journal::Journal;
 use crate::failure::Failure;
 
 pub use compare::Shadows;
@@ -55,11 +56,19 @@ pub struct Setup {
     pub limits: Limits,
     /// How long an address of a signal may take to answer.
     pub signal_timeout: Duration,
+    /// Who writes down which components rounds may ask.
+    pub journal: Journal,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { config: None, cache: None, limits: Limits::default(), signal_timeout: Duration::from_secs(10) }
+        Setup {
+            config: None,
+            cache: None,
+            limits: Limits::default(),
+            signal_timeout: Duration::from_secs(10),
+            journal: Journal::off(),
+        }
     }
 }
 

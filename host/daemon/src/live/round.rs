@@ -12,8 +12,10 @@ use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 
 use super::claims::Wanted;
+use super::clock::Clock;
 use super::context::Context;
 use super::control::How;
+use super::journal::Decided;
 
 /// A round that has been decided.
 pub struct Round {
@@ -25,8 +27,8 @@ pub struct Round {
     pub took: Duration,
 }
 
-/// Plans with whoever serves as policy now.
-pub fn decide(how: &How, mut world: World) -> Round {
+/// Plans with whoever serves as policy now, and writes down what came of it.
+pub fn decide(how: &How, clock: Clock, number: u64, mut world: World) -> Round {
     let begun = Instant::now();
     let live = how.manager.take();
     live.begin_round(world.now);
@@ -43,6 +45,15 @@ pub fn decide(how: &How, mut world: World) -> Round {
         how.manager.finish(&live, &snapshot, plan);
     }
     let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
+    how.journal.decided(Decided {
+        time: clock.now().as_millisecond(),
+        round: number,
+        live: &live,
+        snapshot: &snapshot,
+        options,
+        plan: plan.as_ref().map_err(String::as_str),
+        took: begun.elapsed(),
+    });
     Round { snapshot, plan, took: begun.elapsed() }
 }
 

@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::context::{Context, Health, lock};
 use super::control::{self, How};
 use super::events::Events;
+use super::journal::{self, Journal};
 use super::kinds::Kind;
 use super::leader::{self, Candidate, Leadership};
 use super::metrics::Metrics;
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
 }
 
 /// Passes on what the policies have to say, once a second, for ever.
-fn tell(ctx: &Context, manager: &Manager, board: &serve::SharedBoard) {
+fn tell(ctx: &Context, manager: &Manager, journal: &Journal, board: &serve::SharedBoard) {
     let runtime = tokio::runtime::Handle::current();
     loop {
         for notice in manager.notices() {
@@ -70,6 +71,7 @@ fn tell(ctx: &Context, manager: &Manager, board: &serve::SharedBoard) {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
+        ctx.metrics.journal(journal.condition());
         lock(board).policies = serde_json::to_value(manager.status()).unwrap_or_default();
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -115,15 +117,21 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     let board = Arc::new(Mutex::new(Board::default()));
     let served = serve::serve(ctx.clone(), board.clone(), settings.metrics, settings.probes).await;
     served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
-    let manager = Manager::start(Setup { config: args.config.clone(), ..Setup::default() })?;
+    let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
+        Some((folder, sizes)) => Journal::open(&folder, sizes)?,
+        None => Journal::off(),
+    };
+    let setup = Setup { config: args.config.clone(), journal: journal.clone(), ..Setup::default() };
+    let manager = Manager::start(setup)?;
     tokio::task::spawn_blocking({
-        let (ctx, manager, board) = (ctx.clone(), manager.clone(), board.clone());
-        move || tell(&ctx, &manager, &board)
+        let (ctx, manager, journal, board) = (ctx.clone(), manager.clone(), journal.clone(), board.clone());
+        move || tell(&ctx, &manager, &journal, &board)
     });
     let how = How {
         catalogue: world.catalogue,
         settings: meant.clone(),
         manager,
+        journal: journal.clone(),
         idle: settings.idle,
         longest: settings.longest,
         inline: false,
@@ -157,6 +165,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     if settings.elects {
         let _ = tokio::time::timeout(Duration::from_secs(3), leader::release(&candidate)).await;
     }
+    let _ = tokio::task::spawn_blocking(move || journal.close()).await;
     Ok(())
 }
 

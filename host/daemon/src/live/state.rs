@@ -141,16 +141,16 @@ impl ClusterState {
     }
 
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
-    pub fn fold(&mut self, kind: Kind, change: Change) -> (Vec<Touched>, Option<Refused>) {
+    pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<Touched>, Option<Refused>) {
         self.revision += 1;
         match change {
             Change::Begin => {
                 self.seen.insert(kind, HashSet::new());
                 (Vec::new(), None)
             }
-            Change::Upsert(json) => self.upsert(kind, &json),
+            Change::Upsert(json) => self.upsert(kind, json),
             Change::Remove(json) => {
-                let head: AnyHead = serde_json::from_str(&json).unwrap_or_default();
+                let head: AnyHead = serde_json::from_str(json).unwrap_or_default();
                 (self.remove(kind, &full(&head.metadata)), None)
             }
             Change::End => {
@@ -165,7 +165,7 @@ impl ClusterState {
                 (gone.iter().flat_map(|name| self.remove(kind, name)).collect(), None)
             }
             Change::Trouble(why) => {
-                self.troubles.insert(kind, why);
+                self.troubles.insert(kind, why.clone());
                 (Vec::new(), None)
             }
         }
@@ -486,22 +486,22 @@ mod tests {
     #[test]
     fn a_pod_waits_until_it_is_bound() {
         let mut state = ClusterState::default();
-        assert_eq!(state.fold(Kind::Pod, pod("a", "")).0, [Touched::Pending]);
-        assert_eq!(state.fold(Kind::Pod, pod("a", "")).0, [], "nothing new");
+        assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [Touched::Pending]);
+        assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [], "nothing new");
         assert_eq!(state.pending(), 1);
-        assert_eq!(state.fold(Kind::Pod, pod("a", "n1")).0, [Touched::PodEvent("n1".into())]);
+        assert_eq!(state.fold(Kind::Pod, &pod("a", "n1")).0, [Touched::PodEvent("n1".into())]);
         assert_eq!((state.pending(), state.pods()), (0, 1));
     }
 
     #[test]
     fn a_list_takes_away_what_it_does_not_name() {
         let mut state = ClusterState::default();
-        state.fold(Kind::Pod, pod("a", "n1"));
-        state.fold(Kind::Pod, pod("b", ""));
-        state.fold(Kind::Pod, Change::Begin);
-        state.fold(Kind::Pod, pod("a", "n1"));
+        state.fold(Kind::Pod, &pod("a", "n1"));
+        state.fold(Kind::Pod, &pod("b", ""));
+        state.fold(Kind::Pod, &Change::Begin);
+        state.fold(Kind::Pod, &pod("a", "n1"));
         assert_eq!((state.pending(), state.pods()), (1, 2), "until the list is complete");
-        state.fold(Kind::Pod, Change::End);
+        state.fold(Kind::Pod, &Change::End);
         assert_eq!((state.pending(), state.pods()), (0, 1));
         assert_eq!(state.world().pods.len(), 1);
     }
@@ -509,11 +509,11 @@ mod tests {
     #[test]
     fn an_object_that_cannot_be_read_is_reported_and_costs_nothing_else() {
         let mut state = ClusterState::default();
-        state.fold(Kind::Pod, pod("a", ""));
-        let (_, refused) = state.fold(Kind::Node, Change::Upsert(r#"{"metadata":{"name":7}}"#.into()));
+        state.fold(Kind::Pod, &pod("a", ""));
+        let (_, refused) = state.fold(Kind::Node, &Change::Upsert(r#"{"metadata":{"name":7}}"#.into()));
         assert!(refused.is_some());
         let bad = r#"{"metadata":{"name":"a","namespace":"shop"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}"#;
-        let (_, refused) = state.fold(Kind::Pod, Change::Upsert(bad.into()));
+        let (_, refused) = state.fold(Kind::Pod, &Change::Upsert(bad.into()));
         assert!(refused.unwrap().why.contains("cpu"));
         assert_eq!(state.world().pods.len(), 1);
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_core::model::{Catalogue, Names, Sym};
 use longshore_core::policy::{Policies, Scores};
-use longshore_policy::{LoadedPolicy, Question, Signals, WasmPolicies};
+use longshore_policy::{Answered, LoadedPolicy, Question, Signals, WasmPolicies};
 
 use crate::config::{Config, Planning};
 
@@ -40,6 +40,16 @@ impl Live {
     /// `[planning]` of the configuration in force.
     pub fn planning(&self) -> &Planning {
         &self.config.planning
+    }
+
+    /// Who answered what in this round, in order.
+    pub fn answered(&self) -> Vec<Answered> {
+        self.wasm.answered()
+    }
+
+    /// The signals that policies see.
+    pub fn signals(&self) -> Arc<Signals> {
+        self.wasm.signals()
     }
 
     /// What was asked in this round, a question for each NodePool.

@@ -16,11 +16,13 @@ use super::status::{Board, ConfigStatus, Kind, PolicyStatus, Problem, ShadowStat
 use super::{Setup, Shared, Slot, Took};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::failure::Failure;
+use crate::live::journal::Journal;
 
 /// Keeps what runs in step with the files.
 pub struct Watcher {
     shared: Arc<Shared>,
     host: Host,
+    journal: Journal,
     file: Option<PathBuf>,
     files: Files,
     sources: Sources,
@@ -51,6 +53,7 @@ impl Watcher {
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
+            journal: setup.journal,
             file: setup.config,
             files: Files::default(),
             sources: Sources::new(setup.signal_timeout),
@@ -157,6 +160,9 @@ impl Watcher {
                 let policy = load::load(&self.host, file, entry, read);
                 let tried = policy
                     .and_then(|policy| load::try_on(&policy, entry, &asked, self.sources.tables()).map(|()| policy));
+                if tried.is_ok() {
+                    self.journal.component(&read.version.digest, &read.bytes);
+                }
                 tried.map_or_else(Outcome::Refused, Outcome::Loaded)
             }
         };

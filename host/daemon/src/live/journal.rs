@@ -1,0 +1,313 @@
+//! The journal: everything observed and every round, written down as it happens, so that it can be read and decided
+//! again.
+//!
+//! Owned here: what the loop calls, and what makes a record of a round. It never waits: a thread ([`writer`]) writes, and
+//! what that cannot take is counted and marked as missing. A segment ([`files`]) can be read by itself, for it begins
+//! with everything that is known; which records those are is all that is kept in memory ([`index`]). Nothing here reads
+//! the state or decides anything. Reading is [`read`]; deciding again is [`crate::replay`].
+//!
+//! Written down of a round is what its plan follows from beside the observations: time, seed, effort and settings, the
+//! nominations, instance types, signals, who answered for which NodePool, and the components themselves.
+
+mod blobs;
+mod catalogue;
+mod files;
+mod format;
+mod index;
+pub(crate) mod read;
+pub(crate) mod record;
+pub(crate) mod round;
+#[cfg(test)]
+pub(crate) mod scene;
+mod segment;
+pub(crate) mod show;
+mod signals;
+#[cfg(test)]
+mod tests;
+pub(crate) mod words;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longshore_core::model::{Catalogue, Names};
+use longshore_core::plan::Plan;
+use longshore_core::planner::Options;
+use longshore_core::snapshot::Snapshot;
+use longshore_policy::Signals;
+
+pub(crate) use catalogue::{Wire, read as read_catalogue};
+pub use files::Sizes;
+pub(crate) use signals::read as read_signals;
+pub use writer::Condition;
+
+use super::kinds::Kind;
+use super::policies::Live;
+use super::watch::Change;
+use crate::failure::Failure;
+use crate::report::{Decision, pod_name};
+use blobs::Blobs;
+use record::{Began, Observed, What};
+use round::{Answer, How, Outcome, Round, Summary, Version};
+use writer::Queue;
+
+/// All segments together, unless said otherwise.
+pub const ALL: u64 = 1 << 30;
+/// One segment, unless said otherwise.
+pub const SEGMENT: u64 = 64 << 20;
+/// How long the end of the process waits for what is still to be written.
+const LAST: Duration = Duration::from_secs(3);
+
+/// The journal of this process, or none. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Journal(Option<Arc<Open>>);
+
+struct Open {
+    queue: Queue,
+    blobs: Arc<Blobs>,
+    made: Mutex<Made>,
+    /// Held for as long as the folder is ours.
+    _lock: std::fs::File,
+}
+
+/// A round that was decided.
+pub struct Decided<'a> {
+    /// When, milliseconds since 1970.
+    pub time: i64,
+    /// Its number, as in its beginning.
+    pub round: u64,
+    /// Who was asked.
+    pub live: &'a Live,
+    /// What it was decided on.
+    pub snapshot: &'a Snapshot,
+    /// How.
+    pub options: Options,
+    /// What came of it, or why that was dropped.
+    pub plan: Result<&'a Plan, &'a str>,
+    /// How long deciding took.
+    pub took: Duration,
+}
+
+/// What was last made into bytes, so that it is made once.
+#[derive(Default)]
+struct Made {
+    catalogue: Option<(u64, String)>,
+    signals: Option<(Arc<Signals>, String)>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Journal" } else { "Journal(off)" })
+    }
+}
+
+impl Journal {
+    /// No journal: everything is let go.
+    pub fn off() -> Self {
+        Journal(None)
+    }
+
+    /// A journal in a folder, which is made if it is not there. What is in it stays until the limit takes it.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another process uses it.
+    pub fn open(folder: &Path, sizes: Sizes) -> Result<Self, Failure> {
+        let failed = |what: &str, hint: &str| Failure::Usage {
+            message: format!("no journal can be kept in {}: {what}", folder.display()),
+            hint: hint.into(),
+        };
+        let disk =
+            |error: std::io::Error| failed(&error.to_string(), "name a folder that the daemon's user may write to");
+        std::fs::create_dir_all(folder).map_err(disk)?;
+        let lock = folder.join("lock");
+        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(lock).map_err(disk)?;
+        if let Err(std::fs::TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(failed("another process writes to it", "give each daemon a folder of its own"));
+        }
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let run = run ^ u64::from(std::process::id()).rotate_left(40);
+        let blobs = Arc::new(Blobs::default());
+        let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
+        Ok(Journal(Some(Arc::new(Open { queue, blobs, made: Mutex::default(), _lock: lock }))))
+    }
+
+    /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the state's with it.
+    pub fn observed(&self, time: i64, revision: u64, kind: Kind, change: Change, refused: bool) {
+        let Some(open) = &self.0 else { return };
+        let what = match change {
+            Change::Begin => What::Begin,
+            Change::Upsert(json) => What::Upsert(json),
+            Change::Remove(json) => What::Remove(json),
+            Change::End => What::End,
+            Change::Trouble(why) => What::Trouble(why.into()),
+        };
+        open.queue.observed(Observed { time, revision, kind, what, refused });
+    }
+
+    /// A round took its snapshot at `time` (milliseconds since 1970) of the state at `revision`. To be called in order
+    /// with the observations.
+    pub fn began(&self, time: i64, round: u64, revision: u64) {
+        if let Some(open) = &self.0 {
+            open.queue.began(Began { round, revision, time });
+        }
+    }
+
+    /// A round was decided. To be called before the policies begin another one.
+    pub fn decided(&self, decided: Decided<'_>) {
+        let Decided { time, round, live, snapshot, options, plan, took } = decided;
+        let Some(open) = &self.0 else { return };
+        let world = &snapshot.world;
+        let mut note = Round {
+            round,
+            now: world.now,
+            time,
+            how: How::new(&world.settings, options),
+            catalogue: open.catalogue(&world.catalogue, &world.names),
+            signals: open.signals(&live.signals()),
+            milliseconds: took.as_millis() as u64,
+            ..Round::default()
+        };
+        note.answered(live);
+        if !world.settings.default_spread.is_empty() {
+            note.missing.push("default topology spread constraints".into());
+        }
+        let size = (world.pods.len() + snapshot.pending.len()) * 32;
+        let plan = plan.cloned().map_err(str::to_owned);
+        let snapshot = snapshot.clone();
+        open.queue.decided(
+            time,
+            size,
+            Box::new(move || {
+                note.nominated = nominated(&snapshot);
+                note.outcome = match plan {
+                    Ok(plan) => {
+                        Outcome::Decided(Summary::new(&Decision::new(&snapshot, &plan), snapshot.pending.len()))
+                    }
+                    Err(why) => Outcome::Rejected(why),
+                };
+                note
+            }),
+        );
+    }
+
+    /// A component that rounds may ask from now on.
+    pub fn component(&self, digest: &str, bytes: &[u8]) {
+        if let Some(open) = &self.0 {
+            open.blobs.put(digest, bytes);
+        }
+    }
+
+    /// How writing goes; nothing without a journal.
+    pub fn condition(&self) -> Option<Condition> {
+        self.0.as_ref().map(|open| open.queue.condition())
+    }
+
+    /// Waits until everything so far is written.
+    #[cfg(test)]
+    pub(crate) fn flush(&self) {
+        if let Some(open) = &self.0 {
+            open.queue.flush(LAST);
+        }
+    }
+
+    /// Keeps no components any more.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        if let Some(open) = &self.0 {
+            open.blobs.clear();
+        }
+    }
+
+    /// Writes what is still to be written and ends the segment. Nothing is written after it.
+    pub fn close(&self) {
+        if let Some(open) = &self.0 {
+            open.queue.close(LAST);
+        }
+    }
+}
+
+impl Open {
+    fn catalogue(&self, catalogue: &Catalogue, names: &Names) -> String {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((number, digest)) = &made.catalogue
+            && *number == catalogue.number()
+            && self.blobs.get(digest).is_some()
+        {
+            return digest.clone();
+        }
+        let bytes = catalogue::write(catalogue, names);
+        let digest = blobs::digest(&bytes);
+        self.blobs.put(&digest, &bytes);
+        made.catalogue = Some((catalogue.number(), digest.clone()));
+        digest
+    }
+
+    fn signals(&self, signals: &Arc<Signals>) -> Option<String> {
+        if signals.tables.is_empty() {
+            return None;
+        }
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, digest)) = &made.signals
+            && Arc::ptr_eq(last, signals)
+            && self.blobs.get(digest).is_some()
+        {
+            return Some(digest.clone());
+        }
+        let bytes = signals::write(signals);
+        let digest = blobs::digest(&bytes);
+        self.blobs.put(&digest, &bytes);
+        made.signals = Some((signals.clone(), digest.clone()));
+        Some(digest)
+    }
+}
+
+impl Round {
+    /// Who answered what.
+    fn answered(&mut self, live: &Live) {
+        for answered in live.answered() {
+            let version = answered.by.map(|(place, policy)| {
+                let about = policy.about();
+                let version = Version {
+                    name: format!("{} {}", about.name, about.version),
+                    digest: policy.digest().to_owned(),
+                    settings: policy.settings().to_owned(),
+                    place,
+                };
+                self.versions.iter().position(|known| *known == version).unwrap_or_else(|| {
+                    self.versions.push(version);
+                    self.versions.len() - 1
+                })
+            });
+            self.answers.push(Answer { node_pool: answered.node_pool.to_string(), version, sum: answered.sum });
+        }
+    }
+}
+
+/// Pods without a node that one is nominated for.
+fn nominated(snapshot: &Snapshot) -> Vec<(String, String)> {
+    let world = &snapshot.world;
+    let mut all = Vec::new();
+    for (at, pod) in world.pods.iter().enumerate() {
+        if let (None, Some(node)) = (pod.node, pod.nominated) {
+            let pod = pod_name(world, longshore_core::plan::PodIx(at as u32));
+            all.push((pod, world.names.text(node).to_owned()));
+        }
+    }
+    all
+}
+
+/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins over the file.
+///
+/// # Errors
+/// The configuration cannot be read or has faults.
+pub fn wanted(flag: Option<&Path>, config: Option<&Path>) -> Result<Option<(PathBuf, Sizes)>, Failure> {
+    let read = |file: &Path| {
+        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })?;
+        crate::config::parse(file, &text).map_err(Failure::Config)
+    };
+    let entry = config.map(read).transpose()?.and_then(|config| config.journal).unwrap_or_default();
+    let sizes = Sizes { all: entry.max_size.unwrap_or(ALL), segment: entry.segment_size.unwrap_or(SEGMENT) };
+    let sizes = Sizes { segment: sizes.segment.min(sizes.all / 4), ..sizes };
+    Ok(flag.map(Path::to_owned).or(entry.dir).map(|folder| (folder, sizes)))
+}

@@ -1,0 +1,280 @@
+//! A round as it is written down: what it was decided on beside the observations, and what came of it.
+
+use longshore_core::model::{MinValuesPolicy, PreferencePolicy, Settings};
+use longshore_core::plan::Effort;
+use longshore_core::planner::Options;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::report::{Claim, Decision};
+
+/// A round. Digests name blobs of the same segment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Round {
+    /// Its number, as in its beginning.
+    pub round: u64,
+    /// Seconds since 1970 that it planned at.
+    pub now: i64,
+    /// When it was decided, milliseconds since 1970.
+    pub time: i64,
+    /// How hard it tried, and where chance began.
+    pub how: How,
+    /// The instance types.
+    pub catalogue: String,
+    /// The signals, if there were any.
+    pub signals: Option<String>,
+    /// Versions of policies that answered.
+    pub versions: Vec<Version>,
+    /// Who answered what, in the order of the questions.
+    pub answers: Vec<Answer>,
+    /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`, node.
+    pub nominated: Vec<(String, String)>,
+    /// What went into it that is not written down, in words. A replay can differ by it.
+    pub missing: Vec<String>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Milliseconds of deciding.
+    pub milliseconds: u64,
+}
+
+/// What planning depends on beside the world.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct How {
+    /// `none`, `quick`, `normal` or `thorough`.
+    pub effort: String,
+    pub seed: u64,
+    pub ignore_preferences: bool,
+    pub min_values_best_effort: bool,
+    pub reserved_capacity: bool,
+    /// USD per hour and node, the bits of the number.
+    pub node_cost: u64,
+}
+
+/// A version of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Version {
+    /// What it calls itself.
+    pub name: String,
+    /// Its component.
+    pub digest: String,
+    /// Its settings, a JSON object.
+    pub settings: String,
+    /// Its place among the policies; two places have instances of their own.
+    pub place: usize,
+}
+
+/// One answer about one NodePool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    pub node_pool: String,
+    /// Which of the versions; none where offerings cost their price.
+    pub version: Option<usize>,
+    /// Checksum of the answer.
+    pub sum: u64,
+}
+
+/// What came of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// A plan.
+    Decided(Summary),
+    /// A plan that broke a rule and was dropped.
+    Rejected(String),
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Outcome::Decided(Summary::default())
+    }
+}
+
+/// A plan in numbers, and enough words to say where another plan differs from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// SHA-256 of the decision, as `longshore plan` prints it.
+    pub digest: String,
+    /// USD per hour of what is bought.
+    pub cost: f64,
+    /// The objective, USD per hour.
+    pub effective: f64,
+    /// Nodes to buy.
+    pub claims: usize,
+    /// Pods to plan.
+    pub pods: usize,
+    /// Pods for nodes that exist.
+    pub existing: usize,
+    /// Pods left over.
+    pub left: usize,
+    /// The first of its parts, each with a checksum.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a plan: a claim, a node that gets pods, a pod left over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// For people.
+    pub words: String,
+    /// Over everything that the plan says of it.
+    pub sum: String,
+}
+
+/// Most parts that are written down.
+const PARTS: usize = 2_000;
+
+const EFFORTS: [(Effort, &str); 4] =
+    [(Effort::None, "none"), (Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
+
+impl How {
+    /// As it is written down.
+    pub fn new(settings: &Settings, options: Options) -> Self {
+        let effort = EFFORTS.iter().find(|(effort, _)| *effort == options.effort).map_or("", |(_, name)| name);
+        How {
+            effort: effort.into(),
+            seed: options.seed,
+            ignore_preferences: settings.preferences == PreferencePolicy::Ignore,
+            min_values_best_effort: settings.min_values == MinValuesPolicy::BestEffort,
+            reserved_capacity: settings.reserved_capacity,
+            node_cost: settings.node_cost.to_bits(),
+        }
+    }
+
+    /// As it was meant. Fails with words on an effort that is not known.
+    pub fn meant(&self) -> Result<(Settings, Options), String> {
+        let effort = EFFORTS.iter().find(|(_, name)| *name == self.effort).map(|(effort, _)| *effort);
+        let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
+        let settings = Settings {
+            preferences: if self.ignore_preferences { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
+            min_values: match self.min_values_best_effort {
+                true => MinValuesPolicy::BestEffort,
+                false => MinValuesPolicy::Strict,
+            },
+            reserved_capacity: self.reserved_capacity,
+            node_cost: f64::from_bits(self.node_cost),
+            default_spread: Vec::new(),
+        };
+        Ok((settings, Options { effort, seed: self.seed }))
+    }
+}
+
+impl Summary {
+    /// The summary of a decision about `pods` pods.
+    pub fn new(decision: &Decision, pods: usize) -> Self {
+        let claims = decision.claims.iter().map(|claim| Part::new(claim_words(claim), claim));
+        let existing = decision
+            .existing
+            .iter()
+            .map(|(node, pods)| Part::new(format!("node {node} gets {}", some_pods(pods)), &(node, pods)));
+        let left = decision
+            .errors
+            .iter()
+            .map(|(pod, why)| Part::new(format!("pod {pod} is left over: {}", why.message), &(pod, why)));
+        Summary {
+            digest: decision.digest(),
+            cost: decision.cost,
+            effective: decision.effective,
+            claims: decision.claims.len(),
+            pods,
+            existing: decision.existing.values().map(Vec::len).sum(),
+            left: decision.errors.len(),
+            parts: claims.chain(existing).chain(left).take(PARTS).collect(),
+        }
+    }
+
+    /// The first thing that `other` says otherwise: (what this says, what `other` says). Nothing if they are equal.
+    pub fn difference(&self, other: &Summary) -> Option<(String, String)> {
+        if self.digest == other.digest {
+            return None;
+        }
+        let nothing = || "nothing more".to_owned();
+        let longest = self.parts.len().max(other.parts.len());
+        for at in 0..longest {
+            let (a, b) = (self.parts.get(at), other.parts.get(at));
+            if a == b {
+                continue;
+            }
+            let words = |part: Option<&Part>| part.map_or_else(nothing, |part| part.words.clone());
+            let (a, b) = (words(a), words(b));
+            // The same to people, so it is in what the words leave out.
+            let more = if a == b { " (with other alternatives, requirements or pods)" } else { "" };
+            return Some((a, b + more));
+        }
+        let totals = |s: &Summary| format!("cost {} and objective {} USD/h", s.cost, s.effective);
+        let (a, b) = (totals(self), totals(other));
+        let same = "the same in every part that is written down";
+        Some(if a == b { (same.into(), format!("{same}, with another lower bound or further parts")) } else { (a, b) })
+    }
+}
+
+impl Summary {
+    /// Whether the same is bought, for the same pods, with the same left over, whatever it is held to cost.
+    pub fn same_parts(&self, other: &Summary) -> bool {
+        let words = |s: &Summary| s.parts.iter().map(|part| part.words.clone()).collect::<Vec<_>>();
+        (self.cost, self.claims, self.left) == (other.cost, other.claims, other.left) && words(self) == words(other)
+    }
+}
+
+impl Part {
+    fn new(words: String, of: &impl Serialize) -> Self {
+        let bytes = serde_json::to_vec(of).unwrap_or_default();
+        Part { words, sum: Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect() }
+    }
+}
+
+fn claim_words(claim: &Claim) -> String {
+    let offering = &claim.offering;
+    let text = |text: &Option<String>| text.clone().map_or_else(String::new, |text| format!(" {text}"));
+    format!(
+        "NodePool {} buys {}{}{} at {:.4} USD/h for {}",
+        claim.node_pool,
+        offering.instance_type,
+        text(&offering.capacity_type),
+        text(&offering.zone),
+        claim.price,
+        some_pods(&claim.pods)
+    )
+}
+
+fn some_pods(pods: &[String]) -> String {
+    match pods {
+        [] => "no pods".into(),
+        [only] => format!("pod {only}"),
+        [first, ..] => format!("{} pods from {first} on", pods.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_to_the_last_bit() {
+        let settings = Settings {
+            preferences: PreferencePolicy::Ignore,
+            node_cost: 0.1 + 0.2,
+            reserved_capacity: false,
+            ..Settings::default()
+        };
+        let options = Options { effort: Effort::Thorough, seed: u64::MAX };
+        let text = serde_json::to_string(&How::new(&settings, options)).unwrap();
+        let how: How = serde_json::from_str(&text).unwrap();
+        assert_eq!(how.meant(), Ok((settings, options)));
+        assert!(How::default().meant().unwrap_err().contains("effort"));
+    }
+
+    #[test]
+    fn the_first_difference_is_named_with_both_sides() {
+        let part = |words: &str, sum: &str| Part { words: words.into(), sum: sum.into() };
+        let summary = |digest: &str, parts: Vec<Part>| Summary { digest: digest.into(), parts, ..Summary::default() };
+        let a = summary("1", vec![part("x", "1"), part("y", "1")]);
+        assert_eq!(a.difference(&a), None);
+        let told = |b: Vec<Part>| a.difference(&summary("2", b)).unwrap();
+        assert_eq!(told(vec![part("x", "1"), part("z", "2")]), ("y".into(), "z".into()));
+        assert_eq!(told(vec![part("x", "1")]), ("y".into(), "nothing more".into()));
+        assert!(told(vec![part("x", "2")]).1.starts_with("x (with other"));
+    }
+}

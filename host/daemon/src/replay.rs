@@ -1,0 +1,237 @@
+//! `longshore replay`: a journal folded again, every round of it decided again, and compared with what was decided.
+//!
+//! The same state, snapshot and planner as the daemon's, fed by the journal alone: whatever differs is a defect, a gap in
+//! the journal, or a policy that does not answer twice alike, and each is said. With another scorer each round is also
+//! decided as that one would have it. Rounds are decided each on what was there: what would have followed from another
+//! purchase is not known to a journal.
+
+mod ask;
+mod compare;
+mod fold;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::path::Path;
+
+use longshore_core::planner;
+use longshore_core::policy::Policies;
+use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
+
+pub use compare::{Other, Totals};
+
+use crate::Answer;
+use crate::args::{Output, ReplayArgs};
+use crate::failure::Failure;
+use crate::live::journal::read::{Item, Reader};
+use crate::live::journal::record::Record;
+use crate::live::journal::round::{Outcome, Round, Summary};
+use crate::live::journal::words;
+use crate::report::Decision;
+use ask::{Asker, Scorer};
+use fold::Folded;
+
+/// What became of a journal.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// Files that were read.
+    pub segments: usize,
+    /// Observations that were folded.
+    pub observations: usize,
+    /// Rounds that were decided again and came out the same.
+    pub equal: usize,
+    /// Rounds that were decided again and came out otherwise.
+    pub different: Vec<Different>,
+    /// Rounds that could not be decided again.
+    pub passed_over: usize,
+    /// Digests of the plans that came out, by round, in order.
+    pub digests: Vec<String>,
+    /// What is to be known of the journal: where it was cut, what is missing.
+    pub notes: Vec<String>,
+    /// What another scorer would have done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<Other>,
+}
+
+/// A round that came out otherwise.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Different {
+    /// Where and when.
+    pub round: Place,
+    /// What the journal says, at the first difference.
+    pub recorded: String,
+    /// What came out.
+    pub replayed: String,
+    /// What may be the reason.
+    pub reasons: Vec<String>,
+}
+
+/// Which round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// Its number.
+    pub number: u64,
+    /// When it was decided, RFC 3339.
+    pub time: String,
+    /// The file that says so.
+    pub file: String,
+}
+
+impl Verdict {
+    /// Whether everything that was decided again came out the same.
+    pub fn holds(&self) -> bool {
+        self.different.is_empty()
+    }
+}
+
+/// Replays, and prints what was found.
+pub(crate) fn run(args: &ReplayArgs) -> Result<Answer, Failure> {
+    let verdict = replay(&args.path, args.scorer.as_deref())?;
+    let text = match args.output {
+        Output::Text => text::render(&verdict),
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(&verdict).map_err(|e| Failure::Print(e.into()))?),
+    };
+    Ok(Answer { text, code: u8::from(!verdict.holds()) })
+}
+
+/// Decides every round of a journal (a folder or a segment) again, and with `scorer` (`FILE.wasm[,SETTINGS.toml]`), if
+/// one is given, as that would have it.
+///
+/// # Errors
+/// The journal cannot be read or is damaged; the scorer cannot be loaded.
+pub fn replay(path: &Path, scorer: Option<&str>) -> Result<Verdict, Failure> {
+    let mut replay = Replay {
+        folded: Folded::default(),
+        asker: Asker::default(),
+        other: scorer.map(Scorer::load).transpose()?,
+        verdict: Verdict::default(),
+        file: String::new(),
+    };
+    if let Some(other) = &replay.other {
+        replay.verdict.other = Some(Other::new(other.name()));
+    }
+    let mut reader = Reader::open(path)?;
+    while let Some(item) = reader.next()? {
+        replay.take(item);
+    }
+    replay.finish();
+    Ok(replay.verdict)
+}
+
+struct Replay {
+    folded: Folded,
+    asker: Asker,
+    other: Option<Scorer>,
+    verdict: Verdict,
+    file: String,
+}
+
+impl Replay {
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Begins { file, head, goes_on } => {
+                self.verdict.segments += 1;
+                self.file = file.display().to_string();
+                self.end_rounds(goes_on);
+                self.folded.begin(&head, goes_on);
+            }
+            Item::Ends { file, end } => {
+                self.verdict.notes.extend(words::end(end).map(|end| format!("{} {end}", file.display())));
+            }
+            Item::Record { checkpoint, record } => match record {
+                Record::Observed(observed) => {
+                    self.verdict.observations += usize::from(!checkpoint);
+                    self.folded.observe(observed);
+                }
+                Record::Began(began) => self.folded.begin_round(began),
+                Record::Decided(round) => self.decide(&round),
+                Record::Blob(blob) => self.folded.blobs.put(blob),
+                Record::Gap(gap) => {
+                    self.verdict.notes.push(format!("{}: {}", self.file, words::gap(&gap)));
+                    self.folded.lose(gap.kinds);
+                }
+                Record::Head(_) | Record::CheckpointEnds { .. } | Record::Closed => {}
+            },
+        }
+    }
+
+    /// Rounds that have begun and that nothing can come of any more.
+    fn end_rounds(&mut self, goes_on: bool) {
+        if !goes_on {
+            for round in self.folded.open_rounds() {
+                self.verdict.notes.push(format!("round {round} began and is not decided in the journal"));
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.end_rounds(false);
+        if let (Some(other), Some(scorer)) = (&mut self.verdict.other, &self.other) {
+            other.notes.extend(scorer.notes());
+        }
+        if self.verdict.equal + self.verdict.different.len() == 0 {
+            self.verdict.notes.push("no round of it could be decided again".into());
+        }
+    }
+
+    fn decide(&mut self, round: &Round) {
+        let place = Place { number: round.round, time: words::time(round.time), file: self.file.clone() };
+        let snapshot = match self.folded.snapshot(round) {
+            Ok((snapshot, options)) => (snapshot, options),
+            Err(why) => {
+                self.verdict.passed_over += 1;
+                self.verdict.notes.push(format!("round {} at {} is passed over: {why}", place.number, place.time));
+                return;
+            }
+        };
+        let (snapshot, options) = snapshot;
+        let mut reasons: Vec<String> = round.missing.iter().map(|what| format!("not in the journal: {what}")).collect();
+        reasons.extend(self.folded.stale());
+        let signals = self.folded.blobs.signals(round.signals.as_deref()).unwrap_or_else(|why| {
+            reasons.push(why);
+            Default::default()
+        });
+        let policies = self.asker.round(round, &self.folded.blobs, &signals);
+        let outcome = plan(&snapshot, &policies, options);
+        reasons.extend(policies.reasons());
+        if let Outcome::Decided(summary) = &outcome {
+            self.verdict.digests.push(summary.digest.clone());
+        }
+        match difference(&round.outcome, &outcome) {
+            None => self.verdict.equal += 1,
+            Some((recorded, replayed)) => {
+                let round = place.clone();
+                self.verdict.different.push(Different { round, recorded, replayed, reasons });
+            }
+        }
+        if let (Some(scorer), Some(other)) = (&self.other, &mut self.verdict.other) {
+            scorer.begin(round.now, &signals);
+            let with = plan(&snapshot, scorer.policies(), options);
+            other.add(place, &round.outcome, &with);
+        }
+    }
+}
+
+fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> Outcome {
+    match planner::plan(snapshot, policies, options) {
+        Ok(plan) => Outcome::Decided(Summary::new(&Decision::new(snapshot, &plan), snapshot.pending.len())),
+        Err(rejected) => Outcome::Rejected(format!("{:?}", rejected.violations)),
+    }
+}
+
+/// The first difference between two outcomes.
+fn difference(recorded: &Outcome, replayed: &Outcome) -> Option<(String, String)> {
+    let words = |outcome: &Outcome| match outcome {
+        Outcome::Decided(summary) => format!("a plan with {} nodes to buy", summary.claims),
+        Outcome::Rejected(why) => format!("a plan that breaks a rule: {why}"),
+    };
+    match (recorded, replayed) {
+        (Outcome::Decided(a), Outcome::Decided(b)) => a.difference(b),
+        (Outcome::Rejected(a), Outcome::Rejected(b)) if a == b => None,
+        (a, b) => Some((words(a), words(b))),
+    }
+}

@@ -1,0 +1,100 @@
+//! What another scorer would have done, round by round, and in sum.
+
+use serde::Serialize;
+
+use super::Place;
+use crate::live::journal::round::{Outcome, Summary};
+
+/// How another scorer compares.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Other {
+    /// What it calls itself.
+    pub name: String,
+    /// Rounds that were compared.
+    pub rounds: usize,
+    /// Of these, those that it would have decided otherwise.
+    pub different: usize,
+    /// The first of them.
+    pub first: Option<First>,
+    /// What was bought in all rounds, as recorded.
+    pub recorded: Totals,
+    /// What would have been bought.
+    pub with: Totals,
+    /// The round in which it would have saved most: USD per hour, negative.
+    pub cheapest: Option<Change>,
+    /// The round in which it would have cost most: USD per hour, positive.
+    pub dearest: Option<Change>,
+    /// What it had to say.
+    pub notes: Vec<String>,
+}
+
+/// Sums over rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Nodes bought.
+    pub claims: usize,
+    /// USD per hour of them, at their prices.
+    pub cost: f64,
+    /// Pods left over.
+    pub left: usize,
+}
+
+/// The first round that differs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct First {
+    /// Where and when.
+    pub round: Place,
+    /// What was decided, at the first difference.
+    pub recorded: String,
+    /// What it would have decided.
+    pub with: String,
+}
+
+/// A round and by how much its cost differs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Where and when.
+    pub round: Place,
+    /// USD per hour.
+    pub cost: f64,
+}
+
+impl Other {
+    /// Nothing compared yet.
+    pub fn new(name: &str) -> Self {
+        Other { name: name.into(), ..Other::default() }
+    }
+
+    /// Adds a round. One whose plan broke a rule on either side is not compared.
+    pub fn add(&mut self, place: Place, recorded: &Outcome, with: &Outcome) {
+        let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else { return };
+        self.rounds += 1;
+        self.recorded.add(recorded);
+        self.with.add(with);
+        // The same purchases in the light of other costs are the same decision.
+        let Some((was, would)) = recorded.difference(with).filter(|_| !recorded.same_parts(with)) else { return };
+        self.different += 1;
+        if self.first.is_none() {
+            self.first = Some(First { round: place.clone(), recorded: was, with: would });
+        }
+        let cost = with.cost - recorded.cost;
+        if cost < self.cheapest.as_ref().map_or(0.0, |least| least.cost) {
+            self.cheapest = Some(Change { round: place.clone(), cost });
+        }
+        if cost > self.dearest.as_ref().map_or(0.0, |most| most.cost) {
+            self.dearest = Some(Change { round: place, cost });
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, summary: &Summary) {
+        self.claims += summary.claims;
+        self.cost += summary.cost;
+        self.left += summary.left;
+    }
+}

@@ -1,0 +1,163 @@
+//! The state as the daemon had it, and the snapshots that its rounds took.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longshore_core::model::{Names, World};
+use longshore_core::plan::PodIx;
+use longshore_core::planner::Options;
+use longshore_core::snapshot::Snapshot;
+use longshore_policy::Signals;
+
+use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
+use crate::live::journal::round::Round;
+use crate::live::journal::{Wire, read_catalogue, read_signals, words};
+use crate::live::kinds::Kind;
+use crate::live::state::ClusterState;
+use crate::live::watch::Change;
+use crate::report::pod_name;
+
+/// What has been folded so far.
+#[derive(Default)]
+pub struct Folded {
+    state: ClusterState,
+    /// Worlds of rounds that have begun, by number.
+    rounds: BTreeMap<u64, World>,
+    /// Blobs of this segment.
+    pub blobs: Blobs,
+    /// Kinds of which something is missing, a bit each.
+    stale: u32,
+    /// Kinds whose list is being read, and whether nothing of it is missing.
+    listing: HashMap<Kind, bool>,
+}
+
+impl Folded {
+    /// A segment begins. Each has the blobs that its rounds name.
+    pub fn begin(&mut self, head: &Head, goes_on: bool) {
+        self.blobs.all.clear();
+        if !goes_on {
+            self.state = ClusterState::new(Names::default());
+            self.rounds.clear();
+            self.listing.clear();
+            self.stale = head.stale;
+        }
+    }
+
+    /// Folds an observation.
+    pub fn observe(&mut self, observed: Observed) {
+        let kind = observed.kind;
+        let change = match observed.what {
+            What::Begin => {
+                self.listing.insert(kind, true);
+                Change::Begin
+            }
+            What::Upsert(json) => Change::Upsert(json),
+            What::Remove(json) => Change::Remove(json),
+            What::End => {
+                if self.listing.remove(&kind) == Some(true) {
+                    self.stale &= !bit(kind);
+                }
+                Change::End
+            }
+            What::Trouble(why) => Change::Trouble(why.into()),
+        };
+        self.state.fold(kind, &change);
+    }
+
+    /// Something of these kinds is missing.
+    pub fn lose(&mut self, kinds: u32) {
+        self.stale |= kinds;
+        for (kind, whole) in &mut self.listing {
+            *whole &= kinds & bit(*kind) == 0;
+        }
+    }
+
+    /// What is missing, in words.
+    pub fn stale(&self) -> Option<String> {
+        (self.stale != 0).then(|| format!("something is missing since a gap, of {}", words::some_kinds(self.stale)))
+    }
+
+    /// A round takes its world.
+    pub fn begin_round(&mut self, began: Began) {
+        self.rounds.insert(began.round, self.state.world());
+    }
+
+    /// Rounds that have begun and are not decided.
+    pub fn open_rounds(&self) -> impl Iterator<Item = u64> {
+        self.rounds.keys().copied()
+    }
+
+    /// What a round was decided on.
+    ///
+    /// # Errors
+    /// In words: something that it needs is not in the journal.
+    pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
+        let world = self.rounds.remove(&round.round);
+        let mut world = world.ok_or("its beginning is not in what was read")?;
+        let (settings, options) = round.how.meant()?;
+        let nominated: HashMap<&str, &str> =
+            round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
+        for at in 0..world.pods.len() {
+            if world.pods[at].node.is_none() {
+                let name = pod_name(&world, PodIx(at as u32));
+                let node = nominated.get(name.as_str()).map(|node| world.names.intern(node));
+                world.pods[at].nominated = node;
+            }
+        }
+        world.now = round.now;
+        world.settings = settings;
+        world.catalogue = self.blobs.catalogue(&round.catalogue)?.catalogue(&mut world.names);
+        Ok((Snapshot::new(Arc::new(world)), options))
+    }
+}
+
+/// What rounds name by digest.
+#[derive(Default)]
+pub struct Blobs {
+    all: HashMap<String, Vec<u8>>,
+    /// What was last made of one, by its digest; most rounds name the same as the one before.
+    catalogue: Option<(String, Arc<Wire>)>,
+    signals: Mutex<Option<(String, Arc<Signals>)>>,
+}
+
+impl Blobs {
+    /// Takes one in.
+    pub fn put(&mut self, blob: Blob) {
+        self.all.insert(blob.digest, blob.bytes);
+    }
+
+    /// The bytes of one.
+    pub fn get(&self, digest: &str) -> Option<&[u8]> {
+        self.all.get(digest).map(Vec::as_slice)
+    }
+
+    fn catalogue(&mut self, digest: &str) -> Result<Arc<Wire>, String> {
+        if let Some((last, wire)) = &self.catalogue
+            && last == digest
+        {
+            return Ok(wire.clone());
+        }
+        let bytes = self.get(digest).ok_or("its instance types are not in the segment")?;
+        let wire = Arc::new(read_catalogue(bytes)?);
+        self.catalogue = Some((digest.to_owned(), wire.clone()));
+        Ok(wire)
+    }
+
+    /// Signals; none where no digest is given.
+    ///
+    /// # Errors
+    /// In words: they are not there.
+    pub fn signals(&self, digest: Option<&str>) -> Result<Arc<Signals>, String> {
+        let Some(digest) = digest else { return Ok(Arc::default()) };
+        let mut last = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, signals)) = &*last
+            && known == digest
+        {
+            return Ok(signals.clone());
+        }
+        let bytes = self.get(digest).ok_or("the signals of the round are not in the segment")?;
+        let signals = Arc::new(read_signals(bytes)?);
+        *last = Some((digest.to_owned(), signals.clone()));
+        Ok(signals)
+    }
+}

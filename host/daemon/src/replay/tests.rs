@@ -1,0 +1,166 @@
+//! Journals of a small cluster, decided again.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Verdict, replay};
+use crate::live::journal::Sizes;
+use crate::live::journal::scene::{LARGE, Scene, segments};
+
+#[allow(dead_code, reason = "its other users need the rest")]
+#[path = "../../tests/reload/guest.rs"]
+mod guest;
+
+use guest::{Way, guest};
+
+const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
+const TWO: &[u8] = b"[planning]\nseed = 3\n[[policy]]\nname = 'one'\npath = 'one.wasm'\n[signals.s]\nfile = 's.json'\n";
+
+fn equal(verdict: &Verdict, digests: &[String]) {
+    assert!(verdict.holds(), "{:#?}", verdict.different.first());
+    assert_eq!(verdict.digests, digests, "{:?}", verdict.notes);
+    assert_eq!(verdict.equal, digests.len());
+}
+
+#[test]
+fn every_round_of_a_journal_comes_out_the_same() {
+    let mut scene = Scene::new("replay", LARGE, &[]);
+    for _ in 0..12 {
+        scene.churn(40);
+        scene.round();
+    }
+    let path = scene.close();
+    let verdict = replay(&path, None).unwrap();
+    equal(&verdict, &scene.digests);
+    assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+    let distinct: std::collections::BTreeSet<&String> = scene.digests.iter().collect();
+    assert!(distinct.len() > 8, "the rounds are different ones");
+    equal(&replay(&segments(&path)[0], None).unwrap(), &scene.digests);
+}
+
+#[test]
+fn every_segment_can_be_decided_again_by_itself() {
+    let mut scene = Scene::new("alone", Sizes { all: 1 << 30, segment: 24 << 10 }, &[]);
+    for _ in 0..60 {
+        scene.churn(120);
+        scene.round();
+    }
+    let path = scene.close();
+    equal(&replay(&path, None).unwrap(), &scene.digests);
+    let all = segments(&path);
+    assert!(all.len() > 5, "{}", all.len());
+    let mut alone = Vec::new();
+    for segment in &all {
+        let verdict = replay(segment, None).unwrap();
+        assert!(verdict.holds(), "{segment:?}: {:#?}", verdict.different.first());
+        assert_eq!(verdict.passed_over, 0, "{:?}", verdict.notes);
+        alone.extend(verdict.digests);
+    }
+    assert_eq!(alone, scene.digests);
+    // Without one in between, the next begins anew.
+    std::fs::remove_file(&all[2]).unwrap();
+    let verdict = replay(&path, None).unwrap();
+    assert!(verdict.holds() && verdict.equal < scene.digests.len(), "{:#?}", verdict.different.first());
+}
+
+#[test]
+fn policies_and_signals_answer_again_as_they_did() {
+    let files: [(&str, &[u8]); 3] =
+        [("longshore.toml", TWO), ("one.wasm", &guest("1.0.0", Way::Costs(0.5))), ("s.json", b"{\"a\": 0.1}")];
+    let mut scene = Scene::new("policies", LARGE, &files);
+    let mut now = SystemTime::now() + Duration::from_secs(60);
+    for (version, way) in [
+        ("1.0.0", Way::Costs(0.5)),
+        ("1.1.0", Way::Alternates(0.1, 0.9)),
+        // Refused on trial: the one before goes on.
+        ("1.2.0", Way::Traps),
+        ("1.3.0", Way::Alternates(0.9, 0.1)),
+    ] {
+        std::fs::write(scene.folder.join("part"), guest(version, way)).unwrap();
+        std::fs::rename(scene.folder.join("part"), scene.folder.join("one.wasm")).unwrap();
+        for _ in 0..2 {
+            now += Duration::from_secs(60);
+            scene.watcher.step(now);
+        }
+        scene.churn(30);
+        scene.round();
+    }
+    let path = scene.close();
+    let verdict = replay(&path, None).unwrap();
+    equal(&verdict, &scene.digests);
+    assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+}
+
+#[test]
+fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
+    let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &guest("1.0.0", Way::Alternates(9.0, 0.1)))];
+    let mut scene = Scene::new("missing", LARGE, &files);
+    scene.journal.forget();
+    (0..30).for_each(|number| scene.pod(number, None));
+    scene.round();
+    let verdict = replay(&scene.close(), None).unwrap();
+    assert_eq!(verdict.different.len(), 1, "{verdict:?}");
+    assert!(verdict.different[0].reasons[0].contains("policy flat 1.0.0"), "{:?}", verdict.different);
+    assert!(verdict.different[0].reasons[0].contains("is not in the journal"), "{:?}", verdict.different);
+    assert_ne!(verdict.different[0].recorded, verdict.different[0].replayed);
+}
+
+#[test]
+fn another_scorer_differs_by_what_its_own_plans_cost() {
+    let other = guest("2.0.0", Way::Alternates(9.0, 0.1));
+    let mut scene = Scene::new("other", LARGE, &[]);
+    // The same cluster with the other scorer from the start: what it would have decided.
+    let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &other)];
+    let mut with = Scene::new("other-with", LARGE, &files);
+    std::fs::write(with.folder.join("longshore.toml"), "[[policy]]\nname = 'one'\npath = 'one.wasm'\n").unwrap();
+    let later = SystemTime::now() + Duration::from_secs(60);
+    with.watcher.step(later);
+    with.watcher.step(later);
+    for _ in 0..6 {
+        for scene in [&mut scene, &mut with] {
+            scene.churn(40);
+            scene.round();
+        }
+    }
+    std::fs::write(scene.folder.join("other.wasm"), &other).unwrap();
+    let file = scene.folder.join("other.wasm").display().to_string();
+    let verdict = replay(&scene.close(), Some(&file)).unwrap();
+    equal(&verdict, &scene.digests);
+    let expected = replay(&with.close(), Some(&file)).unwrap();
+    equal(&expected, &with.digests);
+    let (found, own) = (verdict.other.unwrap(), expected.other.unwrap());
+    assert_eq!((own.different, own.recorded), (0, own.with), "its own journal is what it would have done");
+    assert_eq!(found.with, own.with);
+    assert!(found.different > 0 && found.recorded.cost != found.with.cost, "{found:#?}");
+    assert_eq!((found.rounds, found.first.is_some()), (6, true));
+    assert!(found.cheapest.is_some() || found.dearest.is_some());
+    let text = super::text::render(&Verdict { other: Some(found), ..Verdict::default() });
+    assert!(text.contains("flat 2.0.0") && text.contains("first"), "{text}");
+}
+
+#[test]
+fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
+    use crate::live::kinds::Kind;
+    use crate::live::watch::Change;
+    let mut scene = Scene::new("gaps", LARGE, &[]);
+    scene.churn(30);
+    scene.round();
+    scene.journal.flush();
+    let file = segments(&scene.path()).remove(0);
+    let cut = std::fs::metadata(&file).unwrap().len();
+    // A pod that the journal cannot take.
+    let text = format!(
+        r#"{{"metadata":{{"name":"big","namespace":"shop","annotations":{{"x":"{}"}}}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"3"}}}}}}]}},"status":{{"phase":"Pending","conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
+        "x".repeat(65 << 20)
+    );
+    scene.observe(Kind::Pod, Change::Upsert(text.into()));
+    scene.round();
+    let verdict = replay(&scene.close(), None).unwrap();
+    assert_eq!((verdict.equal, verdict.different.len()), (1, 1));
+    assert!(verdict.different[0].reasons[0].contains("missing since a gap, of pods"), "{:?}", verdict.different);
+    assert!(verdict.notes[0].contains("1 observations of pods"), "{:?}", verdict.notes);
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..cut as usize + 5]).unwrap();
+    let verdict = replay(&file, None).unwrap();
+    equal(&verdict, &scene.digests[..1]);
+    assert!(verdict.notes[0].contains(&format!("read up to byte {cut}")), "{:?}", verdict.notes);
+}
