@@ -137,7 +137,12 @@ impl World {
 
     /// Begins a watch.
     pub async fn watch(&self, path: &str) -> Result<Watch> {
-        let request = http::Request::get(path).body(Vec::new().into())?;
+        self.watch_as(path, "application/json").await
+    }
+
+    /// Begins a watch of objects in another form.
+    pub async fn watch_as(&self, path: &str, accept: &str) -> Result<Watch> {
+        let request = http::Request::get(path).header("accept", accept).body(Vec::new().into())?;
         let response = self.client.send(request).await?;
         let code = response.status().as_u16();
         if code != 200 {
