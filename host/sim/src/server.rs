@@ -32,6 +32,9 @@ mod types;
 mod watch;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, Response};

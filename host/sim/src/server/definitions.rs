@@ -45,6 +45,10 @@ pub fn schema(resource: Resource) -> Option<&'static Schema> {
     all().get(&resource).map(|definition| &definition.schema)
 }
 
+/// An object with one of these faults is not looked at by rules.
+const STOPS: [&str; 5] =
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
+
 /// Cleans, completes and checks a custom object.
 pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Result<(), Refused> {
     let Some(Definition { schema, rules }) = all().get(&resource) else { return Err(Refused::nowhere()) };
@@ -53,7 +57,11 @@ pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Res
     let name = text(object, &["metadata", "name"]).to_owned();
     let mut causes = Vec::new();
     schema.check_object(object, old, &mut causes);
-    if causes.is_empty() {
+    if causes.iter().any(|cause| STOPS.contains(&cause.reason)) {
+        let why = "some validation rules were not checked because the object was invalid; correct the existing errors \
+            to complete validation";
+        causes.push(Cause::invalid("<nil>", &Value::Null, why));
+    } else {
         obey(rules, object, old, &mut causes);
     }
     if causes.is_empty() { Ok(()) } else { Err(Refused::invalid(resource, &name, &causes)) }

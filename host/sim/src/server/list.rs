@@ -159,7 +159,15 @@ fn untoken(token: &str) -> Option<(u64, String)> {
 
 /// Answers a watch.
 pub fn watch(server: &Server, wanted: Wanted, parameters: &Parameters) -> Result<Response<Body>, Refused> {
-    let given = version(parameters)?;
+    let given = parameters.get("resourceVersion");
+    let given = match version(parameters) {
+        Ok(given) => given,
+        // Another part of a real server reads it, and says it in its own way.
+        Err(_) => {
+            let why = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
+            return Err(Refused::plain(500, "", format!("resourceVersion: Invalid value: {given:?}: {why}")));
+        }
+    };
     let initial = match parameters.get("sendInitialEvents") {
         "" => None,
         _ => Some(parameters.is("sendInitialEvents")),

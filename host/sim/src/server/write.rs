@@ -56,8 +56,11 @@ pub fn create(
         };
         metadata.insert("name".into(), json!(name));
     }
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
+    }
+    if !manner.manager.applies {
+        metadata.remove("managedFields");
     }
     metadata.insert("uid".into(), json!(state.ids.uid()));
     metadata.insert("creationTimestamp".into(), meta::time(now));
@@ -96,6 +99,11 @@ pub fn replace(
         )));
     }
     check_version(old, &new, manner)?;
+    let stamp = meta::at(&new, &["metadata", "deletionTimestamp"]);
+    if let Some(stamp) = stamp.filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp)) {
+        let cause = Cause::invalid("metadata.deletionTimestamp", stamp, "field is immutable");
+        return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+    }
     confine(&old.value, &mut new, resource, sub);
     if is_leaving(&old.value) {
         let before = finalizers(&old.value);

@@ -219,11 +219,13 @@ async fn the_server_keeps_what_is_its_own(w: &World) -> Result<()> {
     let first = w.with_map("m", json!({})).await?;
     let mut next = first.clone();
     next["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
-    next["metadata"]["deletionTimestamp"] = json!("2001-01-01T00:00:00Z");
     next["metadata"]["generation"] = json!(17);
     let now = w.put(&w.core("configmaps/m"), &next).await?.ok()?;
     ensure!(now["metadata"]["creationTimestamp"] == first["metadata"]["creationTimestamp"], "{now}");
-    ensure!(now["metadata"]["deletionTimestamp"].is_null() && now["metadata"]["generation"].is_null(), "{now}");
+    ensure!(now["metadata"]["generation"].is_null(), "{now}");
+    next["metadata"]["deletionTimestamp"] = json!("2001-01-01T00:00:00Z");
+    next["metadata"]["resourceVersion"] = json!("");
+    w.put(&w.core("configmaps/m"), &next).await?.refused(422, "Invalid")?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::tests;
-use crate::world::{World, version};
+use crate::world::{World, plain, version};
 
 tests![
     a_watch_tells_what_happens_after_a_version,
@@ -178,6 +178,9 @@ async fn a_watch_of_one_name_tells_of_no_other(w: &World) -> Result<()> {
 
 async fn a_bad_version_is_refused(w: &World) -> Result<()> {
     let answer = w.get(&from(&w.core("configmaps"), "many")).await?;
-    ensure!(answer.code == 400 || answer.code == 422, "{answer:?}");
+    ensure!(answer.code == 500, "{answer:?}");
+    ensure!(plain(&answer.body["message"]).starts_with("resourceVersion: Invalid value: \"many\""), "{answer:?}");
+    let answer = w.get(&format!("{}?resourceVersion=many", w.core("configmaps"))).await?;
+    ensure!(answer.code == 400, "{answer:?}");
     Ok(())
 }

@@ -57,6 +57,10 @@ impl World {
         let world = World { client, namespace, real };
         let namespace = json!({"metadata": {"name": world.namespace}});
         world.post("/api/v1/namespaces", &namespace).await?.ok()?;
+        // A server that has just been given its definitions says for a moment that it is not ready for them.
+        for path in ["/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims"] {
+            world.until(path, |_| true).await?;
+        }
         Ok(world)
     }
 
