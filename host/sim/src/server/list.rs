@@ -141,7 +141,7 @@ fn version(parameters: &Parameters) -> Result<Option<u64>, Refused> {
         text => text
             .parse()
             .map(Some)
-            .map_err(|_| Refused::invalid_options(&Cause::invalid("resourceVersion", &json!(text), "is not a number"))),
+            .map_err(|_| Refused::bad(format!("resourceVersion: Invalid value: {text:?}: it is not a number"))),
     }
 }
 

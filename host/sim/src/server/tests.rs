@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::resources::{CONFIG_MAP, NODE, POD};
+use super::resources::{CONFIG_MAP, EVENT, NODE, NODE_CLAIM, POD};
 use super::{Asked, DeleteOptions, Server, Sub, Verdict};
 use crate::clock::Clock;
 use crate::object::{Event, Key};
@@ -179,6 +179,42 @@ async fn who_is_killed_never_hears_again() {
     server.set_gate(Box::new(|_| Verdict::Kill));
     let answer = tokio::time::timeout(Duration::from_secs(86_400), text(&server, "/api/v1/pods")).await;
     assert!(answer.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_go_after_an_hour() {
+    let server = server();
+    for n in 0..3 {
+        let event = json!({"metadata": {"name": format!("e{n}"), "namespace": "default"}, "involvedObject": {}});
+        server.create(EVENT, event).expect("new");
+        tokio::time::sleep(Duration::from_secs(2000)).await;
+    }
+    assert_eq!(server.list(EVENT).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+#[allow(clippy::print_stdout)]
+async fn claims_are_made_and_their_status_is_written() {
+    let server = server();
+    let claim = |n: usize| {
+        json!({"metadata": {"name": format!("c{n}")}, "spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}],
+        }})
+    };
+    let key = |n: usize| Key { resource: NODE_CLAIM, namespace: "".into(), name: format!("c{n}").into() };
+    let begun = std::time::Instant::now();
+    for n in 0..100 {
+        server.create(NODE_CLAIM, claim(n)).expect("a claim");
+    }
+    let made = begun.elapsed();
+    let begun = std::time::Instant::now();
+    for n in 0..1000 {
+        let set = &mut |claim: &mut Value| claim["status"] = json!({"nodeName": format!("n{n}"), "conditions": []});
+        server.update(&key(n % 100), Sub::Status, set).expect("a status");
+    }
+    println!("100 NodeClaims made {made:?}, 1 000 times their status {:?}", begun.elapsed());
+    assert_eq!(server.list(NODE_CLAIM).len(), 100);
 }
 
 /// Not a test of time but of what it is spent on: run with `--nocapture` for the figures.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::apply::{self, Manager};
 use super::meta::{self, finalizers, is_leaving, text};
 use super::refusal::{Cause, Refused};
-use super::resources::{NAMESPACE, POD};
+use super::resources::{EVENT, NAMESPACE, POD};
 use super::state::State;
 use super::store::{self, Stored};
 use super::{Sub, builtin, definitions};
@@ -77,6 +77,9 @@ pub fn create(
     }
     apply::track(resource, None, &mut object, &manner.manager, now);
     let key = Key { resource, namespace: namespace.into(), name: name.into() };
+    if resource == EVENT && !manner.dry_run {
+        state.note_event(&key);
+    }
     Ok(keep(state, &key, object, manner))
 }
 
