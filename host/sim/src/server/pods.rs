@@ -45,9 +45,6 @@ pub fn bind(state: &mut State, pod: &Arc<Stored>, node: &str) -> Result<Arc<Stor
         conditions.push(scheduled);
     }
     meta::drop_nulls(&mut new);
-    if let Some(generation) = number(&new, &["metadata", "generation"]) {
-        meta::metadata_mut(&mut new).insert("generation".into(), json!(generation + 1));
-    }
     let at = state.clock.elapsed();
     Ok(state.store.put(&pod.key, new, at))
 }

@@ -19,6 +19,8 @@ tests![
     a_grace_period_can_be_shortened_and_not_lengthened,
     a_pod_that_has_ended_goes_at_once,
     a_grace_period_of_none_is_at_once,
+    a_held_pod_stays_after_its_grace_period,
+    a_pod_that_is_going_and_let_go_of_still_has_its_time,
     foreground_deletion_waits_for_a_finalizer,
     orphaning_waits_for_a_finalizer,
     a_dry_run_deletes_nothing,
@@ -208,5 +210,30 @@ async fn a_held_custom_object_counts_its_deletion_as_a_generation(w: &World) -> 
     ensure!(pool["metadata"]["generation"] == 1 && going["metadata"]["generation"] == 2, "{going}");
     w.patch(&path, "merge", &json!({"metadata": {"finalizers": []}})).await?.ok()?;
     w.get(&path).await?.refused(404, "NotFound")?;
+    Ok(())
+}
+
+async fn a_held_pod_stays_after_its_grace_period(w: &World) -> Result<()> {
+    placed(w, 77).await?;
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    w.patch(&w.core("pods/p"), "merge", &hold).await?.ok()?;
+    let going = w.delete(&w.core("pods/p"), &json!({"gracePeriodSeconds": 0})).await?.ok()?;
+    ensure!(going["metadata"]["deletionGracePeriodSeconds"] == 0, "{going}");
+    w.get(&w.core("pods/p")).await?.ok()?;
+    w.patch(&w.core("pods/p"), "merge", &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    w.get(&w.core("pods/p")).await?.refused(404, "NotFound")?;
+    Ok(())
+}
+
+async fn a_pod_that_is_going_and_let_go_of_still_has_its_time(w: &World) -> Result<()> {
+    placed(w, 77).await?;
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    w.patch(&w.core("pods/p"), "merge", &hold).await?.ok()?;
+    w.delete(&w.core("pods/p"), &Value::Null).await?.ok()?;
+    w.patch(&w.core("pods/p"), "merge", &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    let now = w.get(&w.core("pods/p")).await?.ok()?;
+    ensure!(now["metadata"]["deletionGracePeriodSeconds"] == 77, "{now}");
+    w.delete(&w.core("pods/p"), &json!({"gracePeriodSeconds": 0})).await?.ok()?;
+    w.get(&w.core("pods/p")).await?.refused(404, "NotFound")?;
     Ok(())
 }

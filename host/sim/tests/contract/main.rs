@@ -6,6 +6,7 @@ mod world;
 mod applies;
 mod custom;
 mod deletion;
+mod evictions;
 mod lists;
 mod objects;
 mod patches;
@@ -62,6 +63,7 @@ fn all() -> Vec<(&'static str, Test)> {
         applies::ALL,
         deletion::ALL,
         pods::ALL,
+        evictions::ALL,
         workloads::ALL,
         custom::ALL,
     ]
