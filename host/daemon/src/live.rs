@@ -9,6 +9,7 @@ mod claims;
 pub mod clock;
 mod context;
 mod control;
+pub mod edges;
 mod events;
 mod garbage;
 mod hints;

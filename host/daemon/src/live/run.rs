@@ -1,27 +1,20 @@
 //! `longshore run`: puts the parts together and keeps them going until told to stop.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use longshore_kwok::provider::Kwok;
-use tokio::sync::mpsc::channel;
 
 use super::clock::Clock;
-use super::context::{Context, Health, lock};
-use super::control::{self, How};
-use super::events::Events;
+use super::context::{Context, lock};
+use super::edges::{Daemon, Edges, Lease};
 use super::journal::{self, Journal};
-use super::kinds::Kind;
-use super::leader::{self, Candidate, Leadership};
-use super::metrics::Metrics;
 use super::policies::{Manager, Setup};
-use super::serve::{self, Board};
+use super::serve;
 use super::settings::{self, Settings};
-use super::watch;
 use crate::args::{Log, RunArgs};
 use crate::failure::Failure;
 use crate::{Answer, input};
@@ -101,71 +94,48 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     once.default_retry = false;
     let plain = self::client(once)?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
-    let leadership = Leadership::new(!settings.elects);
-    let clock = Clock::system();
-    let ctx = Arc::new(Context {
-        client: client.clone(),
-        plain: plain.clone(),
-        provider: Arc::new(provider),
-        events: Events::new(plain.clone(), clock),
-        metrics: Metrics::new(),
-        health: Health::default(),
-        leadership: leadership.clone(),
-        clock,
-        nominates: AtomicBool::new(true),
-    });
-    let board = Arc::new(Mutex::new(Board::default()));
-    let (asks, asked) = channel(16);
-    let served = serve::serve(ctx.clone(), board.clone(), asks, settings.metrics, settings.probes).await;
-    served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
     };
     let setup = Setup { config: args.config.clone(), journal: journal.clone(), ..Setup::default() };
     let manager = Manager::start(setup)?;
-    tokio::task::spawn_blocking({
-        let (ctx, manager, journal, board) = (ctx.clone(), manager.clone(), journal.clone(), board.clone());
-        move || tell(&ctx, &manager, &journal, &board)
-    });
-    let how = How {
-        catalogue: world.catalogue,
-        settings: meant.clone(),
-        manager,
-        journal: journal.clone(),
-        idle: settings.idle,
-        longest: settings.longest,
-        inline: false,
-    };
-    let (out, observations) = channel(4096);
-    for kind in Kind::ALL {
-        tokio::spawn(watch::watch(client.clone(), kind, out.clone()));
-    }
-    drop(out);
-    let candidate = Arc::new(Candidate {
-        client: plain,
-        clock,
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "longshore".into());
+    let lease = Lease {
         namespace: settings.namespace.clone(),
         name: settings.lease.clone(),
-        holder: format!(
-            "{}_{:x}",
-            std::env::var("HOSTNAME").unwrap_or_else(|_| "longshore".into()),
-            std::process::id()
-        ),
+        holder: format!("{host}_{:x}", std::process::id()),
+    };
+    let types = world.catalogue.types().len();
+    let daemon = Daemon::new(Edges {
+        client,
+        plain,
+        provider: Arc::new(provider),
+        clock: Clock::system(),
+        catalogue: world.catalogue,
+        names: world.names,
+        settings: meant.clone(),
+        manager: manager.clone(),
+        journal: journal.clone(),
+        window: (settings.idle, settings.longest),
+        lease: settings.elects.then_some(lease),
+        inline: false,
     });
-    if settings.elects {
-        let (candidate, leadership) = (candidate.clone(), leadership.clone());
-        tokio::spawn(async move { leader::campaign(&candidate, &leadership).await });
-    }
-    tracing::info!(types = how.catalogue.types().len(), metrics = %settings.metrics, "running");
+    let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
+    let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), settings.metrics, settings.probes).await;
+    served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
+    tokio::task::spawn_blocking({
+        let journal = journal.clone();
+        move || tell(&ctx, &manager, &journal, &board)
+    });
+    tracing::info!(types, metrics = %settings.metrics, "running");
+    let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
     tokio::select! {
-        () = control::run(ctx, how, world.names, board, observations, asked) => {}
+        () = daemon.run() => {}
         () = told_to_stop() => tracing::info!("stopping"),
     }
     leadership.stop();
-    if settings.elects {
-        let _ = tokio::time::timeout(Duration::from_secs(3), leader::release(&candidate)).await;
-    }
+    let _ = tokio::time::timeout(Duration::from_secs(3), hand_over).await;
     let _ = tokio::task::spawn_blocking(move || journal.close()).await;
     Ok(())
 }

@@ -1,0 +1,142 @@
+//! What the daemon stands on: clients, a cloud, a clock. `longshore run` puts real ones there, a simulation its own, and
+//! everything in between is the same code.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::Client;
+use longshore_cloud::CloudProvider;
+use longshore_core::model::{Catalogue, Names, Settings};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+
+use super::clock::Clock;
+use super::context::{Context, Health};
+use super::control::{self, Ask, How};
+use super::events::Events;
+use super::journal::Journal;
+use super::kinds::Kind;
+use super::leader::{self, Candidate, Leadership};
+use super::metrics::Metrics;
+use super::policies::Manager;
+use super::serve::{Board, SharedBoard};
+use super::watch;
+
+/// Everything that differs between a cluster and a simulation of one.
+pub struct Edges {
+    /// Asks again where the server says so.
+    pub client: Client,
+    /// Does not.
+    pub plain: Client,
+    /// Where nodes come from.
+    pub provider: Arc<dyn CloudProvider>,
+    /// The time of day.
+    pub clock: Clock,
+    /// What can be bought.
+    pub catalogue: Catalogue,
+    /// The table of names that the catalogue was read with.
+    pub names: Names,
+    /// How pods are planned for.
+    pub settings: Settings,
+    /// Who scores.
+    pub manager: Manager,
+    /// Where everything is written down.
+    pub journal: Journal,
+    /// How long a batch waits for one more pod, and at most.
+    pub window: (Duration, Duration),
+    /// The Lease that is competed for; nothing to lead for ever.
+    pub lease: Option<Lease>,
+    /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
+    pub inline: bool,
+}
+
+/// A Lease, and who wants it.
+pub struct Lease {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Who asks, as `<pod>_<id>`.
+    pub holder: String,
+}
+
+/// A daemon that has not begun yet.
+pub struct Daemon {
+    pub(super) ctx: Arc<Context>,
+    pub(super) board: SharedBoard,
+    pub(super) asks: Sender<Ask>,
+    asked: Receiver<Ask>,
+    how: How,
+    names: Names,
+    candidate: Option<Arc<Candidate>>,
+}
+
+impl Daemon {
+    /// Puts the parts together.
+    pub fn new(edges: Edges) -> Self {
+        let Edges {
+            client,
+            plain,
+            provider,
+            clock,
+            catalogue,
+            names,
+            settings,
+            manager,
+            journal,
+            window,
+            lease,
+            inline,
+        } = edges;
+        let candidate = lease.map(|lease| {
+            let Lease { namespace, name, holder } = lease;
+            Arc::new(Candidate { client: plain.clone(), clock, namespace, name, holder })
+        });
+        let ctx = Arc::new(Context {
+            client,
+            events: Events::new(plain.clone(), clock),
+            plain,
+            provider,
+            metrics: Metrics::new(),
+            health: Health::default(),
+            leadership: Leadership::new(candidate.is_none()),
+            clock,
+            nominates: AtomicBool::new(true),
+        });
+        let (asks, asked) = channel(16);
+        let how = How { catalogue, settings, manager, journal, idle: window.0, longest: window.1, inline };
+        Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, names, candidate }
+    }
+
+    /// Who leads.
+    pub fn leadership(&self) -> Leadership {
+        self.ctx.leadership.clone()
+    }
+
+    /// How to give the Lease back.
+    pub fn hand_over(&self) -> impl Future<Output = ()> + use<> {
+        let candidate = self.candidate.clone();
+        async move {
+            if let Some(candidate) = candidate {
+                leader::release(&candidate).await;
+            }
+        }
+    }
+
+    /// Runs until it is dropped. What is under way then is left as it is.
+    pub async fn run(self) {
+        let (out, observations) = channel(4096);
+        // Ends with this future.
+        let mut tasks = JoinSet::new();
+        for kind in Kind::ALL {
+            tasks.spawn(watch::watch(self.ctx.client.clone(), kind, out.clone()));
+        }
+        drop(out);
+        if let Some(candidate) = self.candidate {
+            let leadership = self.ctx.leadership.clone();
+            tasks.spawn(async move { leader::campaign(&candidate, &leadership).await });
+        }
+        control::run(self.ctx, self.how, self.names, self.board, observations, self.asked).await;
+    }
+}
