@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::cloud::{Cloud, Happening};
-use crate::journal::Log;
+use crate::log::Log;
 use crate::object::{Change, Key, Resource};
 use crate::server::{DeleteOptions, Server, Sub, resources};
 use agenda::Agenda;
@@ -192,7 +192,7 @@ impl Desk {
     }
 
     fn delete_with(&mut self, key: &Key, options: DeleteOptions) {
-        if let Err(refusal) = self.server.delete(key, options)
+        if let Err(refusal) = self.server.delete(key, &options)
             && refusal.code != 404
         {
             let what = format!("{} {}", key.resource.kind, key.name);

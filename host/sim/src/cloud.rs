@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
-use longshore_core::model::{Catalogue, Names, OfferingId};
+use longshore_core::model::{Catalogue, Names};
 use tokio::sync::{Notify, oneshot};
 
 use crate::actors::agenda::Agenda;
 use crate::actors::chance::Chance;
 use crate::clock::Clock;
-use crate::journal::Log;
+use crate::log::Log;
 use crate::server::Server;
 pub use ledger::{Entry, Ledger};
 pub use machine::State;

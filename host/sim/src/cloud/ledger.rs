@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter, Result};
 use std::time::Duration;
 
-use crate::journal::clock_text;
+use crate::log::clock_text;
 
 /// One instance, times since the world began.
 #[derive(Clone, Debug, PartialEq)]

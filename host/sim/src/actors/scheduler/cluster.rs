@@ -38,9 +38,7 @@ impl Host {
 }
 
 /// What the scheduler knows of a pod.
-#[derive(Clone)]
 pub struct Record {
-    pub uid: String,
     pub shape: ShapeNo,
     /// Where it is; empty for a pod that waits.
     pub node: Arc<str>,
@@ -104,7 +102,6 @@ impl Cluster {
         };
         self.remove_pod(key);
         let record = Record {
-            uid: fields::uid(pod).to_owned(),
             shape,
             node: Arc::from(fields::text(pod, "/spec/nodeName")),
             leaving: fields::deleting(pod),
