@@ -28,6 +28,7 @@ mod request;
 mod select;
 mod state;
 mod store;
+mod types;
 mod watch;
 mod write;
 

@@ -219,7 +219,18 @@ impl Call<'_> {
         }
         let manager = Manager { applies: true, ..self.manner.manager.clone() };
         let before = old.as_ref().map(|old| &*old.value);
-        let mut new = apply::apply(*resource, before, applied, &manager, force, state.clock.now())?;
+        let mut applied = applied.clone();
+        if let Some(fields) = applied.as_object_mut() {
+            // Nobody owns what this path cannot write.
+            match sub {
+                Sub::Object if resource.has_status() => drop(fields.remove("status")),
+                Sub::Object => {}
+                Sub::Status => {
+                    fields.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
+                }
+            }
+        }
+        let mut new = apply::apply(*resource, before, &applied, &manager, force, state.clock.now())?;
         let manner = Manner { manager, blind: true, ..self.manner.clone() };
         match old {
             Some(old) => {

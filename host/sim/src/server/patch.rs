@@ -1,10 +1,13 @@
-//! Patches: JSON patch (RFC 6902) and merge patch (RFC 7396).
+//! Patches: JSON patch (RFC 6902) and merge patch (RFC 7396) here, strategic ones apart.
+
+mod strategic;
 
 use serde_json::{Map, Value};
 
+pub use strategic::strategic;
+
 use super::meta;
 use super::refusal::Refused;
-use crate::object::Resource;
 
 /// Merges a patch into a value (RFC 7396).
 pub fn merge(target: &mut Value, patch: &Value) {
@@ -20,12 +23,6 @@ pub fn merge(target: &mut Value, patch: &Value) {
             merge(fields.entry(name.as_str()).or_insert(Value::Null), value);
         }
     }
-}
-
-/// Merges a patch into an object of a kind that is not custom.
-pub fn strategic(_: Resource, target: &mut Value, patch: &Value) -> Result<(), Refused> {
-    merge(target, patch);
-    Ok(())
 }
 
 /// Carries out the steps of a JSON patch, all or none.
