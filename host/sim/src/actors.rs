@@ -313,6 +313,7 @@ fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
         desk.reconcile(key.clone());
     }
     if change.key.resource == resources::POD {
+        deployment::wake(desk, change);
         budget::wake(desk, change, before);
         volumes::wake(desk, change, before);
     }

@@ -28,8 +28,8 @@ use crate::clock::Clock;
 use crate::log::Log;
 use crate::server::Server;
 pub use ledger::{Entry, Ledger};
-pub use machine::State;
 use machine::Machine;
+pub use machine::State;
 use market::Market;
 pub use weather::Weather;
 
@@ -236,7 +236,12 @@ impl Cloud {
     /// What all instances that run cost together now, USD per hour.
     pub fn cost_per_hour(&self) -> f64 {
         let inner = self.inner();
-        inner.machines.iter().filter(|m| m.runs()).map(|m| inner.market.price(m.offering)).sum()
+        inner
+            .machines
+            .iter()
+            .filter(|m| m.runs())
+            .map(|m| inner.market.price(m.offering))
+            .fold(0.0, |all, one| all + one)
     }
 
     /// The catalogue with the prices of now, and without what is short.

@@ -49,9 +49,7 @@ pub fn reconcile(desk: &mut Desk, key: &Key, budget: &Value) {
         .collect();
     let (expected, desired) = wanted(desk, budget, &pods);
     let disrupted = disrupted(desk, key, budget);
-    let well = |p: &&Arc<Value>| {
-        fields::ready(p) && !fields::deleting(p) && !disrupted.contains_key(fields::name(p))
-    };
+    let well = |p: &&Arc<Value>| fields::ready(p) && !fields::deleting(p) && !disrupted.contains_key(fields::name(p));
     let healthy = pods.iter().filter(well).count() as i64;
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
     let status = [
@@ -106,8 +104,7 @@ fn scale(desk: &Desk, pods: &[Arc<Value>]) -> i64 {
 /// The UID and number of replicas of what scales a pod. A ReplicaSet of a Deployment counts as the Deployment does:
 /// during a roll-out it is only a part.
 fn replicas(desk: &Desk, uid: &str) -> Option<(String, i64)> {
-    const SCALED: [Resource; 3] =
-        [resources::REPLICA_SET, resources::STATEFUL_SET, resources::REPLICATION_CONTROLLER];
+    const SCALED: [Resource; 3] = [resources::REPLICA_SET, resources::STATEFUL_SET, resources::REPLICATION_CONTROLLER];
     let key = desk.view.by_uid(uid).filter(|key| SCALED.contains(&key.resource))?;
     let set = desk.view.get(key)?;
     let above = fields::controller(set).and_then(|o| desk.view.by_uid(fields::text(o, "/uid")));
@@ -125,7 +122,8 @@ fn disrupted(desk: &mut Desk, key: &Key, budget: &Value) -> Map<String, Value> {
         let age = at.as_str().and_then(|t| t.parse().ok()).map_or(i64::MAX, |t| now.duration_since(t).as_secs());
         if waits && age <= DISRUPTION_TIMEOUT {
             left.insert(name.clone(), at.clone());
-            let due = desk.clock.elapsed() + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
+            let due =
+                desk.clock.elapsed() + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
             desk.agenda.once(due, Work::Reconcile(key.clone()));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Desk, fields, template};
-use crate::object::Key;
+use crate::object::{Change, Event, Key};
 use crate::server::{Sub, resources};
 
 const HASH: &str = "pod-template-hash";
@@ -25,6 +25,18 @@ struct Set {
     there: i64,
 }
 
+/// A pod has gone: a Deployment that is recreated may have waited for it.
+pub fn wake(desk: &mut Desk, change: &Change) {
+    if change.event != Event::Deleted {
+        return;
+    }
+    let owner = |o: &Value| desk.view.by_uid(fields::text(fields::controller(o)?, "/uid")).cloned();
+    let Some(set) = owner(&change.object).and_then(|key| desk.view.get(&key).cloned()) else { return };
+    if let Some(key) = owner(&set).filter(|key| key.resource == resources::DEPLOYMENT) {
+        desk.reconcile(key);
+    }
+}
+
 /// Moves replicas from old ReplicaSets to the current one.
 pub fn reconcile(desk: &mut Desk, key: &Key, deployment: &Value) {
     let hash = template::hash(&deployment["spec"]["template"]);
@@ -32,7 +44,7 @@ pub fn reconcile(desk: &mut Desk, key: &Key, deployment: &Value) {
     let wanted = fields::number(deployment, "/spec/replicas").unwrap_or(1).max(0);
     if !fields::deleting(deployment) && deployment["spec"]["paused"] != true {
         let Some(at) = sets.iter().position(|s| fields::label(&s.object, HASH) == Some(&hash)) else {
-            let first = if sets.iter().all(|s| s.wants == 0) { wanted } else { 0 };
+            let first = if sets.is_empty() { wanted } else { 0 };
             return create(desk, deployment, &hash, first);
         };
         let current = sets.remove(at);
@@ -83,7 +95,10 @@ fn roll(desk: &mut Desk, deployment: &Value, wanted: i64, current: &Set, old: &[
     let before: i64 = old.iter().map(|s| s.wants).sum();
     if fields::text(deployment, "/spec/strategy/type") == "Recreate" {
         old.iter().filter(|s| s.wants > 0).for_each(|s| scale(desk, &s.key, 0));
-        if before == 0 && old.iter().all(|s| s.there == 0) && current.wants != wanted {
+        // Pods on their way out count: that is the point of it.
+        let pods = |s: &Set| desk.view.controlled(resources::POD, fields::uid(&s.object));
+        let left = old.iter().flat_map(pods).any(|(_, pod)| !fields::ended(&pod));
+        if before == 0 && !left && current.wants != wanted {
             scale(desk, &current.key, wanted);
         }
         return;
@@ -133,7 +148,8 @@ fn scale(desk: &mut Desk, key: &Key, replicas: i64) {
 /// Old ReplicaSets without pods beyond `revisionHistoryLimit` go, the oldest first.
 fn forget(desk: &mut Desk, deployment: &Value, old: &[Set]) {
     let keep = fields::number(deployment, "/spec/revisionHistoryLimit").unwrap_or(10).max(0) as usize;
-    let empty: Vec<&Set> = old.iter().filter(|s| s.wants == 0 && s.there == 0 && !fields::deleting(&s.object)).collect();
+    let empty: Vec<&Set> =
+        old.iter().filter(|s| s.wants == 0 && s.there == 0 && !fields::deleting(&s.object)).collect();
     for set in empty.iter().take(empty.len().saturating_sub(keep)) {
         desk.delete(&set.key);
     }

@@ -105,7 +105,14 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
 }
 
 /// Sets a condition; says whether anything changed. The time of transition moves only with the status.
-pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> bool {
+pub fn set_condition(
+    object: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> bool {
     let conditions = list_at(object, "status", "conditions");
     let mut next = json!({"type": kind, "status": status, "lastTransitionTime": stamp(now)});
     if !reason.is_empty() {

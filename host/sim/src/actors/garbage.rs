@@ -21,7 +21,8 @@ pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
             wake_owners(desk, object);
         }
         _ => {
-            let waits = fields::deleting(object) && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
+            let waits =
+                fields::deleting(object) && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
             let owners = |o: &Value| o.pointer("/metadata/ownerReferences").cloned();
             let owned_anew = before.and_then(owners) != owners(object) && !missing_owners(desk, object).is_empty();
             if waits || owned_anew {

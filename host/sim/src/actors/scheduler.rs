@@ -126,9 +126,8 @@ impl Scheduler {
         if !ours || gated || fields::deleting(pod) {
             return self.forget(key);
         }
-        let matters = |p: &Value| {
-            (p["spec"].clone(), p["metadata"]["labels"].clone(), p["status"]["nominatedNodeName"].clone())
-        };
+        let matters =
+            |p: &Value| (p["spec"].clone(), p["metadata"]["labels"].clone(), p["status"]["nominatedNodeName"].clone());
         if !self.waiting.contains_key(key) || before.map(matters) != Some(matters(pod)) {
             self.cluster.put_pod(key, pod, before);
             self.enqueue(desk, key, pod);
@@ -302,9 +301,7 @@ impl Attempt<'_> {
                 all.push(volume["spec"]["nodeAffinity"]["required"].clone());
             }
         }
-        let spec = |required| {
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
-        };
+        let spec = |required| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}});
         Ok(all.into_iter().map(spec).collect())
     }
 
@@ -393,7 +390,8 @@ impl Attempt<'_> {
         }
         let scores = self.scores(&open);
         let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let equals: Vec<&str> = open.iter().zip(&scores).filter(|(_, s)| **s == best).map(|((n, _), _)| &***n).collect();
+        let equals: Vec<&str> =
+            open.iter().zip(&scores).filter(|(_, s)| **s == best).map(|((n, _), _)| &***n).collect();
         let lot = self.desk.chance.draw("tie", &self.key.name) % equals.len().max(1) as u64;
         Ok(equals.get(lot as usize).copied().unwrap_or_default().to_owned())
     }

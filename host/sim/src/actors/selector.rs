@@ -98,8 +98,14 @@ mod tests {
                 {"nodeSelectorTerms": terms}}}})
         };
         assert!(admits(&json!({"nodeSelector": {"zone": "a"}}), &node));
-        assert!(admits(&spec(json!([{"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["4"]}]}])), &node));
-        assert!(admits(&spec(json!([{}, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}])), &node));
+        assert!(admits(
+            &spec(json!([{"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["4"]}]}])),
+            &node
+        ));
+        assert!(admits(
+            &spec(json!([{}, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}])),
+            &node
+        ));
         assert!(!admits(&spec(json!([{}])), &node));
     }
 

@@ -40,7 +40,7 @@ pub struct Ledger {
 impl Ledger {
     /// USD so far.
     pub fn paid(&self) -> f64 {
-        self.entries.iter().map(|e| e.paid).sum()
+        self.entries.iter().fold(0.0, |all, e| all + e.paid)
     }
 
     /// Instances that run.

@@ -10,7 +10,8 @@ use crate::scene::{apply, pod, story, story_with, wait};
 
 /// A claim for four CPUs of a capacity type, by number.
 pub fn launch(number: u32, capacity_type: &str) -> Launch {
-    let is = |key: &str, value: &str| Requirement { key: key.into(), operator: "In".into(), values: vec![value.into()] };
+    let is =
+        |key: &str, value: &str| Requirement { key: key.into(), operator: "In".into(), values: vec![value.into()] };
     Launch {
         name: format!("claim-{number}"),
         uid: format!("uid-{number}"),
@@ -52,10 +53,21 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
         assert_eq!(made.claim_uid.as_deref(), Some("uid-1"));
         apply(&world, &pod("p", "2", ""));
         wait(&world, 60).await;
-        expect![[r#""#]].assert_eq(&world.describe());
+        expect![[r#"
+            node-1 c-4x-amd64-linux test-zone-a on-demand cpu 0/3.9 karpenter.sh/unregistered:NoExecute
+            pending
+              p 0/1 nodes are available: 1 node(s) had untolerated taint(s).
+            0.1086 USD/h
+        "#]]
+        .assert_eq(&world.describe());
         register(&world);
         wait(&world, 30).await;
-        expect![[r#""#]].assert_eq(&world.describe());
+        expect![[r#"
+            node-1 c-4x-amd64-linux test-zone-a on-demand cpu 2/3.9
+              p
+            0.1086 USD/h
+        "#]]
+        .assert_eq(&world.describe());
         wait(&world, 3600).await;
         world.cloud.delete(&made.provider_id).await.expect("it runs");
         assert!(world.cloud.get(&made.provider_id).await.is_ok());
@@ -64,7 +76,19 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
         assert!(matches!(gone, Err(CloudError::NotFound(_))), "{gone:?}");
         assert!(world.cloud.list().await.expect("it answers").is_empty());
         wait(&world, 120).await;
-        expect![[r#""#]].assert_eq(&format!("{}{}{}", world.log.text(), world.cloud.ledger(), world.describe()));
+        expect![[r#"
+            00:00:01.997 node-1 (c-4x-amd64-linux test-zone-a on-demand, for claim-1) is launched
+            00:00:34.658 node-1 joins
+            00:00:43.792 node-1 is ready
+            01:01:31.997 node-1 (c-4x-amd64-linux test-zone-a on-demand, for claim-1) is ended
+            01:02:21.997 node-1 is unreachable
+            01:02:31.997 node-1: its machine is gone, the Node is deleted
+            01:03:21.997 p is collected: node-1 is gone
+            node-1 c-4x-amd64-linux test-zone-a on-demand 00:00:01.997 to 01:01:31.997: 0.111305 USD
+            0.111305 USD
+            0.0000 USD/h
+        "#]]
+        .assert_eq(&format!("{}{}{}", world.log.text(), world.cloud.ledger(), world.describe()));
     });
 }
 
@@ -106,7 +130,7 @@ fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
         let lines = world.log.text();
         let count = |what: &str| lines.lines().filter(|l| l.contains(what)).count();
         let found = [count("fails"), count("will never register"), count("will never be ready"), count("is ready")];
-        expect![[r#""#]].assert_eq(&format!("{found:?}"));
+        expect!["[22, 17, 19, 42]"].assert_eq(&format!("{found:?}"));
     });
 }
 
@@ -157,20 +181,26 @@ fn an_interrupted_instance_goes_two_minutes_after_its_notice_and_its_node_a_minu
         wait(&world, 55).await;
         assert_eq!(world.ready_pods(), 0);
         wait(&world, 120).await;
-        expect![[r#""#]].assert_eq(&format!("{}{}", world.log.text(), world.describe()));
+        expect![[r#"
+            00:00:01.997 node-1 (c-4x-amd64-linux test-zone-a spot, for claim-1) is launched
+            00:00:34.658 node-1 joins
+            00:00:43.792 node-1 is ready
+            00:01:31.997 node-1 (c-4x-amd64-linux test-zone-a spot, for claim-1) is given notice of its interruption
+            00:03:31.997 node-1 (c-4x-amd64-linux test-zone-a spot, for claim-1) is taken back
+            00:04:21.997 node-1 is unreachable
+            00:04:31.997 node-1: its machine is gone, the Node is deleted
+            00:05:21.997 p is collected: node-1 is gone
+            0.0000 USD/h
+        "#]]
+        .assert_eq(&format!("{}{}", world.log.text(), world.describe()));
     });
 }
 
 #[test]
 fn spot_prices_walk_and_the_ledger_walks_with_them() {
     let mut options = Options::default();
-    options.cloud.weather = Weather {
-        prices_every: Duration::from_secs(600),
-        volatility: 0.1,
-        interruptions: 0.1,
-        storms: 1.0,
-        ..Weather::default()
-    };
+    options.cloud.weather =
+        Weather { prices_every: Duration::from_secs(600), volatility: 0.1, storms: 1.0, ..Weather::default() };
     story_with(options, async |world| {
         let _ = world.cloud.create(&launch(1, "spot")).await;
         let _ = world.cloud.create(&launch(2, "on-demand")).await;
@@ -180,7 +210,25 @@ fn spot_prices_walk_and_the_ledger_walks_with_them() {
             let paid: Vec<String> = world.cloud.ledger().entries.iter().map(|e| format!("{:.4}", e.paid)).collect();
             text += &format!("{hour}: {:.4} USD/h, paid {}\n", world.cloud.cost_per_hour(), paid.join(" and "));
         }
-        expect![[r#""#]].assert_eq(&(text + &world.log.text()));
+        expect![[r#"
+            0: 0.1852 USD/h, paid 0.0746 and 0.1086
+            1: 0.1922 USD/h, paid 0.1578 and 0.2172
+            2: 0.1680 USD/h, paid 0.2293 and 0.3258
+            3: 0.1681 USD/h, paid 0.2867 and 0.4344
+            4: 0.1536 USD/h, paid 0.3418 and 0.5429
+            5: 0.1484 USD/h, paid 0.3825 and 0.6515
+            00:00:01.997 node-1 (c-4x-amd64-linux test-zone-a spot, for claim-1) is launched
+            00:00:04.443 node-2 (c-4x-amd64-linux test-zone-a on-demand, for claim-2) is launched
+            00:00:33.011 node-2 joins
+            00:00:34.658 node-1 joins
+            00:00:43.468 node-2 is ready
+            00:00:43.792 node-1 is ready
+            01:17:15.989 storm: 39 on-demand types run short in test-zone-b
+            02:37:01.103 storm: 47 on-demand types run short in test-zone-b
+            03:38:30.702 storm: 44 spot types run short in test-zone-a
+            05:09:30.196 storm: 44 on-demand types run short in test-zone-d
+        "#]]
+        .assert_eq(&(text + &world.log.text()));
         let (catalogue, _) = world.cloud.catalogue();
         assert!(catalogue.offerings().iter().all(|o| o.price > 0.0));
     });

@@ -16,7 +16,7 @@ fn a_pod_runs_some_seconds_after_it_is_bound_and_a_slow_one_when_it_says() {
         apply(&world, &(node("n1", "4", "a") + &pod("quick", "1", "") + "---" + SLOW));
         wait(&world, 2).await;
         expect![[r#"
-            n1 cpu 1/4 not ready
+            n1 a cpu 0/4 not ready
             pending
               quick 0/1 nodes are available: 1 node(s) had untolerated taint(s).
               slow 0/1 nodes are available: 1 node(s) had untolerated taint(s).
@@ -25,7 +25,7 @@ fn a_pod_runs_some_seconds_after_it_is_bound_and_a_slow_one_when_it_says() {
         .assert_eq(&world.describe());
         wait(&world, 30).await;
         expect![[r#"
-            n1 cpu 1/4
+            n1 a cpu 1/4
               quick
               slow starting
             0.0000 USD/h
@@ -51,7 +51,7 @@ fn a_pod_leaves_when_it_has_stopped_and_at_the_end_of_its_grace_period_if_it_doe
         world.delete("Pod", "default", "deaf");
         wait(&world, 1).await;
         expect![[r#"
-            n1 cpu 2/4
+            n1 a cpu 2/4
               deaf leaving
               polite leaving
             0.0000 USD/h
@@ -74,7 +74,7 @@ fn a_node_that_never_gets_ready_gets_no_pods() {
         apply(&world, &(lame + &pod("p", "1", "")));
         wait(&world, 3600).await;
         expect![[r#"
-            n1 cpu 0/4 not ready
+            n1 a cpu 0/4 not ready
             pending
               p 0/1 nodes are available: 1 node(s) had untolerated taint(s).
             0.0000 USD/h

@@ -52,6 +52,7 @@ spec: {{containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '{cp
 pub fn workload(kind: &str, name: &str, cpu: &str, more: &str, pods: &str) -> String {
     let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let selector = if kind == "Job" { String::new() } else { format!("selector: {{matchLabels: {{app: {name}}}}},") };
+    let restart = if kind == "Job" { ", restartPolicy: Never" } else { "" };
     format!(
         "---
 apiVersion: {group}
@@ -59,7 +60,7 @@ kind: {kind}
 metadata: {{name: {name}}}
 spec:
   {{{selector} template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{
-    containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '{cpu}'}}}}}}]{pods}}}}}{more}}}
+    containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '{cpu}'}}}}}}]{restart}{pods}}}}}{more}}}
 "
     )
 }

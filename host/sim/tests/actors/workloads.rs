@@ -7,7 +7,11 @@ use crate::scene::{apply, deployment, node, story, wait, workload};
 /// Fields of an object's status, as text.
 fn status(world: &World, kind: &str, name: &str, of: &[&str]) -> String {
     let Some(object) = world.object(kind, "default", name) else { return "gone".to_owned() };
-    of.iter().map(|f| format!("{f} {} ", object["status"].get(*f).unwrap_or(&json!(0)))).collect::<String>().trim_end().to_owned()
+    of.iter()
+        .map(|f| format!("{f} {} ", object["status"].get(*f).unwrap_or(&json!(0))))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 #[test]

@@ -101,11 +101,8 @@ impl Cluster {
             }
         };
         self.remove_pod(key);
-        let record = Record {
-            shape,
-            node: Arc::from(fields::text(pod, "/spec/nodeName")),
-            leaving: fields::deleting(pod),
-        };
+        let record =
+            Record { shape, node: Arc::from(fields::text(pod, "/spec/nodeName")), leaving: fields::deleting(pod) };
         if !record.node.is_empty() {
             self.place(&record);
         }

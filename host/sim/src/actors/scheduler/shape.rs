@@ -32,13 +32,10 @@ pub fn read(pod: &Value, names: &mut Names) -> PodShape {
         namespace: names.intern(text(pod, "/metadata/namespace")),
         requests: requests(spec, names),
         node_selector: pairs(&spec["nodeSelector"]).map(|(k, v)| is(k, v, names)).collect(),
-        required: items(
-            affinity,
-            "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
-        )
-        .iter()
-        .map(|t| node_term(t, names))
-        .collect(),
+        required: items(affinity, "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms")
+            .iter()
+            .map(|t| node_term(t, names))
+            .collect(),
         preferred: items(affinity, "/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution")
             .iter()
             .map(|t| (weight(t), node_term(&t["preference"], names)))
@@ -210,7 +207,10 @@ fn with_own(mut selector: LabelSelector, term: &Value, own: &Labels, names: &mut
             let key = names.intern(key);
             if let (Some(value), Some(rules)) = (own.get(key), &mut selector.0) {
                 let values: Box<[Sym]> = Box::new([value]);
-                rules.push(SelectorRule { key, op: if same { SelectorOp::In(values) } else { SelectorOp::NotIn(values) } });
+                rules.push(SelectorRule {
+                    key,
+                    op: if same { SelectorOp::In(values) } else { SelectorOp::NotIn(values) },
+                });
             }
         }
     }

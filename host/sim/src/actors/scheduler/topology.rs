@@ -65,7 +65,8 @@ impl Rules {
     fn spread(&mut self, cluster: &Cluster, pod: &PodShape) {
         let hard: Vec<&Spread> = pod.spread.iter().filter(|s| s.required).collect();
         for s in &pod.spread {
-            let selected = shapes(cluster, |shape| shape.namespace == pod.namespace && s.selector.matches(&shape.labels));
+            let selected =
+                shapes(cluster, |shape| shape.namespace == pod.namespace && s.selector.matches(&shape.labels));
             let counts = |host: &Host| {
                 hard.iter().all(|h| !s.required || host.labels.get(h.key).is_some())
                     && (s.node_affinity == NodeInclusion::Ignore || matching::admits(&host.labels, pod, &cluster.names))
