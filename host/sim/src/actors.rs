@@ -32,7 +32,7 @@ use serde_json::Value;
 use crate::clock::Clock;
 use crate::cloud::{Cloud, Happening};
 use crate::log::Log;
-use crate::object::{Change, Key, Resource};
+use crate::object::{Change, Event, Key, Resource};
 use crate::server::{DeleteOptions, Server, Sub, resources};
 use agenda::Agenda;
 use chance::Chance;
@@ -306,7 +306,12 @@ fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
     if has_controller(change.key.resource) {
         desk.reconcile(change.key.clone());
     }
-    if let Some(owner) = fields::controller(object)
+    let pod_state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::text(p, "/status/phase").to_owned());
+    let unmoved = change.key.resource == resources::POD
+        && change.event == Event::Modified
+        && before.map(pod_state) == Some(pod_state(object));
+    if !unmoved
+        && let Some(owner) = fields::controller(object)
         && let Some(key) = desk.view.by_uid(fields::text(owner, "/uid"))
         && has_controller(key.resource)
     {

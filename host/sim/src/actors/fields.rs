@@ -8,19 +8,29 @@ use serde_json::{Value, json};
 
 use crate::object::{Key, Resource};
 
-/// Text at a path (`/spec/nodeName`); empty where there is none.
+/// What is at a path (`/spec/containers/0`). As `Value::pointer`, which allocates for every part of the path; names
+/// with a slash or a tilde in them are not reached.
+pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('/').skip(1).try_fold(object, |value, part| match value {
+        Value::Object(map) => map.get(part),
+        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// Text at a path; empty where there is none.
 pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A whole number at a path.
 pub fn number(object: &Value, path: &str) -> Option<i64> {
-    object.pointer(path).and_then(Value::as_i64)
+    at(object, path).and_then(Value::as_i64)
 }
 
 /// The items of a list at a path; none where there is no list.
 pub fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
-    object.pointer(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Its UID.
@@ -55,7 +65,7 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 
 /// Whether it is being deleted.
 pub fn deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|t| !t.is_null())
+    at(object, "/metadata/deletionTimestamp").is_some_and(|t| !t.is_null())
 }
 
 /// Whether a finalizer is on it.

@@ -23,8 +23,8 @@ pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
         _ => {
             let waits =
                 fields::deleting(object) && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
-            let owners = |o: &Value| o.pointer("/metadata/ownerReferences").cloned();
-            let owned_anew = before.and_then(owners) != owners(object) && !missing_owners(desk, object).is_empty();
+            let owned_anew =
+                before.is_none_or(|b| owners(b) != owners(object)) && !missing_owners(desk, object).is_empty();
             if waits || owned_anew {
                 desk.soon(Work::Collect(change.key.clone()));
             }
@@ -34,6 +34,10 @@ pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
             }
         }
     }
+}
+
+fn owners(object: &Value) -> &[Value] {
+    fields::items(object, "/metadata/ownerReferences")
 }
 
 fn wake_owners(desk: &mut Desk, object: &Value) {

@@ -2,7 +2,7 @@
 //!
 //! Whoever acts has seen every change before: no actor needs to remember what it has just asked for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -13,15 +13,18 @@ use crate::server::resources;
 
 type Names = (Arc<str>, Arc<str>);
 
+/// Objects that have something in common.
+type Group = BTreeMap<Key, Arc<Value>>;
+
 /// All objects. Hash maps are only looked up, never walked.
 #[derive(Default)]
 pub struct View {
     objects: BTreeMap<Resource, BTreeMap<Names, Arc<Value>>>,
     by_uid: HashMap<Box<str>, Key>,
     /// Who names an owner, by the owner's UID.
-    owned: HashMap<Box<str>, BTreeSet<Key>>,
+    owned: HashMap<Box<str>, Group>,
     /// Pods by node.
-    placed: HashMap<Box<str>, BTreeSet<Key>>,
+    placed: HashMap<Box<str>, Group>,
 }
 
 impl View {
@@ -34,34 +37,24 @@ impl View {
             Event::Added | Event::Modified => table.insert(names, change.object.clone()),
         };
         let after = (change.event != Event::Deleted).then_some(&change.object);
-        self.index(&change.key, before.as_deref(), after.map(|o| &**o));
+        self.index(&change.key, before.as_deref(), after);
         before
     }
 
-    fn index(&mut self, key: &Key, before: Option<&Value>, after: Option<&Value>) {
-        if before.map(fields::uid) != after.map(fields::uid) {
-            if let Some(uid) = before.map(fields::uid) {
-                self.by_uid.remove(uid);
-            }
-            if let Some(uid) = after.map(fields::uid) {
-                self.by_uid.insert(uid.into(), key.clone());
-            }
+    fn index(&mut self, key: &Key, before: Option<&Value>, after: Option<&Arc<Value>>) {
+        let (old, new) = (before.map(fields::uid), after.map(|o| fields::uid(o)));
+        if old != new {
+            old.map(|uid| self.by_uid.remove(uid));
+            new.map(|uid| self.by_uid.insert(uid.into(), key.clone()));
         }
-        let owners = |o: &Value| o.pointer("/metadata/ownerReferences").cloned();
-        if before.and_then(owners) != after.and_then(owners) {
-            before.into_iter().flat_map(owner_uids).for_each(|uid| leave(&mut self.owned, uid, key));
-            after.into_iter().flat_map(owner_uids).for_each(|uid| join(&mut self.owned, uid, key));
+        before.into_iter().flat_map(owner_uids).for_each(|uid| leave(&mut self.owned, uid, key));
+        if let Some(after) = after {
+            owner_uids(after).for_each(|uid| join(&mut self.owned, uid, key, after));
         }
         if key.resource == resources::POD {
-            let node = |pod: Option<&Value>| pod.map_or("", |p| fields::text(p, "/spec/nodeName")).to_owned();
-            let (old, new) = (node(before), node(after));
-            if old != new || before.is_none() {
-                leave(&mut self.placed, &old, key);
-                if after.is_some() && !new.is_empty() {
-                    join(&mut self.placed, &new, key);
-                }
-            } else if after.is_none() {
-                leave(&mut self.placed, &old, key);
+            before.into_iter().for_each(|pod| leave(&mut self.placed, fields::text(pod, "/spec/nodeName"), key));
+            if let Some(pod) = after.filter(|pod| !fields::text(pod, "/spec/nodeName").is_empty()) {
+                join(&mut self.placed, fields::text(pod, "/spec/nodeName"), key, pod);
             }
         }
     }
@@ -106,20 +99,20 @@ impl View {
 
     /// Everything that names an owner, by kind, namespace and name.
     pub fn dependents(&self, uid: &str) -> Vec<Key> {
-        self.owned.get(uid).into_iter().flatten().cloned().collect()
+        self.owned.get(uid).into_iter().flat_map(|all| all.keys().cloned()).collect()
     }
 
     /// What of a kind a controller controls.
     pub fn controlled(&self, resource: Resource, uid: &str) -> Vec<(Key, Arc<Value>)> {
-        let all = self.owned.get(uid).into_iter().flatten().filter(|key| key.resource == resource);
-        let objects = all.filter_map(|key| Some((key.clone(), self.get(key)?.clone())));
-        objects.filter(|(_, o)| fields::controller(o).is_some_and(|c| fields::text(c, "/uid") == uid)).collect()
+        let all = self.owned.get(uid).into_iter().flatten().filter(|(key, _)| key.resource.kind == resource.kind);
+        let ours = all.filter(|(_, o)| fields::controller(o).is_some_and(|c| fields::text(c, "/uid") == uid));
+        ours.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
     /// Pods bound to a node, ended ones too.
     pub fn pods_on(&self, node: &str) -> Vec<(Key, Arc<Value>)> {
-        let keys = self.placed.get(node).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), self.get(key)?.clone()))).collect()
+        let all = self.placed.get(node).into_iter().flatten();
+        all.map(|(key, pod)| (key.clone(), pod.clone())).collect()
     }
 }
 
@@ -127,14 +120,17 @@ fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
     fields::items(object, "/metadata/ownerReferences").iter().map(|o| fields::text(o, "/uid"))
 }
 
-fn join(map: &mut HashMap<Box<str>, BTreeSet<Key>>, at: &str, key: &Key) {
-    map.entry(at.into()).or_default().insert(key.clone());
+fn join(map: &mut HashMap<Box<str>, Group>, at: &str, key: &Key, object: &Arc<Value>) {
+    match map.get_mut(at) {
+        Some(group) => drop(group.insert(key.clone(), object.clone())),
+        None => drop(map.insert(at.into(), Group::from([(key.clone(), object.clone())]))),
+    }
 }
 
-fn leave(map: &mut HashMap<Box<str>, BTreeSet<Key>>, at: &str, key: &Key) {
-    if let Some(keys) = map.get_mut(at) {
-        keys.remove(key);
-        if keys.is_empty() {
+fn leave(map: &mut HashMap<Box<str>, Group>, at: &str, key: &Key) {
+    if let Some(group) = map.get_mut(at) {
+        group.remove(key);
+        if group.is_empty() {
             map.remove(at);
         }
     }
