@@ -7,35 +7,34 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::view::Tally;
 use super::{Desk, fields, template};
 use crate::object::Key;
 use crate::server::resources;
 
 /// Makes and deletes pods until their number is right, and counts them.
 pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
-    let all = desk.view.controlled(resources::POD, fields::uid(set));
-    let active: Vec<(Key, Arc<Value>)> =
-        all.into_iter().filter(|(_, p)| !fields::ended(p) && !fields::deleting(p)).collect();
-    let wanted = fields::number(set, "/spec/replicas").unwrap_or(1).max(0);
+    let Tally { active, ready } = desk.view.tally(fields::uid(set));
+    let wanted = fields::number(set, "/spec/replicas").unwrap_or(1).max(0) as usize;
     if !fields::deleting(set) {
-        let have = active.len() as i64;
-        for _ in have..wanted {
+        for _ in active..wanted {
             let name = desk.name(&format!("{}-", key.name));
             desk.create(resources::POD, template::pod(&set["spec"]["template"], key.resource, set, &name));
         }
-        if have > wanted {
-            for key in first_to_go(&active).into_iter().take((have - wanted) as usize) {
+        if active > wanted {
+            let mut pods = desk.view.controlled(resources::POD, fields::uid(set));
+            pods.retain(|(_, p)| !fields::ended(p) && !fields::deleting(p));
+            for key in first_to_go(&pods).into_iter().take(active - wanted) {
                 desk.delete(&key);
             }
         }
     }
-    let ready = active.iter().filter(|(_, p)| fields::ready(p)).count();
     let count = |n: usize| if n == 0 { Value::Null } else { json!(n) };
     desk.set_status(
         key,
         &[
-            ("replicas", json!(active.len())),
-            ("fullyLabeledReplicas", count(active.len())),
+            ("replicas", json!(active)),
+            ("fullyLabeledReplicas", count(active)),
             ("readyReplicas", count(ready)),
             ("availableReplicas", count(ready)),
             ("observedGeneration", set["metadata"]["generation"].clone()),

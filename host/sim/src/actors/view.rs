@@ -14,7 +14,36 @@ use crate::server::resources;
 type Names = (Arc<str>, Arc<str>);
 
 /// Objects that have something in common.
-type Group = BTreeMap<Key, Arc<Value>>;
+type Group = BTreeMap<Key, Member>;
+
+/// An object, and what is asked of it so often that it is read only once.
+struct Member {
+    object: Arc<Value>,
+    /// Neither ended nor being deleted.
+    active: bool,
+    /// Condition Ready is True.
+    ready: bool,
+    /// UID of its controller, if it has one.
+    controller: Option<Box<str>>,
+}
+
+impl Member {
+    fn new(object: &Arc<Value>) -> Self {
+        let controller = fields::controller(object).map(|o| fields::text(o, "/uid").into());
+        let active = !fields::ended(object) && !fields::deleting(object);
+        Member { active, ready: fields::ready(object), controller, object: object.clone() }
+    }
+}
+
+/// How many pods of a controller there are that have neither ended nor are being deleted, and how many of them are
+/// ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// All of them.
+    pub active: usize,
+    /// The ready ones.
+    pub ready: usize,
+}
 
 /// All objects. Hash maps are only looked up, never walked.
 #[derive(Default)]
@@ -104,15 +133,28 @@ impl View {
 
     /// What of a kind a controller controls.
     pub fn controlled(&self, resource: Resource, uid: &str) -> Vec<(Key, Arc<Value>)> {
-        let all = self.owned.get(uid).into_iter().flatten().filter(|(key, _)| key.resource.kind == resource.kind);
-        let ours = all.filter(|(_, o)| fields::controller(o).is_some_and(|c| fields::text(c, "/uid") == uid));
-        ours.map(|(key, object)| (key.clone(), object.clone())).collect()
+        let all = self.members(resource, uid);
+        all.map(|(key, member)| (key.clone(), member.object.clone())).collect()
+    }
+
+    /// Counts the pods that a controller controls.
+    pub fn tally(&self, uid: &str) -> Tally {
+        let active = self.members(resources::POD, uid).filter(|(_, m)| m.active);
+        active.fold(Tally { active: 0, ready: 0 }, |t, (_, m)| Tally {
+            active: t.active + 1,
+            ready: t.ready + usize::from(m.ready),
+        })
+    }
+
+    fn members(&self, resource: Resource, uid: &str) -> impl Iterator<Item = (&Key, &Member)> {
+        let all = self.owned.get(uid).into_iter().flatten();
+        all.filter(move |(key, m)| key.resource.kind == resource.kind && m.controller.as_deref() == Some(uid))
     }
 
     /// Pods bound to a node, ended ones too.
     pub fn pods_on(&self, node: &str) -> Vec<(Key, Arc<Value>)> {
         let all = self.placed.get(node).into_iter().flatten();
-        all.map(|(key, pod)| (key.clone(), pod.clone())).collect()
+        all.map(|(key, member)| (key.clone(), member.object.clone())).collect()
     }
 }
 
@@ -122,8 +164,8 @@ fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
 
 fn join(map: &mut HashMap<Box<str>, Group>, at: &str, key: &Key, object: &Arc<Value>) {
     match map.get_mut(at) {
-        Some(group) => drop(group.insert(key.clone(), object.clone())),
-        None => drop(map.insert(at.into(), Group::from([(key.clone(), object.clone())]))),
+        Some(group) => drop(group.insert(key.clone(), Member::new(object))),
+        None => drop(map.insert(at.into(), Group::from([(key.clone(), Member::new(object))]))),
     }
 }
 
