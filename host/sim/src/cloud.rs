@@ -81,8 +81,8 @@ pub struct Faults {
     pub never_ready: f64,
 }
 
-/// How a cloud is.
-#[derive(Clone, Debug)]
+/// How a cloud is. By default all goes well and there is no end of anything.
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How long things take.
     pub pace: Pace,
@@ -92,12 +92,6 @@ pub struct Options {
     pub weather: Weather,
     /// How many instances of each offering there can be at once; nothing for any number.
     pub capacity: Option<u32>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { pace: Pace::default(), faults: Faults::default(), weather: Weather::default(), capacity: None }
-    }
 }
 
 /// What the rest of the world has to know.

@@ -1,10 +1,11 @@
-//! The garbage collector: what no owner is left of goes, in the background, in the foreground, or is orphaned.
+//! The garbage collector: what no owner is left of goes, in the background, in the foreground, or is orphaned. Beside
+//! it the namespace controller, which empties namespaces that are deleted.
 
 use serde_json::Value;
 
 use super::{Desk, Work, fields};
 use crate::object::{Change, Event, Key};
-use crate::server::{DeleteOptions, Propagation, Sub};
+use crate::server::{DeleteOptions, Propagation, Sub, resources};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -13,6 +14,7 @@ const ORPHAN: &str = "orphan";
 /// names an owner that is not there.
 pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
     let object = &change.object;
+    wake_namespace(desk, change);
     match change.event {
         Event::Deleted => {
             for key in desk.view.dependents(fields::uid(object)) {
@@ -33,6 +35,35 @@ pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
                 before.into_iter().for_each(|b| wake_owners(desk, b));
             }
         }
+    }
+}
+
+/// A namespace that is going is looked at when something in it has gone, or has come too late.
+fn wake_namespace(desk: &mut Desk, change: &Change) {
+    let name = match change.key.resource {
+        resources::NAMESPACE => change.key.name.clone(),
+        _ if change.event == Event::Modified || change.key.namespace.is_empty() => return,
+        _ => change.key.namespace.clone(),
+    };
+    let key = fields::key(resources::NAMESPACE, "", &name);
+    if desk.view.get(&key).is_some_and(|namespace| fields::deleting(namespace)) {
+        desk.soon(Work::Collect(key));
+    }
+}
+
+/// Deletes everything in a namespace; lets go of it once it is empty.
+fn empty(desk: &mut Desk, key: &Key) {
+    let namespaced = resources::ALL.iter().filter(|r| r.namespaced);
+    let all: Vec<(Key, bool)> = namespaced
+        .flat_map(|r| desk.view.within(*r, &key.name))
+        .map(|(key, object)| (key, fields::deleting(object)))
+        .collect();
+    all.iter().filter(|(_, deleting)| !deleting).for_each(|(key, _)| desk.delete(key));
+    if all.is_empty()
+        && let Err(refusal) = desk.server.finalize_namespace(&key.name)
+        && refusal.code != 404
+    {
+        desk.log.say(desk.clock, format!("namespace {} stays: {}", key.name, refusal.message));
     }
 }
 
@@ -60,7 +91,9 @@ fn missing_owners(desk: &Desk, object: &Value) -> Vec<String> {
 pub fn collect(desk: &mut Desk, key: &Key) {
     let Some(object) = desk.view.get(key).cloned() else { return };
     if fields::deleting(&object) {
-        if fields::holds(&object, ORPHAN) {
+        if key.resource == resources::NAMESPACE {
+            empty(desk, key);
+        } else if fields::holds(&object, ORPHAN) {
             orphan_dependents(desk, key, fields::uid(&object));
         } else if fields::holds(&object, FOREGROUND) {
             delete_dependents(desk, key, fields::uid(&object));

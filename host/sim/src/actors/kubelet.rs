@@ -1,7 +1,8 @@
 //! The kubelets of all nodes: nodes get ready, pods start, end by themselves or are stopped.
 //!
 //! A kubelet says something when something changes and is silent otherwise: leases are not renewed, and that a machine
-//! is gone is told by the cloud. Nodes that no cloud made are machines that never fail.
+//! is gone is told by the cloud. Nodes that no cloud made are machines that never fail. Pods bound to a node that is not
+//! ready start when it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,6 +53,12 @@ impl Kubelet {
     pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
         match change.key.resource {
             resources::NODE if change.event == Event::Added => self.node_came(desk, change),
+            resources::NODE if change.event == Event::Modified => {
+                let ready = |n: &Value| fields::condition(n, "Ready") == "True";
+                if ready(&change.object) && !before.is_some_and(ready) {
+                    self.catch_up(desk, &change.key.name);
+                }
+            }
             resources::POD if change.event == Event::Deleted => {
                 self.told.remove(fields::uid(&change.object));
             }
@@ -70,6 +77,22 @@ impl Kubelet {
         }
     }
 
+    /// Pods that were bound to a node before it was ready start now.
+    fn catch_up(&self, desk: &mut Desk, node: &str) {
+        for (key, pod) in desk.view.pods_on(node) {
+            if fields::text(&pod, "/status/phase") == "Pending" && !fields::deleting(&pod) {
+                self.start_later(desk, &key, &pod);
+            }
+        }
+    }
+
+    fn start_later(&self, desk: &mut Desk, key: &Key, pod: &Value) {
+        let usual = desk.chance.around(desk.timing.pod_start, desk.timing.spread, "pod-start", fields::name(pod));
+        if let Some(wait) = asked(pod, START_AFTER, usual) {
+            desk.after(wait, Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())));
+        }
+    }
+
     fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
         let pod = &change.object;
         let node = fields::text(pod, "/spec/nodeName");
@@ -79,10 +102,7 @@ impl Kubelet {
         if fields::deleting(pod) {
             self.stop(desk, &change.key, pod);
         } else if before.is_none_or(|b| fields::text(b, "/spec/nodeName").is_empty()) && !fields::ended(pod) {
-            let usual = desk.chance.around(desk.timing.pod_start, desk.timing.spread, "pod-start", fields::name(pod));
-            if let Some(wait) = asked(pod, START_AFTER, usual) {
-                desk.after(wait, Work::Kubelet(Step::Start(change.key.clone(), fields::uid(pod).to_owned())));
-            }
+            self.start_later(desk, &change.key, pod);
         }
     }
 
@@ -121,13 +141,21 @@ impl Kubelet {
         }
         match &step {
             Step::Ready(..) => node_ready(desk, key),
-            Step::Start(..) if !fields::deleting(&object) => start(desk, key, &object),
+            Step::Start(..) if !fields::deleting(&object) && may_start(desk, &object) => start(desk, key, &object),
             Step::Finish(..) if !fields::deleting(&object) => finish(desk, key, &object),
             // The grace period may have changed since: then another step is due later or was due before.
             Step::Stop(..) => desk.force(key),
             Step::Start(..) | Step::Finish(..) => {}
         }
     }
+}
+
+/// Whether a pod that is bound is also to be run now: once, on a node that is there and ready. A pod on the host's
+/// network does not wait for it to be ready, as nothing else does for the network.
+fn may_start(desk: &Desk, pod: &Value) -> bool {
+    let Some(node) = desk.view.node(fields::text(pod, "/spec/nodeName")) else { return false };
+    let host = pod["spec"]["hostNetwork"] == true;
+    fields::text(pod, "/status/phase") == "Pending" && (host || fields::condition(node, "Ready") == "True")
 }
 
 /// The duration in an annotation, the usual one without it, nothing for `never`.

@@ -68,3 +68,20 @@ fn what_names_an_owner_that_never_was_goes() {
         assert!(world.object("ConfigMap", "default", "lost").is_none());
     });
 }
+
+#[test]
+fn a_namespace_goes_with_all_that_is_in_it() {
+    story(async |world| {
+        apply(&world, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}");
+        let web = deployment("web", 3, "1").replace("metadata: {name: web}", "metadata: {name: web, namespace: shop}");
+        apply(&world, &(node("n1", "64", "a") + &web));
+        wait(&world, 60).await;
+        assert_eq!(world.ready_pods(), 3);
+        world.delete("Namespace", "", "shop");
+        wait(&world, 1).await;
+        assert!(world.object("Namespace", "", "shop").is_some());
+        wait(&world, 20).await;
+        assert!(world.object("Namespace", "", "shop").is_none());
+        assert_eq!(count(&world), [0, 0, 0]);
+    });
+}
