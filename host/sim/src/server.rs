@@ -32,6 +32,10 @@ mod types;
 mod watch;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, Response};
@@ -73,7 +77,8 @@ struct Inner {
 impl Server {
     /// A server with the namespaces, priority classes and custom kinds that a cluster starts with.
     pub fn new(clock: Clock, seed: u64) -> Server {
-        let state = State { clock, ids: Ids::new(seed), store: Store::new(), epoch: 0, stalled: None };
+        let state =
+            State { clock, ids: Ids::new(seed), store: Store::new(), events: VecDeque::new(), epoch: 0, stalled: None };
         let server = Server(Arc::new(Inner { state: Mutex::new(state), gate: Gate::default() }));
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];

@@ -141,7 +141,7 @@ fn version(parameters: &Parameters) -> Result<Option<u64>, Refused> {
         text => text
             .parse()
             .map(Some)
-            .map_err(|_| Refused::invalid_options(&Cause::invalid("resourceVersion", &json!(text), "is not a number"))),
+            .map_err(|_| Refused::bad(format!("resourceVersion: Invalid value: {text:?}: it is not a number"))),
     }
 }
 
@@ -159,7 +159,15 @@ fn untoken(token: &str) -> Option<(u64, String)> {
 
 /// Answers a watch.
 pub fn watch(server: &Server, wanted: Wanted, parameters: &Parameters) -> Result<Response<Body>, Refused> {
-    let given = version(parameters)?;
+    let given = parameters.get("resourceVersion");
+    let given = match version(parameters) {
+        Ok(given) => given,
+        // Another part of a real server reads it, and says it in its own way.
+        Err(_) => {
+            let why = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
+            return Err(Refused::plain(500, "", format!("resourceVersion: Invalid value: {given:?}: {why}")));
+        }
+    };
     let initial = match parameters.get("sendInitialEvents") {
         "" => None,
         _ => Some(parameters.is("sendInitialEvents")),

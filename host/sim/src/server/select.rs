@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::meta::{is_qualified, text};
+use super::meta::{is_label_value, is_qualified, text};
 use super::refusal::Refused;
 use crate::object::Resource;
 
@@ -133,7 +133,12 @@ fn top_comma(text: &str) -> usize {
 fn need(part: &str) -> Option<Need> {
     let made = |key: &str, how| {
         let key = key.trim();
-        is_qualified(key).then(|| Need { key: key.to_owned(), how })
+        let values = match &how {
+            How::In(values) | How::NotIn(values) => &values[..],
+            _ => &[],
+        };
+        (is_qualified(key) && values.iter().all(|value| is_label_value(value)))
+            .then(|| Need { key: key.to_owned(), how })
     };
     let one = |value: &str| vec![value.trim().to_owned()];
     if let Some((key, value)) = part.split_once("!=") {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::apply::{self, Manager};
 use super::meta::{self, finalizers, is_leaving, text};
 use super::refusal::{Cause, Refused};
-use super::resources::{NAMESPACE, POD};
+use super::resources::{EVENT, NAMESPACE, POD};
 use super::state::State;
 use super::store::{self, Stored};
 use super::{Sub, builtin, definitions};
@@ -56,8 +56,11 @@ pub fn create(
         };
         metadata.insert("name".into(), json!(name));
     }
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
+    }
+    if !manner.manager.applies {
+        metadata.remove("managedFields");
     }
     metadata.insert("uid".into(), json!(state.ids.uid()));
     metadata.insert("creationTimestamp".into(), meta::time(now));
@@ -74,6 +77,9 @@ pub fn create(
     }
     apply::track(resource, None, &mut object, &manner.manager, now);
     let key = Key { resource, namespace: namespace.into(), name: name.into() };
+    if resource == EVENT && !manner.dry_run {
+        state.note_event(&key);
+    }
     Ok(keep(state, &key, object, manner))
 }
 
@@ -96,6 +102,11 @@ pub fn replace(
         )));
     }
     check_version(old, &new, manner)?;
+    let stamp = meta::at(&new, &["metadata", "deletionTimestamp"]);
+    if let Some(stamp) = stamp.filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp)) {
+        let cause = Cause::invalid("metadata.deletionTimestamp", stamp, "field is immutable");
+        return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+    }
     confine(&old.value, &mut new, resource, sub);
     if is_leaving(&old.value) {
         let before = finalizers(&old.value);

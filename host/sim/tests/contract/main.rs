@@ -3,7 +3,15 @@
 
 mod world;
 
+mod applies;
+mod custom;
+mod deletion;
+mod lists;
 mod objects;
+mod patches;
+mod pods;
+mod watches;
+mod workloads;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +54,18 @@ fn main() {
 }
 
 fn all() -> Vec<(&'static str, Test)> {
-    [objects::ALL].concat()
+    [
+        objects::ALL,
+        lists::ALL,
+        watches::ALL,
+        patches::ALL,
+        applies::ALL,
+        deletion::ALL,
+        pods::ALL,
+        workloads::ALL,
+        custom::ALL,
+    ]
+    .concat()
 }
 
 fn on_simulated(test: Test) -> Result<()> {

@@ -57,6 +57,10 @@ impl World {
         let world = World { client, namespace, real };
         let namespace = json!({"metadata": {"name": world.namespace}});
         world.post("/api/v1/namespaces", &namespace).await?.ok()?;
+        // A server that has just been given its definitions says for a moment that it is not ready for them.
+        for path in ["/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims"] {
+            world.until(path, |_| true).await?;
+        }
         Ok(world)
     }
 
@@ -137,7 +141,12 @@ impl World {
 
     /// Begins a watch.
     pub async fn watch(&self, path: &str) -> Result<Watch> {
-        let request = http::Request::get(path).body(Vec::new().into())?;
+        self.watch_as(path, "application/json").await
+    }
+
+    /// Begins a watch of objects in another form.
+    pub async fn watch_as(&self, path: &str, accept: &str) -> Result<Watch> {
+        let request = http::Request::get(path).header("accept", accept).body(Vec::new().into())?;
         let response = self.client.send(request).await?;
         let code = response.status().as_u16();
         if code != 200 {
