@@ -66,7 +66,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 }
 
 #[test]
-fn an_hour_of_fifty_nodes_and_five_hundred_pods_takes_a_fraction_of_a_second() {
+fn an_hour_of_fifty_nodes_and_five_hundred_pods_takes_about_a_second() {
     let (took, text) = paused(async {
         let began = std::time::Instant::now();
         let world = World::new(1, Options::default());
