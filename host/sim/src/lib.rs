@@ -3,6 +3,10 @@
 //! The daemon's own code runs against it unchanged; only its edges are other ones. Absent on purpose: anything that the
 //! daemon decides.
 
+pub mod actors;
 pub mod clock;
+pub mod cloud;
+pub mod log;
 pub mod object;
 pub mod server;
+pub mod world;

@@ -1,0 +1,355 @@
+//! Who acts in people's clusters beside the daemon: kubelets, kube-scheduler, the controllers, the cloud's own ones.
+//!
+//! One task runs them all: it takes in what has changed, in order, and then does the one thing that is due next. So
+//! every actor sees the cluster as it is and none needs to remember what it has just asked for; nothing depends on how
+//! tasks take turns. Actors speak to the server directly: faults between it and the daemon do not touch them. While
+//! nothing changes nothing is due: there are no heartbeats.
+//!
+//! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts, endpoints, autoscaling.
+
+pub mod agenda;
+pub mod budget;
+pub mod chance;
+pub mod daemons;
+pub mod deployment;
+pub mod fields;
+pub mod garbage;
+pub mod job;
+pub mod kubelet;
+pub mod node_lifecycle;
+pub mod replicas;
+pub mod scheduler;
+pub mod selector;
+pub mod stateful;
+pub mod template;
+pub mod view;
+pub mod volumes;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::cloud::{Cloud, Happening};
+use crate::log::Log;
+use crate::object::{Change, Event, Key, Resource};
+use crate::server::{DeleteOptions, Server, Sub, resources};
+use agenda::Agenda;
+use chance::Chance;
+use view::View;
+
+/// How long things take. Zero is allowed everywhere.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// From a change to the controllers' answer.
+    pub controllers: Duration,
+    /// One pod through kube-scheduler.
+    pub binding: Duration,
+    /// From binding to Ready, unless the pod's annotation [`kubelet::START_AFTER`] says otherwise.
+    pub pod_start: Duration,
+    /// From SIGTERM to the end of a pod that listens, unless [`kubelet::STOP_AFTER`] says otherwise.
+    pub pod_stop: Duration,
+    /// How long pods run that end by themselves, unless [`kubelet::RUNS_FOR`] says otherwise.
+    pub job: Duration,
+    /// From a Node object to its being Ready, unless its annotation [`kubelet::READY_AFTER`] says otherwise.
+    pub node_ready: Duration,
+    /// From the last word of a kubelet until its node is taken for unreachable (`--node-monitor-grace-period`).
+    pub node_silence: Duration,
+    /// From a node's end until the cloud's controller removes its Node object; nothing where there is none.
+    pub node_removal: Option<Duration>,
+    /// How long pods of a node that does not exist are left alone (the pod-GC's quarantine and half its period).
+    pub pod_collection: Duration,
+    /// Share by which starts, stops and boots differ from one to the next.
+    pub spread: f64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            controllers: Duration::from_millis(50),
+            binding: Duration::from_millis(5),
+            pod_start: Duration::from_secs(3),
+            pod_stop: Duration::from_secs(2),
+            job: Duration::from_secs(60),
+            node_ready: Duration::from_secs(10),
+            node_silence: Duration::from_secs(50),
+            node_removal: Some(Duration::from_secs(60)),
+            pod_collection: Duration::from_secs(50),
+            spread: 0.25,
+        }
+    }
+}
+
+/// Something to do.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Work {
+    /// A controller looks at an object of its kind.
+    Reconcile(Key),
+    /// The garbage collector looks at an object.
+    Collect(Key),
+    /// A kubelet does what is due.
+    Kubelet(kubelet::Step),
+    /// kube-scheduler looks at its queue.
+    Schedule,
+    /// A node is looked after: taints, evictions, pods without a node.
+    Node(node_lifecycle::Step),
+}
+
+/// What actors have in common.
+pub struct Desk {
+    /// The API server.
+    pub server: Server,
+    /// The time.
+    pub clock: Clock,
+    /// Chance.
+    pub chance: Chance,
+    /// How long things take.
+    pub timing: Timing,
+    /// The cluster, up to the last change.
+    pub view: View,
+    /// What is due.
+    pub agenda: Agenda<Work>,
+    /// What happened.
+    pub log: Log,
+    /// Pods made so far, for their names.
+    made: u64,
+}
+
+impl Desk {
+    /// Asks for something as soon as a controller would get to it.
+    pub fn soon(&mut self, work: Work) {
+        self.agenda.once(self.clock.elapsed() + self.timing.controllers, work);
+    }
+
+    /// Asks for something after a while.
+    pub fn after(&mut self, wait: Duration, work: Work) {
+        self.agenda.at(self.clock.elapsed() + wait, work);
+    }
+
+    /// Asks for an object to be looked at by its controller.
+    pub fn reconcile(&mut self, key: Key) {
+        self.soon(Work::Reconcile(key));
+    }
+
+    /// The time of day as objects have it.
+    pub fn stamp(&self) -> String {
+        fields::stamp(self.clock.now())
+    }
+
+    /// A name that begins with `base`, as controllers give to their pods.
+    pub fn name(&mut self, base: &str) -> String {
+        self.made += 1;
+        format!("{base}{}", chance::suffix(self.chance.draw(base, &self.made.to_string())))
+    }
+
+    /// Makes an object. A refusal is logged: controllers try again when something changes.
+    pub fn create(&mut self, resource: Resource, object: Value) -> bool {
+        let what = format!("{} {}", resource.kind, fields::name(&object));
+        match self.server.create(resource, object) {
+            Ok(_) => true,
+            Err(refusal) => {
+                self.log.say(self.clock, format!("{what} could not be made: {}", refusal.message));
+                false
+            }
+        }
+    }
+
+    /// Changes an object; one that is gone is left alone.
+    pub fn update(&mut self, key: &Key, sub: Sub, mut change: impl FnMut(&mut Value)) {
+        if let Err(refusal) = self.server.update(key, sub, &mut change)
+            && refusal.code != 404
+        {
+            let what = format!("{} {}", key.resource.kind, key.name);
+            self.log.say(self.clock, format!("{what} could not be changed: {}", refusal.message));
+        }
+    }
+
+    /// Sets fields of an object's status, where they differ.
+    pub fn set_status(&mut self, key: &Key, fields: &[(&str, Value)]) {
+        let Some(object) = self.view.get(key) else { return };
+        if fields.iter().all(|(field, value)| object["status"].get(field).unwrap_or(&Value::Null) == value) {
+            return;
+        }
+        self.update(key, Sub::Status, |object| {
+            let status = fields::map_at(object, "status");
+            for (field, value) in fields {
+                match value {
+                    Value::Null => drop(status.as_object_mut().and_then(|s| s.remove(*field))),
+                    value => status[*field] = value.clone(),
+                }
+            }
+        });
+    }
+
+    /// Deletes an object, with its grace period.
+    pub fn delete(&mut self, key: &Key) {
+        self.delete_with(key, DeleteOptions::default());
+    }
+
+    /// Deletes an object at once.
+    pub fn force(&mut self, key: &Key) {
+        self.delete_with(key, DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
+    }
+
+    fn delete_with(&mut self, key: &Key, options: DeleteOptions) {
+        if let Err(refusal) = self.server.delete(key, &options)
+            && refusal.code != 404
+        {
+            let what = format!("{} {}", key.resource.kind, key.name);
+            self.log.say(self.clock, format!("{what} could not be deleted: {}", refusal.message));
+        }
+    }
+}
+
+/// All actors.
+pub struct Actors {
+    desk: Desk,
+    seen: u64,
+    kubelet: kubelet::Kubelet,
+    scheduler: scheduler::Scheduler,
+    nodes: node_lifecycle::NodeLifecycle,
+    cloud: Cloud,
+}
+
+impl Actors {
+    /// Actors of a cluster that has not begun.
+    pub fn new(server: Server, clock: Clock, seed: u64, timing: Timing, cloud: Cloud, log: Log) -> Self {
+        let desk = Desk {
+            server,
+            clock,
+            chance: Chance(seed),
+            timing,
+            view: View::default(),
+            agenda: Agenda::default(),
+            log,
+            made: 0,
+        };
+        Actors {
+            desk,
+            seen: 0,
+            kubelet: kubelet::Kubelet::default(),
+            scheduler: scheduler::Scheduler::default(),
+            nodes: node_lifecycle::NodeLifecycle::default(),
+            cloud,
+        }
+    }
+
+    /// Acts for ever.
+    pub async fn run(mut self) {
+        loop {
+            self.take_in();
+            let now = self.desk.clock.elapsed();
+            if self.cloud.next().is_some_and(|due| due <= now) {
+                self.cloud.step(now);
+            } else if let Some(work) = self.desk.agenda.take(now) {
+                self.act(work);
+            } else {
+                self.wait(now).await;
+            }
+        }
+    }
+
+    /// Sleeps until something is due or has changed.
+    async fn wait(&self, now: Duration) {
+        let due = [self.desk.agenda.next(), self.cloud.next()].into_iter().flatten().min();
+        // Timers count in milliseconds; without work a year passes quickly.
+        let pause = due.map_or(Duration::from_secs(365 * 86_400), |due| due.saturating_sub(now));
+        tokio::select! {
+            biased;
+            () = self.desk.server.changed(self.seen) => {}
+            () = self.cloud.asked() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+
+    fn take_in(&mut self) {
+        for change in self.desk.server.changes(self.seen) {
+            self.seen = change.revision;
+            let before = self.desk.view.apply(&change);
+            self.saw(&change, before.as_deref());
+        }
+        for happening in self.cloud.happened() {
+            match happening {
+                Happening::Ended { node } => {
+                    self.kubelet.ended(&mut self.desk, &node);
+                    self.nodes.ended(&mut self.desk, &node);
+                }
+            }
+        }
+    }
+
+    fn saw(&mut self, change: &Change, before: Option<&Value>) {
+        let desk = &mut self.desk;
+        self.kubelet.saw(desk, change, before);
+        self.scheduler.saw(desk, change, before);
+        self.nodes.saw(desk, change, before);
+        garbage::saw(desk, change, before);
+        wake_controllers(desk, change, before);
+    }
+
+    fn act(&mut self, work: Work) {
+        let desk = &mut self.desk;
+        match work {
+            Work::Reconcile(key) => reconcile(desk, &key),
+            Work::Collect(key) => garbage::collect(desk, &key),
+            Work::Kubelet(step) => self.kubelet.act(desk, step),
+            Work::Schedule => self.scheduler.act(desk),
+            Work::Node(step) => self.nodes.act(desk, step),
+        }
+    }
+}
+
+/// Who has to look at something because of a change: the object's own controller, its owner's, and for pods and nodes
+/// whoever counts them.
+fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    let object = &change.object;
+    if has_controller(change.key.resource) {
+        desk.reconcile(change.key.clone());
+    }
+    let pod_state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::text(p, "/status/phase").to_owned());
+    let unmoved = change.key.resource == resources::POD
+        && change.event == Event::Modified
+        && before.map(pod_state) == Some(pod_state(object));
+    if !unmoved
+        && let Some(owner) = fields::controller(object)
+        && let Some(key) = desk.view.by_uid(fields::text(owner, "/uid"))
+        && has_controller(key.resource)
+    {
+        desk.reconcile(key.clone());
+    }
+    if change.key.resource == resources::POD {
+        deployment::wake(desk, change);
+        budget::wake(desk, change, before);
+        volumes::wake(desk, change, before);
+    }
+    if change.key.resource == resources::NODE {
+        daemons::wake(desk, change, before);
+    }
+}
+
+fn has_controller(resource: Resource) -> bool {
+    [
+        resources::DEPLOYMENT,
+        resources::REPLICA_SET,
+        resources::STATEFUL_SET,
+        resources::DAEMON_SET,
+        resources::JOB,
+        resources::POD_DISRUPTION_BUDGET,
+        resources::PERSISTENT_VOLUME_CLAIM,
+    ]
+    .contains(&resource)
+}
+
+fn reconcile(desk: &mut Desk, key: &Key) {
+    let Some(object) = desk.view.get(key).cloned() else { return };
+    match key.resource {
+        resources::DEPLOYMENT => deployment::reconcile(desk, key, &object),
+        resources::REPLICA_SET => replicas::reconcile(desk, key, &object),
+        resources::STATEFUL_SET => stateful::reconcile(desk, key, &object),
+        resources::DAEMON_SET => daemons::reconcile(desk, key, &object),
+        resources::JOB => job::reconcile(desk, key, &object),
+        resources::POD_DISRUPTION_BUDGET => budget::reconcile(desk, key, &object),
+        resources::PERSISTENT_VOLUME_CLAIM => volumes::reconcile(desk, key, &object),
+        _ => {}
+    }
+}

@@ -1,0 +1,97 @@
+//! Jobs: pods until so many have succeeded.
+//!
+//! Absent: indexed completion, pod failure policies, back-off between failed pods, `activeDeadlineSeconds`, CronJobs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Desk, Work, fields, template};
+use crate::object::Key;
+use crate::server::{Sub, resources};
+
+/// Makes pods until the Job is done or has failed too often, and counts them.
+pub fn reconcile(desk: &mut Desk, key: &Key, job: &Value) {
+    let over = ["Complete", "Failed"].into_iter().any(|c| fields::condition(job, c) == "True");
+    if over {
+        return expire(desk, key, job);
+    }
+    if fields::deleting(job) {
+        return;
+    }
+    let pods = desk.view.controlled(resources::POD, fields::uid(job));
+    let phase = |wanted: &str| pods.iter().filter(|(_, p)| fields::text(p, "/status/phase") == wanted).count() as i64;
+    let (succeeded, failed) = (phase("Succeeded"), phase("Failed"));
+    let active: Vec<&(Key, Arc<Value>)> =
+        pods.iter().filter(|(_, p)| !fields::ended(p) && !fields::deleting(p)).collect();
+    let at_once = fields::number(job, "/spec/parallelism").unwrap_or(1).max(0);
+    let completions = fields::number(job, "/spec/completions").unwrap_or(at_once);
+    let failures = fields::number(job, "/spec/backoffLimit").unwrap_or(6);
+    let stopped = job["spec"]["suspend"] == true;
+    let wanted = if stopped { 0 } else { at_once.min(completions - succeeded).max(0) };
+    let done = succeeded >= completions && !stopped;
+    let given_up = failed > failures;
+    if !done && !given_up {
+        for _ in active.len() as i64..wanted {
+            let name = desk.name(&format!("{}-", key.name));
+            desk.create(resources::POD, pod(job, &name));
+        }
+    }
+    let leave = if given_up { 0 } else { wanted };
+    for (key, _) in active.iter().skip(leave as usize) {
+        desk.delete(key);
+    }
+    let stamp = desk.stamp();
+    let started = job["status"]["startTime"].as_str().unwrap_or(&stamp).to_owned();
+    desk.set_status(
+        key,
+        &[
+            ("startTime", json!(started)),
+            ("active", count(if done || given_up { 0 } else { wanted })),
+            ("succeeded", count(succeeded)),
+            ("failed", count(failed)),
+        ],
+    );
+    if done || given_up {
+        let now = desk.clock.now();
+        desk.update(key, Sub::Status, |job| {
+            if done {
+                fields::map_at(job, "status")["completionTime"] = stamp.clone().into();
+                fields::set_condition(job, "Complete", "True", "CompletionsReached", "", now);
+            } else {
+                fields::set_condition(job, "Failed", "True", "BackoffLimitExceeded", "too many failed pods", now);
+            }
+        });
+    }
+}
+
+fn count(n: i64) -> Value {
+    if n == 0 { Value::Null } else { json!(n) }
+}
+
+fn pod(job: &Value, name: &str) -> Value {
+    let mut pod = template::pod(&job["spec"]["template"], resources::JOB, job, name);
+    template::label(&mut pod, "batch.kubernetes.io/job-name", fields::name(job));
+    template::label(&mut pod, "batch.kubernetes.io/controller-uid", fields::uid(job));
+    let spec = fields::map_at(&mut pod, "spec");
+    if spec["restartPolicy"].as_str().is_none_or(|p| p == "Always") {
+        spec["restartPolicy"] = "Never".into();
+    }
+    pod
+}
+
+/// A Job that is over goes after `ttlSecondsAfterFinished`, with its pods.
+fn expire(desk: &mut Desk, key: &Key, job: &Value) {
+    let Some(ttl) = fields::number(job, "/spec/ttlSecondsAfterFinished") else { return };
+    let over = fields::items(job, "/status/conditions").iter().find(|c| c["status"] == "True");
+    let Some(over) = over.and_then(|c| fields::time(c, "/lastTransitionTime")) else { return };
+    let age = desk.clock.now().duration_since(over).as_secs();
+    if age >= ttl {
+        desk.delete(key);
+    } else {
+        let wait = Duration::from_secs((ttl - age).unsigned_abs());
+        let due = desk.clock.elapsed() + wait;
+        desk.agenda.once(due, Work::Reconcile(key.clone()));
+    }
+}

@@ -1,0 +1,224 @@
+//! The kubelets of all nodes: nodes get ready, pods start, end by themselves or are stopped.
+//!
+//! A kubelet says something when something changes and is silent otherwise: leases are not renewed, and that a machine
+//! is gone is told by the cloud. Nodes that no cloud made are machines that never fail. Pods bound to a node that is not
+//! ready start when it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Desk, Work, fields};
+use crate::object::{Change, Event, Key};
+use crate::server::{Sub, resources};
+
+/// Annotation of pods: from binding to Ready, as `90s`; `never` for pods that do not get ready.
+pub const START_AFTER: &str = "sim.longshore.dev/start-after";
+/// Annotation of pods: from SIGTERM to their end; the grace period cuts it short.
+pub const STOP_AFTER: &str = "sim.longshore.dev/stop-after";
+/// Annotation of pods that ignore SIGTERM, `true`: their whole grace period passes.
+pub const IGNORES_SIGTERM: &str = "sim.longshore.dev/ignores-sigterm";
+/// Annotation of pods: how long they run until they end by themselves.
+pub const RUNS_FOR: &str = "sim.longshore.dev/runs-for";
+/// Annotation of pods that end by themselves, `true`: they fail.
+pub const FAILS: &str = "sim.longshore.dev/fails";
+/// Annotation of nodes: from the Node object to Ready, `never` for nodes that do not get ready.
+pub const READY_AFTER: &str = "sim.longshore.dev/ready-after";
+
+/// What a kubelet does next.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Step {
+    /// A node (by UID) gets ready.
+    Ready(Key, String),
+    /// A pod (by UID) runs.
+    Start(Key, String),
+    /// A pod (by UID) has done its work.
+    Finish(Key, String),
+    /// A pod (by UID) has stopped.
+    Stop(Key, String),
+}
+
+/// All kubelets.
+#[derive(Default)]
+pub struct Kubelet {
+    /// Nodes whose machine is gone.
+    dead: BTreeSet<String>,
+    /// When pods were told to stop, by UID.
+    told: BTreeMap<String, Duration>,
+}
+
+impl Kubelet {
+    /// A change.
+    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        match change.key.resource {
+            resources::NODE if change.event == Event::Added => self.node_came(desk, change),
+            resources::NODE if change.event == Event::Modified => {
+                let ready = |n: &Value| fields::condition(n, "Ready") == "True";
+                if ready(&change.object) && !before.is_some_and(ready) {
+                    self.catch_up(desk, &change.key.name);
+                }
+            }
+            resources::POD if change.event == Event::Deleted => {
+                self.told.remove(fields::uid(&change.object));
+            }
+            resources::POD => self.saw_pod(desk, change, before),
+            _ => {}
+        }
+    }
+
+    fn node_came(&mut self, desk: &mut Desk, change: &Change) {
+        let (node, name) = (&change.object, fields::name(&change.object));
+        let usual = desk.chance.around(desk.timing.node_ready, desk.timing.spread, "node-ready", name);
+        if fields::condition(node, "Ready") != "True"
+            && let Some(wait) = asked(node, READY_AFTER, usual)
+        {
+            desk.after(wait, Work::Kubelet(Step::Ready(change.key.clone(), fields::uid(node).to_owned())));
+        }
+    }
+
+    /// Pods that were bound to a node before it was ready start now.
+    fn catch_up(&self, desk: &mut Desk, node: &str) {
+        for (key, pod) in desk.view.pods_on(node) {
+            if fields::text(&pod, "/status/phase") == "Pending" && !fields::deleting(&pod) {
+                self.start_later(desk, &key, &pod);
+            }
+        }
+    }
+
+    fn start_later(&self, desk: &mut Desk, key: &Key, pod: &Value) {
+        let usual = desk.chance.around(desk.timing.pod_start, desk.timing.spread, "pod-start", fields::name(pod));
+        if let Some(wait) = asked(pod, START_AFTER, usual) {
+            desk.after(wait, Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())));
+        }
+    }
+
+    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        let pod = &change.object;
+        let node = fields::text(pod, "/spec/nodeName");
+        if node.is_empty() || self.dead.contains(node) {
+            return;
+        }
+        if fields::deleting(pod) {
+            self.stop(desk, &change.key, pod);
+        } else if before.is_none_or(|b| fields::text(b, "/spec/nodeName").is_empty()) && !fields::ended(pod) {
+            self.start_later(desk, &change.key, pod);
+        }
+    }
+
+    /// Tells a pod to stop, or looks again how long it may take: a later deletion can shorten the grace period.
+    fn stop(&mut self, desk: &mut Desk, key: &Key, pod: &Value) {
+        let now = desk.clock.elapsed();
+        let told = *self.told.entry(fields::uid(pod).to_owned()).or_insert(now);
+        let usual = desk.chance.around(desk.timing.pod_stop, desk.timing.spread, "pod-stop", fields::name(pod));
+        let grace = fields::time(pod, "/metadata/deletionTimestamp")
+            .and_then(|end| Duration::try_from(end.duration_since(desk.clock.now())).ok())
+            .unwrap_or_default();
+        let killed = now + grace;
+        let stops = match asked(pod, STOP_AFTER, usual) {
+            Some(wait) if fields::annotation(pod, IGNORES_SIGTERM) != Some("true") => (told + wait).min(killed),
+            _ => killed,
+        };
+        let stops = if fields::text(pod, "/status/phase") == "Running" { stops.max(now) } else { now };
+        desk.agenda.at(stops, Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())));
+    }
+
+    /// A machine is gone, and with it its kubelet.
+    pub fn ended(&mut self, _: &mut Desk, node: &str) {
+        self.dead.insert(node.to_owned());
+    }
+
+    /// Does what is due.
+    pub fn act(&mut self, desk: &mut Desk, step: Step) {
+        let (Step::Ready(key, uid) | Step::Start(key, uid) | Step::Finish(key, uid) | Step::Stop(key, uid)) = &step;
+        let Some(object) = desk.view.same(key, uid).cloned() else { return };
+        let node = match key.resource {
+            resources::NODE => fields::name(&object),
+            _ => fields::text(&object, "/spec/nodeName"),
+        };
+        if self.dead.contains(node) {
+            return;
+        }
+        match &step {
+            Step::Ready(..) => node_ready(desk, key),
+            Step::Start(..) if !fields::deleting(&object) && may_start(desk, &object) => start(desk, key, &object),
+            Step::Finish(..) if !fields::deleting(&object) => finish(desk, key, &object),
+            // The grace period may have changed since: then another step is due later or was due before.
+            Step::Stop(..) => desk.force(key),
+            Step::Start(..) | Step::Finish(..) => {}
+        }
+    }
+}
+
+/// Whether a pod that is bound is also to be run now: once, on a node that is there and ready. A pod on the host's
+/// network does not wait for it to be ready, as nothing else does for the network.
+fn may_start(desk: &Desk, pod: &Value) -> bool {
+    let Some(node) = desk.view.node(fields::text(pod, "/spec/nodeName")) else { return false };
+    let host = pod["spec"]["hostNetwork"] == true;
+    fields::text(pod, "/status/phase") == "Pending" && (host || fields::condition(node, "Ready") == "True")
+}
+
+/// The duration in an annotation, the usual one without it, nothing for `never`.
+fn asked(object: &Value, annotation: &str, usual: Duration) -> Option<Duration> {
+    match fields::annotation(object, annotation) {
+        Some("never") => None,
+        Some(text) => Some(fields::duration(text).unwrap_or(usual)),
+        None => Some(usual),
+    }
+}
+
+fn node_ready(desk: &mut Desk, key: &Key) {
+    let now = desk.clock.now();
+    desk.update(key, Sub::Status, |node| {
+        fields::set_condition(node, "Ready", "True", "KubeletReady", "kubelet is posting ready status", now);
+        for pressure in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
+            fields::set_condition(node, pressure, "False", "KubeletHasNoPressure", "", now);
+        }
+    });
+    desk.log.say(desk.clock, format!("{} is ready", key.name));
+}
+
+fn start(desk: &mut Desk, key: &Key, pod: &Value) {
+    let now = desk.clock.now();
+    let stamp = fields::stamp(now);
+    let containers: Vec<Value> = fields::items(pod, "/spec/containers")
+        .iter()
+        .map(|c| {
+            json!({
+                "name": c["name"], "image": c["image"].as_str().unwrap_or_default(), "imageID": "", "ready": true,
+                "started": true, "restartCount": 0, "state": {"running": {"startedAt": stamp}},
+            })
+        })
+        .collect();
+    desk.update(key, Sub::Status, |pod| {
+        let status = fields::map_at(pod, "status");
+        status["phase"] = "Running".into();
+        status["startTime"] = stamp.clone().into();
+        status["containerStatuses"] = containers.clone().into();
+        for condition in ["Initialized", "ContainersReady", "Ready"] {
+            fields::set_condition(pod, condition, "True", "", "", now);
+        }
+    });
+    let job = desk.chance.around(desk.timing.job, desk.timing.spread, "job", fields::name(pod));
+    let restarts = matches!(fields::text(pod, "/spec/restartPolicy"), "" | "Always");
+    let ends = if restarts && fields::annotation(pod, RUNS_FOR).is_none() { None } else { asked(pod, RUNS_FOR, job) };
+    if let Some(wait) = ends {
+        desk.after(wait, Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())));
+    }
+}
+
+fn finish(desk: &mut Desk, key: &Key, pod: &Value) {
+    let fails = fields::annotation(pod, FAILS) == Some("true");
+    let now = desk.clock.now();
+    desk.update(key, Sub::Status, |pod| {
+        fields::map_at(pod, "status")["phase"] = if fails { "Failed" } else { "Succeeded" }.into();
+        let reason = if fails { "PodFailed" } else { "PodCompleted" };
+        for condition in ["ContainersReady", "Ready"] {
+            fields::set_condition(pod, condition, "False", reason, "", now);
+        }
+        for status in fields::list_at(pod, "status", "containerStatuses") {
+            status["ready"] = false.into();
+            status["state"] = json!({"terminated": {"exitCode": u8::from(fails), "finishedAt": fields::stamp(now)}});
+        }
+    });
+}

@@ -1,0 +1,245 @@
+//! What happens to nodes and to pods on them when nodes are not well: taints, evictions, removal.
+//!
+//! In people's clusters these are four controllers (node-lifecycle, taint-eviction, pod-GC and the cloud's own node
+//! controller); here they share one table of who was told what. Evictions by taint and by the pod-GC ask no
+//! PodDisruptionBudget, as there. Absent: rate limits of evictions and their stop when a whole zone fails.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Desk, Work, fields, selector};
+use crate::object::{Change, Event, Key};
+use crate::server::{Sub, resources};
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// What pods tolerate of the two taints above that say nothing of them (admission's DefaultTolerationSeconds).
+const DEFAULT_TOLERATION: i64 = 300;
+
+/// What is due next.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Step {
+    /// Taints follow the node's conditions.
+    Taint(Key),
+    /// Nothing has been heard of a node (by UID) for too long.
+    Silent(Key, String),
+    /// The cloud's controller looks whether a node (by UID) still has a machine.
+    Remove(Key, String),
+    /// Pods on a node that do not tolerate its taints leave.
+    Evict(Key),
+    /// A pod (by UID) has tolerated a taint for as long as it wanted to.
+    Leave(Key, String),
+    /// The pod-GC looks for pods of a node that does not exist.
+    Collect(String),
+}
+
+/// Nodes and who was told to leave them.
+#[derive(Default)]
+pub struct NodeLifecycle {
+    /// Nodes whose machine is gone.
+    gone: BTreeSet<String>,
+    /// Pods, by UID, that leave at a time that is on the agenda.
+    leaving: BTreeSet<String>,
+}
+
+impl NodeLifecycle {
+    /// A change.
+    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        match change.key.resource {
+            resources::NODE => self.saw_node(desk, change, before),
+            resources::POD => self.saw_pod(desk, change, before),
+            _ => {}
+        }
+    }
+
+    fn saw_node(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        let node = &change.object;
+        if change.event == Event::Deleted {
+            let wait = desk.timing.pod_collection;
+            return desk.after(wait, Work::Node(Step::Collect(fields::name(node).to_owned())));
+        }
+        let watched = |n: &Value| (fields::condition(n, "Ready").to_owned(), n["spec"].clone());
+        if before.map(watched) != Some(watched(node)) {
+            desk.soon(Work::Node(Step::Taint(change.key.clone())));
+            desk.soon(Work::Node(Step::Evict(change.key.clone())));
+        }
+        // A machine may be gone before its Node object came.
+        if before.is_none() && self.gone.contains(fields::name(node)) {
+            self.expect_silence(desk, &change.key, fields::uid(node));
+        }
+    }
+
+    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        let pod = &change.object;
+        let node = fields::text(pod, "/spec/nodeName");
+        if change.event == Event::Deleted {
+            self.leaving.remove(fields::uid(pod));
+        } else if !node.is_empty() && before.is_none_or(|b| fields::text(b, "/spec/nodeName") != node) {
+            match desk.view.node(node) {
+                None => {
+                    let wait = desk.timing.pod_collection;
+                    desk.after(wait, Work::Node(Step::Collect(node.to_owned())));
+                }
+                Some(found) if evicting(found).next().is_some() => {
+                    let key = fields::key_of(resources::NODE, found);
+                    desk.soon(Work::Node(Step::Evict(key)));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A machine is gone.
+    pub fn ended(&mut self, desk: &mut Desk, node: &str) {
+        self.gone.insert(node.to_owned());
+        let key = fields::key(resources::NODE, "", node);
+        if let Some(uid) = desk.view.get(&key).map(|n| fields::uid(n).to_owned()) {
+            self.expect_silence(desk, &key, &uid);
+        }
+    }
+
+    fn expect_silence(&self, desk: &mut Desk, key: &Key, uid: &str) {
+        desk.after(desk.timing.node_silence, Work::Node(Step::Silent(key.clone(), uid.to_owned())));
+        if let Some(wait) = desk.timing.node_removal {
+            desk.after(wait, Work::Node(Step::Remove(key.clone(), uid.to_owned())));
+        }
+    }
+
+    /// Does what is due.
+    pub fn act(&mut self, desk: &mut Desk, step: Step) {
+        match step {
+            Step::Taint(key) => taint(desk, &key),
+            Step::Silent(key, uid) => silent(desk, &key, &uid),
+            Step::Remove(key, uid) => {
+                if desk.view.same(&key, &uid).is_some_and(|node| !fields::deleting(node)) {
+                    desk.log.say(desk.clock, format!("{}: its machine is gone, the Node is deleted", key.name));
+                    desk.delete(&key);
+                }
+            }
+            Step::Evict(key) => self.evict(desk, &key),
+            Step::Leave(key, uid) => {
+                self.leaving.remove(&uid);
+                self.leave(desk, &key, &uid);
+            }
+            Step::Collect(node) => collect(desk, &node),
+        }
+    }
+
+    fn evict(&mut self, desk: &mut Desk, key: &Key) {
+        let Some(node) = desk.view.get(key).cloned() else { return };
+        if evicting(&node).next().is_none() {
+            return;
+        }
+        for (key, pod) in desk.view.pods_on(&key.name) {
+            match tolerated_for(&pod, &node) {
+                None => {}
+                Some(_) if fields::deleting(&pod) => {}
+                Some(wait) if wait.is_zero() => self.leave(desk, &key, fields::uid(&pod)),
+                Some(wait) => {
+                    let uid = fields::uid(&pod).to_owned();
+                    if self.leaving.insert(uid.clone()) {
+                        desk.after(wait, Work::Node(Step::Leave(key, uid)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A pod leaves if its node still has a taint that it does not tolerate for ever.
+    fn leave(&mut self, desk: &mut Desk, key: &Key, uid: &str) {
+        let Some(pod) = desk.view.same(key, uid).cloned() else { return };
+        let Some(node) = desk.view.node(fields::text(&pod, "/spec/nodeName")).cloned() else { return };
+        if !fields::deleting(&pod) && tolerated_for(&pod, &node).is_some() {
+            desk.log.say(desk.clock, format!("{} is evicted by a taint of {}", key.name, fields::name(&node)));
+            desk.delete(key);
+        }
+    }
+}
+
+fn evicting(node: &Value) -> impl Iterator<Item = &Value> {
+    fields::items(node, "/spec/taints").iter().filter(|t| t["effect"] == "NoExecute")
+}
+
+/// How long the pod stays in view of the node's taints; nothing for as long as it likes.
+fn tolerated_for(pod: &Value, node: &Value) -> Option<Duration> {
+    let tolerations = fields::items(pod, "/spec/tolerations");
+    let one = |taint: &Value| {
+        let fitting: Vec<&Value> = tolerations.iter().filter(|t| selector::tolerates(t, taint)).collect();
+        if fitting.is_empty() {
+            let known = taint["key"] == NOT_READY || taint["key"] == UNREACHABLE;
+            return Some(if known { DEFAULT_TOLERATION } else { 0 });
+        }
+        fitting.iter().filter_map(|t| t["tolerationSeconds"].as_i64()).min()
+    };
+    let least = evicting(node).filter_map(one).min()?;
+    Some(Duration::from_secs(least.max(0).unsigned_abs()))
+}
+
+/// Taints that follow from conditions and from `spec.unschedulable`.
+fn taint(desk: &mut Desk, key: &Key) {
+    let Some(node) = desk.view.get(key).cloned() else { return };
+    let ready = fields::condition(&node, "Ready");
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    match ready {
+        "True" => {}
+        "Unknown" => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
+        _ => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
+    }
+    if node["spec"]["unschedulable"] == true {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let ours = |t: &Value| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&fields::text(t, "/key"));
+    let is = |t: &Value, (key, effect): (&str, &str)| t["key"] == key && t["effect"] == effect;
+    let has = fields::items(&node, "/spec/taints");
+    let stays = |t: &Value| !ours(t) || wanted.iter().any(|w| is(t, *w));
+    if has.iter().all(stays) && wanted.iter().all(|w| has.iter().any(|t| is(t, *w))) {
+        return;
+    }
+    let stamp = desk.stamp();
+    desk.update(key, Sub::Object, |node| {
+        let taints = fields::list_at(node, "spec", "taints");
+        taints.retain(stays);
+        for want in &wanted {
+            if !taints.iter().any(|t| is(t, *want)) {
+                let mut taint = json!({"key": want.0, "effect": want.1});
+                if want.1 == "NoExecute" {
+                    taint["timeAdded"] = stamp.clone().into();
+                }
+                taints.push(taint);
+            }
+        }
+    });
+}
+
+/// A node has not been heard of: its state is unknown, and its pods are not ready.
+fn silent(desk: &mut Desk, key: &Key, uid: &str) {
+    if desk.view.same(key, uid).is_none_or(|node| fields::condition(node, "Ready") == "Unknown") {
+        return;
+    }
+    let now = desk.clock.now();
+    desk.log.say(desk.clock, format!("{} is unreachable", key.name));
+    desk.update(key, Sub::Status, |node| {
+        fields::set_condition(node, "Ready", "Unknown", "NodeStatusUnknown", "kubelet stopped posting status", now);
+    });
+    for (key, pod) in desk.view.pods_on(&key.name) {
+        if fields::ready(&pod) {
+            desk.update(&key, Sub::Status, |pod| {
+                fields::set_condition(pod, "Ready", "False", "NodeNotReady", "", now);
+            });
+        }
+    }
+}
+
+/// Pods of a node that does not exist are removed for good.
+fn collect(desk: &mut Desk, node: &str) {
+    if desk.view.node(node).is_some() {
+        return;
+    }
+    for (key, _) in desk.view.pods_on(node) {
+        desk.log.say(desk.clock, format!("{} is collected: {node} is gone", key.name));
+        desk.force(&key);
+    }
+}

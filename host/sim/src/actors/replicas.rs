@@ -1,0 +1,67 @@
+//! ReplicaSets: so many pods of a template.
+//!
+//! Absent: adoption of pods that nobody controls, `minReadySeconds` (a ready pod is available at once).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::view::Tally;
+use super::{Desk, fields, template};
+use crate::object::Key;
+use crate::server::resources;
+
+/// Makes and deletes pods until their number is right, and counts them.
+pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
+    let Tally { active, ready } = desk.view.tally(fields::uid(set));
+    let wanted = fields::number(set, "/spec/replicas").unwrap_or(1).max(0) as usize;
+    if !fields::deleting(set) {
+        for _ in active..wanted {
+            let name = desk.name(&format!("{}-", key.name));
+            desk.create(resources::POD, template::pod(&set["spec"]["template"], key.resource, set, &name));
+        }
+        if active > wanted {
+            let mut pods = desk.view.controlled(resources::POD, fields::uid(set));
+            pods.retain(|(_, p)| !fields::ended(p) && !fields::deleting(p));
+            for key in first_to_go(&pods).into_iter().take(active - wanted) {
+                desk.delete(&key);
+            }
+        }
+    }
+    let count = |n: usize| if n == 0 { Value::Null } else { json!(n) };
+    desk.set_status(
+        key,
+        &[
+            ("replicas", json!(active)),
+            ("fullyLabeledReplicas", count(active)),
+            ("readyReplicas", count(ready)),
+            ("availableReplicas", count(ready)),
+            ("observedGeneration", set["metadata"]["generation"].clone()),
+        ],
+    );
+}
+
+/// Pods in the order in which they are given up: without node, not running, not ready, cheap to delete, crowded,
+/// young.
+fn first_to_go(pods: &[(Key, Arc<Value>)]) -> Vec<Key> {
+    let mut crowd: BTreeMap<&str, i64> = BTreeMap::new();
+    for (_, pod) in pods {
+        *crowd.entry(fields::text(pod, "/spec/nodeName")).or_default() += 1;
+    }
+    let rank = |pod: &Value| {
+        let node = fields::text(pod, "/spec/nodeName");
+        let cost = fields::annotation(pod, "controller.kubernetes.io/pod-deletion-cost");
+        (
+            !node.is_empty(),
+            fields::text(pod, "/status/phase") == "Running",
+            fields::ready(pod),
+            cost.and_then(|c| c.parse::<i64>().ok()).unwrap_or(0),
+            -crowd.get(node).copied().unwrap_or(0),
+            std::cmp::Reverse(fields::text(pod, "/metadata/creationTimestamp").to_owned()),
+        )
+    };
+    let mut order: Vec<&(Key, Arc<Value>)> = pods.iter().collect();
+    order.sort_by_cached_key(|(_, pod)| rank(pod));
+    order.into_iter().map(|(key, _)| key.clone()).collect()
+}

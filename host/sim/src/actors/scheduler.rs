@@ -1,0 +1,469 @@
+//! kube-scheduler: binds one waiting pod after another, the most important first, then the oldest.
+//!
+//! Filters and scores are those of its default profile: resources, selectors, taints, spread, pod affinity, host
+//! ports, zones of volumes. A pod that finds no host says so in its condition PodScheduled and is tried again once
+//! something has changed and its back-off (1 s, doubled up to 10 s) is over. `status.nominatedNodeName` is tried first,
+//! and what is nominated counts as used for pods that are not more important.
+//!
+//! Preemption: not yet. Absent: image locality, sampling of hosts, volume limits, dynamic resource claims.
+
+mod cluster;
+mod shape;
+mod topology;
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::matching;
+use longshore_core::model::{HostPort, PodShape, Requirement, ResourceId, Resources, Taint, TaintEffect, Toleration};
+use serde_json::{Value, json};
+
+use super::{Desk, Work, fields, selector, volumes};
+use crate::object::{Change, Event, Key};
+use crate::server::{Sub, resources};
+use cluster::{Cluster, Host, ShapeNo};
+use topology::{Against, Rules};
+
+/// Back-off after the first failure, doubled with each further one up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Order in the queue.
+type Rank = (Reverse<i32>, Duration, u64, Key);
+
+/// A pod that waits.
+struct Waiting {
+    rank: Rank,
+    nominated: Arc<str>,
+    tries: u32,
+    /// Not tried before this.
+    back: Duration,
+}
+
+/// The queue and the cluster as it is counted on.
+#[derive(Default)]
+pub struct Scheduler {
+    cluster: Cluster,
+    waiting: BTreeMap<Key, Waiting>,
+    /// Waiting pods that are to be tried.
+    active: BTreeSet<Rank>,
+    /// Waiting pods that are to be tried when their back-off is over.
+    backing: BTreeSet<(Duration, Key)>,
+    /// Waiting pods that nothing has changed for.
+    parked: BTreeSet<Key>,
+    /// Waiting pods by the node that they are nominated for.
+    nominated: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Counts changes of the cluster; what found no host at one count finds none at it.
+    moment: u64,
+    stuck: HashMap<ShapeNo, ((u64, u64), String)>,
+    arrived: u64,
+}
+
+impl Scheduler {
+    /// A change.
+    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        let object = &change.object;
+        let gone = change.event == Event::Deleted;
+        match change.key.resource {
+            resources::POD => self.saw_pod(desk, change, before),
+            resources::NODE if gone => {
+                self.cluster.remove_node(&change.key.name);
+                self.moment += 1;
+            }
+            resources::NODE => {
+                let same = |b: &Value| {
+                    b["metadata"]["labels"] == object["metadata"]["labels"]
+                        && b["spec"] == object["spec"]
+                        && b["status"]["allocatable"] == object["status"]["allocatable"]
+                };
+                if !before.is_some_and(same) {
+                    self.cluster.put_node(object);
+                    self.stir(desk);
+                }
+            }
+            resources::NAMESPACE => {
+                let name = self.cluster.names.intern(&change.key.name);
+                let labels = shape::labels(&object["metadata"]["labels"], &mut self.cluster.names);
+                self.cluster.namespaces.insert(name, labels);
+            }
+            resources::PERSISTENT_VOLUME_CLAIM | resources::PERSISTENT_VOLUME | resources::STORAGE_CLASS => {
+                self.stir(desk);
+            }
+            _ => {}
+        }
+    }
+
+    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+        let (key, pod) = (&change.key, &change.object);
+        let waits = fields::text(pod, "/spec/nodeName").is_empty();
+        if change.event == Event::Deleted || fields::ended(pod) {
+            self.forget(key);
+            let was_there = self.cluster.pod(key).is_some_and(|r| !r.node.is_empty());
+            self.cluster.remove_pod(key);
+            if was_there {
+                self.stir(desk);
+            }
+            return;
+        }
+        if !waits {
+            self.forget(key);
+            let same = before.is_some_and(|b| {
+                b["spec"]["nodeName"] == pod["spec"]["nodeName"]
+                    && fields::deleting(b) == fields::deleting(pod)
+                    && b["metadata"]["labels"] == pod["metadata"]["labels"]
+            });
+            if !same {
+                self.cluster.put_pod(key, pod, before);
+                self.stir(desk);
+            }
+            return;
+        }
+        let ours = matches!(fields::text(pod, "/spec/schedulerName"), "" | "default-scheduler");
+        let gated = !fields::items(pod, "/spec/schedulingGates").is_empty();
+        if !ours || gated || fields::deleting(pod) {
+            return self.forget(key);
+        }
+        let matters =
+            |p: &Value| (p["spec"].clone(), p["metadata"]["labels"].clone(), p["status"]["nominatedNodeName"].clone());
+        if !self.waiting.contains_key(key) || before.map(matters) != Some(matters(pod)) {
+            self.cluster.put_pod(key, pod, before);
+            self.enqueue(desk, key, pod);
+        }
+    }
+
+    fn enqueue(&mut self, desk: &mut Desk, key: &Key, pod: &Value) {
+        let priority = fields::number(pod, "/spec/priority").unwrap_or(0) as i32;
+        let nominated: Arc<str> = Arc::from(fields::text(pod, "/status/nominatedNodeName"));
+        let old = self.waiting.get(key).map(|w| (w.rank.1, w.rank.2, w.tries, w.back));
+        self.forget(key);
+        self.arrived += 1;
+        let (since, number, tries, back) = old.unwrap_or((desk.clock.elapsed(), self.arrived, 0, Duration::ZERO));
+        if !nominated.is_empty() {
+            self.nominated.entry(nominated.clone()).or_default().insert(key.clone());
+        }
+        let rank = (Reverse(priority), since, number, key.clone());
+        self.waiting.insert(key.clone(), Waiting { rank, nominated, tries, back });
+        self.ready(desk, key);
+    }
+
+    /// Puts a waiting pod where it is tried, now or after its back-off.
+    fn ready(&mut self, desk: &mut Desk, key: &Key) {
+        let Some(pod) = self.waiting.get(key) else { return };
+        let now = desk.clock.elapsed();
+        if pod.back <= now {
+            self.active.insert(pod.rank.clone());
+            desk.agenda.once(now + desk.timing.binding, Work::Schedule);
+        } else {
+            self.backing.insert((pod.back, key.clone()));
+            desk.agenda.once(pod.back, Work::Schedule);
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some(pod) = self.waiting.remove(key) else { return };
+        self.active.remove(&pod.rank);
+        self.backing.remove(&(pod.back, key.clone()));
+        self.parked.remove(key);
+        if let Some(all) = self.nominated.get_mut(&pod.nominated) {
+            all.remove(key);
+            if all.is_empty() {
+                self.nominated.remove(&pod.nominated);
+            }
+        }
+    }
+
+    /// Whoever asks the same at the same moment gets the same answer.
+    fn moment(&self) -> (u64, u64) {
+        (self.moment, self.cluster.born())
+    }
+
+    /// The cluster is another: whoever found no host may find one now.
+    fn stir(&mut self, desk: &mut Desk) {
+        self.moment += 1;
+        for key in std::mem::take(&mut self.parked) {
+            self.ready(desk, &key);
+        }
+    }
+
+    /// Tries the first pod of the queue.
+    pub fn act(&mut self, desk: &mut Desk) {
+        let now = desk.clock.elapsed();
+        while let Some((due, key)) = self.backing.first().cloned().filter(|(due, _)| *due <= now) {
+            self.backing.remove(&(due, key.clone()));
+            if let Some(pod) = self.waiting.get(&key) {
+                self.active.insert(pod.rank.clone());
+            }
+        }
+        if let Some((.., key)) = self.active.pop_first() {
+            self.attempt(desk, &key);
+        }
+        if !self.active.is_empty() {
+            desk.agenda.once(now + desk.timing.binding, Work::Schedule);
+        } else if let Some((due, _)) = self.backing.first() {
+            desk.agenda.once(*due, Work::Schedule);
+        }
+    }
+
+    fn attempt(&mut self, desk: &mut Desk, key: &Key) {
+        let Some(pod) = desk.view.get(key).cloned() else { return };
+        match self.find(desk, key, &pod) {
+            Ok(node) => {
+                if let Err(refusal) = desk.server.bind(key, &node) {
+                    let why = format!("{} could not be bound to {node}: {}", key.name, refusal.message);
+                    desk.log.say(desk.clock, why);
+                    self.fail(desk, key);
+                    self.stir(desk);
+                }
+            }
+            Err(why) => {
+                self.fail(desk, key);
+                let now = desk.clock.now();
+                let mut probe = (*pod).clone();
+                if fields::set_condition(&mut probe, "PodScheduled", "False", "Unschedulable", &why, now) {
+                    desk.update(key, Sub::Status, |pod| {
+                        fields::set_condition(pod, "PodScheduled", "False", "Unschedulable", &why, now);
+                    });
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, desk: &Desk, key: &Key) {
+        if let Some(pod) = self.waiting.get_mut(key) {
+            let wait = SHORTEST.saturating_mul(1 << pod.tries.min(10)).min(LONGEST);
+            pod.tries += 1;
+            pod.back = desk.clock.elapsed() + wait;
+            self.parked.insert(key.clone());
+        }
+    }
+
+    /// The host for a pod, or why there is none.
+    fn find(&mut self, desk: &Desk, key: &Key, pod: &Value) -> Result<String, String> {
+        let record = self.cluster.pod(key).ok_or("it is not known")?;
+        let (number, volumes) = (record.shape, volumes::claims(pod));
+        let nominated = self.waiting.get(key).map(|w| w.nominated.clone()).unwrap_or_default();
+        let alike = volumes.is_empty() && nominated.is_empty();
+        if let Some((moment, why)) = self.stuck.get(&number).filter(|_| alike)
+            && *moment == self.moment()
+        {
+            return Err(why.clone());
+        }
+        let shape = self.cluster.shape(number).cloned().ok_or("it is not known")?;
+        let attempt = Attempt { scheduler: self, desk, key, shape: &shape, rules: Rules::new(&self.cluster, &shape) };
+        let zones = attempt.zones(&volumes)?;
+        if let Some(host) = self.cluster.hosts.get(&nominated)
+            && host.exists
+            && attempt.refuse(&nominated, host, &zones).is_none()
+        {
+            return Ok(nominated.to_string());
+        }
+        let found = attempt.best(&zones);
+        if let (Err(why), true) = (&found, alike) {
+            self.stuck.insert(number, (self.moment(), why.clone()));
+        }
+        found
+    }
+}
+
+/// One pod against all hosts.
+struct Attempt<'a> {
+    scheduler: &'a Scheduler,
+    desk: &'a Desk,
+    key: &'a Key,
+    shape: &'a PodShape,
+    rules: Rules,
+}
+
+impl Attempt<'_> {
+    /// What the pod's volumes demand of nodes, as required node affinity.
+    fn zones(&self, claims: &[String]) -> Result<Vec<Value>, String> {
+        let mut all = Vec::new();
+        let view = &self.desk.view;
+        for name in claims {
+            let key = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &self.key.namespace, name);
+            let claim = view.get(&key).ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
+            let volume = fields::text(claim, "/spec/volumeName");
+            let class = fields::key(resources::STORAGE_CLASS, "", fields::text(claim, "/spec/storageClassName"));
+            let waits = view.get(&class).filter(|c| fields::text(c, "/volumeBindingMode") == "WaitForFirstConsumer");
+            if volume.is_empty() {
+                let class = waits.ok_or("pod has unbound immediate PersistentVolumeClaims")?;
+                let topologies = fields::items(class, "/allowedTopologies");
+                let terms: Vec<Value> = topologies.iter().map(term_of_topology).collect();
+                if !terms.is_empty() {
+                    all.push(json!({"nodeSelectorTerms": terms}));
+                }
+            } else if let Some(volume) = view.get(&fields::key(resources::PERSISTENT_VOLUME, "", volume))
+                && volume["spec"]["nodeAffinity"]["required"].is_object()
+            {
+                all.push(volume["spec"]["nodeAffinity"]["required"].clone());
+            }
+        }
+        let spec = |required| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}});
+        Ok(all.into_iter().map(spec).collect())
+    }
+
+    /// Why a host is refused, in Kubernetes' words.
+    fn refuse(&self, name: &str, host: &Host, zones: &[Value]) -> Option<Cow<'static, str>> {
+        let names = &self.scheduler.cluster.names;
+        if host.unschedulable && !self.tolerates_cordon() {
+            return Some("node(s) were unschedulable".into());
+        }
+        if matching::untolerated(&self.shape.tolerations, &host.taints, false).is_some() {
+            return Some("node(s) had untolerated taint(s)".into());
+        }
+        if !matching::admits(&host.labels, self.shape, names) {
+            return Some("node(s) didn't match Pod's node affinity/selector".into());
+        }
+        let (free, ports) = self.free(name, host);
+        if self.shape.ports.iter().any(|p| ports.iter().any(|taken| taken.conflicts(p))) {
+            return Some("node(s) didn't have free ports for the requested pod ports".into());
+        }
+        let short = self.shape.requests.iter().find(|(r, amount)| *amount > 0 && *amount > free.get(*r));
+        if let Some((resource, _)) = short {
+            return Some(match resource {
+                ResourceId::Pods => "Too many pods".into(),
+                resource => format!("Insufficient {}", resource.name(names)).into(),
+            });
+        }
+        if !zones.is_empty() {
+            let node = self.desk.view.node(name);
+            if !zones.iter().all(|z| node.is_some_and(|n| selector::admits(z, n))) {
+                return Some("node(s) had volume node affinity conflict".into());
+            }
+        }
+        let why = match self.rules.refuse(host)? {
+            Against::Spread => "node(s) didn't match pod topology spread constraints",
+            Against::Affinity => "node(s) didn't match pod affinity rules",
+            Against::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
+        };
+        Some(why.into())
+    }
+
+    fn tolerates_cordon(&self) -> bool {
+        let key = self.scheduler.cluster.names.get("node.kubernetes.io/unschedulable");
+        let covers = |t: &Toleration| {
+            let named = if t.key.is_none() { t.exists } else { t.key == key };
+            named && t.effect.is_none_or(|e| e == TaintEffect::NoSchedule)
+        };
+        self.shape.tolerations.iter().any(covers)
+    }
+
+    /// What is free on a host and which ports are taken, pods counted in that are nominated for it and no less
+    /// important.
+    fn free(&self, name: &str, host: &Host) -> (Resources, Vec<HostPort>) {
+        let (mut free, mut ports) = (host.allocatable.clone(), Vec::new());
+        free.sub(&host.used);
+        if !self.shape.ports.is_empty() {
+            ports.extend(&host.ports);
+        }
+        let Scheduler { nominated, cluster, .. } = self.scheduler;
+        for other in nominated.get(name).into_iter().flatten().filter(|k| *k != self.key) {
+            let shape = cluster.pod(other).and_then(|r| cluster.shape(r.shape));
+            if let Some(shape) = shape.filter(|s| s.priority >= self.shape.priority) {
+                free.sub(&shape.requests);
+                ports.extend(&shape.ports);
+            }
+        }
+        (free, ports)
+    }
+
+    fn best(&self, zones: &[Value]) -> Result<String, String> {
+        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+        let mut open: Vec<(&Arc<str>, &Host)> = Vec::new();
+        let hosts = self.scheduler.cluster.hosts.iter().filter(|(_, h)| h.exists);
+        let mut total = 0;
+        for (name, host) in hosts {
+            total += 1;
+            match self.refuse(name, host, zones) {
+                None => open.push((name, host)),
+                Some(why) => *reasons.entry(why).or_default() += 1,
+            }
+        }
+        if open.is_empty() {
+            let mut counts: Vec<String> = reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
+            counts.sort();
+            let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+            return Err(format!("0/{total} nodes are available{counts}."));
+        }
+        let scores = self.scores(&open);
+        let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let equals: Vec<&str> =
+            open.iter().zip(&scores).filter(|(_, s)| **s == best).map(|((n, _), _)| &***n).collect();
+        let lot = self.desk.chance.draw("tie", &self.key.name) % equals.len().max(1) as u64;
+        Ok(equals.get(lot as usize).copied().unwrap_or_default().to_owned())
+    }
+
+    /// Scores of the hosts that are open, with the weights of the default profile.
+    fn scores(&self, open: &[(&Arc<str>, &Host)]) -> Vec<f64> {
+        let names = &self.scheduler.cluster.names;
+        let each = |score: &dyn Fn(&Host) -> f64| -> Vec<f64> { open.iter().map(|(_, h)| score(h)).collect() };
+        let mut total = each(&|h| spare(h, &self.shape.requests));
+        let soft = |h: &Host| {
+            let shuns = |t: &&Taint| {
+                t.effect == TaintEffect::PreferNoSchedule && !matching::tolerates(&self.shape.tolerations, t)
+            };
+            h.taints.iter().filter(shuns).count() as f64
+        };
+        let shunned = each(&soft);
+        let most = highest(&shunned);
+        add(&mut total, 3.0, shunned.iter().map(|s| if most > 0.0 { 1.0 - s / most } else { 1.0 }));
+        if !self.shape.preferred.is_empty() {
+            let holds = |h: &Host, term: &[Requirement]| {
+                !term.is_empty() && term.iter().all(|r| matching::satisfies(&h.labels, r, names))
+            };
+            let liked = each(&|h| {
+                self.shape.preferred.iter().filter(|(_, t)| holds(h, t)).map(|(weight, _)| f64::from(*weight)).sum()
+            });
+            let most = highest(&liked);
+            add(&mut total, 2.0, liked.iter().map(|l| if most > 0.0 { l / most } else { 0.0 }));
+        }
+        if self.rules.spreads() {
+            let crowd: Vec<Option<f64>> = open.iter().map(|(_, h)| self.rules.crowd(h)).collect();
+            let low = crowd.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+            let high = crowd.iter().flatten().copied().fold(0.0, f64::max);
+            let share = |c: &Option<f64>| match c {
+                None => 0.0,
+                Some(_) if high == 0.0 => 1.0,
+                Some(c) => (high + low - c) / high,
+            };
+            add(&mut total, 2.0, crowd.iter().map(share));
+        }
+        if self.rules.prefers() {
+            let liking = each(&|h| self.rules.liking(h));
+            let (low, high) = (liking.iter().copied().fold(f64::INFINITY, f64::min), highest(&liking));
+            add(&mut total, 2.0, liking.iter().map(|l| if high > low { (l - low) / (high - low) } else { 0.0 }));
+        }
+        total
+    }
+}
+
+/// LeastAllocated and BalancedAllocation of CPU and memory: 0 to 100 each.
+fn spare(host: &Host, requests: &Resources) -> f64 {
+    let used = |resource| {
+        let all = host.allocatable.get(resource).max(1) as f64;
+        ((host.used.get(resource) + requests.get(resource)) as f64 / all).clamp(0.0, 1.0)
+    };
+    let (cpu, memory) = (used(ResourceId::Cpu), used(ResourceId::Memory));
+    let least = (100.0 * (1.0 - cpu)).floor() + (100.0 * (1.0 - memory)).floor();
+    (least / 2.0).floor() + (100.0 * (1.0 - (cpu - memory).abs() / 2.0)).floor()
+}
+
+fn highest(all: &[f64]) -> f64 {
+    all.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Adds shares (0 to 1), as whole points of 100, times their weight.
+fn add(total: &mut [f64], weight: f64, shares: impl Iterator<Item = f64>) {
+    for (score, share) in total.iter_mut().zip(shares) {
+        *score += weight * (100.0 * share).floor();
+    }
+}
+
+fn term_of_topology(topology: &Value) -> Value {
+    let expressions = fields::items(topology, "/matchLabelExpressions").iter();
+    let of = |e: &Value| json!({"key": e["key"], "operator": "In", "values": e["values"]});
+    json!({"matchExpressions": expressions.map(of).collect::<Vec<_>>()})
+}

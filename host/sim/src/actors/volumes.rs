@@ -1,0 +1,121 @@
+//! Volumes: claims get volumes, volumes are attached to nodes and come off again.
+//!
+//! A claim whose class waits for its first consumer gets a volume in the zone of the node that its pod is bound to; any
+//! other gets one without a zone at once. Absent: binding to volumes made by hand other than by `spec.volumeName`,
+//! sizes, access modes, reclaim policies, snapshots.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Desk, fields};
+use crate::object::{Change, Event, Key};
+use crate::server::{Sub, resources};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A pod was bound, has started or has gone: its claims are looked at.
+pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    let state = |p: &Value| (fields::text(p, "/spec/nodeName").to_owned(), fields::ended(p));
+    if change.event == Event::Modified && before.map(state) == Some(state(&change.object)) {
+        return;
+    }
+    for claim in claims(&change.object) {
+        desk.reconcile(fields::key(resources::PERSISTENT_VOLUME_CLAIM, &change.key.namespace, &claim));
+    }
+}
+
+/// Names of the claims that a pod mounts.
+pub fn claims(pod: &Value) -> Vec<String> {
+    let volumes = fields::items(pod, "/spec/volumes").iter();
+    let claim = |v: &Value| match v["persistentVolumeClaim"]["claimName"].as_str() {
+        Some(name) => Some(name.to_owned()),
+        None if v["ephemeral"].is_object() => Some(format!("{}-{}", fields::name(pod), fields::text(v, "/name"))),
+        None => None,
+    };
+    volumes.filter_map(claim).collect()
+}
+
+/// Gives a claim its volume and keeps its attachments.
+pub fn reconcile(desk: &mut Desk, key: &Key, claim: &Value) {
+    let users: Vec<Arc<Value>> = desk
+        .view
+        .within(resources::POD, &key.namespace)
+        .filter(|(_, pod)| claims(pod).iter().any(|c| **c == *key.name))
+        .map(|(_, pod)| pod.clone())
+        .collect();
+    let volume = fields::text(claim, "/spec/volumeName").to_owned();
+    if fields::text(claim, "/status/phase") != "Bound" {
+        return bind(desk, key, claim, &volume, &users);
+    }
+    let mut nodes: Vec<&str> = users
+        .iter()
+        .filter(|p| !fields::ended(p))
+        .map(|p| fields::text(p, "/spec/nodeName"))
+        .filter(|node| desk.view.node(node).is_some())
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    attach(desk, &volume, &nodes);
+}
+
+fn bind(desk: &mut Desk, key: &Key, claim: &Value, volume: &str, users: &[Arc<Value>]) {
+    let class = fields::text(claim, "/spec/storageClassName").to_owned();
+    let found = desk.view.get(&fields::key(resources::STORAGE_CLASS, "", &class)).cloned();
+    let mut name = volume.to_owned();
+    if volume.is_empty() {
+        let Some(found) = found else { return };
+        let waits = fields::text(&found, "/volumeBindingMode") == "WaitForFirstConsumer";
+        let node = users.iter().map(|p| fields::text(p, "/spec/nodeName")).find(|n| !n.is_empty());
+        let zone = node.and_then(|n| desk.view.node(n)).and_then(|n| fields::label(n, ZONE)).map(str::to_owned);
+        if waits && node.is_none() {
+            return;
+        }
+        name = format!("pvc-{}", fields::uid(claim));
+        let mut spec = json!({
+            "capacity": claim["spec"]["resources"]["requests"], "accessModes": claim["spec"]["accessModes"],
+            "storageClassName": class, "persistentVolumeReclaimPolicy": "Delete",
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": &*key.namespace,
+                "name": &*key.name, "uid": fields::uid(claim)},
+            "csi": {"driver": found["provisioner"], "volumeHandle": name},
+        });
+        if let Some(zone) = zone {
+            let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
+            spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
+        }
+        let metadata = json!({"name": name});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
+        if !desk.create(resources::PERSISTENT_VOLUME, volume) {
+            return;
+        }
+    }
+    desk.update(key, Sub::Object, |claim| {
+        fields::map_at(claim, "spec")["volumeName"] = name.clone().into();
+        let metadata = fields::map_at(claim, "metadata");
+        fields::map_at(metadata, "annotations")["pv.kubernetes.io/bind-completed"] = "yes".into();
+    });
+    desk.set_status(key, &[("phase", "Bound".into())]);
+}
+
+fn attach(desk: &mut Desk, volume: &str, nodes: &[&str]) {
+    let here: Vec<(Key, String)> = desk
+        .view
+        .all(resources::VOLUME_ATTACHMENT)
+        .filter(|(_, a)| fields::text(a, "/spec/source/persistentVolumeName") == volume)
+        .map(|(key, a)| (key, fields::text(a, "/spec/nodeName").to_owned()))
+        .collect();
+    for (key, node) in &here {
+        if !nodes.contains(&node.as_str()) {
+            desk.delete(key);
+        }
+    }
+    for node in nodes.iter().filter(|node| !here.iter().any(|(_, n)| n == *node)) {
+        let name = format!("csi-{volume}-{node}");
+        let spec = json!({"attacher": "sim", "nodeName": node, "source": {"persistentVolumeName": volume}});
+        desk.create(
+            resources::VOLUME_ATTACHMENT,
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+                "spec": spec, "status": {"attached": true}}),
+        );
+    }
+}

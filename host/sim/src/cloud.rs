@@ -1,0 +1,414 @@
+//! A cloud: instances, what they cost, what there is of each offering, and what goes wrong.
+//!
+//! It outlives the daemon: a call that was begun is carried out whether or not somebody still waits for the answer, and
+//! the token of a launch is the claim's UID, so that asking twice makes one instance. All that happens is on its agenda
+//! and is done in order by whoever drives the world ([`Cloud::step`]); calls only put something on it. What chance
+//! decides follows from the seed and the claim's UID alone.
+//!
+//! Nodes come by the API server, as their kubelets would register them, with the taint `karpenter.sh/unregistered`.
+
+mod api;
+mod choose;
+mod ledger;
+mod machine;
+mod market;
+mod weather;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longshore_cloud::{CloudError, Instance, Launch};
+use longshore_core::model::{Catalogue, Names};
+use tokio::sync::{Notify, oneshot};
+
+use crate::actors::agenda::Agenda;
+use crate::actors::chance::Chance;
+use crate::clock::Clock;
+use crate::log::Log;
+use crate::server::Server;
+pub use ledger::{Entry, Ledger};
+use machine::Machine;
+pub use machine::State;
+use market::Market;
+pub use weather::Weather;
+
+/// How long things take in a cloud.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// From a launch call to its answer.
+    pub launch: Duration,
+    /// From the launch to the Node object.
+    pub boot: Duration,
+    /// From the deletion to the instance's being gone.
+    pub end: Duration,
+    /// Any other call.
+    pub call: Duration,
+    /// Between the notice of an interruption and its end: two minutes at AWS.
+    pub notice: Duration,
+    /// After how long a lost answer is given up.
+    pub timeout: Duration,
+    /// Share by which launches and boots differ from one to the next.
+    pub spread: f64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            launch: Duration::from_secs(2),
+            boot: Duration::from_secs(30),
+            end: Duration::from_secs(20),
+            call: Duration::from_millis(100),
+            notice: Duration::from_secs(120),
+            timeout: Duration::from_secs(30),
+            spread: 0.25,
+        }
+    }
+}
+
+/// What goes wrong, as shares (0 to 1) of launches.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// The call fails and nothing was made.
+    pub fail: f64,
+    /// The launch takes ten times as long.
+    pub slow: f64,
+    /// The instance is made, and the caller gets an error.
+    pub lost: f64,
+    /// The node never appears.
+    pub never_register: f64,
+    /// The node appears and never gets ready.
+    pub never_ready: f64,
+}
+
+/// How a cloud is. By default all goes well and there is no end of anything.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How long things take.
+    pub pace: Pace,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Prices, interruptions, storms.
+    pub weather: Weather,
+    /// How many instances of each offering there can be at once; nothing for any number.
+    pub capacity: Option<u32>,
+}
+
+/// What the rest of the world has to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happening {
+    /// The machine of a node is gone, or going down: nothing runs on it any more.
+    Ended {
+        /// The node's name.
+        node: String,
+    },
+}
+
+/// What a cloud does at a time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Work {
+    /// Carries out the launch of this number.
+    Launch(u64),
+    /// The node of an instance appears.
+    Boot(usize),
+    /// Notice is given to an instance.
+    Notice(usize),
+    /// An instance is taken back.
+    TakeBack(usize),
+    /// An instance is gone.
+    Gone(usize),
+    /// Prices move.
+    Prices,
+    /// A storm begins; it is the so-manieth.
+    Storm(u64),
+}
+
+/// What becomes of a launch, and how much later the caller learns of it.
+type Answer = (Duration, Result<Instance, CloudError>);
+
+/// A launch that was asked for.
+struct Asked {
+    launch: Launch,
+    reply: oneshot::Sender<Answer>,
+    /// How often this claim was asked for before.
+    before: u64,
+}
+
+/// The cloud. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Cloud(Arc<Shared>);
+
+struct Shared {
+    inner: Mutex<Inner>,
+    asked: Notify,
+    pace: Pace,
+}
+
+struct Inner {
+    server: Server,
+    clock: Clock,
+    chance: Chance,
+    options: Options,
+    log: Log,
+    agenda: Agenda<Work>,
+    market: Market,
+    machines: Vec<Machine>,
+    /// Index of the machine that was made for a claim, by its UID. Looked up, never walked.
+    by_claim: HashMap<String, usize>,
+    by_id: HashMap<String, usize>,
+    launches: BTreeMap<u64, Asked>,
+    tries: HashMap<String, u64>,
+    number: u64,
+    happened: VecDeque<Happening>,
+}
+
+impl Cloud {
+    /// A cloud that sells a catalogue, read with these names.
+    pub fn new(
+        server: Server,
+        clock: Clock,
+        seed: u64,
+        catalogue: Arc<(Catalogue, Names)>,
+        options: Options,
+        log: Log,
+    ) -> Self {
+        let market = Market::new(catalogue, options.capacity);
+        let mut inner = Inner {
+            server,
+            clock,
+            chance: Chance(seed),
+            options: options.clone(),
+            log,
+            agenda: Agenda::default(),
+            market,
+            machines: Vec::new(),
+            by_claim: HashMap::new(),
+            by_id: HashMap::new(),
+            launches: BTreeMap::new(),
+            tries: HashMap::new(),
+            number: 0,
+            happened: VecDeque::new(),
+        };
+        inner.forecast();
+        Cloud(Arc::new(Shared { inner: Mutex::new(inner), asked: Notify::new(), pace: options.pace }))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When something is due next.
+    pub fn next(&self) -> Option<Duration> {
+        self.inner().agenda.next()
+    }
+
+    /// Does the next thing that is due by now.
+    pub fn step(&self, now: Duration) {
+        let mut inner = self.inner();
+        if let Some(work) = inner.agenda.take(now) {
+            inner.act(now, work);
+        }
+    }
+
+    /// What has happened since this was asked last.
+    pub fn happened(&self) -> Vec<Happening> {
+        self.inner().happened.drain(..).collect()
+    }
+
+    /// Until somebody has put something on the agenda.
+    pub async fn asked(&self) {
+        self.0.asked.notified().await;
+    }
+
+    /// Every instance that there ever was, and what it has cost so far.
+    pub fn ledger(&self) -> Ledger {
+        let inner = self.inner();
+        let now = inner.clock.elapsed();
+        Ledger { entries: inner.machines.iter().map(|m| m.entry(now, &inner.market)).collect() }
+    }
+
+    /// What all instances that run cost together now, USD per hour.
+    pub fn cost_per_hour(&self) -> f64 {
+        let inner = self.inner();
+        inner
+            .machines
+            .iter()
+            .filter(|m| m.runs())
+            .map(|m| inner.market.price(m.offering))
+            .fold(0.0, |all, one| all + one)
+    }
+
+    /// The catalogue with the prices of now, and without what is short.
+    pub fn catalogue(&self) -> (Catalogue, Names) {
+        self.inner().market.catalogue()
+    }
+
+    /// Lets offerings run short: `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
+    pub fn storm(&self, pattern: &str, length: Duration) {
+        let mut inner = self.inner();
+        let until = inner.clock.elapsed() + length;
+        let offerings = inner.market.matching(pattern);
+        inner.say(format!("{pattern}: no capacity for {} s", length.as_secs()));
+        inner.market.close(&offerings, until);
+    }
+
+    /// Gives notice to an instance, by provider ID: it is taken back two minutes later. Says whether it runs.
+    pub fn interrupt(&self, provider_id: &str) -> bool {
+        let mut inner = self.inner();
+        let Some(at) = inner.running(provider_id) else { return false };
+        let now = inner.clock.elapsed();
+        inner.agenda.at(now, Work::Notice(at));
+        drop(inner);
+        self.0.asked.notify_one();
+        true
+    }
+
+    /// Takes an instance away without notice. Says whether it ran.
+    pub fn kill(&self, provider_id: &str) -> bool {
+        let mut inner = self.inner();
+        let Some(at) = inner.running(provider_id) else { return false };
+        let now = inner.clock.elapsed();
+        inner.agenda.at(now, Work::TakeBack(at));
+        drop(inner);
+        self.0.asked.notify_one();
+        true
+    }
+
+    /// Changes what goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.inner().options.faults = faults;
+    }
+}
+
+impl Inner {
+    fn say(&self, line: String) {
+        self.log.say(self.clock, line);
+    }
+
+    fn running(&self, provider_id: &str) -> Option<usize> {
+        self.by_id.get(provider_id).copied().filter(|at| self.machines[*at].runs())
+    }
+
+    fn act(&mut self, now: Duration, work: Work) {
+        match work {
+            Work::Launch(number) => self.launch(now, number),
+            Work::Boot(at) => self.boot(now, at),
+            Work::Notice(at) => self.notice(now, at),
+            Work::TakeBack(at) => self.end(now, at, "taken back"),
+            Work::Gone(at) => self.gone(now, at),
+            Work::Prices => self.move_prices(now),
+            Work::Storm(number) => self.begin_storm(now, number),
+        }
+    }
+
+    /// Carries out a launch and answers, if anybody waits.
+    fn launch(&mut self, now: Duration, number: u64) {
+        let Some(asked) = self.launches.remove(&number) else { return };
+        let answer = self.made(now, &asked);
+        let about = format!("{}/{}", asked.launch.uid, asked.before);
+        let lost = answer.is_ok() && self.chance.hits(self.options.faults.lost, "lost", &about);
+        let answer = match answer {
+            Ok(_) if lost => {
+                self.say(format!("the answer to the launch of {} is lost", asked.launch.name));
+                let why = CloudError::Other(format!("launch of {}: no answer in time", asked.launch.name));
+                (self.options.pace.timeout, Err(why))
+            }
+            answer => (Duration::ZERO, answer),
+        };
+        // Nobody waits where the caller has been killed.
+        let _ = asked.reply.send(answer);
+    }
+
+    fn made(&mut self, now: Duration, asked: &Asked) -> Result<Instance, CloudError> {
+        let launch = &asked.launch;
+        if let Some(&at) = self.by_claim.get(&launch.uid) {
+            let machine = &self.machines[at];
+            return match machine.runs() {
+                true => Ok(machine.instance.clone()),
+                false => Err(CloudError::InsufficientCapacity(format!(
+                    "the instance of NodeClaim {} has been taken back already",
+                    launch.name
+                ))),
+            };
+        }
+        let about = format!("{}/{}", launch.uid, asked.before);
+        if self.chance.hits(self.options.faults.fail, "fail", &about) {
+            self.say(format!("the launch of {} fails", launch.name));
+            return Err(CloudError::Other(format!("launch of {} failed: the cloud has a bad moment", launch.name)));
+        }
+        let chosen = choose::choose(&self.market, now, launch).inspect_err(|error| {
+            self.log.say(self.clock, format!("{}: {error}", launch.name));
+        })?;
+        let created = self.clock.now().as_second();
+        let machine = Machine::new(self.machines.len(), launch, chosen, now, created);
+        let instance = machine.instance.clone();
+        self.start(now, machine);
+        Ok(instance)
+    }
+
+    fn start(&mut self, now: Duration, machine: Machine) {
+        let at = self.machines.len();
+        let uid = machine.launch.uid.clone();
+        let (faults, pace) = (&self.options.faults, &self.options.pace);
+        if self.chance.hits(faults.never_register, "never-register", &uid) {
+            self.say(format!("{} will never register", machine.node));
+        } else {
+            let boot = self.chance.around(pace.boot, pace.spread, "boot", &uid);
+            self.agenda.at(now + boot, Work::Boot(at));
+        }
+        if machine.capacity_type == "spot"
+            && let Some(wait) = self.chance.wait(self.options.weather.interruptions, "interruption", &uid)
+        {
+            self.agenda.at(now + wait, Work::Notice(at));
+        }
+        self.market.take(machine.offering);
+        self.say(machine.described("is launched"));
+        self.by_claim.insert(uid, at);
+        self.by_id.insert(machine.instance.provider_id.clone(), at);
+        self.machines.push(machine);
+    }
+
+    fn boot(&mut self, now: Duration, at: usize) {
+        let machine = &self.machines[at];
+        if !machine.runs() {
+            return;
+        }
+        let never_ready = self.chance.hits(self.options.faults.never_ready, "never-ready", &machine.launch.uid);
+        let node = machine.node_object(never_ready);
+        match self.server.create(crate::server::resources::NODE, node) {
+            Ok(_) => {
+                let more = if never_ready { " and will never be ready" } else { "" };
+                self.say(format!("{} joins{more}", self.machines[at].node));
+            }
+            // It is there already.
+            Err(refusal) if refusal.code == 409 => {}
+            // A kubelet tries until it is let in.
+            Err(_) => self.agenda.at(now + Duration::from_secs(5), Work::Boot(at)),
+        }
+    }
+
+    fn notice(&mut self, now: Duration, at: usize) {
+        if self.machines[at].runs() && !self.machines[at].notified {
+            self.machines[at].notified = true;
+            self.say(self.machines[at].described("is given notice of its interruption"));
+            self.agenda.at(now + self.options.pace.notice, Work::TakeBack(at));
+        }
+    }
+
+    /// Nothing runs on the machine from now on; it is paid for until now.
+    fn end(&mut self, now: Duration, at: usize, how: &str) {
+        if !self.machines[at].runs() {
+            return;
+        }
+        self.machines[at].end(now, &self.market);
+        self.market.give_back(self.machines[at].offering);
+        self.say(self.machines[at].described(&format!("is {how}")));
+        let node = self.machines[at].node.clone();
+        self.happened.push_back(Happening::Ended { node });
+        self.agenda.at(now + self.options.pace.end, Work::Gone(at));
+    }
+
+    fn gone(&mut self, _: Duration, at: usize) {
+        self.machines[at].state = State::Gone;
+    }
+}

@@ -1,0 +1,93 @@
+//! The cloud as the daemon asks it.
+
+use async_trait::async_trait;
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
+use tokio::sync::oneshot;
+
+use super::{Answer, Asked, Cloud, Inner, State, Work};
+use crate::actors::fields;
+use crate::server::resources;
+
+#[async_trait]
+impl CloudProvider for Cloud {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        let answer = self.ask(launch)?;
+        let (wait, answer) = answer.await.map_err(|_| CloudError::Other("the cloud is gone".to_owned()))?;
+        tokio::time::sleep(wait).await;
+        answer
+    }
+
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
+        let answer = self.end_now(provider_id);
+        tokio::time::sleep(self.0.pace.call).await;
+        answer
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
+        tokio::time::sleep(self.0.pace.call).await;
+        let inner = self.inner();
+        let machine = inner.by_id.get(provider_id).map(|at| &inner.machines[*at]);
+        machine.filter(|m| m.state != State::Gone).map(|m| m.instance.clone()).ok_or_else(|| gone(provider_id))
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        tokio::time::sleep(self.0.pace.call).await;
+        let inner = self.inner();
+        Ok(inner.machines.iter().filter(|m| m.state != State::Gone).map(|m| m.instance.clone()).collect())
+    }
+}
+
+impl Cloud {
+    /// Puts a launch on the agenda. What comes of it does not depend on whether the answer is waited for.
+    fn ask(&self, launch: &Launch) -> Result<oneshot::Receiver<Answer>, CloudError> {
+        let (reply, answer) = oneshot::channel();
+        let mut inner = self.inner();
+        inner.class_is_there(launch)?;
+        let tries = inner.tries.entry(launch.uid.clone()).or_default();
+        let before = *tries;
+        *tries += 1;
+        let about = format!("{}/{before}", launch.uid);
+        let pace = &inner.options.pace;
+        let mut wait = inner.chance.around(pace.launch, pace.spread, "launch", &about);
+        if inner.chance.hits(inner.options.faults.slow, "slow", &about) {
+            wait *= 10;
+        }
+        inner.number += 1;
+        let (number, due) = (inner.number, inner.clock.elapsed() + wait);
+        inner.launches.insert(number, Asked { launch: launch.clone(), reply, before });
+        inner.agenda.at(due, Work::Launch(number));
+        drop(inner);
+        self.0.asked.notify_one();
+        Ok(answer)
+    }
+
+    fn end_now(&self, provider_id: &str) -> Result<(), CloudError> {
+        let mut inner = self.inner();
+        let at = inner.by_id.get(provider_id).copied().filter(|at| inner.machines[*at].state != State::Gone);
+        let at = at.ok_or_else(|| gone(provider_id))?;
+        let now = inner.clock.elapsed();
+        inner.end(now, at, "ended");
+        drop(inner);
+        self.0.asked.notify_one();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// A KWOKNodeClass must exist; other kinds of classes are not looked at.
+    fn class_is_there(&self, launch: &Launch) -> Result<(), CloudError> {
+        let key = fields::key(resources::KWOK_NODE_CLASS, "", &launch.class_name);
+        if launch.class_kind == key.resource.kind && self.server.get(&key).is_none() {
+            return Err(CloudError::NodeClassNotReady(format!("{} {} does not exist", launch.class_kind, key.name)));
+        }
+        Ok(())
+    }
+}
+
+fn gone(provider_id: &str) -> CloudError {
+    CloudError::NotFound(format!("there is no instance {provider_id}"))
+}

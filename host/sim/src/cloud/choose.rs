@@ -1,0 +1,102 @@
+//! Which offering a launch gets: the cheapest that its requirements admit, that is big enough and that can be had now.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longshore_api::quantity::Quantity;
+use longshore_cloud::{CloudError, Launch};
+use longshore_core::model::{InstanceType, Names, Offering, OfferingId, Op, Requirement, ResourceId, Resources};
+
+use super::market::Market;
+
+/// A choice, as labels and amounts.
+pub struct Choice {
+    /// The offering.
+    pub offering: OfferingId,
+    /// Labels that follow from it.
+    pub labels: BTreeMap<String, String>,
+    /// What the node has.
+    pub capacity: BTreeMap<String, String>,
+    /// What of it is left for pods.
+    pub allocatable: BTreeMap<String, String>,
+}
+
+/// Chooses.
+///
+/// # Errors
+/// Insufficient capacity, with the counts of what each rule left out; invalid for a request that is no quantity.
+pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice, CloudError> {
+    let (catalogue, names) = market.types();
+    let wanted = requests(launch)?;
+    let (mut refused, mut small, mut short) = (0, 0, 0);
+    let mut best: Option<(f64, OfferingId, BTreeMap<String, String>)> = None;
+    for t in catalogue.types() {
+        if !is_big_enough(t, names, &wanted) {
+            small += 1;
+            continue;
+        }
+        for at in t.offerings.clone() {
+            let id = OfferingId(at);
+            let Some(labels) = labels(t, catalogue.offering(id), names, launch) else {
+                refused += 1;
+                continue;
+            };
+            if !market.available(id, now) {
+                short += 1;
+            } else if best.as_ref().is_none_or(|b| market.price(id) < b.0) {
+                best = Some((market.price(id), id, labels));
+            }
+        }
+    }
+    let Some((_, offering, labels)) = best else {
+        return Err(CloudError::InsufficientCapacity(format!(
+            "{short} offerings that NodeClaim {} admits are short, {refused} are refused by its requirements, {small} \
+             instance types are too small",
+            launch.name
+        )));
+    };
+    let t = catalogue.instance_type(catalogue.offering(offering).instance_type);
+    Ok(Choice { offering, labels, capacity: amounts(&t.capacity, names), allocatable: amounts(&t.allocatable, names) })
+}
+
+fn requests(launch: &Launch) -> Result<Vec<(&str, i64)>, CloudError> {
+    let amount = |(resource, text): (&'_ String, &'_ String)| {
+        let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
+        let wrong = |e| CloudError::Invalid(format!("NodeClaim {}: request {resource}: {text:?} {e}", launch.name));
+        parsed.map_err(wrong)
+    };
+    launch.requests.iter().map(|(resource, text)| Ok((resource.as_str(), amount((resource, text))?))).collect()
+}
+
+fn is_big_enough(t: &InstanceType, names: &Names, wanted: &[(&str, i64)]) -> bool {
+    let has = |resource: &str| t.allocatable.iter().find(|(id, _)| id.name(names) == resource).map_or(0, |(_, n)| n);
+    wanted.iter().all(|(resource, amount)| has(resource) >= *amount)
+}
+
+/// The labels of a node of this offering, or nothing if a requirement refuses it. Where a type may have one of several
+/// values, the first that is admitted is taken.
+fn labels(t: &InstanceType, o: &Offering, names: &Names, launch: &Launch) -> Option<BTreeMap<String, String>> {
+    let admits = |key: &str, value| launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(value));
+    let mut labels = BTreeMap::new();
+    for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
+        let (key, Op::In(values)) = (names.text(*key), op) else { continue };
+        let value = values.iter().map(|&v| names.text(v)).find(|v| admits(key, Some(*v)))?;
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let of = |key: &str| labels.get(key).or_else(|| launch.labels.get(key)).map(String::as_str);
+    let refused = launch.requirements.iter().any(|r| of(&r.key).is_some_and(|value| !r.admits(Some(value))));
+    (!refused).then_some(labels)
+}
+
+/// Amounts as Kubernetes writes them.
+fn amounts(resources: &Resources, names: &Names) -> BTreeMap<String, String> {
+    let text = |(id, amount): (ResourceId, i64)| {
+        let text = match id {
+            ResourceId::Cpu => format!("{amount}m"),
+            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+            _ => amount.to_string(),
+        };
+        (id.name(names).to_owned(), text)
+    };
+    resources.iter().map(text).collect()
+}
