@@ -40,7 +40,7 @@ impl Budget {
         match effort {
             Effort::None => None,
             Effort::Quick => Some(Budget { rounds: 2, packings: 2, repacks: 20 * thousands }),
-            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 * thousands }),
+            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 + 100 * thousands }),
             Effort::Thorough => Some(Budget { rounds: 40, packings: 50, repacks: 12_000 * thousands }),
         }
     }

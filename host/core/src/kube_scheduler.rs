@@ -1,279 +1,169 @@
-//! Whether a plan survives kube-scheduler: nobody tells it where the planner meant a pod to go.
+//! Will kube-scheduler find what a plan has in mind? A model of it, run on the nodes that a plan buys.
 //!
-//! [`survive`] brings the hosts of a plan up one after another, or all at once, in an order that the seed decides, and
-//! binds pods as kube-scheduler with its default profile does: filters, then scores, then the best host. A plan whose
-//! pods all find a place for every seed is roomy; one that leaves pods over for some is fragile.
+//! A plan says which pod it bought which node for, but it is kube-scheduler that places pods: one by one, in queue
+//! order, on the node that it likes best at that moment, while nodes come up one after the other. A plan that only one
+//! assignment can realise leaves pods over. [`survive`] says which.
 //!
-//! [`hosts`] says what the hosts will be, [`topology`] counts pods by domain; the queue, the filters' order and the
-//! scores are here. What is absent on purpose: preemption, image locality, sampling of hosts (below a hundred
-//! kube-scheduler looks at all of them), and a choice of types other than the one that the planner counts on.
-//! Pods that run already stay where they are.
+//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to counters; [`ground`]:
+//! existing nodes); [`Simulator::run`] plays one course of events ([`queue`]) on a set of nodes, so that many candidate
+//! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.33's default
+//! profile.
+//!
+//! What it leaves out, on purpose:
+//! - preemption, and back-off times: every waiting pod is tried again whenever a node arrives;
+//! - the scheduling of daemons: they are on their nodes before anybody else;
+//! - the selectors that built-in default spread constraints get from Services and owners: pods of one owner are taken
+//!   to be those of the same labels, and pods without an owner get none;
+//! - images; dynamic resources; stand-ins for missing requests container by container (here: pod by pod);
+//! - the order of nodes by zone, which above a hundred nodes decides which of them are looked at (here: as they came).
+//!
+//! No clock, no randomness but the seed.
 
-mod hosts;
+mod chance;
+mod cluster;
+mod compile;
+mod filter;
+mod ground;
+mod matchers;
+mod queue;
+mod rules;
+mod score;
+mod shapes;
 #[cfg(test)]
 mod tests;
-mod topology;
-
-use std::cmp::Reverse;
-use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::improve::pack::Rng;
-use crate::matching::tolerates;
-use crate::model::{Names, PodShape, ShapeId, TaintEffect};
-use crate::plan::{Plan, PodIx};
-use crate::snapshot::{PendingPod, Snapshot};
-use hosts::Host;
-use topology::Topology;
+use crate::model::{OfferingId, Sym};
+use crate::plan::{NodeIx, Plan, PodIx, PoolIx};
+use crate::snapshot::Snapshot;
+use compile::Compiled;
+use ground::Ground;
+use rules::VirtualLabels;
 
-/// What became of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its type and the claim's
+/// requirements every label that has a single value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VirtualNode<'a> {
+    /// The NodePool.
+    pub pool: PoolIx,
+    /// What it is bought as.
+    pub offering: OfferingId,
+    /// Labels with the values that the claim leaves, as in [`PlannedClaim`](crate::plan::PlannedClaim).
+    pub requirements: &'a [(Sym, Vec<Sym>)],
+}
+
+/// Where a pod went.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Seat {
+    /// A node of the snapshot.
+    Existing(NodeIx),
+    /// A node to be bought, by its place in the list.
+    New(u32),
+}
+
+/// How nodes come up that are not ready yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arrival {
+    /// All at the same time.
+    Together,
+    /// One after the other in any order, every waiting pod tried again at each.
+    OneByOne,
+}
+
+impl Arrival {
+    /// Even seeds bring nodes one by one, odd ones together, so that consecutive seeds cover both.
+    pub fn of(seed: u64) -> Self {
+        if seed.is_multiple_of(2) { Arrival::OneByOne } else { Arrival::Together }
+    }
+}
+
+/// What is left of a plan after kube-scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survival {
-    /// Pods that the plan places and kube-scheduler finds no host for, in the order of its queue.
-    pub left_over: Vec<PodIx>,
+    /// Pods without a node, in queue order.
+    pub left: Vec<PodIx>,
+    /// Where the others went, in the order in which they were placed.
+    pub seats: Vec<(PodIx, Seat)>,
 }
 
-/// Lets kube-scheduler loose on the hosts of a plan. An odd seed brings all new hosts at once, an even one brings them
-/// one after another; it also decides their order, the order of pods that are alike to the queue, and ties of scores.
+impl Survival {
+    /// Whether every pod found a node.
+    pub fn is_whole(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+/// Plays one course of events on a plan. Pods that the plan left over are in the queue and may take places; they do not
+/// count as left over again.
 pub fn survive(snapshot: &Snapshot, plan: &Plan, seed: u64) -> Survival {
-    let mut rng = Rng::new(seed);
-    let queue = queue(snapshot, plan, &mut rng);
-    let hosts = hosts::hosts(snapshot, plan);
-    let (kinds, kind_of) = kinds(snapshot, &queue, &hosts);
-    let topology = Topology::new(snapshot, &kinds, &hosts);
-    let mut coming: Vec<usize> = (snapshot.nodes.len()..hosts.len()).collect();
-    shuffle(&mut coming, &mut rng);
-    let mut scheduler = Scheduler {
-        snapshot,
-        hosts,
-        kinds,
-        kind_of,
-        topology,
-        rng,
-        waiting: queue,
-        present: Vec::new(),
-        bound: 0,
-        feasible: Vec::new(),
-        best: Vec::new(),
-    };
-    let standing: Vec<usize> = (0..snapshot.nodes.len()).collect();
-    scheduler.arrive(&standing);
-    let together = if seed % 2 == 1 { coming.len().max(1) } else { 1 };
-    coming.chunks(together).for_each(|some| scheduler.arrive(some));
-    Survival { left_over: scheduler.waiting.iter().map(|&at| snapshot.pending[at].pod).collect() }
+    Simulator::new(snapshot).survive(plan, seed)
 }
 
-/// Pods that the plan places, as indexes into `snapshot.pending`: highest priority first, then oldest, then by chance.
-fn queue(snapshot: &Snapshot, plan: &Plan, rng: &mut Rng) -> Vec<usize> {
-    let refused: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
-    let placed = |p: &PendingPod| p.unfit.is_none() && !refused.contains(&p.pod);
-    let mut queue: Vec<usize> =
-        snapshot.pending.iter().enumerate().filter(|(_, p)| placed(p)).map(|(at, _)| at).collect();
-    shuffle(&mut queue, rng);
-    queue.sort_by_key(|&at| {
-        let pod = &snapshot.pending[at];
-        (Reverse(pod.shape.priority), snapshot.world.pods[pod.pod.0 as usize].created)
-    });
-    queue
-}
-
-fn shuffle<T>(all: &mut [T], rng: &mut Rng) {
-    for at in (1..all.len()).rev() {
-        all.swap(at, rng.below(at + 1));
-    }
-}
-
-/// Pods of one shape, with all about it that does not change.
-struct Kind {
-    shape: Arc<PodShape>,
-    /// What the world calls it.
-    ids: Vec<ShapeId>,
-    /// Whether taints and labels of each host let it in.
-    open: Vec<bool>,
-    /// Weights of preferred node affinity that hold on each host; empty if it prefers nothing.
-    liked: Vec<f64>,
-    /// Taints on each host that would rather not have it; empty if there are none.
-    shunned: Vec<f64>,
-    /// When the last pod of it found no host.
-    stuck: Option<Moment>,
-}
-
-/// What must have changed before a pod that found no host is worth another look: hosts that have come and, for pods
-/// that others can make room for, pods bound.
-type Moment = (usize, usize);
-
-/// The kinds of the queue, and the kind of each pending pod (0 for those not in the queue).
-fn kinds(snapshot: &Snapshot, queue: &[usize], hosts: &[Host]) -> (Vec<Kind>, Vec<usize>) {
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut by_shape: FxHashMap<*const PodShape, usize> = FxHashMap::default();
-    let mut kind_of = vec![0; snapshot.pending.len()];
-    for &at in queue {
-        let pod = &snapshot.pending[at];
-        let kind = *by_shape.entry(Arc::as_ptr(&pod.shape)).or_insert_with(|| {
-            kinds.push(Kind::new(&pod.shape, hosts, &snapshot.world.names));
-            kinds.len() - 1
-        });
-        kind_of[at] = kind;
-        let id = snapshot.world.pods[pod.pod.0 as usize].shape;
-        if !kinds[kind].ids.contains(&id) {
-            kinds[kind].ids.push(id);
-        }
-    }
-    (kinds, kind_of)
-}
-
-impl Kind {
-    fn new(shape: &Arc<PodShape>, hosts: &[Host], names: &Names) -> Self {
-        let open = hosts.iter().map(|h| h.lets_in(shape) && h.admits(shape, names)).collect();
-        let weight = |host: &Host| {
-            let terms = shape.preferred.iter().filter(|(_, term)| host.satisfies_term(term, names));
-            terms.map(|(weight, _)| f64::from(*weight)).sum()
-        };
-        let shuns = |host: &Host| {
-            let soft = host.taints.iter().filter(|t| t.effect == TaintEffect::PreferNoSchedule);
-            soft.filter(|t| !tolerates(&shape.tolerations, t)).count() as f64
-        };
-        let liked: Vec<f64> = if shape.preferred.is_empty() { Vec::new() } else { hosts.iter().map(weight).collect() };
-        let mut shunned: Vec<f64> = hosts.iter().map(shuns).collect();
-        if shunned.iter().all(|&n| n == 0.0) {
-            shunned.clear();
-        }
-        Kind { shape: shape.clone(), ids: Vec::new(), open, liked, shunned, stuck: None }
-    }
-}
-
-struct Scheduler<'a> {
+/// A snapshot made ready to try many sets of nodes on.
+pub struct Simulator<'a> {
     snapshot: &'a Snapshot,
-    hosts: Vec<Host>,
-    kinds: Vec<Kind>,
-    /// The kind of each pending pod.
-    kind_of: Vec<usize>,
-    topology: Topology,
-    rng: Rng,
-    /// Pods without a host, in queue order.
-    waiting: Vec<usize>,
-    /// Hosts that are there.
-    present: Vec<usize>,
-    /// Pods bound so far.
-    bound: usize,
-    /// Room to work in.
-    feasible: Vec<usize>,
-    best: Vec<f64>,
+    compiled: Compiled,
+    ground: Ground,
+    labels: VirtualLabels<'a>,
+    hostname: Option<Sym>,
+    /// Shapes with `minDomains`: the only ones that a new domain can help.
+    wants_domains: Vec<u32>,
 }
 
-impl Scheduler<'_> {
-    /// Hosts come, and every waiting pod is tried; pods that others can make room for are tried until nothing moves.
-    fn arrive(&mut self, some: &[usize]) {
-        let fresh = self.present.len();
-        self.present.extend(some);
-        some.iter().for_each(|&host| self.topology.arrive(host));
-        let mut again = false;
-        loop {
-            let before = self.bound;
-            let mut waiting = std::mem::take(&mut self.waiting);
-            waiting.retain(|&pod| !self.attempt(pod, fresh, again));
-            self.waiting = waiting;
-            again = true;
-            if self.bound == before {
-                return;
-            }
+impl<'a> Simulator<'a> {
+    /// Resolves what depends on the snapshot only.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let compiled = compile::compile(snapshot);
+        let ground = Ground::new(snapshot, &compiled);
+        let wants = compiled.shapes.iter().enumerate().filter(|(_, s)| s.hard.iter().any(|h| h.min_domains.is_some()));
+        let wants_domains = wants.map(|(at, _)| at as u32).collect();
+        Simulator {
+            snapshot,
+            compiled,
+            ground,
+            labels: VirtualLabels::of(&snapshot.world),
+            hostname: snapshot.world.names.get("kubernetes.io/hostname"),
+            wants_domains,
         }
     }
 
-    /// Tries one pod; true if it is bound. What is on the old hosts only grows, so a pod without rules that others can
-    /// satisfy need not look at them again.
-    fn attempt(&mut self, at: usize, fresh: usize, again: bool) -> bool {
-        let kind = self.kind_of[at];
-        let may_open = self.topology.may_open(kind);
-        if again && !may_open {
-            return false;
-        }
-        let pod = &self.snapshot.pending[at];
-        let alike = pod.volume_alternatives.is_empty() && pod.volumes.is_empty();
-        let now = (self.present.len(), if may_open { self.bound } else { 0 });
-        if alike && self.kinds[kind].stuck == Some(now) {
-            return false;
-        }
-        self.filter(pod, kind, if may_open { 0 } else { fresh });
-        let Some(host) = self.choose(pod, kind) else {
-            if alike {
-                self.kinds[kind].stuck = Some(now);
-            }
-            return false;
-        };
-        self.hosts[host].take(pod);
-        self.topology.bind(kind, host);
-        self.bound += 1;
-        true
+    /// Places the pending pods on existing nodes and `nodes`, in the arrival that the seed says.
+    pub fn run(&self, nodes: &[VirtualNode<'_>], seed: u64) -> Survival {
+        self.run_as(nodes, Arrival::of(seed), seed)
     }
 
-    fn filter(&mut self, pod: &PendingPod, kind: usize, from: usize) {
-        let names = &self.snapshot.world.names;
-        let limits = self.topology.limits(kind);
-        let open = &self.kinds[kind].open;
-        let fits = |&host: &usize| {
-            open[host] && self.hosts[host].has_room(pod, names) && self.topology.allows(kind, host, &limits)
-        };
-        self.feasible.clear();
-        self.feasible.extend(self.present[from..].iter().copied().filter(fits));
+    /// Places the pending pods on existing nodes and `nodes`.
+    pub fn run_as(&self, nodes: &[VirtualNode<'_>], arrival: Arrival, seed: u64) -> Survival {
+        queue::Run::new(self, nodes, FxHashMap::default(), seed).finish(arrival)
     }
 
-    /// The feasible host with the highest score; among equals, chance decides.
-    fn choose(&mut self, pod: &PendingPod, kind: usize) -> Option<usize> {
-        if self.feasible.len() < 2 {
-            return self.feasible.first().copied();
-        }
-        self.score(pod, kind);
-        let best = self.best.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let equals = self.best.iter().filter(|&&s| s == best).count();
-        let lot = self.rng.below(equals);
-        let mut winners = self.feasible.iter().zip(&self.best).filter(|(_, s)| **s == best);
-        winners.nth(lot).map(|(&host, _)| host)
+    /// [`survive`] with what is resolved already.
+    pub fn survive(&self, plan: &Plan, seed: u64) -> Survival {
+        self.play(plan, FxHashMap::default(), seed)
     }
 
-    /// Scores of the feasible hosts, with the weights of the default profile.
-    fn score(&mut self, pod: &PendingPod, kind: usize) {
-        let Scheduler { hosts, kinds, topology, feasible, best, .. } = self;
-        let kind_data = &kinds[kind];
-        best.clear();
-        best.extend(feasible.iter().map(|&h| hosts[h].spare(&pod.shape.requests)));
-        if !kind_data.shunned.is_empty() {
-            let shunned: Vec<f64> = feasible.iter().map(|&h| kind_data.shunned[h]).collect();
-            let most = highest(&shunned);
-            weigh(best, 3.0, shunned.iter().map(|s| if most > 0.0 { 1.0 - s / most } else { 1.0 }));
-        }
-        if !kind_data.liked.is_empty() {
-            let liked: Vec<f64> = feasible.iter().map(|&h| kind_data.liked[h]).collect();
-            let most = highest(&liked);
-            weigh(best, 2.0, liked.iter().map(|l| if most > 0.0 { l / most } else { 0.0 }));
-        }
-        if topology.spreads(kind) {
-            let crowd: Vec<Option<f64>> = feasible.iter().map(|&h| topology.crowd(kind, h)).collect();
-            let known = || crowd.iter().flatten().copied();
-            let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-            let share = |c: &Option<f64>| match c {
-                None => 0.0,
-                Some(_) if high == 0.0 => 1.0,
-                Some(c) => (high + low - c) / high,
-            };
-            weigh(best, 2.0, crowd.iter().map(share));
-        }
-        if topology.prefers(kind) {
-            let liking: Vec<f64> = feasible.iter().map(|&h| topology.liking(kind, h)).collect();
-            let (low, high) = (liking.iter().copied().fold(f64::INFINITY, f64::min), highest(&liking));
-            weigh(best, 2.0, liking.iter().map(|l| if high > low { (l - low) / (high - low) } else { 0.0 }));
-        }
+    /// The same where kube-scheduler is told of the plan, as the daemon does (`status.nominatedNodeName`): once a pod's
+    /// node is there it is tried first, and its room is kept for the pod. Before that the pod is like any other. Of pods
+    /// that must spread only as many are told at a time as their rule lets in at once, since those that are nominated
+    /// count as if they were there; so no room is kept for them.
+    pub fn survive_told(&self, plan: &Plan, seed: u64) -> Survival {
+        let first = self.snapshot.nodes.len() as u32;
+        let existing = plan.existing.iter().map(|e| (e.node.0, &e.pods));
+        let new = plan.claims.iter().enumerate().map(|(at, c)| (first + at as u32, &c.pods));
+        let told = existing.chain(new).flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node)));
+        self.play(plan, told.collect(), seed)
     }
-}
 
-fn highest(all: &[f64]) -> f64 {
-    all.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-/// Adds shares (0 to 1), as whole points of 100, times their weight.
-fn weigh(best: &mut [f64], weight: f64, shares: impl Iterator<Item = f64>) {
-    for (score, share) in best.iter_mut().zip(shares) {
-        *score += weight * (100.0 * share).floor();
+    fn play(&self, plan: &Plan, told: FxHashMap<PodIx, u32>, seed: u64) -> Survival {
+        let nodes: Vec<VirtualNode> = plan
+            .claims
+            .iter()
+            .map(|c| VirtualNode { pool: c.pool, offering: c.offering, requirements: &c.requirements })
+            .collect();
+        let mut survival = queue::Run::new(self, &nodes, told, seed).finish(Arrival::of(seed));
+        let known: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
+        survival.left.retain(|pod| !known.contains(pod));
+        survival
     }
 }

@@ -1,5 +1,6 @@
 //! A plan: what to buy, which pods go where, and why the rest go nowhere.
 
+use crate::check::Violation;
 use crate::model::{OfferingId, Requirement, ResourceId, Resources, Sym, Taint, TypeId};
 
 /// Index of a pod in [`World::pods`](crate::model::World::pods).
@@ -43,6 +44,8 @@ pub struct Plan {
     pub effective: f64,
     /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour, as `effective`).
     pub lower_bound: f64,
+    /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner, worth a report.
+    pub replaced: Vec<Violation>,
 }
 
 /// A node to buy.

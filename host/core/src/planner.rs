@@ -34,7 +34,8 @@ pub struct Rejected {
 const SECOND_CHANCES: usize = 3;
 
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than first-fit-decreasing. Every
-/// plan is checked; should the improved one break a rule, the floor's takes its place.
+/// plan is checked; should the improved one break a rule, the floor's takes its place and says so in
+/// [`replaced`](Plan::replaced).
 ///
 /// # Errors
 /// Even the floor's plan breaks a rule.
@@ -42,10 +43,8 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
     let (mut problem, floor) = floor(snapshot, policies, options.effort);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed);
     let best = Plan { lower_bound, ..finish::finish(&mut problem, packed) };
-    if check(snapshot, &best).is_ok() {
-        return Ok(best);
-    }
-    let plan = Plan { lower_bound, ..finish::finish(&mut problem, floor) };
+    let Err(replaced) = check(snapshot, &best) else { return Ok(best) };
+    let plan = Plan { lower_bound, replaced, ..finish::finish(&mut problem, floor) };
     match check(snapshot, &plan) {
         Ok(()) => Ok(plan),
         Err(violations) => Err(Box::new(Rejected { plan, violations })),

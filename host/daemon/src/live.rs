@@ -4,10 +4,15 @@
 //! when to plan, [`lifecycle`], [`termination`] and [`pools`] act on single objects, and what they write comes back by
 //! the watch. `host/ARCHITECTURE.md` walks one pod through it.
 
+mod arrivals;
 mod claims;
+pub mod clock;
 mod context;
 mod control;
 mod events;
+mod garbage;
+mod hints;
+mod jobs;
 pub mod journal;
 pub(crate) mod kinds;
 mod leader;
@@ -16,6 +21,7 @@ mod metrics;
 mod node;
 pub mod policies;
 mod pools;
+mod round;
 mod run;
 mod serve;
 mod settings;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use longshore_api::manifests::Problems;
-use longshore_core::kube_scheduler::survive;
+use longshore_core::kube_scheduler::{self, Simulator};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -76,6 +76,11 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
 fn report(planned: &Planned) -> Report {
     let mib = process::peak_mib();
     let decision = Decision::new(&planned.snapshot, &planned.plan);
+    let (survives, survives_told) = survival(planned);
+    let mut notes = planned.scorers.notes();
+    notes.extend(planned.plan.replaced.first().map(|violation| {
+        format!("a cheaper plan broke a rule and first-fit-decreasing stands in; please report this: {violation}")
+    }));
     Report {
         seconds: planned.seconds,
         state_seconds: planned.state_seconds,
@@ -84,8 +89,9 @@ fn report(planned: &Planned) -> Report {
         gap: decision.gap(),
         digest: decision.digest(),
         decision,
-        survives: Some(survival(planned)),
-        policies: planned.scorers.notes(),
+        survives,
+        survives_told,
+        policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }
 }
@@ -93,11 +99,25 @@ fn report(planned: &Planned) -> Report {
 /// How often kube-scheduler is let loose on a plan: enough to tell one that always holds from one that hangs by luck,
 /// few enough to cost less than planning.
 const RUNS: u32 = 10;
+/// Pods times nodes up to which that takes a fraction of a second; above, nothing is said.
+const MOST_PAIRS: usize = 2_000_000;
 
-fn survival(planned: &Planned) -> Survival {
-    let held = |run: &u32| {
-        let seed = planned.options.seed.wrapping_add(u64::from(*run));
-        survive(&planned.snapshot, &planned.plan, seed).left_over.is_empty()
+/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan.
+fn survival(planned: &Planned) -> (Option<Survival>, Option<Survival>) {
+    let (snapshot, plan) = (&planned.snapshot, &planned.plan);
+    if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MOST_PAIRS {
+        return (None, None);
+    }
+    let simulator = Simulator::new(snapshot);
+    let play = |run: &dyn Fn(u64) -> kube_scheduler::Survival| {
+        let left: Vec<usize> =
+            (0..RUNS).map(|at| run(planned.options.seed.wrapping_add(u64::from(at))).left.len()).collect();
+        Survival {
+            runs: RUNS,
+            survived: left.iter().filter(|&&left| left == 0).count() as u32,
+            left_over: left.iter().sum::<usize>() as f64 / f64::from(RUNS),
+        }
     };
-    Survival { runs: RUNS, survived: (0..RUNS).filter(held).count() as u32 }
+    let alone = play(&|seed| simulator.survive(plan, seed));
+    (Some(alone), Some(play(&|seed| simulator.survive_told(plan, seed))))
 }

@@ -36,8 +36,10 @@ pub struct Report {
     pub gap: f64,
     /// SHA-256 of the decision.
     pub digest: String,
-    /// Whether kube-scheduler, placing the pods by itself, finds a place for each.
+    /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where trying takes too long.
     pub survives: Option<Survival>,
+    /// The same where it is told of the plan, as `longshore run` does.
+    pub survives_told: Option<Survival>,
     /// What policies had to say: failures and fall-backs.
     pub policies: Vec<String>,
     /// Input that was skipped.
@@ -133,11 +135,14 @@ pub struct Refusal {
 
 /// How a plan fares when kube-scheduler places its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Survival {
     /// Runs that were modelled.
     pub runs: u32,
     /// Runs after which no pod was left over.
     pub survived: u32,
+    /// Pods left over, the mean of all runs.
+    pub left_over: f64,
 }
 
 impl Decision {

@@ -20,10 +20,13 @@ use longshore_api::crd::{ConditionStatus, KWOKNodeClass, condition};
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, Taint};
 use longshore_core::model::{Catalogue, Names};
 use serde_json::json;
+use tokio::time::Instant;
 
 use choose::{Choice, choose};
 use faults::{Faults, hit};
 
+/// How long a class counts as just read.
+const FRESH: Duration = Duration::from_secs(1);
 const SCHEME: &str = "kwok://";
 /// Annotation of the nodes with the claim's UID.
 const CLAIM_UID: &str = "kwok.longshore.dev/nodeclaim-uid";
@@ -37,12 +40,14 @@ pub struct Kwok {
     types: Arc<(Catalogue, Names)>,
     /// Instances whose node has not appeared yet, by provider ID.
     coming: Arc<Mutex<HashMap<String, Instance>>>,
+    /// Classes read a moment ago, so that a round of a hundred launches asks once.
+    classes: Arc<Mutex<HashMap<String, (Instant, KWOKNodeClass)>>>,
 }
 
 impl Kwok {
     /// A provider of these instance types; `names` is the table that the catalogue was read with.
     pub fn new(client: Client, catalogue: Catalogue, names: Names) -> Self {
-        Kwok { client, types: Arc::new((catalogue, names)), coming: Arc::default() }
+        Kwok { client, types: Arc::new((catalogue, names)), coming: Arc::default(), classes: Arc::default() }
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -59,6 +64,10 @@ impl Kwok {
             let kind = &launch.class_kind;
             return Err(CloudError::Invalid(format!("nodeClassRef: {kind} {name} is not a KWOKNodeClass")));
         }
+        let known = self.classes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((_, class)) = known.filter(|(read, _)| read.elapsed() < FRESH) {
+            return Ok(class);
+        }
         let class = Api::<KWOKNodeClass>::all(self.client.clone()).get_opt(name).await.map_err(other)?;
         let Some(class) = class else {
             return Err(CloudError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist")));
@@ -68,7 +77,11 @@ impl Kwok {
             Some(c) if c.status == ConditionStatus::False => {
                 Err(CloudError::NodeClassNotReady(format!("KWOKNodeClass {name}: {}", c.message)))
             }
-            _ => Ok(class),
+            _ => {
+                let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+                classes.insert(name.clone(), (Instant::now(), class.clone()));
+                Ok(class)
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Filling one node: the most valuable contents that fit, greedily by value for the share of the node that they take.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::classes::{Classes, HostRule};
@@ -10,10 +12,11 @@ use super::market::Market;
 pub type Pick = (u32, u32);
 
 /// Fills nodes. Keeps the orders in which classes are tried.
+#[derive(Clone)]
 pub struct Filler<'a> {
     classes: &'a Classes,
     market: &'a Market,
-    sacks: Vec<Sack>,
+    sacks: Arc<[Sack]>,
     /// How scarce each resource is, by offer.
     mu: Vec<Mu>,
     /// Classes by offer, most valuable for their size first.
@@ -21,10 +24,13 @@ pub struct Filler<'a> {
     /// Position of each class in the order of each offer, `u32::MAX` where it is not admitted.
     rank: Vec<Vec<u32>>,
     hosts: Hosts,
+    /// Room to work in.
+    column: Vec<f64>,
+    keys: Vec<u64>,
 }
 
 /// What counts on the node being filled, by topology group: how many, and how many at most.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Hosts(SmallVec<[(u32, u16, u16); 8]>);
 
 impl Hosts {
@@ -70,7 +76,7 @@ fn times(room: &[i64], amount: &[i64]) -> u32 {
 impl<'a> Filler<'a> {
     /// Orders for these values of classes; `scarcity` is a first guess of what a unit of each resource is worth.
     pub fn new(classes: &'a Classes, market: &'a Market, values: &[f64], scarcity: &[f64], rounds: usize) -> Self {
-        let sacks: Vec<Sack> = market.offers.iter().map(|o| Sack::new(classes, market, o)).collect();
+        let sacks: Arc<[Sack]> = market.offers.iter().map(|o| Sack::new(classes, market, o)).collect();
         let guess = |o: &super::market::Offer| {
             let worth: Mu = o.room.iter().zip(scarcity).map(|(&r, s)| r.max(0) as f64 * s).collect();
             let sum: f64 = worth.iter().sum();
@@ -85,6 +91,8 @@ impl<'a> Filler<'a> {
             orders: vec![Vec::new(); market.offers.len()],
             rank: Vec::new(),
             hosts: Hosts::default(),
+            column: Vec::new(),
+            keys: Vec::new(),
         };
         filler.revalue(values, rounds);
         filler
@@ -92,22 +100,28 @@ impl<'a> Filler<'a> {
 
     /// Orders for other values, after so many rounds of looking for better weights of resources.
     pub fn revalue(&mut self, values: &[f64], rounds: usize) {
-        let mut density: Vec<(f64, u32)> = Vec::new();
-        for (at, sack) in self.sacks.iter().enumerate() {
-            sack.refine(values, &mut self.mu[at], 0.0, rounds);
-            density.clear();
-            let of = |(i, &c): (usize, &u32)| (values[c as usize] / sack.weight(i, &self.mu[at]).max(1e-12), c);
-            density.extend(sack.classes.iter().enumerate().map(of));
-            density.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        // Ratio and class in one number: the ratio's bits upside down above, since ratios are not negative, the class
+        // below. Such numbers are sorted without a look at anything else.
+        let low = self.classes.classes.len().next_power_of_two().max(2).trailing_zeros();
+        let mask = (1u64 << low) - 1;
+        let sacks = self.sacks.clone();
+        for (at, sack) in sacks.iter().enumerate() {
+            sack.refine(values, &mut self.mu[at], 0.0, rounds, &mut self.column);
+            self.keys.clear();
+            sack.weights(&self.mu[at], |class, weight| {
+                let ratio = (values[class as usize] / weight.max(1e-12)).max(0.0);
+                self.keys.push((!ratio.to_bits() & !mask) | u64::from(class));
+            });
+            self.keys.sort_unstable();
             self.orders[at].clear();
-            self.orders[at].extend(density.iter().map(|d| d.1));
+            self.orders[at].extend(self.keys.iter().map(|key| (key & mask) as u32));
         }
         self.rank.clear();
     }
 
     /// Something that no contents of an offer are worth more than.
     pub fn at_most(&mut self, offer: usize, values: &[f64], good_enough: f64, rounds: usize) -> f64 {
-        self.sacks[offer].refine(values, &mut self.mu[offer], good_enough, rounds)
+        self.sacks[offer].refine(values, &mut self.mu[offer], good_enough, rounds, &mut self.column)
     }
 
     /// Makes [`Filler::fill_few`] possible for these offers.

@@ -13,73 +13,149 @@ use super::market::{Market, Offer};
 /// Multipliers by resource, for amounts as shares of the room.
 pub type Mu = SmallVec<[f64; 6]>;
 
-/// The classes that one offer admits.
+/// The classes that one offer admits: those that exclude nobody first, then the others.
+///
+/// Numbers of the first kind stand in columns whose length is a multiple of [`LANES`], filled up with classes that add
+/// nothing, so that a bound is a few straight passes over memory.
 #[derive(Clone, Debug, Default)]
 pub struct Sack {
     /// Classes.
     pub classes: Vec<u32>,
-    /// The most pods of each that fit.
+    /// The most pods of each that fit; 0 where it fills up.
     cap: Vec<f64>,
-    /// The group whose classes exclude each other from a host.
-    solo: Vec<Option<u32>>,
-    /// Amounts as shares of the room, resource after resource for each class.
+    /// The group whose classes exclude each other from a host, of the classes of the second kind.
+    solo: Vec<u32>,
+    /// Length of a column: classes of both kinds, those that fill up included.
+    rows: usize,
+    /// Amounts as shares of the room: a column for each resource.
     shares: Vec<f64>,
     dims: usize,
 }
 
+/// Numbers summed side by side.
+const LANES: usize = 4;
+
 impl Sack {
     /// What an offer admits.
     pub fn new(classes: &Classes, market: &Market, offer: &Offer) -> Self {
-        let mut sack = Sack { dims: offer.room.len(), ..Sack::default() };
         let admits = &market.admits[offer.admits];
+        let mut plain: Vec<(u32, f64)> = Vec::new();
+        let mut solo: Vec<(u32, f64, u32)> = Vec::new();
         for (at, class) in classes.classes.iter().enumerate() {
-            let cap = most(&offer.room, &class.amount).min(f64::from(class.count));
-            if cap < 1.0 || !admits.has(class.home) {
+            if !admits.has(class.home) {
                 continue;
             }
-            let solo = match &classes.subs[class.subs.0 as usize..class.subs.1 as usize] {
+            let cap = most(&offer.room, &class.amount).min(f64::from(class.count));
+            if cap < 1.0 {
+                continue;
+            }
+            match &classes.subs[class.subs.0 as usize..class.subs.1 as usize] {
                 [only] if only.rules.len() == 1 && only.rules[0].cap == 1 && only.rules[0].counts => {
-                    Some(only.rules[0].group)
+                    solo.push((at as u32, cap, only.rules[0].group));
                 }
-                _ => None,
-            };
-            let share = |(&want, &have): (&i64, &i64)| if want > 0 { want as f64 / have as f64 } else { 0.0 };
-            sack.classes.push(at as u32);
-            sack.cap.push(cap);
-            sack.solo.push(solo);
-            sack.shares.extend(class.amount.iter().zip(&offer.room).map(share));
+                _ => plain.push((at as u32, cap)),
+            }
+        }
+        let padded = plain.len().next_multiple_of(LANES);
+        let mut sack = Sack { dims: offer.room.len(), rows: padded + solo.len(), ..Sack::default() };
+        sack.classes.extend(plain.iter().map(|p| p.0).chain(solo.iter().map(|s| s.0)));
+        sack.cap.extend(plain.iter().map(|p| p.1));
+        sack.cap.resize(padded, 0.0);
+        sack.cap.extend(solo.iter().map(|s| s.1));
+        sack.solo.extend(solo.iter().map(|s| s.2));
+        sack.shares.resize(sack.rows * sack.dims, 0.0);
+        for (at, &class) in sack.classes.iter().enumerate() {
+            let amounts = &classes.classes[class as usize].amount;
+            let row = sack_row(at, plain.len(), padded);
+            for (dim, (&want, &have)) in amounts.iter().zip(&offer.room).enumerate() {
+                sack.shares[dim * sack.rows + row] = if want > 0 { want as f64 / have as f64 } else { 0.0 };
+            }
         }
         sack
     }
 
-    /// What a pod takes of the room, weighed by `mu`.
-    pub fn weight(&self, at: usize, mu: &[f64]) -> f64 {
-        self.shares[at * self.dims..(at + 1) * self.dims].iter().zip(mu).map(|(s, m)| s * m).sum()
+    fn plain(&self) -> usize {
+        self.classes.len() - self.solo.len()
     }
 
-    /// What no contents are worth more than, at these prices of classes.
-    pub fn at_most(&self, prices: &[f64], mu: &[f64]) -> f64 {
-        let mut sum: f64 = mu.iter().sum();
-        let mut groups: SmallVec<[(u32, f64); 4]> = SmallVec::new();
+    /// The prices of the classes, as a column.
+    fn gather(&self, prices: &[f64], column: &mut Vec<f64>) {
+        let (plain, solo) = self.classes.split_at(self.plain());
+        column.clear();
+        column.extend(plain.iter().map(|&c| prices[c as usize]));
+        column.resize(self.rows - solo.len(), 0.0);
+        column.extend(solo.iter().map(|&c| prices[c as usize]));
+    }
+
+    /// Calls `each` with every class and what a pod of it takes of the room, weighed by `mu`.
+    pub fn weights(&self, mu: &[f64], mut each: impl FnMut(u32, f64)) {
+        let (plain, padded) = (self.plain(), self.rows - self.solo.len());
         for (at, &class) in self.classes.iter().enumerate() {
-            let rest = prices[class as usize] - self.weight(at, mu);
+            let row = sack_row(at, plain, padded);
+            each(class, mu.iter().enumerate().map(|(dim, m)| m * self.shares[dim * self.rows + row]).sum());
+        }
+    }
+
+    /// What no contents are worth more than, at these prices in the order of [`Sack::gather`].
+    fn at_most(&self, prices: &[f64], mu: &[f64]) -> f64 {
+        match self.dims {
+            2 => self.at_most_of::<2>(prices, mu),
+            3 => self.at_most_of::<3>(prices, mu),
+            4 => self.at_most_of::<4>(prices, mu),
+            _ => self.at_most_of_any(prices, mu),
+        }
+    }
+
+    fn at_most_of<const D: usize>(&self, prices: &[f64], mu: &[f64]) -> f64 {
+        let columns: [&[f64]; D] = std::array::from_fn(|dim| &self.shares[dim * self.rows..(dim + 1) * self.rows]);
+        let weights: [f64; D] = std::array::from_fn(|dim| mu[dim]);
+        let padded = self.rows - self.solo.len();
+        let mut sums = [0.0; LANES];
+        for from in (0..padded).step_by(LANES) {
+            let price: &[f64; LANES] = lanes(prices, from);
+            let cap: &[f64; LANES] = lanes(&self.cap, from);
+            let mut rest = *price;
+            for (column, weight) in columns.iter().zip(weights) {
+                let share: &[f64; LANES] = lanes(column, from);
+                (0..LANES).for_each(|lane| rest[lane] -= weight * share[lane]);
+            }
+            (0..LANES).for_each(|lane| sums[lane] += cap[lane] * if rest[lane] > 0.0 { rest[lane] } else { 0.0 });
+        }
+        let rest = |row: usize| prices[row] - (0..D).map(|dim| weights[dim] * columns[dim][row]).sum::<f64>();
+        mu.iter().sum::<f64>() + sums.iter().sum::<f64>() + self.excluding(rest)
+    }
+
+    fn at_most_of_any(&self, prices: &[f64], mu: &[f64]) -> f64 {
+        let rest = |row: usize| {
+            prices[row] - mu.iter().enumerate().map(|(dim, m)| m * self.shares[dim * self.rows + row]).sum::<f64>()
+        };
+        let plain = (0..self.rows - self.solo.len()).map(|row| self.cap[row] * rest(row).max(0.0)).sum::<f64>();
+        mu.iter().sum::<f64>() + plain + self.excluding(rest)
+    }
+
+    /// What classes that exclude each other add: the best of each group.
+    fn excluding(&self, rest: impl Fn(usize) -> f64) -> f64 {
+        let mut groups: SmallVec<[(u32, f64); 4]> = SmallVec::new();
+        let first = self.rows - self.solo.len();
+        for (at, &group) in self.solo.iter().enumerate() {
+            let rest = rest(first + at);
             if rest <= 0.0 {
                 continue;
             }
-            match self.solo[at] {
-                Some(group) => match groups.iter_mut().find(|g| g.0 == group) {
-                    Some(g) => g.1 = g.1.max(rest),
-                    None => groups.push((group, rest)),
-                },
-                None => sum += self.cap[at] * rest,
+            match groups.iter_mut().find(|g| g.0 == group) {
+                Some(g) => g.1 = g.1.max(rest),
+                None => groups.push((group, rest)),
             }
         }
-        sum + groups.iter().map(|g| g.1).sum::<f64>()
+        groups.iter().map(|g| g.1).sum()
     }
 
     /// Looks for a better `mu`, at most so many times around, until the bound is `good_enough`; returns the bound. Goes
     /// along single coordinates and along exchanges between two (the function has ridges there), by shrinking steps.
-    pub fn refine(&self, prices: &[f64], mu: &mut Mu, good_enough: f64, rounds: usize) -> f64 {
+    /// `column` is room to work in.
+    pub fn refine(&self, prices: &[f64], mu: &mut Mu, good_enough: f64, rounds: usize, column: &mut Vec<f64>) -> f64 {
+        self.gather(prices, column);
+        let prices = column.as_slice();
         let mut best = self.at_most(prices, mu);
         let mut step = 0.25 * mu.iter().sum::<f64>().max(1e-9);
         for _ in 0..rounds {
@@ -114,6 +190,16 @@ impl Sack {
         }
         best
     }
+}
+
+/// The row of a class, by its place among the classes.
+fn sack_row(at: usize, plain: usize, padded: usize) -> usize {
+    if at < plain { at } else { at - plain + padded }
+}
+
+/// The numbers from here on that are summed side by side. The columns are long enough for it.
+fn lanes(column: &[f64], from: usize) -> &[f64; LANES] {
+    column[from..].first_chunk().unwrap_or(&[0.0; LANES])
 }
 
 /// How many pods of `amount` fit into `room` at most, whole ones.

@@ -57,28 +57,63 @@ pub fn pack(
     budget: Budget,
     seed: u64,
 ) -> Vec<Node> {
-    let Some(first) = values.first() else { return Vec::new() };
+    let Some((first, others)) = values.split_first() else { return Vec::new() };
     let mut filler = Filler::new(classes, market, first, scarcity, 2);
-    let mut best: Option<(f64, Vec<f64>, Vec<Node>, Vec<f64>)> = None;
-    for start in values {
-        let mut values = start.clone();
-        for _ in 0..budget.packings {
-            filler.revalue(&values, 1);
-            let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
-            let mut commitments = market.commitments.clone();
-            let Some(nodes) = buy(&mut filler, market, &values, &mut left, &mut commitments) else { break };
-            let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
-            let paid = paid(classes, market, &nodes, &values);
-            if best.as_ref().is_none_or(|b| cost < b.0) {
-                best = Some((cost, values.clone(), nodes, commitments));
-            }
-            values.iter_mut().zip(&paid).for_each(|(v, p)| *v = 0.6 * *v + 0.4 * p);
-        }
-    }
-    let Some((_, values, mut nodes, commitments)) = best else { return Vec::new() };
+    // Each set of values goes its own way, so threads change the time and nothing else.
+    let found: Vec<Option<Packing>> = std::thread::scope(|scope| {
+        let chains: Vec<_> = others
+            .iter()
+            .map(|start| {
+                let mut filler = filler.clone();
+                scope.spawn(move || chain(&mut filler, classes, market, start, budget.packings))
+            })
+            .collect();
+        let own = chain(&mut filler, classes, market, first, budget.packings);
+        let joined = |chain: std::thread::ScopedJoinHandle<'_, _>| match chain.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        std::iter::once(own).chain(chains.into_iter().map(joined)).collect()
+    });
+    // Of equals the first.
+    let best = found.into_iter().flatten().reduce(|best, other| if other.cost < best.cost { other } else { best });
+    let Some(Packing { values, mut nodes, commitments, .. }) = best else { return Vec::new() };
     filler.revalue(&values, 1);
     Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
     nodes
+}
+
+/// Nodes for everything, and what they came from.
+struct Packing {
+    cost: f64,
+    values: Vec<f64>,
+    nodes: Vec<Node>,
+    commitments: Vec<f64>,
+}
+
+/// Packs so many times, each time with values corrected by what was paid; the cheapest.
+fn chain(
+    filler: &mut Filler<'_>,
+    classes: &Classes,
+    market: &Market,
+    start: &[f64],
+    packings: usize,
+) -> Option<Packing> {
+    let mut best: Option<Packing> = None;
+    let mut values = start.to_vec();
+    for _ in 0..packings {
+        filler.revalue(&values, 1);
+        let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
+        let mut commitments = market.commitments.clone();
+        let Some(nodes) = buy(filler, market, &values, &mut left, &mut commitments) else { break };
+        let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
+        let paid = paid(classes, market, &nodes, &values);
+        if best.as_ref().is_none_or(|b| cost < b.cost) {
+            best = Some(Packing { cost, values: values.clone(), nodes, commitments });
+        }
+        values.iter_mut().zip(&paid).for_each(|(v, p)| *v = 0.6 * *v + 0.4 * p);
+    }
+    best
 }
 
 /// What one pod of each class paid: the cost of each node split by the value of what is on it.

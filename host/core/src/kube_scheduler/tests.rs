@@ -1,53 +1,54 @@
-use super::*;
+//! A small cluster to ask questions of: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1 core and 1 GiB.
+
+mod courses;
+mod filters;
+mod scores;
+
+use std::sync::Arc;
+
+use super::cluster::Cluster;
+use super::filter::Filters;
+use super::{Seat, Simulator, Survival, VirtualNode, score};
+use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    Catalogue, ConsolidationPolicy, HostPort, InstanceType, LabelSelector, Labels, NodeClassRef, NodeInclusion,
-    NodePool, NodeRecord, Offering, OfferingId, Op, Pod, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
-    SelectorRule, Spread, Sym, Taint, Toleration, TypeId, World,
+    Catalogue, ConsolidationPolicy, DaemonSet, InstanceType, LabelSelector, Labels, Names, NodeClassRef, NodePool,
+    NodeRecord, Offering, OfferingId, Pod, PodShape, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
+    SelectorRule, Sym, Taint, TaintEffect, TypeId, World,
 };
-use crate::plan::{PlannedClaim, PoolIx, Refusal, Target, Unfit, Unplaced};
+use crate::plan::PoolIx;
+use crate::snapshot::Snapshot;
 
+const GIB: i64 = 1 << 30;
 const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const SEEDS: u64 = 20;
+const HOST: &str = "kubernetes.io/hostname";
 
-/// A cluster with one NodePool and one type of 4 cores in zones `a` and `b`.
-struct Bench(World);
+/// A cluster in the making.
+struct Town {
+    world: World,
+    types: Vec<(InstanceType, Vec<Offering>)>,
+}
 
-impl Bench {
+fn resources(cpu: i64, memory: i64, pods: i64) -> Resources {
+    Resources::new([(ResourceId::Cpu, cpu), (ResourceId::Memory, memory), (ResourceId::Pods, pods)])
+}
+
+impl Town {
     fn new() -> Self {
-        let mut bench = Bench(World::default());
-        let (zone, _) = (bench.sym(ZONE), bench.sym(HOSTNAME));
-        let (name, none) = (bench.sym("large"), bench.sym(""));
-        let offerings = ["a", "b"].map(|z| {
-            let z = bench.sym(z);
-            Offering {
-                instance_type: TypeId(0),
-                requirements: vec![Requirement::is(zone, z)],
-                zone: Some(z),
-                capacity_type: None,
-                price: 1.0,
-                available: true,
-                reservation: None,
-            }
-        });
-        let large = InstanceType {
+        let mut town = Town { world: World::default(), types: Vec::new() };
+        for text in [ZONE, HOST, "default", "karpenter.sh/nodepool", "node.kubernetes.io/instance-type"] {
+            town.sym(text);
+        }
+        let name = town.sym("pool");
+        let class = NodeClassRef { group: name, kind: name, name };
+        town.world.pools.push(NodePool {
             name,
-            requirements: Vec::new(),
-            capacity: amounts(4000),
-            allocatable: amounts(4000),
-            volume_limits: Vec::new(),
-            offerings: 0..0,
-        };
-        bench.0.catalogue = Catalogue::new(vec![(large, offerings.into())], &bench.0.names);
-        bench.0.pools.push(NodePool {
-            name: none,
-            uid: none,
+            uid: name,
             labels: Labels::default(),
             annotations: Labels::default(),
             requirements: Vec::new(),
             taints: Vec::new(),
             startup_taints: Vec::new(),
-            class: NodeClassRef { group: none, kind: none, name: none },
+            class,
             expire_after: None,
             termination_grace: None,
             limits: Vec::new(),
@@ -61,18 +62,74 @@ impl Bench {
             deleting: false,
             usage: Resources::default(),
         });
-        bench
+        town
     }
 
     fn sym(&mut self, text: &str) -> Sym {
-        self.0.names.intern(text)
+        self.world.names.intern(text)
     }
 
-    fn shape(&mut self, app: &str, cpu: i64) -> PodShape {
-        PodShape {
+    fn node(&mut self, name: &str, zone: &str) -> &mut NodeRecord {
+        let (key, zone, name) = (self.sym(ZONE), self.sym(zone), self.sym(name));
+        self.world.nodes.push(NodeRecord {
+            name,
+            labels: Labels::new(vec![(key, zone)]),
+            annotations: Labels::default(),
+            taints: Vec::new(),
+            provider_id: None,
+            unschedulable: false,
+            capacity: resources(4000, 8 * GIB, 10),
+            allocatable: resources(4000, 8 * GIB, 10),
+            ready: true,
+            deleting: false,
+            created: 0,
+        });
+        let last = self.world.nodes.len() - 1;
+        &mut self.world.nodes[last]
+    }
+
+    fn label(&mut self, node: &str, key: &str, value: &str) {
+        let (node, pair) = (self.sym(node), (self.sym(key), self.sym(value)));
+        let node = self.world.nodes.iter_mut().find(|n| n.name == node).unwrap();
+        node.labels = Labels::new(node.labels.iter().chain([pair]).collect());
+    }
+
+    fn taint(&mut self, key: &str, effect: TaintEffect) -> Taint {
+        Taint { key: self.sym(key), value: self.sym(""), effect }
+    }
+
+    /// A type of `cpu` cores with 2 GiB to each, one offering in each zone.
+    fn instance_type(&mut self, name: &str, cpu: i64, zones: &[&str]) -> &mut InstanceType {
+        let (zone_key, name) = (self.sym(ZONE), self.sym(name));
+        let offerings = zones.iter().map(|zone| {
+            let zone = self.sym(zone);
+            Offering {
+                instance_type: TypeId(0),
+                requirements: vec![Requirement::is(zone_key, zone)],
+                zone: Some(zone),
+                capacity_type: None,
+                price: 1.0,
+                available: true,
+                reservation: None,
+            }
+        });
+        let offerings = offerings.collect();
+        let allocatable = resources(cpu * 1000, cpu * 2 * GIB, 10);
+        let (capacity, volume_limits) = (allocatable.clone(), Vec::new());
+        let requirements = Vec::new();
+        self.types.push((
+            InstanceType { name, requirements, capacity, allocatable, volume_limits, offerings: 0..0 },
+            offerings,
+        ));
+        &mut self.types.last_mut().unwrap().0
+    }
+
+    fn shape(&mut self, app: &str, change: impl FnOnce(&mut PodShape, &mut Names)) -> PodShape {
+        let labels = Labels::new(vec![(self.sym("app"), self.sym(app))]);
+        let mut shape = PodShape {
             namespace: self.sym("default"),
-            labels: Labels::new(vec![(self.sym("app"), self.sym(app))]),
-            requests: Resources::new([(ResourceId::Cpu, cpu), (ResourceId::Pods, 1)]),
+            labels,
+            requests: resources(1000, GIB, 1),
             node_selector: Vec::new(),
             required: Vec::new(),
             preferred: Vec::new(),
@@ -84,268 +141,122 @@ impl Bench {
             preferred_anti_affinity: Vec::new(),
             ports: Vec::new(),
             priority: 0,
-        }
+        };
+        change(&mut shape, &mut self.world.names);
+        shape
     }
 
-    fn selects(&mut self, app: &str) -> LabelSelector {
-        let op = SelectorOp::In(Box::new([self.sym(app)]));
-        LabelSelector(Some(vec![SelectorRule { key: self.sym("app"), op }]))
-    }
-
-    fn term(&mut self, key: &str, app: &str) -> PodTerm {
-        let selector = self.selects(app);
-        PodTerm { key: self.sym(key), selector, namespaces: Vec::new(), namespace_selector: None }
-    }
-
-    fn spread(&mut self, key: &str, app: &str) -> Spread {
-        Spread {
-            max_skew: 1,
-            key: self.sym(key),
-            required: true,
-            selector: self.selects(app),
-            min_domains: None,
-            node_affinity: NodeInclusion::Honor,
-            node_taints: NodeInclusion::Ignore,
-        }
-    }
-
-    fn pods(&mut self, count: usize, shape: PodShape, node: Option<&str>) {
-        let node = node.map(|n| self.sym(n));
-        let shape = self.0.shapes.intern(shape);
-        for _ in 0..count {
-            self.0.pods.push(Pod {
-                name: format!("pod-{}", self.0.pods.len()).into(),
-                uid: "".into(),
-                shape,
-                node,
-                claims: Box::new([]),
-                owner: None,
-                created: 0,
-                started: None,
-                terminal: false,
-                deleting: false,
-                unschedulable: node.is_none(),
-                nominated: None,
-                is_static: false,
-                resource_claims: false,
-                do_not_disrupt: Default::default(),
-                invalid: None,
-            });
-        }
-    }
-
-    fn node(&mut self, name: &str, zone: &str) {
-        let labels = Labels::new(vec![(self.sym(ZONE), self.sym(zone)), (self.sym(HOSTNAME), self.sym(name))]);
-        let name = self.sym(name);
-        self.0.nodes.push(NodeRecord {
+    /// A pod named after its app and its place in the list of all pods.
+    fn pod(&mut self, app: &str, node: Option<&str>, change: impl FnOnce(&mut PodShape, &mut Names)) -> &mut Pod {
+        let shape = self.shape(app, change);
+        let (shape, node) = (self.world.shapes.intern(shape), node.map(|n| self.sym(n)));
+        let name: Box<str> = format!("{app}{}", self.world.pods.len()).into();
+        self.world.pods.push(Pod {
+            uid: name.clone(),
             name,
-            labels,
-            annotations: Labels::default(),
-            taints: Vec::new(),
-            provider_id: None,
-            unschedulable: false,
-            capacity: amounts(4000),
-            allocatable: amounts(4000),
-            ready: true,
-            deleting: false,
+            shape,
+            node,
+            claims: Box::default(),
+            owner: None,
             created: 0,
+            started: None,
+            terminal: false,
+            deleting: false,
+            unschedulable: node.is_none(),
+            nominated: None,
+            is_static: false,
+            resource_claims: false,
+            do_not_disrupt: DoNotDisrupt::No,
+            invalid: None,
         });
+        self.world.pods.last_mut().unwrap()
     }
 
-    /// How many pods are left over with new hosts in these zones, worst and best over the seeds.
-    fn left_over(&self, zones: &str) -> (usize, usize) {
-        let snapshot = Snapshot::new(Arc::new(self.0.clone()));
-        let plan = plan(zones);
-        let counts: Vec<usize> = (0..SEEDS).map(|seed| survive(&snapshot, &plan, seed).left_over.len()).collect();
-        (counts.iter().copied().max().unwrap_or(0), counts.iter().copied().min().unwrap_or(0))
+    fn daemon(&mut self, name: &str, change: impl FnOnce(&mut PodShape, &mut Names)) {
+        let shape = self.shape(name, change);
+        let (namespace, name) = (shape.namespace, self.sym(name));
+        let template = self.world.shapes.intern(shape);
+        self.world.daemons.push(DaemonSet { namespace, name, template, resource_claims: false });
+    }
+
+    fn snapshot(mut self) -> Snapshot {
+        self.world.catalogue = Catalogue::new(self.types, &self.world.names);
+        Snapshot::new(Arc::new(self.world))
+    }
+
+    /// Nodes that the first pending pod passes, by name.
+    fn passing(self) -> String {
+        let snapshot = self.snapshot();
+        ask(&snapshot, |cluster, sim| {
+            let class = &sim.compiled.classes[0];
+            let filters = Filters::new(cluster, &sim.compiled.shapes[class.shape as usize], class);
+            let names = cluster.ready.iter().filter(|&&n| filters.pass(n)).map(|&n| node_name(&snapshot, n as usize));
+            names.collect::<Vec<_>>().join(" ")
+        })
+    }
+
+    /// Scores of all nodes for the first pending pod, nodes by name, without those of resources.
+    fn scores(self) -> Vec<i64> {
+        let snapshot = self.snapshot();
+        ask(&snapshot, |cluster, sim| {
+            let class = &sim.compiled.classes[0];
+            let shape = &sim.compiled.shapes[class.shape as usize];
+            let totals = score::totals(cluster, shape, class, &cluster.ready);
+            let nodes = totals.iter().zip(&cluster.ready);
+            nodes.map(|(t, &n)| t - score::resources(&cluster.load[n as usize], shape)).collect()
+        })
     }
 }
 
-fn amounts(cpu: i64) -> Resources {
-    Resources::new([(ResourceId::Cpu, cpu), (ResourceId::Memory, 16 << 30), (ResourceId::Pods, 110)])
+/// Asks something of the existing nodes, all there.
+fn ask<T>(snapshot: &Snapshot, question: impl FnOnce(&Cluster, &Simulator) -> T) -> T {
+    let sim = Simulator::new(snapshot);
+    let mut cluster = Cluster::new(&sim, &[]);
+    (0..snapshot.nodes.len()).for_each(|n| cluster.arrive(n as u32, &mut |_| {}));
+    question(&cluster, &sim)
 }
 
-/// A claim for each letter, in the zone of that name.
-fn plan(zones: &str) -> Plan {
-    let claim = |zone| PlannedClaim {
-        pool: PoolIx(0),
-        offering: OfferingId(if zone == 'a' { 0 } else { 1 }),
-        types: vec![TypeId(0)],
-        open: Vec::new(),
-        requirements: Vec::new(),
-        price: 1.0,
-        effective: 1.0,
-        pods: Vec::new(),
-        requests: Default::default(),
-        min_values_relaxed: false,
+fn node_name(snapshot: &Snapshot, at: usize) -> &str {
+    snapshot.world.names.text(snapshot.nodes[at].name)
+}
+
+/// The offering of a type in a zone, as a node of the only pool.
+fn buy<'a>(snapshot: &Snapshot, instance_type: &str, zone: &str) -> VirtualNode<'a> {
+    let world = &snapshot.world;
+    let is = |o: &Offering| {
+        world.names.text(world.catalogue.instance_type(o.instance_type).name) == instance_type
+            && o.zone.is_some_and(|z| world.names.text(z) == zone)
     };
-    Plan { claims: zones.chars().map(claim).collect(), ..Plan::default() }
+    let offering = OfferingId(world.catalogue.offerings().iter().position(is).unwrap() as u32);
+    VirtualNode { pool: PoolIx(0), offering, requirements: &[] }
 }
 
-#[test]
-fn a_roomy_plan_survives_every_seed() {
-    let mut bench = Bench::new();
-    let shape = bench.shape("web", 1000);
-    bench.pods(8, shape, None);
-    assert_eq!(bench.left_over("ab"), (0, 0));
+/// `pod@node` by pod, new nodes by their number, pods left over at the end.
+fn places(snapshot: &Snapshot, survival: &Survival) -> String {
+    let pod = |at: crate::plan::PodIx| snapshot.world.pods[at.0 as usize].name.to_string();
+    let mut all: Vec<String> = survival
+        .seats
+        .iter()
+        .map(|&(p, seat)| match seat {
+            Seat::Existing(node) => format!("{}@{}", pod(p), node_name(snapshot, node.0 as usize)),
+            Seat::New(node) => format!("{}@{node}", pod(p)),
+        })
+        .collect();
+    all.sort();
+    all.extend(survival.left.iter().map(|&p| format!("{} left", pod(p))));
+    all.join(" ")
 }
 
-#[test]
-fn a_plan_that_counts_on_pods_being_paired_up_is_found_out() {
-    // Two hosts of 4 cores hold {3, 1} twice; where {1, 1} meet, one of the big ones has no place.
-    let mut bench = Bench::new();
-    for (app, cpu) in [("big", 3000), ("little", 1000)] {
-        let shape = bench.shape(app, cpu);
-        bench.pods(2, shape, None);
+fn app(names: &mut Names, value: &str) -> LabelSelector {
+    let op = SelectorOp::In(Box::new([names.intern(value)]));
+    LabelSelector(Some(vec![SelectorRule { key: names.intern("app"), op }]))
+}
+
+fn term(names: &mut Names, key: &str, value: &str) -> PodTerm {
+    PodTerm {
+        key: names.intern(key),
+        selector: app(names, value),
+        namespaces: vec![names.intern("default")],
+        namespace_selector: None,
     }
-    assert_eq!(bench.left_over("aa"), (1, 0));
-}
-
-#[test]
-fn pods_that_the_plan_leaves_out_are_not_asked_for() {
-    let mut bench = Bench::new();
-    let shape = bench.shape("huge", 9000);
-    bench.pods(1, shape, None);
-    assert_eq!(bench.left_over("a"), (1, 1));
-    let snapshot = Snapshot::new(Arc::new(bench.0));
-    let refusals = vec![Refusal { target: Target::Pod, unfit: Unfit::NoPools }];
-    let plan = Plan { unplaced: vec![Unplaced { pod: PodIx(0), refusals }], ..plan("a") };
-    assert!(survive(&snapshot, &plan, 0).left_over.is_empty());
-}
-
-#[test]
-fn the_same_seed_gives_the_same_answer() {
-    let mut bench = Bench::new();
-    for cpu in [700, 900, 1100, 1300] {
-        let shape = bench.shape("web", cpu);
-        bench.pods(4, shape, None);
-    }
-    let snapshot = Snapshot::new(Arc::new(bench.0));
-    for seed in 0..SEEDS {
-        assert_eq!(survive(&snapshot, &plan("aabb"), seed), survive(&snapshot, &plan("aabb"), seed));
-    }
-}
-
-#[test]
-fn taints_and_zones_of_new_hosts_keep_pods_away() {
-    let mut bench = Bench::new();
-    let (zone, b) = (bench.sym(ZONE), bench.sym("b"));
-    let mut shape = bench.shape("web", 1000);
-    shape.node_selector.push(Requirement::is(zone, b));
-    bench.pods(1, shape.clone(), None);
-    assert_eq!(bench.left_over("a"), (1, 1));
-    assert_eq!(bench.left_over("ab"), (0, 0));
-
-    let taint = Taint { key: bench.sym("team"), value: bench.sym("x"), effect: TaintEffect::NoSchedule };
-    bench.0.pools[0].taints.push(taint);
-    assert_eq!(bench.left_over("ab"), (1, 1));
-    shape.tolerations.push(Toleration { key: Some(taint.key), exists: true, value: taint.value, effect: None });
-    bench.0.pods.clear();
-    bench.pods(1, shape, None);
-    assert_eq!(bench.left_over("ab"), (0, 0));
-}
-
-#[test]
-fn a_host_name_that_nobody_knows_yet_exists_and_is_none_of_the_known() {
-    let mut bench = Bench::new();
-    let (hostname, known) = (bench.sym(HOSTNAME), bench.sym("node-1"));
-    for (op, left) in [
-        (Op::Exists, 0),
-        (Op::NotIn(Box::new([known])), 0),
-        (Op::In(Box::new([known])), 1),
-        (Op::DoesNotExist, 1),
-        (Op::Gte(1), 1),
-    ] {
-        let mut shape = bench.shape("web", 1000);
-        shape.node_selector.push(Requirement::new(hostname, op));
-        bench.0.pods.clear();
-        bench.pods(1, shape, None);
-        assert_eq!(bench.left_over("a"), (left, left));
-    }
-}
-
-#[test]
-fn hard_spread_waits_for_the_zone_that_is_behind() {
-    let mut bench = Bench::new();
-    let mut shape = bench.shape("web", 1000);
-    shape.spread.push(bench.spread(ZONE, "web"));
-    bench.node("node-1", "a");
-    bench.pods(2, shape.clone(), Some("node-1"));
-    bench.pods(4, shape, None);
-    // Alone, zone a is the only domain and takes two more; with b there it comes to three and three.
-    assert_eq!(bench.left_over(""), (2, 2));
-    assert_eq!(bench.left_over("b"), (0, 0));
-}
-
-#[test]
-fn too_few_domains_hold_spread_back() {
-    let mut bench = Bench::new();
-    let mut shape = bench.shape("web", 100);
-    shape.spread.push(Spread { min_domains: Some(2), ..bench.spread(ZONE, "web") });
-    bench.pods(4, shape, None);
-    assert_eq!(bench.left_over("aa"), (3, 3));
-    assert_eq!(bench.left_over("ab"), (0, 0));
-}
-
-#[test]
-fn anti_affinity_holds_in_both_directions() {
-    let mut bench = Bench::new();
-    let mut lonely = bench.shape("lonely", 100);
-    lonely.anti_affinity.push(bench.term(HOSTNAME, "web"));
-    let web = bench.shape("web", 100);
-    bench.node("node-1", "a");
-    bench.pods(1, lonely.clone(), Some("node-1"));
-    bench.pods(1, web.clone(), None);
-    assert_eq!(bench.left_over(""), (1, 1));
-    bench.0.pods.clear();
-    bench.pods(1, web, Some("node-1"));
-    bench.pods(1, lonely, None);
-    assert_eq!(bench.left_over(""), (1, 1));
-    assert_eq!(bench.left_over("a"), (0, 0));
-}
-
-#[test]
-fn affinity_starts_with_itself_and_follows_others() {
-    let mut bench = Bench::new();
-    let mut flock = bench.shape("flock", 2000);
-    flock.affinity.push(bench.term(ZONE, "flock"));
-    bench.pods(4, flock, None);
-    assert_eq!(bench.left_over("aa"), (0, 0));
-    // The first one picks a zone, the others must follow.
-    assert_eq!(bench.left_over("ab"), (2, 2));
-
-    let mut bench = Bench::new();
-    let mut guest = bench.shape("guest", 100);
-    guest.affinity.push(bench.term(HOSTNAME, "host"));
-    bench.pods(1, guest, None);
-    assert_eq!(bench.left_over("ab"), (1, 1));
-    let host = bench.shape("host", 100);
-    bench.pods(1, host, None);
-    assert_eq!(bench.left_over("ab"), (0, 0));
-}
-
-#[test]
-fn the_highest_priority_goes_first() {
-    let mut bench = Bench::new();
-    let shape = bench.shape("web", 3000);
-    bench.pods(1, shape.clone(), None);
-    bench.pods(1, PodShape { priority: 5, ..shape }, None);
-    let snapshot = Snapshot::new(Arc::new(bench.0));
-    for seed in 0..SEEDS {
-        assert_eq!(survive(&snapshot, &plan("a"), seed).left_over, [PodIx(0)]);
-    }
-}
-
-#[test]
-fn daemons_and_host_ports_take_their_share() {
-    let mut bench = Bench::new();
-    let mut shape = bench.shape("web", 1000);
-    shape.ports.push(HostPort { ip: None, port: 80, protocol: bench.sym("TCP") });
-    bench.pods(2, shape, None);
-    assert_eq!(bench.left_over("a"), (1, 1));
-    let daemon = bench.shape("daemon", 3500);
-    let mut snapshot = Snapshot::new(Arc::new(bench.0));
-    assert_eq!(survive(&snapshot, &plan("aa"), 0).left_over.len(), 0);
-    snapshot.daemons.push(Arc::new(daemon));
-    assert_eq!(survive(&snapshot, &plan("aa"), 0).left_over.len(), 2);
 }

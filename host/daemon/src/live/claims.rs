@@ -19,15 +19,37 @@ pub const HASH: &str = "karpenter.sh/nodepool-hash";
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
 /// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas: until its node has
-/// taken them, no other round plans for them, whichever process makes it.
+/// taken them, no other round plans for them, whichever process makes it. Pods that must spread have `~` and the number
+/// of their group behind them.
 pub const PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
 
+/// Annotation with the round that a NodeClaim comes from.
+pub const ROUND: &str = "longshore.dev/round";
+
+/// A pod that a node is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned<'a> {
+    /// `namespace/name`.
+    pub pod: &'a str,
+    /// What tells pods apart that must spread; nothing for the others.
+    pub group: Option<u32>,
+}
+
 /// The pods that a NodeClaim was made for.
-pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = &str> {
+pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
     let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
-    list.split(',').filter(|pod| !pod.is_empty())
+    list.split(',').filter(|pod| !pod.is_empty()).map(|text| match text.split_once('~') {
+        Some((pod, group)) => Planned { pod, group: group.parse().ok() },
+        None => Planned { pod: text, group: None },
+    })
+}
+
+/// What tells a pod apart among those that must spread: its shape.
+pub fn group_of(world: &World, pod: PodIx) -> Option<u32> {
+    let shape = world.pods[pod.0 as usize].shape;
+    world.shapes.get(shape).spread.iter().any(|s| s.required).then_some(shape.0)
 }
 
 /// A NodeClaim to write.
@@ -45,14 +67,15 @@ pub struct Wanted {
     pub relaxed: bool,
 }
 
-/// The NodeClaims of a plan. A claim whose NodePool is no longer known is left out: the next round plans without it.
-pub fn wanted(snapshot: &Snapshot, plan: &Plan, pools: &BTreeMap<String, Arc<NodePool>>) -> Vec<Wanted> {
+/// The NodeClaims of a plan, marked with the round. A claim whose NodePool is no longer known is left out: the next round
+/// plans without it.
+pub fn wanted(snapshot: &Snapshot, plan: &Plan, pools: &BTreeMap<String, Arc<NodePool>>, round: &str) -> Vec<Wanted> {
     let world = &*snapshot.world;
     plan.claims
         .iter()
         .filter_map(|claim| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, pools.get(name)?))
+            Some(one(world, claim, pools.get(name)?, round))
         })
         .collect()
 }
@@ -63,7 +86,7 @@ pub fn pod_name(world: &World, pod: PodIx) -> String {
     format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
 }
 
-fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
+fn one(world: &World, claim: &PlannedClaim, pool: &NodePool, round: &str) -> Wanted {
     let text = |sym: Sym| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
@@ -78,16 +101,20 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool) -> Wanted {
     }
     let pods: Vec<String> = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
     let mut list = String::new();
-    for pod in &pods {
-        if list.len() + pod.len() >= PODS_BYTES {
+    for (name, &pod) in pods.iter().zip(&claim.pods) {
+        if list.len() + name.len() >= PODS_BYTES {
             break;
         }
         if !list.is_empty() {
             list.push(',');
         }
-        list.push_str(pod);
+        list.push_str(name);
+        if let Some(group) = group_of(world, pod) {
+            list += &format!("~{group}");
+        }
     }
     annotations.insert(PODS.into(), list);
+    annotations.insert(ROUND.into(), round.to_owned());
     annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".into(), claim.min_values_relaxed.to_string());
     let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
     let mut requirements: Vec<Value> = Vec::new();

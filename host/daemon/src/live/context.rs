@@ -1,6 +1,6 @@
 //! What everybody who acts on the cluster has at hand.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,12 +9,13 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use longshore_api::crd::{NodeClaim, Timestamp};
+use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 
-use super::claims::planned_pods;
+use super::clock::Clock;
 use super::events::Events;
+use super::hints::Hint;
 use super::leader::Leadership;
 use super::metrics::Metrics;
 
@@ -29,10 +30,7 @@ pub struct Context {
     pub metrics: Metrics,
     pub health: Health,
     pub leadership: Leadership,
-    /// Pods that wait for a node, `namespace/name`.
-    pub waiting: Mutex<Arc<BTreeSet<Box<str>>>>,
-    /// Pods planned for a claim after it was made, until its node is there: `namespace/name`.
-    pub expected: Mutex<HashMap<String, Vec<String>>>,
+    pub clock: Clock,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
 }
@@ -40,7 +38,7 @@ pub struct Context {
 impl Context {
     /// The time.
     pub fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 
     /// Whether this process may change anything now: it leads, and has said so to the server recently enough.
@@ -75,23 +73,13 @@ impl Context {
         }
     }
 
-    /// Tells kube-scheduler which pods a claim's node was bought for, before it is open to pods.
-    pub async fn nominate(&self, claim: &NodeClaim, node: &str) {
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let mut pods: BTreeSet<String> = planned_pods(claim).map(str::to_owned).collect();
-        pods.extend(lock(&self.expected).remove(name).unwrap_or_default());
-        let waiting = lock(&self.waiting).clone();
-        let pods = pods.into_iter().filter(|pod| waiting.contains(pod.as_str()));
-        self.nominate_all(pods.map(|pod| (pod, node.to_owned())).collect()).await;
-    }
-
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
     /// and, since 1.35, keeps its room for the pod; a refusal costs nothing but the hint.
-    pub async fn nominate_all(&self, pods: Vec<(String, String)>) {
+    pub async fn nominate(&self, pods: Vec<Hint>) {
         if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
             return;
         }
-        let one = |(pod, node): (String, String)| async move {
+        let one = |(pod, node): Hint| async move {
             let Some((namespace, name)) = pod.split_once('/') else { return };
             let api: Api<Pod> = Api::namespaced(self.plain.clone(), namespace);
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));

@@ -1,31 +1,35 @@
 //! The loop: what is observed is folded in, what it touches is looked at again, and now and then a round plans.
 //!
-//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time, with copies of what
-//! it needs, and what comes of it returns as an observation like any other. A round takes its snapshot only after the
-//! NodeClaims that the round before has written have come back by the watch, so that no pod is bought for twice.
+//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time ([`Jobs`]), with
+//! copies of what it needs, and what comes of it returns as an observation like any other. A round takes its snapshot
+//! only after the NodeClaims that the round before has written have come back by the watch, so that no pod is bought for
+//! twice. Nothing is polled: the loop sleeps until something arrives or the next of its own dates.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::StreamExt as _;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
 use longshore_core::model::{Catalogue, Names, Settings, World};
 use longshore_core::plan::{Plan, PodIx};
-use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep_until};
 
-use super::claims::{Wanted, planned_pods, pod_name, wanted};
-use super::context::{Context, back_off, lock};
-use super::journal::{Decided, Journal};
+use super::arrivals::Arrivals;
+use super::claims::{Planned, group_of, planned_pods, pod_name, wanted};
+use super::context::{Context, lock};
+use super::garbage;
+use super::hints::{HINT, Hint, Hints};
+use super::jobs::Jobs;
+use super::journal::Journal;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::policies::Manager;
 use super::pools::{self, Class};
+use super::round::{self, Round};
 use super::serve::SharedBoard;
 use super::state::{ClusterState, Touched};
 use super::termination;
@@ -43,15 +47,8 @@ pub struct How {
     pub journal: Journal,
     pub idle: Duration,
     pub longest: Duration,
-}
-
-/// Work on one object.
-#[derive(Default)]
-struct Job {
-    running: bool,
-    again: bool,
-    failures: u32,
-    due: Option<Instant>,
+    /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
+    pub inline: bool,
 }
 
 /// What tasks report.
@@ -63,34 +60,33 @@ enum Done {
     Collected,
 }
 
-/// A round that has been decided.
-struct Round {
-    snapshot: Snapshot,
-    plan: Result<Plan, String>,
-    took: Duration,
-}
+type Work = futures::future::BoxFuture<'static, Outcome>;
 
-const TICK: Duration = Duration::from_millis(100);
+/// After this long a round is made for pods that wait, whatever has changed.
 const RETRY: Duration = Duration::from_secs(10);
+/// How long claims that were written may take to come back by the watch.
+const ECHO: Duration = Duration::from_secs(10);
 const GARBAGE: Duration = Duration::from_secs(120);
-const POOLS: Duration = Duration::from_secs(5);
-/// How long kube-scheduler may take over a pod that we have named a node for.
-const HINT: Duration = Duration::from_secs(30);
-/// How young an instance without a claim may be before it is taken for lost, seconds.
-const LEAKED: i64 = 60;
-const AT_ONCE: usize = 64;
+/// NodePools are counted again at most this often.
+const POOLS: Duration = Duration::from_secs(1);
+/// Who leads is looked at this often, where replicas compete for it.
+const LEADER: Duration = Duration::from_millis(250);
+/// The status for others is written anew at most this often.
+const SHOW: Duration = Duration::from_millis(500);
+/// A claim's `lastPodEventTime` is written at most this often.
+const POD_EVENTS: Duration = Duration::from_secs(10);
 /// Most pods of a round that get an Event saying where they should go.
 const NOMINATED_EVENTS: usize = 50;
 
 /// The loop's own.
-pub struct Control {
+struct Control {
     ctx: Arc<Context>,
     how: Arc<How>,
     board: SharedBoard,
     state: ClusterState,
-    jobs: HashMap<Touched, Job>,
-    running: usize,
+    jobs: Jobs,
     done: Sender<Done>,
+    /// When the batching window opened, and when the last pod came into it.
     window: Option<(Instant, Instant)>,
     planning: bool,
     awaited: BTreeSet<String>,
@@ -101,10 +97,25 @@ pub struct Control {
     collecting: bool,
     last_garbage: Instant,
     last_pools: Instant,
-    hinted: HashMap<String, Instant>,
-    unhinted: BTreeSet<String>,
-    pod_events: HashMap<String, Instant>,
+    pools_changed: bool,
+    arrivals: Arrivals,
+    hints: Hints,
+    /// Pods planned for a claim after it was made, until its node is there.
+    expected: BTreeMap<String, Vec<(String, Option<u32>)>>,
+    /// Nodes whose pods have changed, and when their claims are told.
+    pod_events: BTreeMap<String, PodEvent>,
     last_plan: serde_json::Value,
+    shown: Instant,
+    changed: bool,
+}
+
+/// Pods came to a node or went.
+struct PodEvent {
+    /// When it is written, nothing if it has been.
+    due: Option<Instant>,
+    /// The time to write.
+    time: String,
+    written: Option<Instant>,
 }
 
 /// Runs until the channel of observations closes.
@@ -122,8 +133,7 @@ pub async fn run(
         how: Arc::new(how),
         board,
         state: ClusterState::new(names),
-        jobs: HashMap::new(),
-        running: 0,
+        jobs: Jobs::default(),
         done,
         window: None,
         planning: false,
@@ -135,15 +145,20 @@ pub async fn run(
         collecting: false,
         last_garbage: now,
         last_pools: now,
-        hinted: HashMap::new(),
-        unhinted: BTreeSet::new(),
-        pod_events: HashMap::new(),
+        pools_changed: true,
+        arrivals: Arrivals::default(),
+        hints: Hints::default(),
+        expected: BTreeMap::new(),
+        pod_events: BTreeMap::new(),
         last_plan: serde_json::Value::Null,
+        shown: now,
+        changed: true,
     };
-    let mut tick = interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let next = control.next(Instant::now());
         tokio::select! {
+            biased;
+            Some(report) = reports.recv() => control.report(report),
             observed = observations.recv() => {
                 let Some((kind, change)) = observed else { return };
                 control.observe(kind, change);
@@ -152,19 +167,16 @@ pub async fn run(
                     let Ok((kind, change)) = observations.try_recv() else { break };
                     control.observe(kind, change);
                 }
-                control.go_on();
             }
-            Some(report) = reports.recv() => {
-                control.report(report);
-                control.go_on();
-            }
-            _ = tick.tick() => control.tick(),
+            () = sleep_until(next) => {}
         }
+        control.turn(Instant::now());
     }
 }
 
 impl Control {
     fn observe(&mut self, kind: Kind, change: Change) {
+        self.changed = true;
         if let Change::Trouble(why) = &change {
             tracing::warn!(?kind, why, "cannot watch; trying again");
         }
@@ -179,147 +191,193 @@ impl Control {
                 "object cannot be read; the last version stays"
             );
         }
+        let now = Instant::now();
         for what in touched {
             match what {
-                Touched::Pending => self.open_window(),
-                Touched::PodEvent(node) => self.pod_event(&node),
-                what => self.touch(what),
+                Touched::Pending => self.open_window(now),
+                Touched::PodEvent(node) => self.pod_event(node, now),
+                what => self.touch(what, now),
             }
         }
     }
 
-    fn touch(&mut self, what: Touched) {
-        if let Touched::Claim(name) = &what {
-            self.awaited.remove(name);
+    fn touch(&mut self, what: Touched, now: Instant) {
+        match &what {
+            Touched::Claim(name) => {
+                self.pools_changed = true;
+                self.awaited.remove(name);
+                let claim = self.state.claims.get(name).cloned();
+                let id = claim.as_ref().and_then(|c| c.status.as_ref()).map_or("", |s| s.provider_id.as_str());
+                let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
+                for other in self.arrivals.note(name, claim.as_deref(), joined, now) {
+                    self.jobs.touch(Touched::Claim(other), now);
+                }
+                if claim.is_none() {
+                    self.expected.remove(name);
+                }
+            }
+            Touched::Node(_) => self.pools_changed = true,
+            _ => {}
         }
-        let job = self.jobs.entry(what).or_default();
-        job.again = true;
-        job.due = Some(Instant::now());
+        self.jobs.touch(what, now);
     }
 
-    fn open_window(&mut self) {
-        let now = Instant::now();
+    fn open_window(&mut self, now: Instant) {
         let opened = self.window.map_or(now, |(opened, _)| opened);
         self.window = Some((opened, now));
     }
 
-    /// Notes on a claim that pods came or went, at most every 10 s.
-    fn pod_event(&mut self, node: &str) {
-        let Some(view) = self.state.nodes.get(node) else { return };
-        let now = Instant::now();
-        let quiet = self.pod_events.get(node).is_none_or(|at| now.duration_since(*at) >= Duration::from_secs(10));
-        if !quiet || !self.ctx.leadership.holds() {
+    /// Notes that pods came to a node or went. Its claim is told a little later, so that many changes are one write.
+    fn pod_event(&mut self, node: String, now: Instant) {
+        if !self.state.nodes.contains_key(&node) {
             return;
         }
-        let claims = self.state.claim_of(view);
-        let [claim] = claims.as_slice() else { return };
-        self.pod_events.insert(node.to_owned(), now);
-        let (ctx, claim) = (self.ctx.clone(), claim.clone());
-        tokio::spawn(async move {
-            let time = lifecycle::rfc3339(ctx.now());
-            let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-            let name = claim.metadata.name.as_deref().unwrap_or_default();
-            let patch = Patch::Merge(json!({"status": {"lastPodEventTime": time}}));
-            let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
+        let time = lifecycle::rfc3339(self.ctx.now());
+        let event = self.pod_events.entry(node).or_insert(PodEvent { due: None, time: String::new(), written: None });
+        event.time = time;
+        if event.due.is_none() {
+            let next = event.written.map_or(now, |at| at + POD_EVENTS);
+            event.due = Some(next.max(now + POOLS));
+        }
+    }
+
+    fn write_pod_events(&mut self, now: Instant) {
+        let Control { pod_events, state, ctx, .. } = self;
+        pod_events.retain(|node, event| {
+            let Some(view) = state.nodes.get(node) else { return false };
+            if event.due.is_none_or(|due| due > now) {
+                // Kept for as long as it holds back the next.
+                return event.due.is_some() || event.written.is_some_and(|at| now < at + POD_EVENTS);
+            }
+            (event.due, event.written) = (None, Some(now));
+            if let [claim] = state.claim_of(view).as_slice() {
+                let (ctx, claim, time) = (ctx.clone(), claim.clone(), event.time.clone());
+                tokio::spawn(async move {
+                    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+                    let name = claim.metadata.name.as_deref().unwrap_or_default();
+                    let patch = Patch::Merge(json!({"status": {"lastPodEventTime": time}}));
+                    if ctx.may_write().is_ok() {
+                        let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
+                    }
+                });
+            }
+            true
         });
     }
 
     fn report(&mut self, report: Done) {
+        self.changed = true;
         match report {
-            Done::Step(what, outcome) => self.stepped(what, outcome),
+            Done::Step(what, outcome) => {
+                let failures = self.jobs.ended(&what, &outcome, Instant::now());
+                if let (Some(failures), Err(error)) = (failures, outcome) {
+                    tracing::warn!(?what, %error, failures, "not done yet; trying again");
+                }
+            }
             Done::Round(round) => self.decided(*round),
             Done::Written(claims, failed) => {
                 self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
                 self.awaited_since = Instant::now();
                 self.planning = false;
                 if failed > 0 {
-                    self.open_window();
+                    self.open_window(Instant::now());
                 }
             }
             Done::Collected => self.collecting = false,
         }
     }
 
-    fn stepped(&mut self, what: Touched, outcome: Outcome) {
-        self.running -= 1;
-        let Some(job) = self.jobs.get_mut(&what) else { return };
-        job.running = false;
-        let next = match outcome {
-            Ok(wait) => {
-                job.failures = 0;
-                wait
-            }
-            Err(error) => {
-                job.failures += 1;
-                let wait = back_off(job.failures);
-                // Somebody else wrote first: the watch brings the new version in a moment.
-                let conflict = error.contains("onflict") || error.contains("cannot be fulfilled");
-                let wait = if conflict { Duration::from_millis(200) } else { wait };
-                if job.failures > 1 && !conflict {
-                    tracing::warn!(?what, %error, failures = job.failures, "not done yet; trying again");
-                }
-                Some(wait)
-            }
-        };
-        let retry = job.failures > 0;
-        let due = next.map(|wait| Instant::now() + wait);
-        job.due = match (job.again && !retry, due) {
-            (true, _) => Some(Instant::now()),
-            (false, due) => due,
-        };
-        if job.due.is_none() {
-            self.jobs.remove(&what);
+    /// When to wake up if nothing arrives.
+    fn next(&self, now: Instant) -> Instant {
+        let mut next = now + GARBAGE;
+        let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
+        if !self.ctx.leadership.is_permanent() {
+            by(Some(now + LEADER));
         }
+        by(self.changed.then(|| self.shown + SHOW));
+        if self.led && self.state.synced() {
+            by(self.jobs.next());
+            by(self.hints.next());
+            by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
+            by(self.pools_changed.then(|| self.last_pools + POOLS));
+            by(self.pod_events.values().filter_map(|event| event.due).min());
+            if !self.planning {
+                by(self.next_round());
+            }
+        }
+        next.max(now)
     }
 
-    /// Starts what is due, if it is ours to start.
-    fn go_on(&mut self) {
-        if self.led && self.state.synced() && self.ctx.leadership.holds() {
-            self.start_due(Instant::now());
-        }
+    /// When the next round may be made.
+    fn next_round(&self) -> Option<Instant> {
+        let closes = match (self.window, self.last_round) {
+            (Some((opened, last)), _) => (last + self.how.idle).min(opened + self.how.longest),
+            (None, Some(last)) if self.waits() => last + RETRY,
+            _ => return None,
+        };
+        let echo = if self.awaited.is_empty() { closes } else { self.awaited_since + ECHO };
+        Some(closes.max(echo))
     }
 
-    fn tick(&mut self) {
-        let now = Instant::now();
+    /// Whether there is anything to plan for.
+    fn waits(&self) -> bool {
+        self.state.pending() > 0 || self.state.any_node_leaves()
+    }
+
+    /// Does what is due.
+    fn turn(&mut self, now: Instant) {
         let leads = self.ctx.leadership.holds();
         let synced = self.state.synced();
-        self.ctx.metrics.leads.set(i64::from(leads));
-        self.ctx.metrics.synced.set(i64::from(synced));
-        self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
-        self.show(synced, leads);
+        if self.changed && now >= self.shown + SHOW {
+            self.show(synced, leads, now);
+        }
         if !synced || !leads {
             self.led &= leads;
             return;
         }
         if !self.led {
             self.led = true;
-            self.take_over();
+            self.take_over(now);
         }
-        if now.duration_since(self.last_pools) >= POOLS {
-            self.last_pools = now;
+        let mut told = Vec::new();
+        let changes = self.state.waits_changed();
+        if !changes.is_empty() {
+            for (pod, nominated) in &changes {
+                match nominated {
+                    Some(nominated) => self.hints.seen(pod, *nominated, now),
+                    None => self.hints.gone(pod),
+                }
+            }
+            let state = &self.state;
+            told = self.hints.advance(|pod| state.waits(pod));
+        }
+        self.tell(told);
+        self.drop_stale_hints(now);
+        if self.pools_changed && now >= self.last_pools + POOLS {
+            (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
-            names.into_iter().for_each(|name| self.touch(Touched::Pool(name)));
+            names.into_iter().for_each(|name| self.jobs.touch(Touched::Pool(name), now));
         }
-        if now.duration_since(self.last_garbage) >= GARBAGE && !self.collecting {
+        if !self.collecting && now >= self.last_garbage + GARBAGE {
             self.last_garbage = now;
             self.collect();
         }
-        if self.state.waiting_changed() {
-            let all = self.state.pending_pods().map(|(pod, _)| pod.into()).collect();
-            *lock(&self.ctx.waiting) = Arc::new(all);
+        self.write_pod_events(now);
+        while let Some(what) = self.jobs.take(now) {
+            self.start(what, now);
         }
-        self.start_due(now);
-        self.drop_stale_hints(now);
-        self.maybe_plan(now);
+        if !self.planning && self.next_round().is_some_and(|at| at <= now) {
+            self.plan(now);
+        }
     }
 
     /// What a leader does first: everything is looked at once.
-    fn take_over(&mut self) {
+    fn take_over(&mut self, now: Instant) {
         let claims: Vec<String> = self.state.claims.keys().cloned().collect();
         let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
-        claims.into_iter().for_each(|name| self.touch(Touched::Claim(name)));
-        nodes.into_iter().for_each(|name| self.touch(Touched::Node(name)));
-        self.open_window();
+        claims.into_iter().for_each(|name| self.touch(Touched::Claim(name), now));
+        nodes.into_iter().for_each(|name| self.touch(Touched::Node(name), now));
+        self.open_window(now);
         let coming = self.state.claims.values().filter(|claim| {
             let status = claim.status.clone().unwrap_or_default();
             claim.metadata.deletion_timestamp.is_none()
@@ -331,62 +389,17 @@ impl Control {
         tokio::spawn(async move { provider.resume(launched).await });
     }
 
-    fn start_due(&mut self, now: Instant) {
-        let mut due: Vec<Touched> = Vec::new();
-        for (what, job) in &self.jobs {
-            if !job.running && job.due.is_some_and(|at| at <= now) {
-                due.push(what.clone());
-            }
-        }
-        due.sort();
-        for what in due {
-            if self.running >= AT_ONCE {
-                return;
-            }
-            self.start(what);
-        }
-    }
-
-    fn start(&mut self, what: Touched) {
-        let ctx = self.ctx.clone();
-        let work: Option<futures::future::BoxFuture<'static, Outcome>> = match &what {
-            Touched::Claim(name) => self.state.claims.get(name).cloned().map(|claim| {
-                let id = claim.status.as_ref().map(|s| s.provider_id.clone()).unwrap_or_default();
-                let nodes = if id.is_empty() { Vec::new() } else { self.state.nodes_of(&id) };
-                let work: futures::future::BoxFuture<'static, Outcome> =
-                    Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes).await });
-                work
-            }),
-            Touched::Node(name) => {
-                let leaving = self.state.nodes.get(name).filter(|n| n.deletion.is_some()).cloned();
-                leaving.map(|node| {
-                    let claims = self.state.claim_of(&node);
-                    let work: futures::future::BoxFuture<'static, Outcome> =
-                        Box::pin(async move { termination::step(&ctx, &node, &claims).await });
-                    work
-                })
-            }
-            Touched::Pool(name) => self.state.pools.get(name).cloned().map(|pool| {
-                let class = self.class_of(&pool);
-                let own = |labels: Option<&BTreeMap<String, String>>| {
-                    labels.and_then(|l| l.get("karpenter.sh/nodepool")) == Some(name)
-                };
-                let claims =
-                    self.state.claims.values().filter(|c| own(c.metadata.labels.as_ref())).cloned().collect::<Vec<_>>();
-                let nodes = self.state.nodes.values().filter(|n| own(Some(&n.labels))).cloned().collect::<Vec<_>>();
-                let work: futures::future::BoxFuture<'static, Outcome> =
-                    Box::pin(async move { pools::step(&ctx, &pool, class, &claims, &nodes).await });
-                work
-            }),
+    fn start(&mut self, what: Touched, now: Instant) {
+        let work = match &what {
+            Touched::Claim(name) => self.work_on_claim(name, now),
+            Touched::Node(name) => self.work_on_node(name),
+            Touched::Pool(name) => self.work_on_pool(name),
             Touched::Pending | Touched::PodEvent(_) => None,
         };
         let Some(work) = work else {
-            self.jobs.remove(&what);
+            self.jobs.forget(&what);
             return;
         };
-        let job = self.jobs.entry(what.clone()).or_default();
-        (job.running, job.again, job.due) = (true, false, None);
-        self.running += 1;
         let done = self.done.clone();
         tokio::spawn(async move {
             let outcome = work.await;
@@ -394,66 +407,76 @@ impl Control {
         });
     }
 
+    fn work_on_claim(&mut self, name: &str, now: Instant) -> Option<Work> {
+        let claim = self.state.claims.get(name)?.clone();
+        let status = claim.status.clone().unwrap_or_default();
+        let nodes = match status.provider_id.as_str() {
+            "" => Vec::new(),
+            id => self.state.nodes_of(id),
+        };
+        let mut hold = None;
+        let mut hints = Vec::new();
+        if is_true(&status, "Registered") {
+            self.arrivals.registered(name);
+        } else if let [node] = nodes.as_slice() {
+            hold = self.arrivals.hold(name, &claim, node, now);
+            if hold.is_none() {
+                let state = &self.state;
+                let more = self.expected.remove(name).unwrap_or_default();
+                let more = more.iter().map(|(pod, group)| Planned { pod, group: *group });
+                let pods = planned_pods(&claim).chain(more).filter(|planned| state.waits(planned.pod));
+                hints = self.hints.plan(&node.name, pods);
+            }
+        }
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes, hold, hints).await }))
+    }
+
+    fn work_on_node(&self, name: &str) -> Option<Work> {
+        let node = self.state.nodes.get(name).filter(|n| n.deletion.is_some()).cloned()?;
+        let claims = self.state.claim_of(&node);
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { termination::step(&ctx, &node, &claims).await }))
+    }
+
+    fn work_on_pool(&self, name: &str) -> Option<Work> {
+        let pool = self.state.pools.get(name).cloned()?;
+        let class = self.class_of(&pool);
+        let own = |labels: Option<&BTreeMap<String, String>>| {
+            labels.and_then(|l| l.get("karpenter.sh/nodepool")).is_some_and(|of| of == name)
+        };
+        let claims: Vec<_> = self.state.claims.values().filter(|c| own(c.metadata.labels.as_ref())).cloned().collect();
+        let nodes: Vec<_> = self.state.nodes.values().filter(|n| own(Some(&n.labels))).cloned().collect();
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { pools::step(&ctx, &pool, class, &claims, &nodes).await }))
+    }
+
     fn class_of(&self, pool: &NodePool) -> Class {
         let class = &pool.spec.template.spec.node_class_ref;
         self.state.class(&class.kind, &class.name)
     }
 
-    fn maybe_plan(&mut self, now: Instant) {
-        let waits = self.state.pending() > 0 || self.state.nodes.values().any(|n| n.deletion.is_some());
-        if self.window.is_none() && waits && self.last_round.is_none_or(|at| now.duration_since(at) >= RETRY) {
-            self.open_window();
-        }
-        let Some((opened, last)) = self.window else { return };
-        let closed = now.duration_since(last) >= self.how.idle || now.duration_since(opened) >= self.how.longest;
-        if !closed || self.planning {
-            return;
-        }
-        if !self.awaited.is_empty() && now.duration_since(self.awaited_since) < Duration::from_secs(10) {
-            return;
-        }
+    fn plan(&mut self, now: Instant) {
         self.awaited.clear();
         self.window = None;
-        if !waits {
+        if !self.waits() {
             return;
         }
         self.planning = true;
         self.last_round = Some(now);
         self.rounds += 1;
-        let (round, ctx) = (self.rounds, self.ctx.clone());
-        self.how.journal.began(ctx.now().as_millisecond(), round, self.state.revision);
+        self.how.journal.began(self.ctx.now().as_millisecond(), self.rounds, self.state.revision);
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
-        world.settings = self.how.settings.clone();
-        let (how, done) = (self.how.clone(), self.done.clone());
+        if self.how.inline {
+            let round = round::decide(&self.ctx, &self.how, self.rounds, world);
+            self.decided(round);
+            return;
+        }
+        let (ctx, how, number, done) = (self.ctx.clone(), self.how.clone(), self.rounds, self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let begun = Instant::now();
-            let live = how.manager.take();
-            live.begin_round(world.now);
-            let planning = live.planning();
-            world.settings.preferences = planning.preferences.unwrap_or(how.settings.preferences);
-            world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
-            world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
-            let options =
-                planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
-            world.catalogue = how.catalogue.clone();
-            let snapshot = Snapshot::new(Arc::new(world));
-            let plan = planner::plan(&snapshot, &*live, options);
-            if let Ok(plan) = &plan {
-                how.manager.finish(&live, &snapshot, plan);
-            }
-            let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
-            how.journal.decided(Decided {
-                time: ctx.now().as_millisecond(),
-                round,
-                live: &live,
-                snapshot: &snapshot,
-                options,
-                plan: plan.as_ref().map_err(String::as_str),
-                took: begun.elapsed(),
-            });
-            let round = Round { snapshot, plan, took: begun.elapsed() };
+            let round = round::decide(&ctx, &how, number, world);
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });
     }
@@ -462,7 +485,6 @@ impl Control {
     fn assign(&self, world: &mut World) {
         let now = self.ctx.now().as_second();
         let mut host_of: HashMap<&str, &str> = HashMap::new();
-        let expected = lock(&self.ctx.expected);
         for (name, claim) in &self.state.claims {
             let status = claim.status.as_ref();
             let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
@@ -473,8 +495,9 @@ impl Control {
             }
             let id = status.map(|s| s.provider_id.as_str()).filter(|id| !id.is_empty());
             let node = id.and_then(|id| self.state.node_name_of(id)).unwrap_or(name);
-            let more = expected.get(name).into_iter().flatten().map(String::as_str);
-            for pod in planned_pods(claim).chain(more).filter(|pod| self.state.waits(pod)) {
+            let more = self.expected.get(name).into_iter().flatten().map(|(pod, _)| pod.as_str());
+            let planned = planned_pods(claim).map(|planned| planned.pod);
+            for pod in planned.chain(more).filter(|pod| self.state.waits(pod)) {
                 host_of.insert(pod, node);
             }
         }
@@ -506,6 +529,13 @@ impl Control {
                 return;
             }
         };
+        if let Some(violation) = plan.replaced.first() {
+            tracing::error!(
+                %violation,
+                "a cheaper plan broke a rule, first-fit-decreasing stands in: a defect, please report it"
+            );
+            self.ctx.metrics.rounds.with_label_values(&["replaced"]).inc();
+        }
         let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
         self.ctx.metrics.unschedulable.set(plan.unplaced.len() as i64);
@@ -515,7 +545,9 @@ impl Control {
         }
         self.tell_leftovers(&snapshot, &plan);
         self.hint_existing(&snapshot, &plan);
-        let wanted = wanted(&snapshot, &plan, &self.state.pools);
+        // Time and count name a round: no other process makes one at the same second, for only one leads.
+        let name = format!("{}-{}", snapshot.world.now, self.rounds);
+        let wanted = wanted(&snapshot, &plan, &self.state.pools, &name);
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
@@ -532,9 +564,13 @@ impl Control {
                 "planned"
             );
         }
+        if wanted.is_empty() {
+            self.planning = false;
+            return;
+        }
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let (written, failed) = write_all(&ctx, wanted).await;
+            let (written, failed) = round::write_all(&ctx, wanted).await;
             let told: Vec<(String, String)> = written
                 .iter()
                 .flat_map(|(claim, pods)| pods.iter().map(|pod| (pod.clone(), claim.clone())))
@@ -557,6 +593,9 @@ impl Control {
         let ctx = self.ctx.clone();
         let told: Vec<(String, String)> = waiting.iter().take(50).map(|(p, m)| (p.clone(), m.clone())).collect();
         lock(&self.board).waiting = waiting;
+        if told.is_empty() {
+            return;
+        }
         tokio::spawn(async move {
             for (pod, why) in told {
                 ctx.events.pod(&pod, true, "FailedScheduling", &format!("Failed to schedule pod, {why}")).await;
@@ -567,42 +606,30 @@ impl Control {
     /// Tells kube-scheduler about pods that nodes with room are meant for, and remembers those of nodes on their way.
     fn hint_existing(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
-        let now = Instant::now();
-        let mut hints: Vec<(String, String)> = Vec::new();
+        let mut hints = Vec::new();
         for placement in &plan.existing {
             let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
-            let pods = placement.pods.iter().map(|&pod| pod_name(world, pod)).filter(|p| !self.unhinted.contains(p));
-            let pods: Vec<String> = pods.collect();
+            let pods: Vec<(String, Option<u32>)> =
+                placement.pods.iter().map(|&pod| (pod_name(world, pod), group_of(world, pod))).collect();
             if self.state.nodes.get(name).is_some_and(|n| n.labels.contains_key("karpenter.sh/registered")) {
-                for pod in &pods {
-                    self.hinted.insert(pod.clone(), now);
-                }
-                hints.extend(pods.into_iter().map(|pod| (pod, name.to_owned())));
+                hints.extend(self.hints.plan(name, pods.iter().map(|(pod, group)| Planned { pod, group: *group })));
             } else if self.state.claims.contains_key(name) {
-                lock(&self.ctx.expected).insert(name.to_owned(), pods);
+                self.expected.insert(name.to_owned(), pods);
             }
         }
+        self.tell(hints);
+    }
+
+    fn tell(&self, hints: Vec<Hint>) {
         if !hints.is_empty() {
             let ctx = self.ctx.clone();
-            tokio::spawn(async move { ctx.nominate_all(hints).await });
+            tokio::spawn(async move { ctx.nominate(hints).await });
         }
     }
 
     /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for again.
     fn drop_stale_hints(&mut self, now: Instant) {
-        for (pod, nominated) in self.state.pending_pods() {
-            if nominated && !self.hinted.contains_key(pod) {
-                self.hinted.insert(pod.to_owned(), now);
-            }
-        }
-        let state = &self.state;
-        self.hinted.retain(|pod, _| state.waits(pod));
-        self.unhinted.retain(|pod| state.waits(pod));
-        let stale: Vec<String> =
-            self.hinted.iter().filter(|(_, at)| now.duration_since(**at) >= HINT).map(|(pod, _)| pod.clone()).collect();
-        for pod in stale {
-            self.hinted.remove(&pod);
-            self.unhinted.insert(pod.clone());
+        for pod in self.hints.stale(now) {
             let ctx = self.ctx.clone();
             tokio::spawn(async move {
                 let Some((namespace, name)) = pod.split_once('/') else { return };
@@ -621,14 +648,18 @@ impl Control {
             self.state.nodes.values().filter(|n| n.ready == Some(true)).map(|n| n.provider_id.clone()).collect();
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            if let Err(error) = collect(&ctx, &claims, &ready).await {
+            if let Err(error) = garbage::collect(&ctx, &claims, &ready).await {
                 tracing::warn!(%error, "garbage was not collected; trying again in two minutes");
             }
             let _ = done.send(Done::Collected).await;
         });
     }
 
-    fn show(&self, synced: bool, leads: bool) {
+    fn show(&mut self, synced: bool, leads: bool, now: Instant) {
+        (self.changed, self.shown) = (false, now);
+        self.ctx.metrics.leads.set(i64::from(leads));
+        self.ctx.metrics.synced.set(i64::from(synced));
+        self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
         let mut board = lock(&self.board);
         board.synced = synced;
         let policies = board.policies.clone();
@@ -642,67 +673,4 @@ impl Control {
             "policies": policies,
         });
     }
-}
-
-/// Creates claims, several at a time. Returns those created with their pods, and how many failed.
-async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String, Vec<String>)>, usize) {
-    let total = wanted.len();
-    let one = |want: Wanted| async move {
-        ctx.may_write().ok()?;
-        let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-        let object: NodeClaim = serde_json::from_value(want.object).ok()?;
-        match api.create(&PostParams::default(), &object).await {
-            Ok(made) => {
-                let name = made.metadata.name.unwrap_or_default();
-                tracing::info!(
-                    nodeclaim = name,
-                    nodepool = want.pool,
-                    pods = want.pods.len(),
-                    want.words,
-                    "created NodeClaim"
-                );
-                ctx.metrics.claim_created(&want.pool, want.relaxed);
-                Some((name, want.pods))
-            }
-            Err(error) => {
-                tracing::error!(nodepool = want.pool, %error, "a NodeClaim could not be created");
-                None
-            }
-        }
-    };
-    let made: Vec<_> = futures::stream::iter(wanted).map(one).buffer_unordered(16).collect().await;
-    let made: Vec<(String, Vec<String>)> = made.into_iter().flatten().collect();
-    let failed = total - made.len();
-    (made, failed)
-}
-
-async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), String> {
-    ctx.may_write()?;
-    let instances = ctx.provider.list().await.map_err(|e| e.to_string())?;
-    let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
-    for claim in claims.iter().filter(|c| c.metadata.deletion_timestamp.is_none()) {
-        let Some(status) = &claim.status else { continue };
-        if is_true(status, "Registered")
-            && !there.contains(status.provider_id.as_str())
-            && !ready.contains(&status.provider_id)
-        {
-            let name = claim.metadata.name.as_deref().unwrap_or_default();
-            tracing::info!(nodeclaim = name, "its instance is gone; deleting NodeClaim");
-            ctx.metrics.disrupted("garbage_collected", lifecycle::pool_of(claim));
-            let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-            let _ = api.delete(name, &kube::api::DeleteParams::default()).await;
-        }
-    }
-    // Asked anew: a claim may have been made since.
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let known = api.list_metadata(&kube::api::ListParams::default()).await.map_err(|e| e.to_string())?;
-    let uids: BTreeSet<&str> = known.items.iter().filter_map(|c| c.metadata.uid.as_deref()).collect();
-    for instance in &instances {
-        let Some(uid) = instance.claim_uid.as_deref().filter(|uid| !uids.contains(uid)) else { continue };
-        if instance.created > 0 && ctx.now().as_second() - instance.created > LEAKED {
-            tracing::warn!(provider_id = instance.provider_id, uid, "an instance without NodeClaim; deleting it");
-            let _ = ctx.provider.delete(&instance.provider_id).await;
-        }
-    }
-    Ok(())
 }

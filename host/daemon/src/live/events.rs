@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
-use longshore_api::crd::{NodeClaim, Time, Timestamp};
+use longshore_api::crd::{NodeClaim, Time};
+use tokio::time::Instant;
 
+use super::clock::Clock;
 use super::context::lock;
 
 const QUIET: Duration = Duration::from_secs(120);
@@ -16,13 +18,14 @@ const QUIET: Duration = Duration::from_secs(120);
 /// Writes Events.
 pub struct Events {
     client: Client,
+    clock: Clock,
     said: Mutex<HashMap<String, Instant>>,
 }
 
 impl Events {
     /// Events by a client.
-    pub fn new(client: Client) -> Self {
-        Events { client, said: Mutex::default() }
+    pub fn new(client: Client, clock: Clock) -> Self {
+        Events { client, clock, said: Mutex::default() }
     }
 
     /// Says something about a pod, `namespace/name`.
@@ -71,7 +74,7 @@ impl Events {
             }
         }
         let home = if namespace.is_empty() { "default" } else { namespace };
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(format!("{name}.{:x}", now.as_nanosecond())),

@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
-use longshore_api::crd::Timestamp;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::clock::Clock;
 
 const LEASE: Duration = Duration::from_secs(15);
 const ACTS: Duration = Duration::from_secs(10);
@@ -34,6 +35,11 @@ impl Leadership {
     /// Leads for ever (`always`), or once [`campaign`] has won.
     pub fn new(always: bool) -> Self {
         Leadership { always, begin: Instant::now(), renewed: Arc::default(), stopping: Arc::default() }
+    }
+
+    /// Whether it leads for ever, so that there is no need to ask again.
+    pub fn is_permanent(&self) -> bool {
+        self.always
     }
 
     /// Whether it leads now.
@@ -64,6 +70,7 @@ impl Leadership {
 /// Where the Lease is, and who asks.
 pub struct Candidate {
     pub client: Client,
+    pub clock: Clock,
     pub namespace: String,
     pub name: String,
     /// `<pod>_<id>`.
@@ -97,7 +104,7 @@ async fn attempt(
     candidate: &Candidate,
     seen: &mut Option<(String, Instant)>,
 ) -> Result<bool, kube::Error> {
-    let now = MicroTime(Timestamp::now());
+    let now = MicroTime(candidate.clock.now());
     let Some(mut lease) = api.get_opt(&candidate.name).await? else {
         let spec = LeaseSpec {
             holder_identity: Some(candidate.holder.clone()),

@@ -18,6 +18,7 @@ use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::hints::Hint;
 use super::node::NodeView;
 
 /// The finalizer of claims and nodes.
@@ -34,8 +35,15 @@ const MESSAGE: usize = 300;
 /// What a run came to.
 pub type Outcome = Result<Option<Duration>, String>;
 
-/// Does what is due for a claim. `nodes` are those with its provider ID.
-pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+/// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much longer its node is not to be
+/// registered yet, `hints` what kube-scheduler is told before it is.
+pub async fn step(
+    ctx: &Context,
+    claim: &NodeClaim,
+    nodes: &[Arc<NodeView>],
+    hold: Option<Duration>,
+    hints: Vec<Hint>,
+) -> Outcome {
     if claim.metadata.deletion_timestamp.is_some() {
         return finalize(ctx, claim, nodes).await;
     }
@@ -53,7 +61,8 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
     }
     let mut next = claim.clone();
     let mut status = next.status.clone().unwrap_or_default();
-    let mut soon: Option<Duration> = None;
+    let mut soon: Option<Duration> = hold;
+    let mut ready_at_once = false;
     if !is_true(&status, "Launched") {
         match launch(ctx, &mut next, &mut status).await? {
             Launched::Yes => {}
@@ -62,9 +71,14 @@ pub async fn step(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
         }
     }
     if is_true(&status, "Launched") && !is_true(&status, "Registered") {
-        register(ctx, &next, &mut status, nodes).await?;
+        if hold.is_none() {
+            ctx.nominate(hints).await;
+            ready_at_once = register(ctx, &next, &mut status, nodes).await?;
+        }
     }
-    if is_true(&status, "Registered") {
+    if ready_at_once {
+        set(ctx, &mut status, "Initialized", ConditionStatus::True, "Initialized", "");
+    } else if is_true(&status, "Registered") {
         initialize(ctx, &next, &mut status, nodes).await?;
     } else {
         set(
@@ -165,30 +179,30 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
     }
 }
 
+/// Opens a claim's node to pods. Says whether it could be initialised in the same breath.
 async fn register(
     ctx: &Context,
     claim: &NodeClaim,
     status: &mut NodeClaimStatus,
     nodes: &[Arc<NodeView>],
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let node = match nodes {
         [] => {
             set(ctx, status, "Registered", ConditionStatus::Unknown, "NodeNotFound", "its node has not joined yet");
-            return Ok(());
+            return Ok(false);
         }
         [node] => node,
         several => {
             let names: Vec<&str> = several.iter().map(|n| n.name.as_str()).collect();
             let message = format!("several nodes have its provider ID: {}", names.join(", "));
             set(ctx, status, "Registered", ConditionStatus::False, "MultipleNodesFound", &message);
-            return Ok(());
+            return Ok(false);
         }
     };
     if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.labels.contains_key(labels::REGISTERED) {
         let message = "its node joined without the taint karpenter.sh/unregistered, which keeps pods away until then";
         ctx.events.claim(claim, true, "UnregisteredTaintMissing", message).await;
     }
-    ctx.nominate(claim, &node.name).await;
     let mut labels = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(self::labels::REGISTERED.into(), "true".into());
     let mut own = claim.metadata.annotations.clone().unwrap_or_default();
@@ -212,6 +226,10 @@ async fn register(
             }
         }
     }
+    let initialized = is_initialized(claim, node, &taints).is_ok();
+    if initialized {
+        labels.insert(self::labels::INITIALIZED.into(), "true".into());
+    }
     let patch = json!({
         "metadata": {
             "resourceVersion": node.resource_version, "labels": labels, "annotations": own,
@@ -224,7 +242,7 @@ async fn register(
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);
     ctx.metrics.node_created(pool_of(claim));
-    Ok(())
+    Ok(initialized)
 }
 
 async fn initialize(
@@ -243,35 +261,41 @@ async fn initialize(
         consistency(ctx, claim, status, node).await;
         return Ok(());
     }
-    let waits = |status: &mut NodeClaimStatus, reason: &str, message: &str| {
-        set(ctx, status, "Initialized", ConditionStatus::Unknown, reason, message);
-    };
-    if node.ready != Some(true) {
-        waits(status, "NodeNotReady", "its node is not Ready");
-        return Ok(());
-    }
-    let startup = |t: &&longshore_api::crd::Taint| {
-        claim.spec.startup_taints.iter().any(|s| (&s.key, s.effect) == (&t.key, t.effect))
-    };
-    if let Some(taint) = node.taints.iter().find(startup) {
-        waits(status, "StartupTaintsExist", &format!("startup taint {} is still there", taint.key));
-        return Ok(());
-    }
-    if let Some(taint) = node.taints.iter().find(|t| is_ephemeral(t)) {
-        waits(status, "KnownEphemeralTaintsExist", &format!("taint {} is still there", taint.key));
-        return Ok(());
-    }
-    let missing = claim.spec.resources.requests.iter().find(|(resource, asked)| {
-        !is_zero(&asked.0) && node.allocatable.get(*resource).is_none_or(|amount| is_zero(amount))
-    });
-    if let Some((resource, _)) = missing {
-        waits(status, "ResourceNotRegistered", &format!("its node does not offer {resource} yet"));
+    if let Err((reason, message)) = is_initialized(claim, node, &node.taints) {
+        set(ctx, status, "Initialized", ConditionStatus::Unknown, reason, &message);
         return Ok(());
     }
     let patch = json!({"metadata": {"labels": {labels::INITIALIZED: "true"}}});
     ctx.patch_node(&node.name, &patch).await?;
     set(ctx, status, "Initialized", ConditionStatus::True, "Initialized", "");
     Ok(())
+}
+
+/// Whether a node with these taints can do what its claim promises; if not, the reason and a sentence.
+fn is_initialized(
+    claim: &NodeClaim,
+    node: &NodeView,
+    taints: &[longshore_api::crd::Taint],
+) -> Result<(), (&'static str, String)> {
+    if node.ready != Some(true) {
+        return Err(("NodeNotReady", "its node is not Ready".to_owned()));
+    }
+    let startup = |t: &&longshore_api::crd::Taint| {
+        claim.spec.startup_taints.iter().any(|s| (&s.key, s.effect) == (&t.key, t.effect))
+    };
+    if let Some(taint) = taints.iter().find(startup) {
+        return Err(("StartupTaintsExist", format!("startup taint {} is still there", taint.key)));
+    }
+    if let Some(taint) = taints.iter().find(|t| is_ephemeral(t)) {
+        return Err(("KnownEphemeralTaintsExist", format!("taint {} is still there", taint.key)));
+    }
+    let missing = claim.spec.resources.requests.iter().find(|(resource, asked)| {
+        !is_zero(&asked.0) && node.allocatable.get(*resource).is_none_or(|amount| is_zero(amount))
+    });
+    match missing {
+        Some((resource, _)) => Err(("ResourceNotRegistered", format!("its node does not offer {resource} yet"))),
+        None => Ok(()),
+    }
 }
 
 /// A node must have at least nine tenths of what its claim was promised.

@@ -1,6 +1,6 @@
 //! A NodePool's status: what it has, whether it can be used, and the hash that its nodes are compared with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use kube::api::{Api, Patch, PatchParams};
@@ -127,6 +127,7 @@ fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<No
         let sum = milli.entry(resource.to_owned()).or_default();
         *sum = sum.saturating_add(amount);
     };
+    let joined: HashSet<&str> = nodes.iter().map(|n| n.provider_id.as_str()).filter(|id| !id.is_empty()).collect();
     let mut number = 0;
     for node in nodes {
         number += 1;
@@ -134,8 +135,7 @@ fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<No
     }
     for claim in claims {
         let Some(status) = &claim.status else { continue };
-        let joined = nodes.iter().any(|n| !n.provider_id.is_empty() && n.provider_id == status.provider_id);
-        if !joined && !status.provider_id.is_empty() {
+        if !joined.contains(status.provider_id.as_str()) && !status.provider_id.is_empty() {
             number += 1;
             status.capacity.iter().for_each(|(resource, amount)| add(resource, &amount.0));
         }

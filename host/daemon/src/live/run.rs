@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use longshore_kwok::provider::Kwok;
 use tokio::sync::mpsc::channel;
 
+use super::clock::Clock;
 use super::context::{Context, Health, lock};
 use super::control::{self, How};
 use super::events::Events;
@@ -101,16 +102,16 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     let plain = self::client(once)?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
     let leadership = Leadership::new(!settings.elects);
+    let clock = Clock::system();
     let ctx = Arc::new(Context {
         client: client.clone(),
         plain: plain.clone(),
         provider: Arc::new(provider),
-        events: Events::new(plain.clone()),
+        events: Events::new(plain.clone(), clock),
         metrics: Metrics::new(),
         health: Health::default(),
         leadership: leadership.clone(),
-        waiting: Mutex::default(),
-        expected: Mutex::default(),
+        clock,
         nominates: AtomicBool::new(true),
     });
     let board = Arc::new(Mutex::new(Board::default()));
@@ -133,6 +134,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         journal: journal.clone(),
         idle: settings.idle,
         longest: settings.longest,
+        inline: false,
     };
     let (out, observations) = channel(4096);
     for kind in Kind::ALL {
@@ -141,6 +143,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     drop(out);
     let candidate = Arc::new(Candidate {
         client: plain,
+        clock,
         namespace: settings.namespace.clone(),
         name: settings.lease.clone(),
         holder: format!(

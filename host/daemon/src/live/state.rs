@@ -52,16 +52,22 @@ pub struct ClusterState {
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     classes: BTreeMap<String, Class>,
     /// Names of nodes by provider ID.
-    by_provider: HashMap<String, BTreeSet<String>>,
+    by_provider: BTreeMap<String, BTreeSet<String>>,
+    /// Names of claims by provider ID.
+    claims_by_provider: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that are being deleted.
+    leaving: BTreeSet<String>,
     pods: HashMap<Box<str>, PodMark>,
     /// Pods that wait for a node, and whether one is nominated for them.
     pending: BTreeMap<Box<str>, bool>,
-    pending_changed: bool,
+    /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
+    /// longer.
+    waits_changed: Vec<(Box<str>, Option<bool>)>,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
-    known: HashMap<Kind, HashSet<Box<str>>>,
+    known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
-    seen: HashMap<Kind, HashSet<Box<str>>>,
-    listed: HashSet<Kind>,
+    seen: BTreeMap<Kind, HashSet<Box<str>>>,
+    listed: BTreeSet<Kind>,
     troubles: BTreeMap<Kind, String>,
     /// Goes up with every change.
     pub revision: u64,
@@ -151,10 +157,11 @@ impl ClusterState {
                 self.troubles.remove(&kind);
                 self.listed.insert(kind);
                 let seen = self.seen.remove(&kind).unwrap_or_default();
-                let gone: Vec<Box<str>> = match kind {
+                let mut gone: Vec<Box<str>> = match kind {
                     Kind::Pod => self.pods.keys().filter(|name| !seen.contains(*name)).cloned().collect(),
                     _ => self.known.entry(kind).or_default().iter().filter(|n| !seen.contains(*n)).cloned().collect(),
                 };
+                gone.sort_unstable();
                 (gone.iter().flat_map(|name| self.remove(kind, name)).collect(), None)
             }
             Change::Trouble(why) => {
@@ -179,14 +186,15 @@ impl ClusterState {
         self.pending.len()
     }
 
-    /// Pods that wait for a node, `namespace/name`, and whether one is nominated for them.
-    pub fn pending_pods(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.pending.iter().map(|(name, nominated)| (&**name, *nominated))
+    /// Pods that wait, in another way than when this was last asked: whether a node is nominated, nothing if they wait no
+    /// longer.
+    pub fn waits_changed(&mut self) -> Vec<(Box<str>, Option<bool>)> {
+        std::mem::take(&mut self.waits_changed)
     }
 
-    /// Whether the pods that wait are others than when this was last asked.
-    pub fn waiting_changed(&mut self) -> bool {
-        std::mem::take(&mut self.pending_changed)
+    /// Whether a node is being deleted.
+    pub fn any_node_leaves(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// The name of the only node of a provider ID.
@@ -221,11 +229,8 @@ impl ClusterState {
 
     /// The claim that a node belongs to.
     pub fn claim_of(&self, node: &NodeView) -> Vec<Arc<NodeClaim>> {
-        let of = |claim: &&Arc<NodeClaim>| {
-            let id = claim.status.as_ref().map(|s| s.provider_id.as_str()).unwrap_or_default();
-            !id.is_empty() && id == node.provider_id
-        };
-        self.claims.values().filter(of).cloned().collect()
+        let names = self.claims_by_provider.get(&node.provider_id).into_iter().flatten();
+        names.filter_map(|name| self.claims.get(name).cloned()).collect()
     }
 
     /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
@@ -261,7 +266,7 @@ impl ClusterState {
         match kind {
             Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
                 Ok(claim) => {
-                    self.claims.insert(name.clone(), Arc::new(claim));
+                    self.claim(&name, Some(claim));
                     (vec![Touched::Claim(name)], None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
@@ -317,15 +322,43 @@ impl ClusterState {
         }
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
-            if self.pending.insert(name.clone(), nominated).is_none() {
-                self.pending_changed = true;
+            let before = self.pending.insert(name.clone(), nominated);
+            if before != Some(nominated) {
+                self.waits_changed.push((name.clone(), Some(nominated)));
+            }
+            if before.is_none() {
                 touched.push(Touched::Pending);
             }
-        } else {
-            self.pending_changed |= self.pending.remove(&name).is_some();
+        } else if self.pending.remove(&name).is_some() {
+            self.waits_changed.push((name.clone(), None));
         }
         self.pods.insert(name, mark);
         touched
+    }
+
+    /// Keeps a claim, or lets go of it.
+    fn claim(&mut self, name: &str, claim: Option<NodeClaim>) {
+        let id = |claim: &NodeClaim| claim.status.as_ref().map(|s| s.provider_id.clone()).filter(|id| !id.is_empty());
+        let new = claim.as_ref().and_then(id);
+        let old = match claim {
+            Some(claim) => self.claims.insert(name.to_owned(), Arc::new(claim)),
+            None => self.claims.remove(name),
+        };
+        let old = old.and_then(|claim| id(&claim));
+        if old == new {
+            return;
+        }
+        if let Some(old) = old
+            && let Some(names) = self.claims_by_provider.get_mut(&old)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.claims_by_provider.remove(&old);
+            }
+        }
+        if let Some(new) = new {
+            self.claims_by_provider.entry(new).or_default().insert(name.to_owned());
+        }
     }
 
     fn node(&mut self, name: String, node: NodeView) -> Vec<Touched> {
@@ -340,8 +373,12 @@ impl ClusterState {
             self.by_provider.entry(node.provider_id.clone()).or_default().insert(name.clone());
         }
         touched.extend(self.claim_of(&node).iter().filter_map(|c| c.metadata.name.clone()).map(Touched::Claim));
-        if node.deletion.is_some() {
-            touched.push(Touched::Pending);
+        match node.deletion {
+            Some(_) => {
+                self.leaving.insert(name.clone());
+                touched.push(Touched::Pending);
+            }
+            None => drop(self.leaving.remove(&name)),
         }
         self.nodes.insert(name, Arc::new(node));
         touched
@@ -356,13 +393,15 @@ impl ClusterState {
         }
         match kind {
             Kind::Pod => {
-                self.pending_changed |= self.pending.remove(name).is_some();
+                if self.pending.remove(name).is_some() {
+                    self.waits_changed.push((name.into(), None));
+                }
                 let mark = self.pods.remove(name);
                 let node = mark.filter(|m| !m.daemon && !m.leaving).and_then(|m| m.node);
                 node.map(|node| Touched::PodEvent(node.to_string())).into_iter().collect()
             }
             Kind::NodeClaim => {
-                self.claims.remove(name);
+                self.claim(name, None);
                 vec![Touched::Claim(name.to_owned()), Touched::Pending]
             }
             Kind::NodePool => {
@@ -371,6 +410,7 @@ impl ClusterState {
             }
             Kind::Node => {
                 let old = self.nodes.remove(name);
+                self.leaving.remove(name);
                 let mut touched = vec![Touched::Node(name.to_owned())];
                 if let Some(old) = old {
                     if let Some(names) = self.by_provider.get_mut(&old.provider_id) {

@@ -156,9 +156,13 @@ fn totals(report: &Report, world: &World) -> String {
     let node_cost = world.settings.node_cost;
     line("Objective", usd(decision.effective), format!("USD/h as scored, with {node_cost} for each node"));
     line("Lower bound", usd(decision.lower_bound), format!("USD/h, gap {:.1} %", report.gap * 100.0));
-    if let Some(survival) = report.survives {
-        let share = format!("{}/{}", survival.survived, survival.runs);
-        line("Robust", share, "runs of kube-scheduler leave no pod over".into());
+    let told = "runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does";
+    let alone = "if it is not";
+    for (name, survival, words) in [("Robust", report.survives_told, told), ("", report.survives, alone)] {
+        if let Some(survival) = survival {
+            let share = format!("{}/{}", survival.survived, survival.runs);
+            line(name, share, format!("{words} (mean {:.1} pods)", survival.left_over));
+        }
     }
     for note in &report.policies {
         line("Policy", String::new(), note.clone());

@@ -113,8 +113,12 @@ fn pods(answer: &Value) -> usize {
 }
 
 fn survival(answer: &Value) -> String {
-    let count = |key: &str| answer["survives"][key].as_f64();
-    or_dash(count("survived").zip(count("runs")).map(|(survived, runs)| format!("{:.0} %", 100.0 * survived / runs)))
+    let share = |of: &str| {
+        let count = |key: &str| answer[of][key].as_f64();
+        let left = count("leftOver")?;
+        Some(format!("{:.0} % ({left:.0})", 100.0 * count("survived")? / count("runs")?))
+    };
+    or_dash(share("survivesTold").zip(share("survives")).map(|(told, alone)| format!("{told}, {alone}")))
 }
 
 fn or_dash(text: Option<String>) -> String {

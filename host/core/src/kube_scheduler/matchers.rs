@@ -1,0 +1,99 @@
+//! Which pods a selector means: scopes, and an index of shapes by the labels that they carry.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{LabelSelector, Labels, PodShape, PodTerm, SelectorOp, SelectorRule, Sym, World};
+
+/// Pods of some namespaces that a selector selects.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Scope {
+    namespaces: Vec<Sym>,
+    namespace_selector: Option<LabelSelector>,
+    selector: LabelSelector,
+}
+
+/// Pods that lie in every one of these scopes. Never empty.
+pub type Matcher = Vec<Scope>;
+
+impl Scope {
+    /// What a term of pod affinity of a pod in namespace `own` means.
+    pub fn of_term(term: &PodTerm, own: Sym) -> Self {
+        let namespaces = match term.namespaces.is_empty() && term.namespace_selector.is_none() {
+            true => vec![own],
+            false => term.namespaces.clone(),
+        };
+        Scope { namespaces, namespace_selector: term.namespace_selector.clone(), selector: term.selector.clone() }
+    }
+
+    /// What a selector means within one namespace.
+    pub fn within(namespace: Sym, selector: LabelSelector) -> Self {
+        Scope { namespaces: vec![namespace], namespace_selector: None, selector }
+    }
+
+    /// Pods of one namespace that carry all of these labels.
+    pub fn alike(namespace: Sym, labels: impl Iterator<Item = (Sym, Sym)>) -> Self {
+        let rules = labels.map(|(key, value)| SelectorRule { key, op: SelectorOp::In(Box::new([value])) });
+        Scope::within(namespace, LabelSelector(Some(rules.collect())))
+    }
+}
+
+/// Labels of namespaces by name; a namespace that nobody described has none.
+pub struct Namespaces<'a>(FxHashMap<Sym, &'a Labels>);
+
+impl<'a> Namespaces<'a> {
+    /// Indexes the namespaces of a world.
+    pub fn of(world: &'a World) -> Self {
+        Namespaces(world.namespaces.iter().map(|(name, labels)| (*name, labels)).collect())
+    }
+
+    /// Whether a pod lies in every scope.
+    pub fn matches(&self, matcher: &[Scope], shape: &PodShape) -> bool {
+        matcher.iter().all(|scope| {
+            let here = scope.namespaces.contains(&shape.namespace)
+                || scope.namespace_selector.as_ref().is_some_and(|s| self.selects(s, shape.namespace));
+            here && scope.selector.matches(&shape.labels)
+        })
+    }
+
+    fn selects(&self, selector: &LabelSelector, namespace: Sym) -> bool {
+        match self.0.get(&namespace) {
+            Some(labels) => selector.matches(labels),
+            None => selector.matches(&Labels::default()),
+        }
+    }
+}
+
+/// Shapes by label, so that a selector is compared with the few that may match instead of all.
+#[derive(Default)]
+pub struct Postings {
+    by_label: FxHashMap<(Sym, Sym), Vec<u32>>,
+    len: u32,
+}
+
+impl Postings {
+    /// Adds the next shape; the first one is number 0.
+    pub fn push(&mut self, labels: &Labels) {
+        labels.iter().for_each(|label| self.by_label.entry(label).or_default().push(self.len));
+        self.len += 1;
+    }
+
+    /// Shapes that a matcher might mean, in order: a superset, by the first rule that names values.
+    pub fn candidates(&self, matcher: &[Scope]) -> Vec<u32> {
+        let rules = matcher.iter().filter_map(|scope| scope.selector.0.as_ref()).flatten();
+        let named = rules.into_iter().find_map(|rule| match &rule.op {
+            SelectorOp::In(values) => Some((rule.key, values)),
+            _ => None,
+        });
+        let Some((key, values)) = named else { return (0..self.len).collect() };
+        let mut found: Vec<u32> =
+            values.iter().filter_map(|&v| self.by_label.get(&(key, v))).flatten().copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// The selector of the first scope, by which running shapes are looked up.
+pub fn first_selector(matcher: &[Scope]) -> &LabelSelector {
+    &matcher[0].selector
+}

@@ -1,0 +1,214 @@
+//! The course of one run: nodes arrive, pods are tried in queue order, those that fail wait for the next change.
+
+use rustc_hash::FxHashMap;
+
+use super::chance::Chance;
+use super::cluster::Cluster;
+use super::filter::Filters;
+use super::score;
+use super::shapes::Queued;
+use super::{Arrival, Seat, Simulator, Survival, VirtualNode};
+use crate::plan::{NodeIx, PodIx};
+
+/// Up to this many nodes kube-scheduler looks at all; above, at a share of them.
+const LOOKS_AT_ALL: usize = 100;
+
+/// One run.
+pub struct Run<'s> {
+    sim: &'s Simulator<'s>,
+    cluster: Cluster<'s>,
+    chance: Chance,
+    /// Pods that wait, in queue order.
+    backlog: Vec<Queued>,
+    /// By class: what the last attempt that failed had seen.
+    failed: Vec<Option<Seen>>,
+    /// By shape: how often something happened that may give it a place where it had none.
+    woken: Vec<u32>,
+    /// Where the next search for nodes starts, if not all are looked at.
+    next_start: usize,
+    feasible: Vec<u32>,
+    seats: Vec<(Queued, u32)>,
+    /// The node that kube-scheduler is told to try first, by pod. From its arrival on, room there is kept for the pod.
+    told: FxHashMap<PodIx, u32>,
+}
+
+/// What an attempt looked at: room on a node only shrinks, so that a class that failed need not look there again unless
+/// it is woken.
+#[derive(Clone, Copy)]
+struct Seen {
+    nodes: u32,
+    woken: u32,
+}
+
+impl<'s> Run<'s> {
+    /// A run before its first node; `told` names the node of pods that have one nominated.
+    pub fn new(sim: &'s Simulator<'s>, nodes: &'s [VirtualNode<'s>], told: FxHashMap<PodIx, u32>, seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let mut backlog = sim.compiled.queue.clone();
+        let mut from = 0;
+        for &to in &sim.compiled.ties {
+            chance.shuffle(&mut backlog[from..to]);
+            from = to;
+        }
+        Run {
+            sim,
+            cluster: Cluster::new(sim, nodes),
+            chance,
+            failed: vec![None; sim.compiled.classes.len()],
+            woken: vec![0; sim.compiled.shapes.len()],
+            next_start: 0,
+            feasible: Vec::new(),
+            seats: Vec::with_capacity(backlog.len()),
+            backlog,
+            told,
+        }
+    }
+
+    /// Nodes that are ready first, then the others as `arrival` says.
+    pub fn finish(mut self, arrival: Arrival) -> Survival {
+        let nodes = &self.sim.snapshot.nodes;
+        let existing = self.cluster.existing();
+        let is_ready = |&n: &u32| nodes.get(n as usize).is_some_and(|n| n.initialized);
+        let all = existing + self.nodes_to_come();
+        let (ready, mut coming): (Vec<u32>, Vec<u32>) = (0..all as u32).partition(is_ready);
+        self.chance.shuffle(&mut coming);
+        self.arrive(&ready);
+        match arrival {
+            Arrival::Together => self.arrive(&coming),
+            Arrival::OneByOne => coming.chunks(1).for_each(|node| self.arrive(node)),
+        }
+        self.survival()
+    }
+
+    fn nodes_to_come(&self) -> usize {
+        self.cluster.load.len() - self.cluster.existing()
+    }
+
+    fn arrive(&mut self, nodes: &[u32]) {
+        if self.backlog.is_empty() || nodes.is_empty() {
+            return;
+        }
+        let woken = &mut self.woken;
+        for &node in nodes {
+            self.cluster.arrive(node, &mut |shape| woken[shape as usize] += 1);
+        }
+        if !self.told.is_empty() {
+            for queued in &self.backlog {
+                if let Some(&node) = self.told.get(&queued.pod).filter(|node| nodes.contains(node)) {
+                    let class = &self.sim.compiled.classes[queued.class as usize];
+                    let shape = &self.sim.compiled.shapes[class.shape as usize];
+                    if shape.hard.is_empty() {
+                        self.cluster.keep(node, shape);
+                    }
+                }
+            }
+        }
+        // A new domain can only make a constraint stricter, but for those that want more domains.
+        for &shape in &self.sim.wants_domains {
+            self.woken[shape as usize] += 1;
+        }
+        while self.pass() {}
+    }
+
+    /// Tries every waiting pod once; whether one found a place that may have made another.
+    fn pass(&mut self) -> bool {
+        let waiting = std::mem::take(&mut self.backlog);
+        let mut woke = false;
+        let mut left = Vec::with_capacity(waiting.len());
+        for queued in waiting {
+            match self.attempt(queued) {
+                Some(node) => woke |= self.bind(queued, node),
+                None => left.push(queued),
+            }
+        }
+        self.backlog = left;
+        woke && !self.backlog.is_empty()
+    }
+
+    /// A node for a pod: the one that it was told first.
+    fn attempt(&mut self, queued: Queued) -> Option<u32> {
+        let Some(&node) = self.told.get(&queued.pod).filter(|node| self.cluster.ready.contains(node)) else {
+            return self.search(queued);
+        };
+        let class = &self.sim.compiled.classes[queued.class as usize];
+        let shape = &self.sim.compiled.shapes[class.shape as usize];
+        if !shape.hard.is_empty() {
+            let told = Filters::new(&self.cluster, shape, class).pass(node);
+            return if told { Some(node) } else { self.search(queued) };
+        }
+        self.cluster.give_back(node, shape);
+        if Filters::new(&self.cluster, shape, class).pass(node) {
+            return Some(node);
+        }
+        let found = self.search(queued);
+        match found {
+            // What was kept for it is free for others, who may have looked there before.
+            Some(_) => self.failed.fill(None),
+            None => self.cluster.keep(node, shape),
+        }
+        found
+    }
+
+    fn search(&mut self, queued: Queued) -> Option<u32> {
+        let class = &self.sim.compiled.classes[queued.class as usize];
+        let ready = self.cluster.ready.len() as u32;
+        let woken = self.woken[class.shape as usize];
+        let skip = match self.failed[queued.class as usize] {
+            Some(seen) if seen.woken == woken => seen.nodes,
+            _ => 0,
+        };
+        if skip == ready {
+            return None;
+        }
+        let shape = &self.sim.compiled.shapes[class.shape as usize];
+        let filters = Filters::new(&self.cluster, shape, class);
+        self.feasible.clear();
+        let nodes = &self.cluster.ready[skip as usize..];
+        let enough = enough(ready as usize);
+        let start = if enough < nodes.len() { self.next_start % nodes.len() } else { 0 };
+        let mut looked_at = 0;
+        for &node in nodes[start..].iter().chain(&nodes[..start]) {
+            looked_at += 1;
+            if filters.pass(node) {
+                self.feasible.push(node);
+                if self.feasible.len() == enough {
+                    break;
+                }
+            }
+        }
+        self.next_start = start + looked_at;
+        if self.feasible.is_empty() {
+            self.failed[queued.class as usize] = Some(Seen { nodes: ready, woken });
+            return None;
+        }
+        score::best(&self.cluster, shape, class, &self.feasible, &mut self.chance)
+    }
+
+    fn bind(&mut self, queued: Queued, node: u32) -> bool {
+        let class = &self.sim.compiled.classes[queued.class as usize];
+        let shape = &self.sim.compiled.shapes[class.shape as usize];
+        self.cluster.place(node, shape, &class.volumes);
+        shape.wakes.iter().for_each(|&s| self.woken[s as usize] += 1);
+        self.seats.push((queued, node));
+        !shape.wakes.is_empty()
+    }
+
+    fn survival(self) -> Survival {
+        let existing = self.cluster.existing() as u32;
+        let seat = |node: u32| match node.checked_sub(existing) {
+            Some(new) => Seat::New(new),
+            None => Seat::Existing(NodeIx(node)),
+        };
+        Survival {
+            left: self.backlog.iter().map(|q| q.pod).collect(),
+            seats: self.seats.iter().map(|&(queued, node)| (queued.pod, seat(node))).collect(),
+        }
+    }
+}
+
+/// How many nodes that pass are enough to choose from, among so many: all up to a hundred, then a share that falls from
+/// a half by one per cent for every 125 nodes, to a twentieth, and never less than a hundred.
+fn enough(nodes: usize) -> usize {
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    nodes.min((nodes * percent / 100).max(LOOKS_AT_ALL))
+}

@@ -1,0 +1,119 @@
+//! Pods as numbers: what each shape needs, counts, checks and scores, with every selector already resolved.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::model::{HostPort, PodShape, ResourceId, Resources, Sym};
+use crate::plan::PodIx;
+
+/// What kube-scheduler takes a pod for that asks for no CPU or no memory, when it scores (never when it filters): a
+/// tenth of a core and 200 MiB. It does so by container; requests are known here by pod.
+const STAND_IN: [i64; 2] = [100, 200 << 20];
+
+/// A pod in the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    /// The pod.
+    pub pod: PodIx,
+    /// Its class.
+    pub class: u32,
+}
+
+/// Pods that cannot be told apart: one shape, and the same volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// Its shape.
+    pub shape: u32,
+    /// What it asks of labels and taints.
+    pub profile: u32,
+    /// CSI volumes that it mounts.
+    pub volumes: Vec<(Sym, u32)>,
+}
+
+/// A shape of pods with its rules resolved to counters.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Where it comes from.
+    pub source: Arc<PodShape>,
+    /// Amounts above zero by index of the resource.
+    pub needs: SmallVec<[(u32, i64); 4]>,
+    /// CPU and memory asked for.
+    pub asked: [i64; 2],
+    /// CPU and memory that LeastAllocated counts.
+    pub counted: [i64; 2],
+    /// Host ports.
+    pub ports: Vec<HostPort>,
+    /// Spread constraints that must hold.
+    pub hard: Vec<Hard>,
+    /// Spread constraints that count for the score.
+    pub soft: Vec<Soft>,
+    /// Nodes without all labels of `soft` get no score from it (not so for the built-in default constraints).
+    pub soft_needs_all: bool,
+    /// Required pod affinity: one counter per term, each of pods that match all terms.
+    pub affinity: Vec<u32>,
+    /// It matches all its own affinity terms, so that the first one may go anywhere.
+    pub first_of_its_kind: bool,
+    /// Counters that must be zero: pods that its anti-affinity selects, and pods whose anti-affinity selects it.
+    pub repelled: Vec<u32>,
+    /// Counters that its score sums, with weights: preferred pod affinity, its own and that of others.
+    pub pulled: Vec<(u32, i64)>,
+    /// What one more of it adds, by counter.
+    pub adds: Vec<(u32, i32)>,
+    /// Shapes that may find a place they did not find before because one of this was placed.
+    pub wakes: Vec<u32>,
+}
+
+/// A `DoNotSchedule` constraint.
+#[derive(Clone, Debug)]
+pub struct Hard {
+    /// Pods that it counts.
+    pub counter: u32,
+    /// `maxSkew`, less one if the pod counts itself.
+    pub room: i64,
+    /// `minDomains`.
+    pub min_domains: Option<i32>,
+}
+
+/// A `ScheduleAnyway` constraint.
+#[derive(Clone, Debug)]
+pub struct Soft {
+    /// Pods that it counts.
+    pub counter: u32,
+    /// `maxSkew`.
+    pub max_skew: i32,
+}
+
+impl Shape {
+    /// A shape whose rules are still to be resolved.
+    pub fn new(source: Arc<PodShape>, resources: &[ResourceId]) -> Self {
+        let amounts = resources.iter().enumerate().map(|(at, &r)| (at as u32, source.requests.get(r)));
+        let needs = amounts.filter(|&(_, amount)| amount > 0).collect();
+        let asked = [source.requests.get(ResourceId::Cpu), source.requests.get(ResourceId::Memory)];
+        Shape {
+            needs,
+            asked,
+            counted: counted(&source.requests),
+            ports: source.ports.clone(),
+            hard: Vec::new(),
+            soft: Vec::new(),
+            soft_needs_all: !source.spread.is_empty(),
+            affinity: Vec::new(),
+            first_of_its_kind: false,
+            repelled: Vec::new(),
+            pulled: Vec::new(),
+            adds: Vec::new(),
+            wakes: Vec::new(),
+            source,
+        }
+    }
+}
+
+/// CPU and memory with the stand-ins for zero.
+pub fn counted(requests: &Resources) -> [i64; 2] {
+    let or = |resource, stand_in| match requests.get(resource) {
+        0 => stand_in,
+        amount => amount,
+    };
+    [or(ResourceId::Cpu, STAND_IN[0]), or(ResourceId::Memory, STAND_IN[1])]
+}

@@ -1,0 +1,149 @@
+//! Nodes that were bought together open to pods together.
+//!
+//! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
+//! are there, pods that must spread would crowd onto it and take places that the plan means for others. So a node with
+//! such pods is registered when the other nodes of its round with such pods have joined, or a few seconds later; any
+//! node, when it is Ready, or a second later: pods could not start on it before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use longshore_api::crd::NodeClaim;
+use tokio::time::Instant;
+
+use super::claims::{ROUND, planned_pods};
+use super::node::NodeView;
+
+/// How long a node waits for the others.
+const TOGETHER: Duration = Duration::from_secs(5);
+/// How long a node waits to be Ready.
+const READY: Duration = Duration::from_secs(1);
+
+/// Who has joined and who is awaited.
+#[derive(Default)]
+pub struct Arrivals {
+    /// Claims with pods that must spread and without a node, by round.
+    awaited: BTreeMap<String, BTreeSet<String>>,
+    /// Claims that wait for others, by round.
+    waiting: BTreeMap<String, BTreeSet<String>>,
+    /// When a claim's node was first seen.
+    joined: BTreeMap<String, Instant>,
+}
+
+impl Arrivals {
+    /// Notes a claim as it stands now. Returns claims that have waited for it and need not any longer.
+    pub fn note(&mut self, name: &str, claim: Option<&NodeClaim>, joined: bool, now: Instant) -> Vec<String> {
+        let Some(claim) = claim.filter(|c| c.metadata.deletion_timestamp.is_none()) else {
+            self.joined.remove(name);
+            return self.came(name);
+        };
+        if joined {
+            self.joined.entry(name.to_owned()).or_insert(now);
+            return self.came(name);
+        }
+        if let Some(round) = round_of(claim).filter(|_| spreads(claim)) {
+            self.awaited.entry(round.to_owned()).or_default().insert(name.to_owned());
+        }
+        Vec::new()
+    }
+
+    fn came(&mut self, name: &str) -> Vec<String> {
+        let mut free = Vec::new();
+        self.awaited.retain(|round, claims| {
+            if claims.remove(name) && claims.is_empty() {
+                free.extend(self.waiting.remove(round).into_iter().flatten());
+            }
+            !claims.is_empty()
+        });
+        free
+    }
+
+    /// How much longer a claim's node should not be registered.
+    pub fn hold(&mut self, name: &str, claim: &NodeClaim, node: &NodeView, now: Instant) -> Option<Duration> {
+        let since = now.duration_since(*self.joined.get(name)?);
+        if node.ready != Some(true) && since < READY {
+            return Some(READY - since);
+        }
+        let round = round_of(claim).filter(|round| self.awaited.contains_key(*round) && spreads(claim))?;
+        let left = TOGETHER.checked_sub(since).filter(|left| !left.is_zero());
+        match left {
+            Some(_) => drop(self.waiting.entry(round.to_owned()).or_default().insert(name.to_owned())),
+            None => drop(self.waiting.get_mut(round).map(|waiting| waiting.remove(name))),
+        }
+        left
+    }
+
+    /// A claim is registered: nothing is awaited of it any more.
+    pub fn registered(&mut self, name: &str) {
+        self.joined.remove(name);
+    }
+}
+
+fn round_of(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.annotations.as_ref()?.get(ROUND).map(String::as_str)
+}
+
+fn spreads(claim: &NodeClaim) -> bool {
+    planned_pods(claim).any(|planned| planned.group.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::claims::PODS;
+
+    fn claim(round: &str, pods: &str) -> NodeClaim {
+        let object = serde_json::json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "x", "annotations": {ROUND: round, PODS: pods}},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn node(ready: bool) -> NodeView {
+        NodeView { ready: Some(ready), ..NodeView::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_with_pods_that_spread_wait_for_each_other_but_not_for_ever() {
+        let now = Instant::now();
+        let (spread, plain) = (claim("1", "shop/a~0"), claim("1", "shop/b"));
+        let mut arrivals = Arrivals::default();
+        arrivals.note("a", Some(&spread), false, now);
+        arrivals.note("b", Some(&spread), false, now);
+        arrivals.note("c", Some(&plain), false, now);
+        arrivals.note("a", Some(&spread), true, now);
+        arrivals.note("c", Some(&plain), true, now);
+        assert_eq!(arrivals.hold("c", &plain, &node(true), now), None, "its pods go anywhere");
+        assert_eq!(arrivals.hold("a", &spread, &node(true), now), Some(TOGETHER));
+        assert_eq!(arrivals.note("b", Some(&spread), true, now), ["a"], "the last one frees the others");
+        assert_eq!(arrivals.hold("a", &spread, &node(true), now), None);
+        arrivals.note("d", Some(&claim("2", "shop/a~0")), false, now);
+        let other = claim("2", "shop/e~0");
+        arrivals.note("e", Some(&other), true, now);
+        assert_eq!(arrivals.hold("e", &other, &node(true), now + TOGETHER), None, "long enough");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_may_take_a_second_to_get_ready() {
+        let now = Instant::now();
+        let plain = claim("1", "shop/b");
+        let mut arrivals = Arrivals::default();
+        arrivals.note("a", Some(&plain), true, now);
+        assert_eq!(arrivals.hold("a", &plain, &node(false), now), Some(READY));
+        assert_eq!(arrivals.hold("a", &plain, &node(true), now), None);
+        assert_eq!(arrivals.hold("a", &plain, &node(false), now + READY), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_given_up_keeps_nobody_waiting() {
+        let now = Instant::now();
+        let spread = claim("1", "shop/a~0");
+        let mut arrivals = Arrivals::default();
+        arrivals.note("a", Some(&spread), true, now);
+        arrivals.note("b", Some(&spread), false, now);
+        assert!(arrivals.hold("a", &spread, &node(true), now).is_some());
+        assert_eq!(arrivals.note("b", None, false, now), ["a"]);
+    }
+}

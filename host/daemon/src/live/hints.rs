@@ -1,0 +1,153 @@
+//! Pods that kube-scheduler was told a node for (`status.nominatedNodeName`).
+//!
+//! kube-scheduler tries that node first and, since 1.35, keeps its room for the pod. It counts a nominated pod as if it
+//! were there when it looks at pods that must spread, so of those only one of a group is named for a node at a time, and
+//! the next one once that one is bound. A hint that has not been followed for a while is taken back, and the pod is
+//! planned for again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::claims::Planned;
+
+/// How long kube-scheduler may take over a pod that has a node nominated.
+pub const HINT: Duration = Duration::from_secs(30);
+
+/// A pod, `namespace/name`, and the node that is nominated for it.
+pub type Hint = (String, String);
+
+/// Who was told what.
+#[derive(Default)]
+pub struct Hints {
+    /// Pods with a node nominated, and since when that is known.
+    told: BTreeMap<String, Instant>,
+    /// The same in order of time; may name pods that are told no longer.
+    since: VecDeque<(Instant, String)>,
+    /// Pods that did not follow theirs: they get no other.
+    ignored: BTreeSet<String>,
+    /// Pods that wait for their turn, by node and group. The first of each has been named.
+    turns: BTreeMap<(String, u32), VecDeque<String>>,
+}
+
+impl Hints {
+    /// What to tell now of pods planned for a node; the others wait for their turn.
+    pub fn plan<'a>(&mut self, node: &str, pods: impl Iterator<Item = Planned<'a>>) -> Vec<Hint> {
+        let mut now = Vec::new();
+        for Planned { pod, group } in pods {
+            if self.ignored.contains(pod) {
+                continue;
+            }
+            if let Some(group) = group {
+                let turn = self.turns.entry((node.to_owned(), group)).or_default();
+                if !turn.iter().any(|p| p == pod) {
+                    turn.push_back(pod.to_owned());
+                }
+                if turn.front().is_none_or(|first| first != pod) {
+                    continue;
+                }
+            }
+            now.push((pod.to_owned(), node.to_owned()));
+        }
+        now
+    }
+
+    /// Pods whose turn has come, now that others have a node.
+    pub fn advance(&mut self, waits: impl Fn(&str) -> bool) -> Vec<Hint> {
+        let mut now = Vec::new();
+        self.turns.retain(|(node, _), turn| {
+            let first = turn.front().cloned();
+            while turn.front().is_some_and(|pod| !waits(pod)) {
+                turn.pop_front();
+            }
+            if let Some(pod) = turn.front().filter(|pod| first.as_ref() != Some(pod)) {
+                now.push((pod.clone(), node.clone()));
+            }
+            !turn.is_empty()
+        });
+        self.ignored.retain(|pod| waits(pod));
+        now
+    }
+
+    /// A pod that waits is seen with or without a node nominated.
+    pub fn seen(&mut self, pod: &str, nominated: bool, now: Instant) {
+        if !nominated {
+            self.told.remove(pod);
+        } else if !self.told.contains_key(pod) {
+            self.told.insert(pod.to_owned(), now);
+            self.since.push_back((now, pod.to_owned()));
+        }
+    }
+
+    /// A pod waits no longer.
+    pub fn gone(&mut self, pod: &str) {
+        self.told.remove(pod);
+    }
+
+    /// When the oldest hint has had its time.
+    pub fn next(&self) -> Option<Instant> {
+        self.since.front().map(|(at, _)| *at + HINT)
+    }
+
+    /// Pods whose hint has had its time.
+    pub fn stale(&mut self, now: Instant) -> Vec<String> {
+        let mut stale = Vec::new();
+        while let Some((at, pod)) = self.since.pop_front_if(|(at, _)| now >= *at + HINT) {
+            if self.told.get(&pod) == Some(&at) {
+                self.told.remove(&pod);
+                self.turns.values_mut().for_each(|turn| turn.retain(|p| *p != pod));
+                self.ignored.insert(pod.clone());
+                stale.push(pod);
+            }
+        }
+        stale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(pod: &str) -> Planned<'_> {
+        Planned { pod, group: None }
+    }
+
+    fn spread(pod: &str) -> Planned<'_> {
+        Planned { pod, group: Some(7) }
+    }
+
+    fn names(hints: &[Hint]) -> Vec<&str> {
+        hints.iter().map(|(pod, _)| pod.as_str()).collect()
+    }
+
+    #[test]
+    fn of_pods_that_must_spread_one_is_told_at_a_time() {
+        let mut hints = Hints::default();
+        let told = hints.plan("n", [plain("a"), spread("b"), plain("c"), spread("d"), spread("e")].into_iter());
+        assert_eq!(names(&told), ["a", "b", "c"]);
+        assert_eq!(names(&hints.advance(|_| true)), [""; 0]);
+        assert_eq!(names(&hints.advance(|pod| !["b", "d"].contains(&pod))), ["e"], "d went by itself");
+        assert_eq!(names(&hints.advance(|_| false)), [""; 0]);
+        assert!(hints.turns.is_empty());
+        let again = hints.plan("n", [spread("x"), spread("y")].into_iter());
+        assert_eq!(names(&again), ["x"]);
+        assert_eq!(names(&hints.plan("n", [spread("x"), spread("y")].into_iter())), ["x"], "asked twice, said twice");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_that_is_not_followed_is_taken_back_once() {
+        let now = Instant::now();
+        let mut hints = Hints::default();
+        hints.seen("a", true, now);
+        hints.seen("b", true, now);
+        hints.seen("a", true, now + Duration::from_secs(9));
+        hints.gone("b");
+        assert_eq!(hints.next(), Some(now + HINT));
+        assert!(hints.stale(now + HINT - Duration::from_secs(1)).is_empty());
+        assert_eq!(hints.stale(now + HINT), ["a"]);
+        assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), [""; 0]);
+        hints.advance(|_| false);
+        assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), ["a"], "another pod of that name");
+    }
+}
