@@ -67,8 +67,8 @@ struct Open {
     queue: Queue,
     blobs: Arc<Blobs>,
     made: Mutex<Made>,
-    /// Held for as long as the folder is ours.
-    _lock: std::fs::File,
+    /// Locked for as long as the folder is ours.
+    lock: std::fs::File,
 }
 
 /// A round that was decided.
@@ -129,7 +129,7 @@ impl Journal {
         let run = run ^ u64::from(std::process::id()).rotate_left(40);
         let blobs = Arc::new(Blobs::default());
         let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
-        Ok(Journal(Some(Arc::new(Open { queue, blobs, made: Mutex::default(), _lock: lock }))))
+        Ok(Journal(Some(Arc::new(Open { queue, blobs, made: Mutex::default(), lock }))))
     }
 
     /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the state's with it.
@@ -219,10 +219,12 @@ impl Journal {
         }
     }
 
-    /// Writes what is still to be written and ends the segment. Nothing is written after it.
+    /// Writes what is still to be written and ends the segment. Nothing is written after it, and another may have the
+    /// folder.
     pub fn close(&self) {
         if let Some(open) = &self.0 {
             open.queue.close(LAST);
+            let _ = open.lock.unlock();
         }
     }
 }
