@@ -37,7 +37,7 @@ pub enum Command {
 #[derive(Debug, ClapArgs)]
 pub struct WorldArgs {
     /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for standard input
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    #[arg(long, num_args = 1.., value_name = "FILE")]
     pub snapshot: Vec<PathBuf>,
     /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
     #[arg(long, value_name = "FILE")]
@@ -78,6 +78,9 @@ pub struct ExplainArgs {
     pub name: String,
     #[command(flatten)]
     pub world: WorldArgs,
+    /// The metrics port of the daemon that is asked where there is no --snapshot
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", conflicts_with = "snapshot")]
+    pub at: String,
     /// How to print the explanation
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

@@ -1,10 +1,11 @@
-//! `longshore explain pod NAME`: why it got its node, or none.
+//! `longshore explain pod NAME`: why it got its node, or none. On files, or in the daemon that is asked.
 
 use longshore_core::model::ResourceId;
-use longshore_core::plan::{NodeIx, PodIx, Refusal, Target, Unfit};
+use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
+use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
@@ -13,6 +14,7 @@ use crate::input;
 use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
 use crate::report::{self, Claim, Decision, Priced};
+use crate::status;
 use crate::words::{Words, amount, resource_name};
 
 /// What became of a pod, and why.
@@ -41,20 +43,77 @@ enum Outcome {
     Leftover,
 }
 
-/// Plans, and explains what became of one pod.
+/// A plan with everything that it was made of.
+pub struct Case<'a> {
+    /// What it was made on.
+    pub snapshot: &'a Snapshot,
+    /// Who was asked.
+    pub policies: &'a dyn Policies,
+    /// How it was made.
+    pub how: planner::Options,
+    /// What was decided.
+    pub plan: &'a Plan,
+}
+
+/// An explanation, for people and for programs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Explained {
+    /// Lines of text.
+    pub text: String,
+    /// The same as data.
+    pub explanation: serde_json::Value,
+}
+
+/// Explains what became of one pod: of the files that are named, else in the daemon that runs.
 pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
     let Kind::Pod = args.kind;
-    let planned = decide(&args.world)?;
-    input::complain(&planned.problems);
-    let pod = find(&planned.snapshot, &args.name)?;
-    let refusals = refusals(&planned, pod);
-    let explanation = explain(&planned, pod, &refusals);
+    let explained = if args.world.snapshot.is_empty() {
+        ask(args)?
+    } else {
+        let planned = decide(&args.world)?;
+        input::complain(&planned.problems);
+        let Planned { snapshot, scorers, options, plan, .. } = &planned;
+        explain(&Case { snapshot, policies: scorers, how: options.how(), plan }, &args.name)?
+    };
     Ok(Answer::ok(match args.output {
-        Output::Text => text(&planned.snapshot, pod, &explanation, &refusals),
+        Output::Text => explained.text,
         Output::Json => {
-            format!("{}\n", serde_json::to_string_pretty(&explanation).map_err(|e| Failure::Print(e.into()))?)
+            format!("{}\n", serde_json::to_string_pretty(&explained.explanation).map_err(|e| Failure::Print(e.into()))?)
         }
     }))
+}
+
+/// Asks a daemon.
+fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
+    let escaped: String =
+        args.name.bytes().map(|b| if is_plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect();
+    let body = status::get(&args.at, &format!("/explain/pod/{escaped}")).map_err(|why| Failure::Usage {
+        message: format!("no daemon answers at {}: {why}", args.at),
+        hint: "start `longshore run`, say where it is with --at, or give manifests with --snapshot".into(),
+    })?;
+    serde_json::from_str(&body).map_err(|_| Failure::Usage {
+        message: body.trim().to_owned(),
+        hint: "the daemon knows pods as NAMESPACE/NAME".into(),
+    })
+}
+
+fn is_plain(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"-._~/".contains(&b)
+}
+
+/// Explains what became of a pod of a case.
+///
+/// # Errors
+/// There is no such pod, or several.
+pub fn explain(case: &Case<'_>, name: &str) -> Result<Explained, Failure> {
+    let pod = find(case.snapshot, name)?;
+    // Who refuses the pod once the plan is made: each NodePool, then each node.
+    let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, pod);
+    let explanation = of_pod(case, pod, &refusals);
+    Ok(Explained {
+        text: text(case.snapshot, pod, &explanation, &refusals),
+        explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
+    })
 }
 
 /// The pod called `namespace/name`, or just `name` where that is enough.
@@ -88,13 +147,8 @@ fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
     }
 }
 
-/// Who refuses the pod once the plan is made: each NodePool, then each node.
-fn refusals(planned: &Planned, pod: PodIx) -> Vec<Refusal> {
-    longshore_core::explain::refusals(&planned.snapshot, &planned.scorers, pod)
-}
-
-fn explain(planned: &Planned, pod: PodIx, refusals: &[Refusal]) -> Explanation {
-    let snapshot = &planned.snapshot;
+fn of_pod(case: &Case<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanation {
+    let snapshot = case.snapshot;
     let world = &*snapshot.world;
     let record = &world.pods[pod.0 as usize];
     let requests = world.shapes.get(record.shape).requests.iter();
@@ -105,18 +159,18 @@ fn explain(planned: &Planned, pod: PodIx, refusals: &[Refusal]) -> Explanation {
     Explanation {
         pod: report::pod_name(world, pod),
         requests: requests.join(", "),
-        outcome: outcome(planned, pod),
+        outcome: outcome(case, pod),
         refusals: refusals.iter().map(|r| report::refusal(snapshot, pod, r.target, &r.unfit)).collect(),
     }
 }
 
-fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
-    let Planned { snapshot, plan, .. } = planned;
+fn outcome(case: &Case<'_>, pod: PodIx) -> Outcome {
+    let Case { snapshot, plan, .. } = case;
     let world = &*snapshot.world;
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
-        return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(planned, pod) };
+        return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(case, pod) };
     }
     if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&pod)) {
         return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
@@ -136,12 +190,11 @@ fn outcome(planned: &Planned, pod: PodIx) -> Outcome {
 }
 
 /// The offering that would be bought for this pod if it were the only one and there were no nodes.
-fn alone(planned: &Planned, pod: PodIx) -> Option<Priced> {
-    let mut snapshot = planned.snapshot.clone();
+fn alone(case: &Case<'_>, pod: PodIx) -> Option<Priced> {
+    let mut snapshot = case.snapshot.clone();
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
-    let Planned { scorers, options, .. } = planned;
-    let plan = planner::plan(&snapshot, scorers, options.how()).ok()?;
+    let plan = planner::plan(&snapshot, case.policies, case.how).ok()?;
     Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
 }
 

@@ -51,6 +51,12 @@ pub struct Planned {
 
 /// Reads what `args` name and plans it.
 pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
+    if args.snapshot.is_empty() {
+        return Err(Failure::Usage {
+            message: "no cluster to plan for".into(),
+            hint: "give its manifests with --snapshot FILE…, or - for standard input".into(),
+        });
+    }
     let options = options::resolve(args)?;
     let scorers = policies::load(&options)?;
     let start = Instant::now();

@@ -5,3 +5,4 @@
 
 pub mod clock;
 pub mod object;
+pub mod server;

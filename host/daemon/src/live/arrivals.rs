@@ -105,8 +105,8 @@ mod tests {
         NodeView { ready: Some(ready), ..NodeView::default() }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn nodes_with_pods_that_spread_wait_for_each_other_but_not_for_ever() {
+    #[test]
+    fn nodes_with_pods_that_spread_wait_for_each_other_but_not_for_ever() {
         let now = Instant::now();
         let (spread, plain) = (claim("1", "shop/a~0"), claim("1", "shop/b"));
         let mut arrivals = Arrivals::default();
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(arrivals.hold("e", &other, &node(true), now + TOGETHER), None, "long enough");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_node_may_take_a_second_to_get_ready() {
+    #[test]
+    fn a_node_may_take_a_second_to_get_ready() {
         let now = Instant::now();
         let plain = claim("1", "shop/b");
         let mut arrivals = Arrivals::default();
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(arrivals.hold("a", &plain, &node(false), now + READY), None);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_that_is_given_up_keeps_nobody_waiting() {
+    #[test]
+    fn a_claim_that_is_given_up_keeps_nobody_waiting() {
         let now = Instant::now();
         let spread = claim("1", "shop/a~0");
         let mut arrivals = Arrivals::default();

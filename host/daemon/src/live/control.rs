@@ -5,7 +5,7 @@
 //! only after the NodeClaims that the round before has written have come back by the watch, so that no pod is bought for
 //! twice. Nothing is polled: the loop sleeps until something arrives or the next of its own dates.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use longshore_core::plan::{Plan, PodIx};
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::arrivals::Arrivals;
@@ -34,6 +35,7 @@ use super::serve::SharedBoard;
 use super::state::{ClusterState, Touched};
 use super::termination;
 use super::watch::Change;
+use crate::explain::Explained;
 use crate::report::{self, Leftover};
 
 /// How rounds are made.
@@ -58,6 +60,13 @@ enum Done {
     /// Claims that were written, and how many could not be.
     Written(Vec<String>, usize),
     Collected,
+    Explained,
+}
+
+/// A question of somebody outside: what about this pod, `namespace/name`?
+pub struct Ask {
+    pub pod: String,
+    pub reply: oneshot::Sender<Result<Explained, String>>,
 }
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
@@ -105,6 +114,7 @@ struct Control {
     /// Nodes whose pods have changed, and when their claims are told.
     pod_events: BTreeMap<String, PodEvent>,
     last_plan: serde_json::Value,
+    asks: VecDeque<Ask>,
     shown: Instant,
     changed: bool,
 }
@@ -125,6 +135,7 @@ pub async fn run(
     names: Names,
     board: SharedBoard,
     mut observations: Receiver<(Kind, Change)>,
+    mut asks: Receiver<Ask>,
 ) {
     let (done, mut reports) = channel(1024);
     let now = Instant::now();
@@ -151,6 +162,7 @@ pub async fn run(
         expected: BTreeMap::new(),
         pod_events: BTreeMap::new(),
         last_plan: serde_json::Value::Null,
+        asks: VecDeque::new(),
         shown: now,
         changed: true,
     };
@@ -168,6 +180,7 @@ pub async fn run(
                     control.observe(kind, change);
                 }
             }
+            Some(ask) = asks.recv() => control.asks.push_back(ask),
             () = sleep_until(next) => {}
         }
         control.turn(Instant::now());
@@ -284,6 +297,7 @@ impl Control {
                 }
             }
             Done::Collected => self.collecting = false,
+            Done::Explained => self.planning = false,
         }
     }
 
@@ -330,6 +344,9 @@ impl Control {
         let synced = self.state.synced();
         if self.changed && now >= self.shown + SHOW {
             self.show(synced, leads, now);
+        }
+        if synced && !self.planning {
+            self.answer();
         }
         if !synced || !leads {
             self.led &= leads;
@@ -465,19 +482,34 @@ impl Control {
         self.planning = true;
         self.last_round = Some(now);
         self.rounds += 1;
-        self.how.journal.began(self.ctx.now().as_millisecond(), self.rounds, self.state.revision);
+        let (clock, number) = (self.ctx.clock, self.rounds);
+        self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         if self.how.inline {
-            let round = round::decide(&self.ctx, &self.how, self.rounds, world);
+            let round = round::decide(&self.how, clock, number, world);
             self.decided(round);
             return;
         }
-        let (ctx, how, number, done) = (self.ctx.clone(), self.how.clone(), self.rounds, self.done.clone());
+        let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let round = round::decide(&ctx, &how, number, world);
+            let round = round::decide(&how, clock, number, world);
             let _ = done.blocking_send(Done::Round(Box::new(round)));
+        });
+    }
+
+    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it.
+    fn answer(&mut self) {
+        let Some(ask) = self.asks.pop_front() else { return };
+        self.planning = true;
+        let mut world = self.state.world();
+        self.assign(&mut world);
+        world.now = self.ctx.now().as_second();
+        let (how, done) = (self.how.clone(), self.done.clone());
+        tokio::task::spawn_blocking(move || {
+            let _ = ask.reply.send(round::explain(&how, world, &ask.pod));
+            let _ = done.blocking_send(Done::Explained);
         });
     }
 

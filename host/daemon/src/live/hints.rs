@@ -135,8 +135,8 @@ mod tests {
         assert_eq!(names(&hints.plan("n", [spread("x"), spread("y")].into_iter())), ["x"], "asked twice, said twice");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_hint_that_is_not_followed_is_taken_back_once() {
+    #[test]
+    fn a_hint_that_is_not_followed_is_taken_back_once() {
         let now = Instant::now();
         let mut hints = Hints::default();
         hints.seen("a", true, now);

@@ -112,8 +112,8 @@ mod tests {
         Touched::Claim(name.into())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
+    #[test]
+    fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
         let now = Instant::now();
         let mut jobs = Jobs::default();
         jobs.touch(claim("a"), now);
@@ -130,8 +130,8 @@ mod tests {
         assert!(jobs.len() == 0 && jobs.next().is_none());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn failures_wait_longer_each_time_and_conflicts_hardly() {
+    #[test]
+    fn failures_wait_longer_each_time_and_conflicts_hardly() {
         let now = Instant::now();
         let mut jobs = Jobs::default();
         jobs.touch(claim("a"), now);
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn so_many_run_at_once_and_no_more() {
+    #[test]
+    fn so_many_run_at_once_and_no_more() {
         let now = Instant::now();
         let mut jobs = Jobs::default();
         (0..AT_ONCE + 2).for_each(|n| jobs.touch(claim(&n.to_string()), now));

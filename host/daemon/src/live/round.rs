@@ -12,9 +12,12 @@ use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 
 use super::claims::Wanted;
+use super::clock::Clock;
 use super::context::Context;
 use super::control::How;
 use super::journal::Decided;
+use super::policies::Live;
+use crate::explain::{self, Case, Explained};
 
 /// A round that has been decided.
 pub struct Round {
@@ -26,10 +29,8 @@ pub struct Round {
     pub took: Duration,
 }
 
-/// Plans with whoever serves as policy now, and writes down that round `number` was decided.
-pub fn decide(ctx: &Context, how: &How, number: u64, mut world: World) -> Round {
-    let begun = Instant::now();
-    let live = how.manager.take();
+/// A snapshot of a world as the policies that serve now and the configuration want it, and how it is planned.
+fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Options) {
     live.begin_round(world.now);
     let planning = live.planning();
     world.settings = how.settings.clone();
@@ -38,23 +39,41 @@ pub fn decide(ctx: &Context, how: &How, number: u64, mut world: World) -> Round 
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
     let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
     world.catalogue = how.catalogue.clone();
-    let snapshot = Snapshot::new(Arc::new(world));
+    (Snapshot::new(Arc::new(world)), options)
+}
+
+/// Explains what would become of a pod, `namespace/name`, if a round were made now.
+///
+/// # Errors
+/// Why there is nothing to explain.
+pub fn explain(how: &How, world: World, pod: &str) -> Result<Explained, String> {
+    let live = how.manager.take();
+    let (snapshot, options) = prepare(how, &live, world);
+    let plan = planner::plan(&snapshot, &*live, options).map_err(|rejected| format!("{:?}", rejected.violations))?;
+    let case = Case { snapshot: &snapshot, policies: &*live, how: options, plan: &plan };
+    explain::explain(&case, pod).map_err(|failure| failure.to_string())
+}
+
+/// Plans with whoever serves as policy now, and writes down what came of it.
+pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
+    let begun = Instant::now();
+    let live = how.manager.take();
+    let (snapshot, options) = prepare(how, &live, world);
     let plan = planner::plan(&snapshot, &*live, options);
     if let Ok(plan) = &plan {
         how.manager.finish(&live, &snapshot, plan);
     }
     let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
-    let took = begun.elapsed();
     how.journal.decided(Decided {
-        time: ctx.now().as_millisecond(),
+        time: clock.now().as_millisecond(),
         round: number,
         live: &live,
         snapshot: &snapshot,
         options,
         plan: plan.as_ref().map_err(String::as_str),
-        took,
+        took: begun.elapsed(),
     });
-    Round { snapshot, plan, took }
+    Round { snapshot, plan, took: begun.elapsed() }
 }
 
 /// Creates claims, several at a time. Returns those created with their pods, and how many failed.

@@ -115,7 +115,8 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         nominates: AtomicBool::new(true),
     });
     let board = Arc::new(Mutex::new(Board::default()));
-    let served = serve::serve(ctx.clone(), board.clone(), settings.metrics, settings.probes).await;
+    let (asks, asked) = channel(16);
+    let served = serve::serve(ctx.clone(), board.clone(), asks, settings.metrics, settings.probes).await;
     served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
@@ -158,7 +159,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     }
     tracing::info!(types = how.catalogue.types().len(), metrics = %settings.metrics, "running");
     tokio::select! {
-        () = control::run(ctx, how, world.names, board, observations) => {}
+        () = control::run(ctx, how, world.names, board, observations, asked) => {}
         () = told_to_stop() => tracing::info!("stopping"),
     }
     leadership.stop();

@@ -3,14 +3,20 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::context::{Context, lock};
+use super::control::Ask;
+use crate::explain::Explained;
 
 /// What the loop tells about itself.
 #[derive(Default)]
@@ -32,7 +38,11 @@ pub type SharedBoard = Arc<Mutex<Board>>;
 struct Shared {
     ctx: Arc<Context>,
     board: SharedBoard,
+    asks: Sender<Ask>,
 }
+
+/// How long somebody waits for an explanation.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves metrics, status and explanations on `metrics`, probes on `probes`, until the process ends.
 ///
@@ -41,14 +51,15 @@ struct Shared {
 pub async fn serve(
     ctx: Arc<Context>,
     board: SharedBoard,
+    asks: Sender<Ask>,
     metrics: SocketAddr,
     probes: SocketAddr,
 ) -> Result<(), String> {
-    let shared = Shared { ctx, board };
+    let shared = Shared { ctx, board, asks };
     let told = Router::new()
         .route("/metrics", get(|State(s): State<Shared>| async move { s.ctx.metrics.text() }))
         .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
-        .route("/explain/pod/{namespace}/{name}", get(explain))
+        .route("/explain/pod/{*name}", get(explain))
         .with_state(shared.clone());
     let asked = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready)).with_state(shared);
     let told = listen(metrics, told).await?;
@@ -75,8 +86,16 @@ async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn explain(State(s): State<Shared>, Path((namespace, name)): Path<(String, String)>) -> axum::Json<Value> {
-    let pod = format!("{namespace}/{name}");
-    let why = lock(&s.board).waiting.get(&pod).cloned();
-    axum::Json(json!({"pod": pod, "why": why}))
+async fn explain(
+    State(s): State<Shared>,
+    Path(pod): Path<String>,
+) -> Result<axum::Json<Explained>, (StatusCode, String)> {
+    let (reply, answer) = oneshot::channel();
+    let busy = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
+    s.asks.send(Ask { pod, reply }).await.map_err(|_| busy("the daemon is stopping"))?;
+    match timeout(PATIENCE, answer).await {
+        Ok(Ok(Ok(explained))) => Ok(axum::Json(explained)),
+        Ok(Ok(Err(why))) => Err((StatusCode::NOT_FOUND, why)),
+        _ => Err(busy("no answer yet: not everything has been listed, see `longshore status`")),
+    }
 }

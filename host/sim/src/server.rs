@@ -1,0 +1,262 @@
+//! The API server of a simulated cluster: what clients ask is answered as a real one answers, in process and without
+//! sockets.
+//!
+//! Two ways in. Clients ([`Server::client`]) send requests and pass a gate where they meet faults; actors, who are the
+//! rest of the cluster, call methods, by the same rules and without text. All writes go through one lock and one
+//! counter of revisions, so that "before" and "after" have a meaning everywhere. UIDs, generated names and stamps come
+//! from the seed and the clock: the same calls make the same bytes.
+//!
+//! Absent on purpose: authentication and RBAC, discovery, OpenAPI of the built-in kinds (what a typed server does to
+//! them is in [`builtin`], as far as an autoscaler can tell), protobuf, tables, garbage collection and everything else
+//! that controllers do. Objects remember who manages which field from their first apply on, not from their creation.
+
+pub mod apply;
+pub mod builtin;
+pub mod definitions;
+pub mod delete;
+pub mod gate;
+pub mod resources;
+
+mod answer;
+mod ids;
+mod list;
+mod meta;
+mod patch;
+mod pods;
+mod refusal;
+mod request;
+mod select;
+mod state;
+mod store;
+mod types;
+mod watch;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Request, Response};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+pub use self::delete::{DeleteOptions, Propagation};
+pub use self::gate::{Asked, Body, Counts, Verdict};
+pub use self::select::Selector;
+
+use self::apply::Manager;
+use self::gate::{Connection, Gate, Judge};
+use self::ids::Ids;
+use self::resources::{NAMESPACE, PRIORITY_CLASS};
+use self::state::State;
+use self::store::Store;
+use self::write::Manner;
+use crate::clock::Clock;
+use crate::object::{Change, Key, Refusal, Resource};
+
+/// Which part of an object is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sub {
+    /// All but the status, where that is written apart.
+    Object,
+    /// The status, and of kinds that are not custom the metadata too.
+    Status,
+}
+
+/// The server. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    gate: Gate,
+}
+
+impl Server {
+    /// A server with the namespaces, priority classes and custom kinds that a cluster starts with.
+    pub fn new(clock: Clock, seed: u64) -> Server {
+        let state =
+            State { clock, ids: Ids::new(seed), store: Store::new(), events: VecDeque::new(), epoch: 0, stalled: None };
+        let server = Server(Arc::new(Inner { state: Mutex::new(state), gate: Gate::default() }));
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
+        let namespaces = namespaces.iter().map(|name| (NAMESPACE, named(name)));
+        let class = |name: &str, value: i64| {
+            let mut class = named(name);
+            class["value"] = json!(value);
+            (PRIORITY_CLASS, class)
+        };
+        let classes = [class("system-cluster-critical", 2_000_000_000), class("system-node-critical", 2_000_001_000)];
+        for (resource, object) in namespaces.chain(classes) {
+            // Nothing is in their way on an empty server.
+            let _ = server.create(resource, object);
+        }
+        server
+    }
+
+    /// A client in process. `who` names its owner for counts and faults. It asks once: nothing is tried again.
+    pub fn client(&self, who: &str) -> kube::Client {
+        kube::Client::new(Connection { server: self.clone(), who: who.to_owned() }, "default")
+    }
+
+    /// Answers a request, past the gate.
+    pub fn handle(&self, who: &str, request: Request<Vec<u8>>) -> Response<Body> {
+        answer::answer(self, who, &request).unwrap_or_else(|refused| request::refuse(&refused))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+}
+
+/// For actors: the same rules, no text.
+impl Server {
+    /// An object as it is now.
+    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+        let path = store::path(&key.namespace, &key.name);
+        self.lock().store.get(key.resource, &path).map(|stored| stored.value.clone())
+    }
+
+    /// All objects of a kind, ordered by `namespace/name` as lists are.
+    pub fn list(&self, resource: Resource) -> Vec<Arc<Value>> {
+        self.lock().store.all(resource).map(|stored| stored.value.clone()).collect()
+    }
+
+    /// All objects of a kind in a namespace, ordered by name.
+    pub fn list_in(&self, resource: Resource, namespace: &str) -> Vec<Arc<Value>> {
+        self.lock().store.within(resource, namespace).map(|stored| stored.value.clone()).collect()
+    }
+
+    /// Creates an object. Its namespace is in its metadata; `generateName` is served.
+    ///
+    /// # Errors
+    /// As the API: 409 for a name that is taken, 422 for what its kind does not allow, 404 without its namespace.
+    pub fn create(&self, resource: Resource, object: Value) -> Result<Arc<Value>, Refusal> {
+        let namespace = meta::text(&object, &["metadata", "namespace"]).to_owned();
+        let stored = write::create(&mut self.lock(), resource, &namespace, object, &actor())?;
+        Ok(stored.value.clone())
+    }
+
+    /// Changes an object, or its status, as it is now. What does not differ is not written.
+    ///
+    /// # Errors
+    /// As the API: 404 if it is gone, 422 for what its kind does not allow.
+    pub fn update(&self, key: &Key, sub: Sub, change: &mut dyn FnMut(&mut Value)) -> Result<Arc<Value>, Refusal> {
+        let mut state = self.lock();
+        let old = write::current(&state, key.resource, &key.namespace, &key.name)?;
+        let mut new = (*old.value).clone();
+        change(&mut new);
+        let stored = write::replace(&mut state, &old, new, sub, &actor())?;
+        Ok(stored.value.clone())
+    }
+
+    /// Deletes an object: at once, or when its grace period and its finalizers let it go.
+    ///
+    /// # Errors
+    /// As the API: 404 if it is gone, 409 if a precondition does not hold.
+    pub fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let old = write::current(&state, key.resource, &key.namespace, &key.name)?;
+        delete::delete(&mut state, &old, options)?;
+        Ok(())
+    }
+
+    /// Lets go of a namespace's content (`spec.finalizers`), as its controller does when it has emptied it.
+    ///
+    /// # Errors
+    /// 404 if it is gone.
+    pub fn finalize_namespace(&self, name: &str) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let old = write::current(&state, NAMESPACE, "", name)?;
+        delete::finalize(&mut state, &old, &json!({}));
+        Ok(())
+    }
+
+    /// Puts a pod on a node.
+    ///
+    /// # Errors
+    /// 404 if it is gone, 409 if it is on one or going.
+    pub fn bind(&self, pod: &Key, node: &str) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let old = write::pod(&state, pod)?;
+        pods::bind(&mut state, &old, node)?;
+        Ok(())
+    }
+
+    /// Asks a pod to leave.
+    ///
+    /// # Errors
+    /// 429 if its disruption budget is used up, 500 if it counts for several, 404 if it is gone.
+    pub fn evict(&self, pod: &Key, options: &DeleteOptions) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let old = write::pod(&state, pod)?;
+        pods::evict(&mut state, &old, options)?;
+        Ok(())
+    }
+
+    /// Of the last write.
+    pub fn revision(&self) -> u64 {
+        self.lock().store.revision()
+    }
+
+    /// Everything written after a revision, in order. Writes are remembered for five minutes, and 200 000 at most.
+    pub fn changes(&self, after: u64) -> Vec<Change> {
+        self.lock().store.changes(after)
+    }
+
+    /// Waits until something is written after a revision.
+    pub async fn changed(&self, after: u64) {
+        let mut revision = self.lock().store.changed();
+        // It ends only with the server, which is held here.
+        let _ = revision.wait_for(|revision| *revision > after).await;
+    }
+}
+
+/// For faults.
+impl Server {
+    /// Forgets what was written: watches that have not read it, and those that begin before now, get 410, as do pages
+    /// of lists that began before.
+    pub fn compact(&self) {
+        self.lock().store.compact();
+    }
+
+    /// Ends all watches, as a server does that stops.
+    pub fn drop_watches(&self) {
+        let mut state = self.lock();
+        state.epoch += 1;
+        state.store.wake();
+    }
+
+    /// Watches say nothing until then, and then all that has happened.
+    pub fn stall_watches(&self, until: Instant) {
+        let mut state = self.lock();
+        state.stalled = Some(until);
+        state.store.wake();
+    }
+
+    /// From now on asks `judge` what becomes of each request of a client.
+    pub fn set_gate(&self, judge: Judge) {
+        self.0.gate.set(Some(judge));
+    }
+
+    /// From now on every request is answered.
+    pub fn open_gate(&self) {
+        self.0.gate.set(None);
+    }
+
+    /// How many requests clients have sent, by caller, verb and kind.
+    pub fn requests(&self) -> Counts {
+        self.0.gate.counts()
+    }
+}
+
+/// An actor has read what it changes.
+fn actor() -> Manner {
+    Manner { manager: Manager::update("actor"), dry_run: false, blind: true }
+}

@@ -1,0 +1,201 @@
+//! What stands between a client and the server: faults, and counts of what was asked.
+//!
+//! Who decides on faults sees every request of every client in the order of their arrival and answers with a
+//! [`Verdict`]; what actors do through the methods of [`Server`](super::Server) does not come by here.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::{self, Future};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::{Request, Response};
+use serde_json::json;
+
+use super::Server;
+use super::refusal::Refused;
+use super::request;
+use crate::object::Resource;
+
+/// After this time a client gives up on a request that is not answered.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// Whose client it is.
+    pub who: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: &'static str,
+    /// The kind, nothing for a path that is none of a kind.
+    pub resource: Option<Resource>,
+    /// Such as `status`, or empty.
+    pub subresource: String,
+    /// Of the path, or empty.
+    pub namespace: String,
+    /// Of the path, or empty.
+    pub name: String,
+    /// How many requests came before it, of all clients.
+    pub number: u64,
+}
+
+/// What becomes of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is answered.
+    Go,
+    /// It is refused, and nothing is done.
+    Refuse {
+        /// HTTP status, as 500.
+        code: u16,
+        /// As `InternalError`.
+        reason: &'static str,
+        /// Seconds of a `Retry-After`.
+        retry_after: Option<u32>,
+    },
+    /// Nothing is done; the client hears nothing and gives up after [`PATIENCE`].
+    TimeOutBefore,
+    /// It is carried out, but the client hears nothing and gives up after [`PATIENCE`].
+    TimeOutAfter,
+    /// It arrives later.
+    Delay(Duration),
+    /// The client's future never ends, and nothing is done.
+    Kill,
+    /// A list (without a version of its own) is answered as of an older revision; anything else is answered.
+    Stale(u64),
+}
+
+/// Decides on requests.
+pub type Judge = Box<dyn FnMut(&Asked) -> Verdict + Send>;
+
+/// The gate of a server.
+#[derive(Default)]
+pub struct Gate {
+    judge: Mutex<Option<Judge>>,
+    counts: Mutex<Counts>,
+}
+
+/// How many requests there were, by caller, verb and kind with subresource (`pods/status`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All of them.
+    pub total: u64,
+    /// By caller, verb and kind.
+    pub by: BTreeMap<(String, &'static str, String), u64>,
+}
+
+impl Gate {
+    /// Replaces who decides.
+    pub fn set(&self, judge: Option<Judge>) {
+        *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = judge;
+    }
+
+    /// What was asked until now.
+    pub fn counts(&self) -> Counts {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn judge(&self, mut asked: Asked) -> Verdict {
+        {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.number = counts.total;
+            counts.total += 1;
+            let mut kind = asked.resource.map_or("", |resource| resource.plural).to_owned();
+            if !asked.subresource.is_empty() {
+                kind = format!("{kind}/{}", asked.subresource);
+            }
+            *counts.by.entry((asked.who.clone(), asked.verb, kind)).or_default() += 1;
+        }
+        let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
+        judge.as_mut().map_or(Verdict::Go, |judge| judge(&asked))
+    }
+}
+
+/// A client's connection.
+#[derive(Clone)]
+pub struct Connection {
+    /// The other end.
+    pub server: Server,
+    /// Whose it is.
+    pub who: String,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, io::Error>> + Send>>;
+
+impl tower_service::Service<Request<kube::client::Body>> for Connection {
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Answer {
+        let Connection { server, who } = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.map_err(io::Error::other)?;
+            pass(&server, &who, Request::from_parts(parts, body.to_vec())).await
+        })
+    }
+}
+
+async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::Result<Response<Body>> {
+    let asked = request::asked(who, &request);
+    match server.gate().judge(asked) {
+        Verdict::Go => {}
+        Verdict::Delay(pause) => tokio::time::sleep(pause).await,
+        Verdict::Kill => future::pending().await,
+        Verdict::TimeOutBefore => return give_up().await,
+        Verdict::TimeOutAfter => {
+            drop(server.handle(who, request));
+            return give_up().await;
+        }
+        Verdict::Stale(revision) => {
+            request.extensions_mut().insert(request::AsOf(revision));
+        }
+        Verdict::Refuse { code, reason, retry_after } => {
+            let mut refused = Refused::plain(code, reason, format!("refused for the test: {reason}"));
+            if let Some(seconds) = retry_after {
+                refused.details.insert("retryAfterSeconds".into(), json!(seconds));
+            }
+            return Ok(request::refuse(&refused));
+        }
+    }
+    Ok(server.handle(who, request))
+}
+
+async fn give_up() -> io::Result<Response<Body>> {
+    tokio::time::sleep(PATIENCE).await;
+    Err(io::Error::new(io::ErrorKind::TimedOut, "the server did not answer"))
+}
+
+/// The body of an answer: a whole, or a watch that is read as it comes.
+pub enum Body {
+    /// All there is; nothing once it is read.
+    Full(Option<Bytes>),
+    /// Lines of a watch.
+    Watch(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        let bytes = match self.get_mut() {
+            Body::Full(bytes) => Poll::Ready(bytes.take()),
+            Body::Watch(stream) => stream.as_mut().poll_next(context),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(http_body::Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,147 @@
+//! The kinds that the server knows, and what sets one apart from another.
+//!
+//! A kind that is not here is answered with 404, as by a server without its group.
+
+use crate::object::Resource;
+
+/// A kind of the cluster or, with `true`, of namespaces.
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+) -> Resource {
+    Resource { group, version, kind, plural, namespaced }
+}
+
+macro_rules! kinds {
+    ($($(#[$about:meta])* $name:ident = ($group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal);)*) => {
+        $($(#[$about])* pub const $name: Resource = kind($group, $version, $kind, $plural, $namespaced);)*
+
+        /// Every kind.
+        pub const ALL: &[Resource] = &[$($name),*];
+    };
+}
+
+kinds! {
+    /// Capacity kept free.
+    CAPACITY_BUFFER = ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers", true);
+    /// Configuration for pods.
+    CONFIG_MAP = ("", "v1", "ConfigMap", "configmaps", true);
+    /// What storage drivers say of a node.
+    CSI_NODE = ("storage.k8s.io", "v1", "CSINode", "csinodes", false);
+    /// One pod per node.
+    DAEMON_SET = ("apps", "v1", "DaemonSet", "daemonsets", true);
+    /// Replicas with roll-outs.
+    DEPLOYMENT = ("apps", "v1", "Deployment", "deployments", true);
+    /// Addresses of a Service.
+    ENDPOINT_SLICE = ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
+    /// Something that happened.
+    EVENT = ("", "v1", "Event", "events", true);
+    /// Pods that end.
+    JOB = ("batch", "v1", "Job", "jobs", true);
+    /// Nodes without machines.
+    KWOK_NODE_CLASS = ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses", false);
+    /// Who leads, which kubelet lives.
+    LEASE = ("coordination.k8s.io", "v1", "Lease", "leases", true);
+    /// A namespace.
+    NAMESPACE = ("", "v1", "Namespace", "namespaces", false);
+    /// A machine.
+    NODE = ("", "v1", "Node", "nodes", false);
+    /// A machine that is asked for.
+    NODE_CLAIM = ("karpenter.sh", "v1", "NodeClaim", "nodeclaims", false);
+    /// Corrections of instance types.
+    NODE_OVERLAY = ("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays", false);
+    /// Machines of one sort, within limits.
+    NODE_POOL = ("karpenter.sh", "v1", "NodePool", "nodepools", false);
+    /// A volume.
+    PERSISTENT_VOLUME = ("", "v1", "PersistentVolume", "persistentvolumes", false);
+    /// A volume that is asked for.
+    PERSISTENT_VOLUME_CLAIM = ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
+    /// Containers that run together.
+    POD = ("", "v1", "Pod", "pods", true);
+    /// How many pods may be evicted.
+    POD_DISRUPTION_BUDGET = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
+    /// Which pods come first.
+    PRIORITY_CLASS = ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false);
+    /// A number of like pods.
+    REPLICA_SET = ("apps", "v1", "ReplicaSet", "replicasets", true);
+    /// A number of like pods, as it was said before.
+    REPLICATION_CONTROLLER = ("", "v1", "ReplicationController", "replicationcontrollers", true);
+    /// One address for pods.
+    SERVICE = ("", "v1", "Service", "services", true);
+    /// Who a pod is to the API.
+    SERVICE_ACCOUNT = ("", "v1", "ServiceAccount", "serviceaccounts", true);
+    /// Pods with names that stay.
+    STATEFUL_SET = ("apps", "v1", "StatefulSet", "statefulsets", true);
+    /// Volumes of one sort.
+    STORAGE_CLASS = ("storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
+    /// A volume on a node.
+    VOLUME_ATTACHMENT = ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
+}
+
+/// The kind at a place in the API.
+pub fn find(group: &str, version: &str, plural: &str) -> Option<Resource> {
+    ALL.iter().copied().find(|r| r.plural == plural && r.group == group && r.version == version)
+}
+
+impl Resource {
+    /// `group/version`, or the version of the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// As messages name it: `pods`, `deployments.apps`.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Whether it is defined by a CustomResourceDefinition.
+    pub fn is_custom(&self) -> bool {
+        matches!(self.group, "karpenter.sh" | "karpenter.kwok.sh" | "autoscaling.x-k8s.io")
+    }
+
+    /// Whether its status is written apart.
+    pub fn has_status(&self) -> bool {
+        !matches!(
+            self.plural,
+            "configmaps"
+                | "csinodes"
+                | "endpointslices"
+                | "events"
+                | "leases"
+                | "priorityclasses"
+                | "serviceaccounts"
+                | "storageclasses"
+        )
+    }
+
+    /// Whether `metadata.generation` counts its changes.
+    pub fn counts_generations(&self) -> bool {
+        self.is_custom()
+            || matches!(
+                self.plural,
+                "daemonsets"
+                    | "deployments"
+                    | "endpointslices"
+                    | "jobs"
+                    | "poddisruptionbudgets"
+                    | "pods"
+                    | "priorityclasses"
+                    | "replicasets"
+                    | "replicationcontrollers"
+                    | "statefulsets"
+            )
+    }
+
+    /// Whether a write of the whole object may leave out the version that it replaces.
+    pub fn may_replace_blindly(&self) -> bool {
+        !self.is_custom() && !matches!(self.plural, "leases" | "poddisruptionbudgets" | "jobs")
+    }
+
+    /// Whether a write of the whole object makes one that is not there.
+    pub fn is_created_by_update(&self) -> bool {
+        matches!(self.plural, "leases" | "events")
+    }
+}

@@ -1,0 +1,300 @@
+//! What is stored: objects by kind and name, one revision that counts all writes, and a log of the last of them.
+//!
+//! The log is what watches read and what older versions are made from. It knows no rules: whoever writes has checked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::resources::ALL;
+use crate::object::{Change, Event, Key, Resource};
+
+/// How long a write is remembered: as long as etcd keeps it.
+const MEMORY: Duration = Duration::from_secs(300);
+/// So many are remembered at most; each keeps a version of an object in memory.
+const LONGEST: usize = 200_000;
+
+/// A version of an object.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its name.
+    pub key: Key,
+    /// Where it is among its kind: `namespace/name`, or its name alone.
+    pub path: Arc<str>,
+    /// Its content, with `apiVersion` and `kind`.
+    pub value: Arc<Value>,
+    /// Its version.
+    pub revision: u64,
+    text: OnceLock<Text>,
+}
+
+/// JSON that is made once, for however many readers.
+#[derive(Debug)]
+struct Text {
+    whole: Bytes,
+    /// Where the fields after `kind` and `apiVersion` begin.
+    rest: usize,
+}
+
+impl Stored {
+    /// One that is shown to somebody and not kept.
+    pub fn draft(key: &Key, value: Value) -> Arc<Self> {
+        let path = path(&key.namespace, &key.name);
+        Arc::new(Stored { key: key.clone(), path, value: Arc::new(value), revision: 0, text: OnceLock::new() })
+    }
+
+    /// Its JSON.
+    pub fn text(&self) -> &Bytes {
+        &self.written().whole
+    }
+
+    /// Writes it as an item of a list, where kinds that are not custom leave out what they are.
+    pub fn write_item(&self, out: &mut Vec<u8>) {
+        let text = self.written();
+        if self.key.resource.is_custom() {
+            out.extend_from_slice(&text.whole);
+        } else {
+            out.push(b'{');
+            out.extend_from_slice(&text.whole[text.rest..]);
+        }
+    }
+
+    fn written(&self) -> &Text {
+        self.text.get_or_init(|| {
+            let resource = self.key.resource;
+            let mut out = Vec::with_capacity(1024);
+            out.extend_from_slice(
+                format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version()).as_bytes(),
+            );
+            let rest = out.len();
+            let fields = self.value.as_object().into_iter().flatten();
+            for (n, (name, value)) in fields.filter(|(name, _)| *name != "kind" && *name != "apiVersion").enumerate() {
+                if n > 0 {
+                    out.push(b',');
+                }
+                // Writing to memory does not fail, and a Value has no keys that are not text.
+                let _ = serde_json::to_writer(&mut out, name);
+                out.push(b':');
+                let _ = serde_json::to_writer(&mut out, value);
+            }
+            out.push(b'}');
+            Text { whole: out.into(), rest }
+        })
+    }
+}
+
+/// A write.
+#[derive(Debug)]
+pub struct Logged {
+    /// The revision that it made.
+    pub revision: u64,
+    /// What it did.
+    pub event: Event,
+    /// The object after it, or the last version of one that is gone.
+    pub now: Arc<Stored>,
+    /// The object before it.
+    pub before: Option<Arc<Stored>>,
+    at: Duration,
+}
+
+struct Table {
+    objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    log: VecDeque<Arc<Logged>>,
+    /// Revision of the last write to this kind that watches cannot be told of any more.
+    lost: u64,
+    changed: watch::Sender<u64>,
+}
+
+/// All objects.
+pub struct Store {
+    tables: BTreeMap<Resource, Table>,
+    log: VecDeque<Arc<Logged>>,
+    revision: u64,
+    /// What happened up to here is forgotten.
+    forgotten: u64,
+    changed: watch::Sender<u64>,
+}
+
+/// Where an object is among its kind. The order of these is the order of lists.
+pub fn path(namespace: &str, name: &str) -> Arc<str> {
+    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
+}
+
+impl Store {
+    /// An empty one.
+    pub fn new() -> Self {
+        let table = || Table { objects: BTreeMap::new(), log: VecDeque::new(), lost: 0, changed: watch::channel(1).0 };
+        Store {
+            tables: ALL.iter().map(|resource| (*resource, table())).collect(),
+            log: VecDeque::new(),
+            // A revision of 0 means something else to clients.
+            revision: 1,
+            forgotten: 0,
+            changed: watch::channel(1).0,
+        }
+    }
+
+    /// Of the last write.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Watches can begin here, not before.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Watches of a kind that have not read this write never will.
+    pub fn lost(&self, resource: Resource) -> u64 {
+        self.tables.get(&resource).map_or(0, |table| table.lost)
+    }
+
+    /// Watches can begin here and no earlier, whatever is still known.
+    pub fn compact(&mut self) {
+        self.forgotten = self.revision;
+        for table in self.tables.values_mut() {
+            table.lost = table.log.back().map_or(table.lost, |last| last.revision);
+            table.changed.send_replace(self.revision);
+        }
+    }
+
+    /// The object of a name.
+    pub fn get(&self, resource: Resource, path: &str) -> Option<&Arc<Stored>> {
+        self.tables.get(&resource)?.objects.get(path)
+    }
+
+    /// All objects of a kind, in order.
+    pub fn all(&self, resource: Resource) -> impl Iterator<Item = &Arc<Stored>> {
+        self.tables.get(&resource).into_iter().flat_map(|table| table.objects.values())
+    }
+
+    /// All objects of a kind in a namespace, in order.
+    pub fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Stored>> {
+        let from: Arc<str> = format!("{namespace}/").into();
+        let to: Arc<str> = format!("{namespace}0").into();
+        self.tables.get(&resource).into_iter().flat_map(move |table| {
+            table.objects.range::<str, _>((Bound::Included(&*from), Bound::Excluded(&*to))).map(|(_, stored)| stored)
+        })
+    }
+
+    /// Goes over a kind as it was at a revision, from after `after`, until `visit` says no.
+    pub fn walk(&self, resource: Resource, after: &str, revision: u64, visit: &mut dyn FnMut(&Arc<Stored>) -> bool) {
+        let Some(table) = self.tables.get(&resource) else { return };
+        let mut then: BTreeMap<&str, Option<&Arc<Stored>>> = BTreeMap::new();
+        for logged in table.log.iter().rev().take_while(|logged| logged.revision > revision) {
+            then.insert(&logged.now.path, logged.before.as_ref());
+        }
+        let bounds = (Bound::Excluded(after), Bound::Unbounded);
+        let mut now = table.objects.range::<str, _>(bounds).map(|(path, stored)| (&**path, stored)).peekable();
+        let mut then = then.range::<str, _>(bounds).map(|(path, stored)| (*path, *stored)).peekable();
+        loop {
+            let stored = match (now.peek(), then.peek()) {
+                (None, None) => return,
+                (Some((path, _)), Some((other, _))) if path == other => {
+                    now.next();
+                    then.next().and_then(|(_, stored)| stored)
+                }
+                (Some((path, _)), Some((other, _))) if path > other => then.next().and_then(|(_, stored)| stored),
+                (None, Some(_)) => then.next().and_then(|(_, stored)| stored),
+                (Some(_), _) => now.next().map(|(_, stored)| stored),
+            };
+            if let Some(stored) = stored
+                && !visit(stored)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Stores a new version. It gets the next revision.
+    pub fn put(&mut self, key: &Key, mut value: Value, at: Duration) -> Arc<Stored> {
+        self.revision += 1;
+        value["metadata"]["resourceVersion"] = Value::String(self.revision.to_string());
+        let path = path(&key.namespace, &key.name);
+        let before = self.get(key.resource, &path).cloned();
+        let event = if before.is_some() { Event::Modified } else { Event::Added };
+        let stored = self.stored(key, before.as_ref().map_or(path, |b| b.path.clone()), value);
+        if let Some(table) = self.tables.get_mut(&key.resource) {
+            table.objects.insert(stored.path.clone(), stored.clone());
+        }
+        self.log(event, stored.clone(), before, at);
+        stored
+    }
+
+    /// Takes an object out. Its last version gets the next revision.
+    pub fn remove(&mut self, key: &Key, at: Duration) -> Option<Arc<Stored>> {
+        let path = path(&key.namespace, &key.name);
+        let before = self.tables.get_mut(&key.resource)?.objects.remove(&path)?;
+        self.revision += 1;
+        let mut value = (*before.value).clone();
+        value["metadata"]["resourceVersion"] = Value::String(self.revision.to_string());
+        let last = self.stored(key, path, value);
+        self.log(Event::Deleted, last.clone(), Some(before), at);
+        Some(last)
+    }
+
+    fn stored(&self, key: &Key, path: Arc<str>, value: Value) -> Arc<Stored> {
+        let (key, value, revision) = (key.clone(), Arc::new(value), self.revision);
+        Arc::new(Stored { key, path, value, revision, text: OnceLock::new() })
+    }
+
+    fn log(&mut self, event: Event, now: Arc<Stored>, before: Option<Arc<Stored>>, at: Duration) {
+        let logged = Arc::new(Logged { revision: self.revision, event, now, before, at });
+        if let Some(table) = self.tables.get_mut(&logged.now.key.resource) {
+            table.log.push_back(logged.clone());
+            table.changed.send_replace(self.revision);
+        }
+        self.log.push_back(logged);
+        self.changed.send_replace(self.revision);
+        while self.log.len() > LONGEST || self.log.front().is_some_and(|oldest| oldest.at + MEMORY < at) {
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.forgotten = self.forgotten.max(oldest.revision);
+            if let Some(table) = self.tables.get_mut(&oldest.now.key.resource) {
+                table.log.pop_front();
+                table.lost = table.lost.max(oldest.revision);
+            }
+        }
+    }
+
+    /// What was written to a kind after a revision, in order.
+    pub fn since(&self, resource: Resource, after: u64) -> impl Iterator<Item = &Arc<Logged>> {
+        self.tables.get(&resource).into_iter().flat_map(move |table| {
+            let from = table.log.partition_point(|logged| logged.revision <= after);
+            table.log.range(from..)
+        })
+    }
+
+    /// What was written after a revision, in order.
+    pub fn changes(&self, after: u64) -> Vec<Change> {
+        let from = self.log.partition_point(|logged| logged.revision <= after);
+        let change = |logged: &Arc<Logged>| Change {
+            revision: logged.revision,
+            event: logged.event,
+            key: logged.now.key.clone(),
+            object: logged.now.value.clone(),
+        };
+        self.log.range(from..).map(change).collect()
+    }
+
+    /// Says when anything is written.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Says when a kind is written, or something has become of its watches.
+    pub fn kind_changed(&self, resource: Resource) -> watch::Receiver<u64> {
+        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.subscribe())
+    }
+
+    /// Wakes all watches.
+    pub fn wake(&self) {
+        for table in self.tables.values() {
+            table.changed.send_modify(|_| {});
+        }
+    }
+}

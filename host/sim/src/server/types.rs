@@ -1,0 +1,152 @@
+//! How the parts of an object are put together when several write it: which lists are merged, and by what.
+//!
+//! Custom kinds say it in their definitions. Of built-in kinds the fields that are merged are listed here by their
+//! names, which mean the same wherever they occur; all other lists are replaced as a whole.
+
+use serde_json::Value;
+
+pub use super::definitions::Schema;
+use super::definitions::{self, ListKind};
+use crate::object::Resource;
+
+/// A place in an object, with what is known of its type.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// In a custom object.
+    Custom(&'a Schema),
+    /// A field of an object of a built-in kind, and the field above it.
+    Builtin(&'a str, &'a str),
+    /// Nothing is known: fields are merged, lists are not.
+    Unknown,
+}
+
+impl<'a> Place<'a> {
+    /// The whole object.
+    pub fn of(resource: Resource) -> Place<'a> {
+        match definitions::schema(resource) {
+            Some(schema) => Place::Custom(schema),
+            None => Place::Builtin("", ""),
+        }
+    }
+
+    /// A field of what is here.
+    pub fn field(self, name: &'a str) -> Place<'a> {
+        match self {
+            // The metadata of all objects is of one type.
+            Place::Custom(_) if name == "metadata" => Place::Builtin(name, ""),
+            Place::Custom(schema) => schema.field(name).map_or(Place::Unknown, Place::Custom),
+            Place::Builtin(above, _) => Place::Builtin(name, above),
+            Place::Unknown => Place::Unknown,
+        }
+    }
+
+    /// An item of the list that is here.
+    pub fn item(self) -> Place<'a> {
+        match self {
+            Place::Custom(schema) => schema.item().map_or(Place::Unknown, Place::Custom),
+            other => other,
+        }
+    }
+
+    /// Whether what is here is taken as a whole, though it has fields.
+    pub fn is_atomic(self) -> bool {
+        match self {
+            Place::Custom(schema) => schema.is_atomic,
+            Place::Builtin(name, above) => {
+                matches!(name, "selector" if above == "spec")
+                    || matches!(
+                        name,
+                        "secretKeyRef"
+                            | "configMapKeyRef"
+                            | "fieldRef"
+                            | "resourceFieldRef"
+                            | "labelSelector"
+                            | "nodeSelectorTerms"
+                            | "nodeSelector"
+                            | "claimRef"
+                            | "involvedObject"
+                    )
+                    || (above == "affinity" && name == "requiredDuringSchedulingIgnoredDuringExecution")
+            }
+            Place::Unknown => false,
+        }
+    }
+
+    /// How a list that is here is put together by apply.
+    pub fn list(self) -> ListKind {
+        let by = |keys: &[&str]| ListKind::Map(keys.iter().map(|key| (*key).to_owned()).collect());
+        match self {
+            Place::Custom(schema) => schema.list.clone(),
+            Place::Unknown => ListKind::Atomic,
+            Place::Builtin(name, above) => match (above, name) {
+                (_, "ownerReferences") => by(&["uid"]),
+                ("metadata", "finalizers") | (_, "podCIDRs") => ListKind::Set,
+                (
+                    _,
+                    "containers"
+                    | "initContainers"
+                    | "ephemeralContainers"
+                    | "env"
+                    | "volumes"
+                    | "imagePullSecrets"
+                    | "schedulingGates"
+                    | "resourceClaims"
+                    | "claims"
+                    | "secrets",
+                ) => by(&["name"]),
+                (_, "volumeMounts") => by(&["mountPath"]),
+                (_, "volumeDevices") => by(&["devicePath"]),
+                ("spec", "ports") => by(&["port", "protocol"]),
+                (_, "ports") => by(&["containerPort", "protocol"]),
+                (_, "topologySpreadConstraints") => by(&["topologyKey", "whenUnsatisfiable"]),
+                (_, "hostAliases" | "podIPs") => by(&["ip"]),
+                (_, "conditions" | "addresses") => by(&["type"]),
+                (_, "drivers") => by(&["name"]),
+                _ => ListKind::Atomic,
+            },
+        }
+    }
+
+    /// The field by which a strategic merge patch tells the items of a list apart; an empty one for plain values.
+    pub fn patch_key(self) -> Option<&'static str> {
+        let Place::Builtin(name, above) = self else { return None };
+        match (above, name) {
+            (_, "ownerReferences") => Some("uid"),
+            ("metadata", "finalizers") | (_, "podCIDRs") => Some(""),
+            (
+                _,
+                "containers"
+                | "initContainers"
+                | "ephemeralContainers"
+                | "env"
+                | "volumes"
+                | "imagePullSecrets"
+                | "schedulingGates"
+                | "resourceClaims"
+                | "secrets",
+            ) => Some("name"),
+            (_, "volumeMounts") => Some("mountPath"),
+            (_, "volumeDevices") => Some("devicePath"),
+            ("spec", "ports") => Some("port"),
+            (_, "ports") => Some("containerPort"),
+            (_, "topologySpreadConstraints") => Some("topologyKey"),
+            (_, "hostAliases" | "podIPs") => Some("ip"),
+            (_, "conditions" | "addresses") => Some("type"),
+            _ => None,
+        }
+    }
+}
+
+/// The item of a list that has the same keys.
+pub fn find(items: &[Value], keys: &[String], item: &Value) -> Option<usize> {
+    items.iter().position(|other| keys.iter().all(|key| key_of(other, key) == key_of(item, key)))
+}
+
+/// The value of a key. A protocol that is not said is TCP.
+pub fn key_of(item: &Value, key: &str) -> Value {
+    match item.get(key) {
+        None if key == "protocol" => Value::from("TCP"),
+        None => Value::Null,
+        Some(value) => value.clone(),
+    }
+}

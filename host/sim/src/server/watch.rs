@@ -1,0 +1,218 @@
+//! A watch: reads the log as fast as the client reads the watch, and keeps nothing of its own but its place in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep_until};
+
+use super::Server;
+use super::refusal::Refused;
+use super::select::Selector;
+use super::store::{Logged, Stored};
+use crate::object::{Event, Resource};
+
+/// Between bookmarks.
+const BOOKMARK: Duration = Duration::from_secs(60);
+/// A piece of a watch has about as many bytes at most.
+const PIECE: usize = 1 << 20;
+
+/// What is watched.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The kind.
+    pub resource: Resource,
+    /// Of one namespace, or empty.
+    pub namespace: String,
+    /// Which of them.
+    pub selector: Selector,
+    /// Metadata alone.
+    pub partial: bool,
+}
+
+impl Wanted {
+    /// Whether an object is among them.
+    pub fn takes(&self, stored: &Stored) -> bool {
+        (self.namespace.is_empty() || *stored.key.namespace == *self.namespace) && self.selector.takes(&stored.value)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, event: &str, stored: &Stored) {
+        let whole;
+        let text: &[u8] = if self.partial {
+            whole = partial(&stored.value).to_string();
+            whole.as_bytes()
+        } else {
+            stored.text()
+        };
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Writes what a change is to whoever watches these.
+    fn tell(&self, out: &mut Vec<u8>, logged: &Logged) {
+        let was = logged.before.as_ref().is_some_and(|before| self.takes(before));
+        let is = logged.event != Event::Deleted && self.takes(&logged.now);
+        match (was, is) {
+            (false, false) => {}
+            (false, true) => self.write(out, "ADDED", &logged.now),
+            (true, true) => self.write(out, "MODIFIED", &logged.now),
+            (true, false) if logged.event == Event::Deleted => self.write(out, "DELETED", &logged.now),
+            (true, false) => {
+                // It is told as it was when it still was among them, with the version of now.
+                let Some(before) = &logged.before else { return };
+                let mut last = (*before.value).clone();
+                last["metadata"]["resourceVersion"] = json!(logged.revision.to_string());
+                self.write(out, "DELETED", &Stored::draft(&before.key, last));
+            }
+        }
+    }
+
+    fn bookmark(&self, revision: u64, ends_beginning: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if ends_beginning {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (kind, version) = match self.partial {
+            true => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            false => (self.resource.kind, self.resource.api_version()),
+        };
+        let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
+    }
+}
+
+/// An object's metadata, as who asks for no more gets it.
+pub fn partial(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+/// How a watch begins and ends.
+pub struct Course {
+    /// Changes after this revision are told.
+    pub after: u64,
+    /// Objects that are told first, as if they were new.
+    pub first: Vec<Arc<Stored>>,
+    /// A bookmark says when those have been told.
+    pub marks_beginning: bool,
+    /// Bookmarks are sent now and then.
+    pub bookmarks: bool,
+    /// It ends by itself after this time.
+    pub lasts: Duration,
+}
+
+struct Watch {
+    server: Server,
+    wanted: Wanted,
+    after: u64,
+    changed: Receiver<u64>,
+    epoch: u64,
+    ends: Instant,
+    bookmark: Option<Instant>,
+    /// It has not read anything yet.
+    fresh: bool,
+    over: bool,
+}
+
+/// What there is to do next.
+enum Next {
+    Send(Vec<u8>),
+    Wait(Instant),
+    End,
+}
+
+/// The lines of a watch.
+pub fn lines(server: &Server, wanted: Wanted, course: Course) -> impl Stream<Item = Bytes> + Send + use<> {
+    let now = Instant::now();
+    let mut first = Vec::new();
+    for stored in &course.first {
+        wanted.write(&mut first, "ADDED", stored);
+    }
+    if course.marks_beginning {
+        first.extend_from_slice(&wanted.bookmark(course.after, true));
+    }
+    let (changed, epoch) = {
+        let state = server.lock();
+        (state.store.kind_changed(wanted.resource), state.epoch)
+    };
+    let watch = Watch {
+        server: server.clone(),
+        wanted,
+        after: course.after,
+        changed,
+        epoch,
+        ends: now + course.lasts,
+        bookmark: course.bookmarks.then_some(now + BOOKMARK),
+        fresh: true,
+        over: false,
+    };
+    let first = (!first.is_empty()).then(|| Bytes::from(first));
+    futures::stream::unfold((watch, first), |(mut watch, first)| async move {
+        let bytes = match first {
+            Some(first) => first,
+            None => watch.next().await?,
+        };
+        Some((bytes, (watch, None)))
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match self.look() {
+                Next::End => return None,
+                Next::Send(bytes) => return Some(bytes.into()),
+                Next::Wait(until) => {
+                    tokio::select! {
+                        biased;
+                        _ = self.changed.changed() => {}
+                        () = sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) -> Next {
+        let now = Instant::now();
+        let state = self.server.lock();
+        if self.over || self.epoch != state.epoch || now >= self.ends {
+            return Next::End;
+        }
+        self.changed.borrow_and_update();
+        if let Some(until) = state.stalled.filter(|until| *until > now) {
+            return Next::Wait(until.min(self.ends));
+        }
+        if self.after < state.store.lost(self.wanted.resource) || (self.fresh && self.after < state.store.forgotten()) {
+            self.over = true;
+            let gone = Refused::expired(self.after, state.store.forgotten()).status();
+            return Next::Send(format!("{}\n", json!({"type": "ERROR", "object": gone})).into());
+        }
+        self.fresh = false;
+        let mut out = Vec::new();
+        for logged in state.store.since(self.wanted.resource, self.after) {
+            self.wanted.tell(&mut out, logged);
+            self.after = logged.revision;
+            if out.len() > PIECE {
+                return Next::Send(out);
+            }
+        }
+        // Nothing else has happened to this kind until now.
+        self.after = self.after.max(state.store.revision());
+        if !out.is_empty() {
+            return Next::Send(out);
+        }
+        match self.bookmark {
+            Some(due) if now >= due => {
+                self.bookmark = Some(now + BOOKMARK);
+                Next::Send(self.wanted.bookmark(self.after, false).to_vec())
+            }
+            due => Next::Wait(due.map_or(self.ends, |due| due.min(self.ends))),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Creating and changing objects: what the server adds, keeps, counts and refuses, whatever the kind.
+//!
+//! One object after another, under one lock: a write sees the last version. What is particular to a kind is in
+//! [`builtin`](super::builtin), or in the definition of a custom one.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::apply::{self, Manager};
+use super::meta::{self, finalizers, is_leaving, text};
+use super::refusal::{Cause, Refused};
+use super::resources::{EVENT, NAMESPACE, POD};
+use super::state::State;
+use super::store::{self, Stored};
+use super::{Sub, builtin, definitions};
+use crate::object::{Key, Resource};
+
+/// How a write is made.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Who writes, for those objects that remember it.
+    pub manager: Manager,
+    /// Carried out but not kept.
+    pub dry_run: bool,
+    /// It need not say which version it changes: a patch, or somebody who has just read it.
+    pub blind: bool,
+}
+
+/// Creates an object; `namespace` is the one of the path.
+pub fn create(
+    state: &mut State,
+    resource: Resource,
+    namespace: &str,
+    mut object: Value,
+    manner: &Manner,
+) -> Result<Arc<Stored>, Refused> {
+    identify(resource, &mut object)?;
+    settle_namespace(resource, namespace, &mut object)?;
+    let namespace = text(&object, &["metadata", "namespace"]).to_owned();
+    let now = state.clock.now();
+    let metadata = meta::metadata_mut(&mut object);
+    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !matches!(version, "" | "0")) {
+        return Err(Refused::plain(500, "", "resourceVersion should not be set on objects to be created"));
+    }
+    let generated = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
+    let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if generated && !prefix.is_empty() {
+        // Cut so that the whole fits into a label.
+        let prefix: String = prefix.chars().take(58).collect();
+        let name = loop {
+            let name = format!("{prefix}{}", state.ids.suffix());
+            if state.store.get(resource, &store::path(&namespace, &name)).is_none() {
+                break name;
+            }
+        };
+        metadata.insert("name".into(), json!(name));
+    }
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+    if !manner.manager.applies {
+        metadata.remove("managedFields");
+    }
+    metadata.insert("uid".into(), json!(state.ids.uid()));
+    metadata.insert("creationTimestamp".into(), meta::time(now));
+    metadata.remove("generation");
+    if resource.counts_generations() {
+        metadata.insert("generation".into(), json!(1));
+    }
+    let name = text(&object, &["metadata", "name"]).to_owned();
+    lives(state, resource, &namespace, &name)?;
+    shape(state, resource, &mut object, None, Sub::Object)?;
+    let path = store::path(&namespace, &name);
+    if state.store.get(resource, &path).is_some() {
+        return Err(Refused::exists(resource, &name));
+    }
+    apply::track(resource, None, &mut object, &manner.manager, now);
+    let key = Key { resource, namespace: namespace.into(), name: name.into() };
+    if resource == EVENT && !manner.dry_run {
+        state.note_event(&key);
+    }
+    Ok(keep(state, &key, object, manner))
+}
+
+/// Replaces an object, or its status, by what it is to be.
+pub fn replace(
+    state: &mut State,
+    old: &Arc<Stored>,
+    mut new: Value,
+    sub: Sub,
+    manner: &Manner,
+) -> Result<Arc<Stored>, Refused> {
+    let resource = old.key.resource;
+    identify(resource, &mut new)?;
+    settle_namespace(resource, &old.key.namespace, &mut new)?;
+    let name = text(&new, &["metadata", "name"]);
+    if name != &*old.key.name {
+        let wanted = &old.key.name;
+        return Err(Refused::bad(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    check_version(old, &new, manner)?;
+    let stamp = meta::at(&new, &["metadata", "deletionTimestamp"]);
+    if let Some(stamp) = stamp.filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp)) {
+        let cause = Cause::invalid("metadata.deletionTimestamp", stamp, "field is immutable");
+        return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+    }
+    confine(&old.value, &mut new, resource, sub);
+    if is_leaving(&old.value) {
+        let before = finalizers(&old.value);
+        if let Some(more) = finalizers(&new).into_iter().find(|f| !before.contains(f)) {
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{more:?}}}"
+            );
+            let cause = Cause::forbidden("metadata.finalizers", &why);
+            return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+        }
+    }
+    shape(state, resource, &mut new, Some(&old.value), sub)?;
+    let now = state.clock.now();
+    count(resource, &old.value, &mut new, sub);
+    apply::track(resource, Some(&old.value), &mut new, &manner.manager, now);
+    if new == *old.value {
+        return Ok(old.clone());
+    }
+    let waits = |object: &Value| meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) != Some(0);
+    if is_leaving(&new) && finalizers(&new).is_empty() && !finalizers(&old.value).is_empty() && !waits(&new) {
+        // The last one who held it has let go: it is gone, as it was before.
+        if !manner.dry_run {
+            state.store.remove(&old.key, state.clock.elapsed());
+        }
+        return Ok(old.clone());
+    }
+    Ok(keep(state, &old.key, new, manner))
+}
+
+fn keep(state: &mut State, key: &Key, object: Value, manner: &Manner) -> Arc<Stored> {
+    let at = state.clock.elapsed();
+    if manner.dry_run { Stored::draft(key, object) } else { state.store.put(key, object, at) }
+}
+
+/// It says of itself what the path says.
+fn identify(resource: Resource, object: &mut Value) -> Result<(), Refused> {
+    let Some(fields) = object.as_object_mut() else {
+        return Err(Refused::bad("the object provided is unrecognized (must be of type Object)"));
+    };
+    if fields.get("metadata").is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
+        return Err(Refused::bad("the object's metadata is not an object"));
+    }
+    let version = resource.api_version();
+    let said = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (kind, given) = (said("kind"), said("apiVersion"));
+    if !given.is_empty() && given != version {
+        return Err(Refused::bad(format!(
+            "the API version in the data ({given}) does not match the expected API version ({version})"
+        )));
+    }
+    if !kind.is_empty() && kind != resource.kind {
+        let (kind, wanted) = (kind.to_owned(), resource.kind);
+        return Err(Refused::bad(format!(
+            "{kind} in version \"{}\" cannot be handled as a {wanted}: no kind {kind:?} is registered at this place",
+            resource.version
+        )));
+    }
+    if given.is_empty() || kind.is_empty() {
+        fields.insert("apiVersion".into(), json!(version));
+        fields.insert("kind".into(), json!(resource.kind));
+    }
+    Ok(())
+}
+
+fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> Result<(), Refused> {
+    let metadata = meta::metadata_mut(object);
+    if !resource.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if given.is_empty() {
+        metadata.insert("namespace".into(), json!(namespace));
+    } else if !namespace.is_empty() && given != namespace {
+        return Err(Refused::bad(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Its namespace is there and takes new objects.
+fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<(), Refused> {
+    if !resource.namespaced {
+        return Ok(());
+    }
+    let Some(home) = state.store.get(NAMESPACE, namespace) else {
+        return Err(Refused::not_found(NAMESPACE, namespace));
+    };
+    if !is_leaving(&home.value) {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = json!([{
+        "reason": "NamespaceTerminating",
+        "message": format!("namespace {namespace} is being terminated"),
+        "field": "metadata.namespace",
+    }]);
+    Err(Refused::forbidden(resource, name, &why).because(cause))
+}
+
+/// Cleans, completes and checks what is to be stored.
+fn shape(
+    state: &mut State,
+    resource: Resource,
+    object: &mut Value,
+    old: Option<&Value>,
+    sub: Sub,
+) -> Result<(), Refused> {
+    meta::tidy(object);
+    if resource.is_custom() {
+        if old.is_none() && resource.has_status() {
+            meta::fields(object).remove("status");
+        }
+        meta::check(resource, object)?;
+        return definitions::shape(resource, object, old);
+    }
+    meta::drop_nulls(object);
+    meta::check(resource, object)?;
+    match old {
+        None => builtin::admit(state, resource, object),
+        Some(old) => builtin::change(resource, object, old, sub),
+    }
+}
+
+fn check_version(old: &Stored, new: &Value, manner: &Manner) -> Result<(), Refused> {
+    let (resource, name) = (old.key.resource, &*old.key.name);
+    let (before, uid) = (text(&old.value, &["metadata", "uid"]), text(new, &["metadata", "uid"]));
+    if !uid.is_empty() && uid != before {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {before}");
+        return Err(Refused::conflict(resource, name, &why));
+    }
+    match text(new, &["metadata", "resourceVersion"]) {
+        "" | "0" if resource.may_replace_blindly() || manner.blind => Ok(()),
+        "" | "0" => {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            Err(Refused::invalid(resource, name, &[cause]))
+        }
+        version if version == text(&old.value, &["metadata", "resourceVersion"]) => Ok(()),
+        _ => Err(Refused::changed(resource, name)),
+    }
+}
+
+/// Takes back what this kind of write cannot change.
+fn confine(old: &Value, new: &mut Value, resource: Resource, sub: Sub) {
+    if sub == Sub::Status && resource.is_custom() {
+        let status = new.get("status").cloned();
+        let managed = new["metadata"].get("managedFields").cloned();
+        *new = old.clone();
+        put_back(new, "status", status);
+        put_back(&mut new["metadata"], "managedFields", managed);
+        return;
+    }
+    if resource.has_status() {
+        match sub {
+            Sub::Status => {
+                let status = new.get("status").cloned();
+                let metadata = new.get("metadata").cloned();
+                let owners = old["metadata"].get("ownerReferences").cloned();
+                *new = old.clone();
+                put_back(new, "status", status);
+                put_back(new, "metadata", metadata);
+                put_back(&mut new["metadata"], "ownerReferences", owners);
+            }
+            Sub::Object => put_back(new, "status", old.get("status").cloned()),
+        }
+    }
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+        "resourceVersion",
+    ] {
+        put_back(&mut new["metadata"], field, old["metadata"].get(field).cloned());
+    }
+}
+
+fn put_back(object: &mut Value, field: &str, value: Option<Value>) {
+    let fields = meta::fields(object);
+    match value {
+        Some(value) => drop(fields.insert(field.to_owned(), value)),
+        None => drop(fields.remove(field)),
+    }
+}
+
+/// Counts a change of what is asked for.
+fn count(resource: Resource, old: &Value, new: &mut Value, sub: Sub) {
+    if !resource.counts_generations() || sub == Sub::Status {
+        return;
+    }
+    let differs = if resource.is_custom() {
+        let said = |object: &Value| {
+            let fields = object.as_object().cloned().unwrap_or_default();
+            fields.into_iter().filter(|(name, _)| name != "metadata" && name != "status").collect::<Vec<_>>()
+        };
+        said(old) != said(new)
+    } else {
+        old.get("spec") != new.get("spec")
+            || (resource.plural == "endpointslices" && old["endpoints"] != new["endpoints"])
+    };
+    if differs {
+        let before = meta::number(old, &["metadata", "generation"]).unwrap_or(0);
+        new["metadata"]["generation"] = json!(before + 1);
+    }
+}
+
+/// Whether the store holds a pod or anything else by this name.
+pub fn current(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<Arc<Stored>, Refused> {
+    let found = state.store.get(resource, &store::path(namespace, name)).cloned();
+    found.ok_or_else(|| Refused::not_found(resource, name))
+}
+
+/// As [`current`], a pod.
+pub fn pod(state: &State, key: &Key) -> Result<Arc<Stored>, Refused> {
+    current(state, POD, &key.namespace, &key.name)
+}
