@@ -12,6 +12,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::events::Events;
@@ -31,6 +32,8 @@ pub struct Context {
     pub health: Health,
     pub leadership: Leadership,
     pub clock: Clock,
+    /// The version of each NodeClaim that was written last, until it has come back by the watch.
+    pub written: Written,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
 }
@@ -97,6 +100,44 @@ impl Context {
 /// A lock that a panic elsewhere does not take away.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Versions that were written and have not come back yet. What is older is not acted on: it would be done twice.
+#[derive(Default)]
+pub struct Written(Mutex<BTreeMap<String, (u64, Instant)>>);
+
+/// How long a version is waited for: a server that was set back has none as new.
+const ECHO: Duration = Duration::from_secs(30);
+
+impl Written {
+    /// An object was written and has this version now.
+    pub fn note(&self, name: &str, version: Option<&str>) {
+        if let Some(version) = version.and_then(number) {
+            lock(&self.0).insert(name.to_owned(), (version, Instant::now()));
+        }
+    }
+
+    /// Whether a version is older than what was written. Kubernetes promises since 1.35 that versions of a kind are
+    /// numbers in order; one that is none is taken for new.
+    pub fn is_newer_than(&self, name: &str, version: Option<&str>) -> bool {
+        let mut all = lock(&self.0);
+        match (all.get(name), version.and_then(number)) {
+            (Some((written, at)), Some(seen)) if seen < *written && at.elapsed() < ECHO => true,
+            _ => {
+                all.remove(name);
+                false
+            }
+        }
+    }
+
+    /// An object is gone.
+    pub fn forget(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+}
+
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
 }
 
 /// How the last four launches of each NodePool went.

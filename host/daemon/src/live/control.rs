@@ -227,6 +227,7 @@ impl Control {
                 }
                 if claim.is_none() {
                     self.expected.remove(name);
+                    self.ctx.written.forget(name);
                 }
             }
             Touched::Node(_) => self.pools_changed = true,
@@ -408,7 +409,16 @@ impl Control {
 
     fn start(&mut self, what: Touched, now: Instant) {
         let work = match &what {
-            Touched::Claim(name) => self.work_on_claim(name, now),
+            Touched::Claim(name) => {
+                let claim = self.state.claims.get(name);
+                let version = claim.and_then(|c| c.metadata.resource_version.as_deref());
+                if claim.is_some() && self.ctx.written.is_newer_than(name, version) {
+                    // What we wrote has not come back yet: to go on from the version before would do it twice.
+                    self.jobs.postpone(what, now + ECHO);
+                    return;
+                }
+                self.work_on_claim(name, now)
+            }
             Touched::Node(name) => self.work_on_node(name),
             Touched::Pool(name) => self.work_on_pool(name),
             Touched::Pending | Touched::PodEvent(_) => None,

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, Health};
+use super::context::{Context, Health, Written};
 use super::control::{self, Ask, How};
 use super::events::Events;
 use super::journal::Journal;
@@ -102,6 +102,7 @@ impl Daemon {
             health: Health::default(),
             leadership: Leadership::new(candidate.is_none()),
             clock,
+            written: Written::default(),
             nominates: AtomicBool::new(true),
         });
         let (asks, asked) = channel(16);

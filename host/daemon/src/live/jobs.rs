@@ -77,6 +77,14 @@ impl Jobs {
         }
     }
 
+    /// An object that was taken is to be looked at later, unless it changes before.
+    pub fn postpone(&mut self, what: Touched, at: Instant) {
+        let Some(job) = self.jobs.get_mut(&what) else { return };
+        (job.running, job.due) = (false, Some(at));
+        self.running -= 1;
+        self.due.insert((at, what));
+    }
+
     /// A task has ended. Returns how often it has failed in a row, where that is worth a word.
     pub fn ended(&mut self, what: &Touched, outcome: &Outcome, now: Instant) -> Option<u32> {
         let job = self.jobs.get_mut(what)?;
@@ -126,6 +134,9 @@ mod tests {
         assert_eq!((jobs.next(), jobs.take(now)), (Some(now + Duration::from_secs(5)), None));
         jobs.touch(claim("a"), now);
         assert_eq!(jobs.take(now), Some(claim("a")), "a change does not wait");
+        let later = now + Duration::from_secs(1);
+        jobs.postpone(claim("a"), later);
+        assert_eq!((jobs.take(now), jobs.take(later)), (None, Some(claim("a"))));
         jobs.ended(&claim("a"), &Ok(None), now);
         assert!(jobs.len() == 0 && jobs.next().is_none());
     }

@@ -70,11 +70,9 @@ pub async fn step(
             Launched::GivenUp => return Ok(None),
         }
     }
-    if is_true(&status, "Launched") && !is_true(&status, "Registered") {
-        if hold.is_none() {
-            ctx.nominate(hints).await;
-            ready_at_once = register(ctx, &next, &mut status, nodes).await?;
-        }
+    if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
+        ctx.nominate(hints).await;
+        ready_at_once = register(ctx, &next, &mut status, nodes).await?;
     }
     if ready_at_once {
         set(ctx, &mut status, "Initialized", ConditionStatus::True, "Initialized", "");
@@ -508,7 +506,9 @@ pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Resu
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"metadata": metadata}));
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop).map_err(|e| e.to_string())
+    let written = api.patch_metadata(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    Ok(())
 }
 
 /// Writes the status of a claim.
@@ -518,7 +518,9 @@ pub async fn patch_status(ctx: &Context, claim: &NodeClaim, status: &NodeClaimSt
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
     let patch = Patch::Merge(json!({"status": status}));
-    api.patch_status(name, &PatchParams::default(), &patch).await.map(drop).map_err(|e| e.to_string())
+    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    Ok(())
 }
 
 async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Outcome {
