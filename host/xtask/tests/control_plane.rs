@@ -10,7 +10,7 @@ use longshore_xtask::control_plane::{self, ControlPlane, Program};
 type Test = fn(&ControlPlane) -> Result<()>;
 
 /// Tests that share a cluster, each in a namespace and on nodes of its own.
-const SHARED: [(&str, Test); 7] = [
+const SHARED: [(&str, Test); 8] = [
     ("pods_of_a_deployment_run_on_a_node_played_by_kwok", pods_run),
     ("a_job_completes", jobs_complete),
     ("an_eviction_is_refused_when_the_disruption_budget_is_used_up", evictions_obey_budgets),
@@ -18,6 +18,7 @@ const SHARED: [(&str, Test); 7] = [
     ("what_is_labelled_unhealthy_is_not_ready_until_the_label_goes", unhealthy_on_request),
     ("a_namespace_goes_with_all_that_is_in_it", namespaces_go),
     ("longshore_may_do_what_deploy_ships_and_nothing_else", rights),
+    ("the_deployment_that_deploy_ships_is_accepted", deployment_is_accepted),
 ];
 
 fn main() {
@@ -46,6 +47,14 @@ fn main() {
         eprintln!("{error:#}");
     }
     conclusion.exit();
+}
+
+fn deployment_is_accepted(plane: &ControlPlane) -> Result<()> {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/deployment.yaml");
+    let file = file.to_str().context("the repository's path is not text")?;
+    let said = plane.run(&["apply", "--dry-run=server", "--validate=strict", "-f", file])?;
+    ensure!(said.contains("deployment.apps/karpenter created"), "{said}");
+    Ok(())
 }
 
 fn pods_run(plane: &ControlPlane) -> Result<()> {
