@@ -3,7 +3,7 @@
 //! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
 //! are there, pods that must spread would crowd onto it and take places that the plan means for others. So a node with
 //! such pods is registered when the other nodes of its round with such pods have joined, or a few seconds later; any
-//! node, when it is Ready, or a second later: pods could not start on it before.
+//! node, when it is Ready, or some seconds later: pods could not start on it before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::node::NodeView;
 /// How long a node waits for the others.
 const TOGETHER: Duration = Duration::from_secs(5);
 /// How long a node waits to be Ready.
-const READY: Duration = Duration::from_secs(1);
+const READY: Duration = Duration::from_secs(3);
 
 /// Who has joined and who is awaited.
 #[derive(Default)]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_may_take_a_second_to_get_ready() {
+    fn a_node_may_take_a_while_to_get_ready() {
         let now = Instant::now();
         let plain = claim("1", "shop/b");
         let mut arrivals = Arrivals::default();

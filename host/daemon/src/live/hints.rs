@@ -23,6 +23,8 @@ pub type Hint = (String, String);
 pub struct Hints {
     /// Pods with a node nominated, and since when that is known.
     told: BTreeMap<String, Instant>,
+    /// What was said, by pod: it is not said twice.
+    said: BTreeMap<String, String>,
     /// The same in order of time; may name pods that are told no longer.
     since: VecDeque<(Instant, String)>,
     /// Pods that did not follow theirs: they get no other.
@@ -48,7 +50,10 @@ impl Hints {
                     continue;
                 }
             }
-            now.push((pod.to_owned(), node.to_owned()));
+            if self.said.get(pod).is_none_or(|said| said != node) {
+                self.said.insert(pod.to_owned(), node.to_owned());
+                now.push((pod.to_owned(), node.to_owned()));
+            }
         }
         now
     }
@@ -62,6 +67,7 @@ impl Hints {
                 turn.pop_front();
             }
             if let Some(pod) = turn.front().filter(|pod| first.as_ref() != Some(pod)) {
+                self.said.insert(pod.clone(), node.clone());
                 now.push((pod.clone(), node.clone()));
             }
             !turn.is_empty()
@@ -82,6 +88,7 @@ impl Hints {
 
     /// A pod waits no longer.
     pub fn gone(&mut self, pod: &str) {
+        self.said.remove(pod);
         self.told.remove(pod);
     }
 
@@ -132,7 +139,9 @@ mod tests {
         assert!(hints.turns.is_empty());
         let again = hints.plan("n", [spread("x"), spread("y")].into_iter());
         assert_eq!(names(&again), ["x"]);
-        assert_eq!(names(&hints.plan("n", [spread("x"), spread("y")].into_iter())), ["x"], "asked twice, said twice");
+        assert_eq!(names(&hints.plan("n", [spread("x"), spread("y")].into_iter())), [""; 0], "not said twice");
+        hints.gone("x");
+        assert_eq!(names(&hints.plan("n", [spread("x")].into_iter())), ["x"], "another pod of that name");
     }
 
     #[test]
