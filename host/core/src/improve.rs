@@ -46,23 +46,27 @@ impl Budget {
     }
 }
 
-/// A cheaper packing of what the floor placed on new nodes, and a lower bound on any packing of it (USD per hour of
-/// objective).
-pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> (Floor, f64) {
+/// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
+/// hour of objective).
+pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> (Vec<Floor>, f64) {
     let pods = classes::pods_on_claims(&floor);
     let relaxed = classes::relaxed(p, &floor);
     let market = Market::new(p, &relaxed, Commitments::Endless);
     let budget = Budget::of(effort, pods);
     let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds));
     let bound = duals.bound;
-    let Some(budget) = budget else { return (floor, bound) };
+    let Some(budget) = budget else { return (vec![floor], bound) };
     let movable = classes::movable(p, &floor);
     if movable.classes.is_empty() {
-        return (floor, bound);
+        return (vec![floor], bound);
     }
     let market = Market::new(p, &movable, Commitments::Limited);
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
     let values = [&duals.values, &between].map(|v| movable.values(&relaxed, v));
-    let nodes = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
-    (build::replace(p, floor, &movable, &market, &nodes), bound)
+    let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
+    if found.is_empty() {
+        return (vec![floor], bound);
+    }
+    let packed = found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect();
+    (packed, bound)
 }

@@ -6,6 +6,7 @@ pub use finish::Ranking;
 
 use crate::check::{Violation, check};
 use crate::improve;
+use crate::kube_scheduler::Simulator;
 use crate::plan::{Effort, Plan};
 use crate::policy::Policies;
 use crate::schedule::floor::{self, Floor, Problem};
@@ -30,6 +31,10 @@ pub struct Rejected {
     pub violations: Vec<Violation>,
 }
 
+/// Up to this share more is no reason against a plan that kube-scheduler realises better.
+const NEARLY_THE_SAME: f64 = 0.005;
+/// Courses of events that a plan is tried on: one node after the other, and all together.
+const COURSES: u64 = 2;
 /// How often pods that others left no place get the first choice.
 const SECOND_CHANCES: usize = 3;
 
@@ -42,13 +47,49 @@ const SECOND_CHANCES: usize = 3;
 pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
     let (mut problem, floor) = floor(snapshot, policies, options.effort);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed);
-    let best = Plan { lower_bound, ..finish::finish(&mut problem, packed) };
-    let Err(replaced) = check(snapshot, &best) else { return Ok(best) };
+    let candidates: Vec<Plan> =
+        packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
+    let mut replaced = Vec::new();
+    for candidate in prefer(snapshot, candidates, options.effort) {
+        match check(snapshot, &candidate) {
+            Ok(()) => return Ok(Plan { replaced, ..candidate }),
+            Err(violations) => replaced.extend(violations),
+        }
+    }
     let plan = Plan { lower_bound, replaced, ..finish::finish(&mut problem, floor) };
     match check(snapshot, &plan) {
         Ok(()) => Ok(plan),
         Err(violations) => Err(Box::new(Rejected { plan, violations })),
     }
+}
+
+/// Plans in the order in which they are wanted: the cheapest first, but of those that cost nearly the same the one that
+/// leaves fewest pods over when kube-scheduler realises it, told of it or not. Where trying that would take longer than
+/// the effort allows, the cost alone decides.
+fn prefer(snapshot: &Snapshot, mut plans: Vec<Plan>, effort: Effort) -> Vec<Plan> {
+    plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
+    let Some(cheapest) = plans.first() else { return plans };
+    let near = cheapest.effective * (1.0 + NEARLY_THE_SAME);
+    let rivals = plans.iter().take_while(|plan| plan.effective <= near).count();
+    let nodes = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0) + snapshot.nodes.len();
+    let most = match effort {
+        Effort::None | Effort::Quick => 0,
+        Effort::Normal => 50_000,
+        Effort::Thorough => 1_000_000,
+    };
+    if rivals < 2 || snapshot.pending.len() * nodes > most {
+        return plans;
+    }
+    let simulator = Simulator::new(snapshot);
+    let left = |plan: &Plan| {
+        let told: usize = (0..COURSES).map(|seed| simulator.survive_told(plan, seed).left.len()).sum();
+        let alone: usize = (0..COURSES).map(|seed| simulator.survive(plan, seed).left.len()).sum();
+        (told, alone)
+    };
+    let mut rest = plans.split_off(rivals);
+    plans.sort_by_cached_key(left);
+    plans.append(&mut rest);
+    plans
 }
 
 /// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all that keeps them out

@@ -46,9 +46,9 @@ impl Rng {
     }
 }
 
-/// Packs all classes by some values of classes, again and again with values corrected by what was paid, and goes on
-/// from the cheapest; `scarcity` says what a unit of each resource is worth, roughly. Empty if something cannot be
-/// bought at all.
+/// Packs all classes by some values of classes, again and again with values corrected by what was paid, and repacks the
+/// cheapest of it; once for each set of values. `scarcity` says what a unit of each resource is worth, roughly. A set by
+/// which something cannot be bought at all gives nothing.
 pub fn pack(
     classes: &Classes,
     market: &Market,
@@ -56,31 +56,33 @@ pub fn pack(
     scarcity: &[f64],
     budget: Budget,
     seed: u64,
-) -> Vec<Node> {
+) -> Vec<Vec<Node>> {
     let Some((first, others)) = values.split_first() else { return Vec::new() };
-    let mut filler = Filler::new(classes, market, first, scarcity, 2);
+    let filler = Filler::new(classes, market, first, scarcity, 2);
+    let way = |mut filler: Filler<'_>, start: &[f64], seed: u64| {
+        let packing = chain(&mut filler, classes, market, start, budget.packings)?;
+        let Packing { values, mut nodes, commitments, .. } = packing;
+        filler.revalue(&values, 1);
+        Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
+        Some(nodes)
+    };
     // Each set of values goes its own way, so threads change the time and nothing else.
-    let found: Vec<Option<Packing>> = std::thread::scope(|scope| {
-        let chains: Vec<_> = others
+    std::thread::scope(|scope| {
+        let others: Vec<_> = others
             .iter()
-            .map(|start| {
-                let mut filler = filler.clone();
-                scope.spawn(move || chain(&mut filler, classes, market, start, budget.packings))
+            .zip(1..)
+            .map(|(start, at)| {
+                let filler = filler.clone();
+                scope.spawn(move || way(filler, start, seed.wrapping_add(at)))
             })
             .collect();
-        let own = chain(&mut filler, classes, market, first, budget.packings);
-        let joined = |chain: std::thread::ScopedJoinHandle<'_, _>| match chain.join() {
+        let own = way(filler, first, seed);
+        let joined = |other: std::thread::ScopedJoinHandle<'_, _>| match other.join() {
             Ok(found) => found,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        std::iter::once(own).chain(chains.into_iter().map(joined)).collect()
-    });
-    // Of equals the first.
-    let best = found.into_iter().flatten().reduce(|best, other| if other.cost < best.cost { other } else { best });
-    let Some(Packing { values, mut nodes, commitments, .. }) = best else { return Vec::new() };
-    filler.revalue(&values, 1);
-    Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
-    nodes
+        std::iter::once(own).chain(others.into_iter().map(joined)).flatten().collect()
+    })
 }
 
 /// Nodes for everything, and what they came from.
