@@ -538,7 +538,9 @@ async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Outcome {
     let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
     match api.delete(name, &params).await {
         Ok(_) => Ok(None),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        // Another claim has this name, or somebody wrote at the same moment: the next look tells.
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
         Err(error) => Err(error.to_string()),
     }
 }
