@@ -12,7 +12,11 @@ use crate::world::World;
 pub(super) fn unsettled(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for pod in world.pods() {
-        if !fields::ended(&pod) && (!fields::ready(&pod) || fields::deleting(&pod)) {
+        // A daemon came late to its node, and kube-scheduler had given its room to others; who wants it to come first
+        // gives it a priority, and this cluster knows no preemption.
+        let squeezed = fields::text(&pod, "/spec/nodeName").is_empty()
+            && fields::controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
+        if !squeezed && !fields::ended(&pod) && (!fields::ready(&pod) || fields::deleting(&pod)) {
             wrong.push(format!("pod {} {}", fields::name(&pod), state_of(&pod)));
         }
     }
