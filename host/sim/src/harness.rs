@@ -132,6 +132,11 @@ impl Harness {
         self.desk.set_faults(faults);
     }
 
+    /// Whoever leads cannot renew its Lease for a while.
+    pub fn cut_lease(&self, length: Duration) {
+        self.desk.cut_lease(length);
+    }
+
     /// Watches hear nothing for a while; who is blind may err, and is not blamed for it.
     pub fn stall_watches(&self, length: Duration) {
         self.desk.blind_for(length + Duration::from_secs(5));

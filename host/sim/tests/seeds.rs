@@ -1,8 +1,11 @@
 //! The daemon in a world: it does its work, the same seed tells the same story, and what chance breaks it mends.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_sim::harness::{Harness, Setup};
+use longshore_sim::harness::story::types;
+use longshore_sim::harness::telling::tell_seed;
+use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, manager};
 use longshore_sim::world::paused;
 
 const BASE: &str = "
@@ -41,6 +44,8 @@ spec:
     )
 }
 
+/// Nodes at the busiest, about.
+const SMALL: u32 = 12;
 const SOME: Duration = Duration::from_secs(600);
 
 /// Pods come, their claims are deleted, their number shrinks. Returns everything that was asked and done.
@@ -87,4 +92,43 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a st
     }
     let found = one.lines().zip(other.lines()).find(|(a, b)| a != b);
     Some(found.unwrap_or(("one is longer", "")))
+}
+
+/// Stories with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what CI has time for.
+#[test]
+fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
+    let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let types = types(SEEDS_TYPES);
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let tell = || {
+        let manager = manager().expect("policies");
+        let mut failed = String::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return failed;
+            }
+            let told = tell_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
+            if !told.wrong.is_empty() {
+                failed += &format!("seed {seed}: {:#?}\n", told.wrong);
+                failed += &format!("cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n");
+            }
+        }
+    };
+    let failed: String = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
+        running.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn a_story_with_faults_is_told_twice_in_the_same_words() {
+    let types = types(SEEDS_TYPES);
+    let manager = manager().expect("policies");
+    for seed in [3, 7] {
+        let told = || tell_seed(seed, SMALL, &types, manager.clone(), true).expect("a runtime").transcript;
+        assert_eq!(first_difference(&told(), &told()), None, "seed {seed}");
+    }
 }

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::faults::{Fate, Faults, STALEST, unit, writes};
 use crate::log::{Log, clock_text};
+use crate::server::resources::LEASE;
 use crate::server::{Asked, Server, Verdict};
 use crate::world::World;
 
@@ -85,6 +86,8 @@ struct Inner {
     requests: String,
     calls: u64,
     violations: Vec<String>,
+    /// Requests of Leases by this process are not answered before then.
+    cut: Option<(String, Duration)>,
     /// Until then the daemon cannot know better.
     blind: Duration,
     /// Revisions of the last seconds, for stale lists.
@@ -149,6 +152,13 @@ impl Desk {
         true
     }
 
+    /// Whoever holds the Lease cannot renew it for a while; everything else is answered.
+    pub fn cut_lease(&self, length: Duration) {
+        let holder = referee::holder(self);
+        self.log.say(self.clock, format!("{holder} cannot renew its Lease for {} s", length.as_secs()));
+        self.inner().cut = Some((holder, self.clock.elapsed() + length));
+    }
+
     pub fn set_faults(&self, faults: Faults) {
         self.inner().faults = faults;
     }
@@ -210,7 +220,10 @@ impl Desk {
         } else {
             inner.faults.fate(self.seed, asked.number, asked)
         };
+        let lease = asked.resource == Some(LEASE);
+        let cut = lease && inner.cut.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
         let verdict = match fate {
+            Fate::Verdict(_) if cut => Verdict::TimeOutBefore,
             Fate::Verdict(verdict) => verdict,
             Fate::Stale(share) => Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share)))),
             Fate::Kill { after } => {

@@ -84,11 +84,16 @@ fn leads(desk: &Desk, who: &str, what: &str) {
     if !desk.elects {
         return;
     }
-    let lease = desk.server.get(&fields::key(resources::LEASE, "kube-system", "karpenter-leader-election"));
-    let holder = lease.as_deref().map_or("", |lease| fields::text(lease, "/spec/holderIdentity")).to_owned();
+    let holder = holder(desk);
     if holder != who {
         desk.violated(format!("{who} does not lead ({holder:?} does) and does: {what}"));
     }
+}
+
+/// Who holds the Lease, empty for nobody.
+pub(super) fn holder(desk: &Desk) -> String {
+    let lease = desk.server.get(&fields::key(resources::LEASE, "kube-system", "karpenter-leader-election"));
+    lease.as_deref().map_or("", |lease| fields::text(lease, "/spec/holderIdentity")).to_owned()
 }
 
 /// Only pods whose node's time is over are deleted; all others are asked to leave.

@@ -71,7 +71,7 @@ impl Story {
         let faults = faults_of(&mut dice);
         let base = pools::pools(&mut dice);
         let cast = pods::cast(&mut dice, size);
-        let acts = acts::acts(&mut dice, &cast, &faults);
+        let acts = acts::acts(&mut dice, &cast, &faults, replicas);
         Story { seed, world, replicas, elects, faults, base, acts }
     }
 }

@@ -36,12 +36,14 @@ pub enum Act {
     Compact,
     /// A process of the daemon is killed.
     Kill(u64),
+    /// Whoever leads cannot renew its Lease for a while.
+    CutLease(Duration),
     /// The operator deletes nodes that have not been ready for long.
     LookAfter,
 }
 
 /// The acts of a story, by time. The last of them is before the hour is over.
-pub(super) fn acts(dice: &mut Dice, cast: &Cast, faults: &Faults) -> Vec<(Duration, Act)> {
+pub(super) fn acts(dice: &mut Dice, cast: &Cast, faults: &Faults, replicas: u32) -> Vec<(Duration, Act)> {
     let mut acts = vec![(Duration::from_secs(1), Act::Apply(cast.base.clone()))];
     let minute = |n: u64| Duration::from_secs(60 * n);
     // They come in the first ten minutes, some of them all at once.
@@ -93,8 +95,25 @@ pub(super) fn acts(dice: &mut Dice, cast: &Cast, faults: &Faults) -> Vec<(Durati
         some(2, &mut |dice| Act::Stall(dice.time(Duration::from_secs(60))));
         some(3, &mut |_| Act::Compact);
     }
+    // Who was deaf for a while and then finds the past forgotten has to find out from a list what is gone.
+    let stalls: Vec<_> = acts.iter().filter(|(_, act)| matches!(act, Act::Stall(_))).cloned().collect();
+    for (at, act) in stalls {
+        if let (Act::Stall(length), true) = (act, dice.hits(0.6)) {
+            acts.push((at + length.mul_f64(0.9), Act::Compact));
+        }
+    }
+    let mut some = |most: u64, make: &mut dyn FnMut(&mut Dice) -> Act| {
+        for _ in 0..dice.between(0, most) {
+            let at = Duration::from_secs(10) + dice.time(minute(57));
+            let act = make(dice);
+            acts.push((at, act));
+        }
+    };
     if faults.kill > 0.0 {
         some(4, &mut |dice| Act::Kill(lot(dice)));
+    }
+    if replicas > 1 {
+        some(4, &mut |dice| Act::CutLease(Duration::from_secs(20) + dice.time(Duration::from_secs(60))));
     }
     for n in 1..60 {
         acts.push((minute(n), Act::LookAfter));
@@ -152,6 +171,7 @@ impl Act {
             Act::Stall(length) => harness.stall_watches(*length),
             Act::Compact => server.compact(),
             Act::Kill(lot) => drop(harness.kill(*lot)),
+            Act::CutLease(length) => harness.cut_lease(*length),
             Act::LookAfter => look_after(harness),
         }
     }

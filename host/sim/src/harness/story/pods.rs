@@ -156,7 +156,7 @@ fn player(dice: &mut Dice, number: usize, room: i64) -> (Player, i64) {
     let cpu_text = format!("{cpu}m");
     let mut manifest = workload_with("Deployment", &name, &cpu_text, memory, "replicas: REPLICAS", meta, &spec, &port);
     if dice.hits(0.4) {
-        let budget = dice.one_of(&["maxUnavailable: 1", "maxUnavailable: 25%", "minAvailable: 50%"]);
+        let budget = dice.one_of(&["maxUnavailable: 1", "maxUnavailable: 25%", "maxUnavailable: 50%"]);
         let _ = write!(
             manifest,
             "---
