@@ -8,7 +8,6 @@ use longshore_api::crd::NodeClaim;
 
 use super::context::Context;
 use super::lifecycle::{self, is_true};
-use super::mutants::mutant;
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAKED: i64 = 60;
@@ -20,9 +19,6 @@ const LEAKED: i64 = 60;
 /// What the server or the cloud says; what was not done is done the next time.
 pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), String> {
     ctx.may_write()?;
-    if mutant("collects-no-garbage") {
-        return Ok(());
-    }
     let instances = ctx.provider.list().await.map_err(|e| e.to_string())?;
     let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
     for claim in claims.iter().filter(|c| c.metadata.deletion_timestamp.is_none()) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,31 +16,47 @@ const PODS: &str = "longshore.dev/planned-pods";
 /// A registered node has so long to take its pods, seconds; a little less than the daemon gives it.
 const TAKES: i64 = 25;
 
+/// Who sees knows after so long that a pod is gone.
+const NEWS: Duration = Duration::from_secs(20);
+
+/// What is remembered of what was seen.
+#[derive(Default)]
+struct Seen {
+    /// Pods that a claim was made for, by the claim's name.
+    planned: BTreeMap<String, Vec<String>>,
+    /// When pods went, by `namespace/name`.
+    gone: BTreeMap<String, Duration>,
+}
+
 /// Reads every change, for ever.
 pub(super) async fn observe(desk: Arc<Desk>) {
     let mut seen = 0;
-    // Pods that a claim was made for, by the claim's name.
-    let mut planned: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut memory = Seen::default();
     loop {
         for change in desk.server.changes(seen) {
             seen = change.revision;
-            saw(&desk, &change, &mut planned);
+            saw(&desk, &change, &mut memory);
         }
         desk.server.changed(seen).await;
     }
 }
 
-fn saw(desk: &Desk, change: &Change, planned: &mut BTreeMap<String, Vec<String>>) {
+fn saw(desk: &Desk, change: &Change, memory: &mut Seen) {
     let object = &change.object;
     let gone = change.event == Event::Deleted;
     match change.key.resource {
+        resources::POD if gone => {
+            let name = format!("{}/{}", change.key.namespace, change.key.name);
+            memory.gone.insert(name, desk.clock.elapsed());
+        }
         resources::NODE_CLAIM if change.event == Event::Added => {
             let pods: Vec<String> = pods_of(object).map(str::to_owned).collect();
-            planned_twice(desk, object, &pods, planned);
-            planned.insert(fields::name(object).to_owned(), pods);
+            planned_twice(desk, object, &pods, &memory.planned);
+            planned_for_nobody(desk, object, &pods, &memory.gone);
+            memory.planned.insert(fields::name(object).to_owned(), pods);
         }
         resources::NODE_CLAIM if gone => {
-            planned.remove(fields::name(object));
+            memory.planned.remove(fields::name(object));
             let ledger = desk.cloud.ledger();
             if let Some(left) = ledger.running().find(|entry| entry.claim_uid == fields::uid(object)) {
                 desk.violated(format!("claim {} is gone and {} runs", left.claim, left.node));
@@ -58,6 +75,18 @@ fn saw(desk: &Desk, change: &Change, planned: &mut BTreeMap<String, Vec<String>>
 fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
     let list = fields::annotation(claim, PODS).unwrap_or_default();
     list.split(',').filter(|pod| !pod.is_empty()).map(|pod| pod.split('~').next().unwrap_or(pod))
+}
+
+/// Nothing is bought for pods that went long ago.
+fn planned_for_nobody(desk: &Desk, claim: &Value, pods: &[String], gone: &BTreeMap<String, Duration>) {
+    let now = desk.clock.elapsed();
+    let dead = |pod: &&String| {
+        let there = pod.split_once('/').and_then(|(n, p)| desk.server.get(&fields::key(resources::POD, n, p)));
+        there.is_none() && gone.get(*pod).is_some_and(|at| *at + NEWS < now)
+    };
+    if let (Some(pod), true) = (pods.iter().find(dead), desk.sees()) {
+        desk.violated(format!("{} is made for pod {pod}, which is gone", fields::name(claim)));
+    }
 }
 
 /// Nothing is bought for a pod that another claim was made for and still can take.
