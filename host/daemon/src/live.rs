@@ -19,6 +19,7 @@ pub(crate) mod kinds;
 mod leader;
 mod lifecycle;
 mod metrics;
+pub mod mutants;
 mod node;
 pub mod policies;
 mod pools;

@@ -113,6 +113,8 @@ enum Work {
     Boot(usize),
     /// Notice is given to an instance.
     Notice(usize),
+    /// The market wants a spot instance back.
+    Wanted(usize),
     /// An instance is taken back.
     TakeBack(usize),
     /// An instance is gone.
@@ -274,6 +276,12 @@ impl Cloud {
         true
     }
 
+    /// Changes prices, interruptions and storms from now on; where there are none any more, none come that were on
+    /// their way.
+    pub fn set_weather(&self, weather: Weather) {
+        self.inner().options.weather = weather;
+    }
+
     /// Changes what goes wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.inner().options.faults = faults;
@@ -294,6 +302,8 @@ impl Inner {
             Work::Launch(number) => self.launch(now, number),
             Work::Boot(at) => self.boot(now, at),
             Work::Notice(at) => self.notice(now, at),
+            Work::Wanted(at) if self.options.weather.interruptions > 0.0 => self.notice(now, at),
+            Work::Wanted(_) => {}
             Work::TakeBack(at) => self.end(now, at, "taken back"),
             Work::Gone(at) => self.gone(now, at),
             Work::Prices => self.move_prices(now),
@@ -359,7 +369,7 @@ impl Inner {
         if machine.capacity_type == "spot"
             && let Some(wait) = self.chance.wait(self.options.weather.interruptions, "interruption", &uid)
         {
-            self.agenda.at(now + wait, Work::Notice(at));
+            self.agenda.at(now + wait, Work::Wanted(at));
         }
         self.market.take(machine.offering);
         self.say(machine.described("is launched"));

@@ -6,6 +6,8 @@
 pub mod actors;
 pub mod clock;
 pub mod cloud;
+pub mod faults;
+pub mod harness;
 pub mod log;
 pub mod object;
 pub mod server;

@@ -18,6 +18,7 @@ pub mod gate;
 pub mod resources;
 
 mod answer;
+mod bell;
 mod ids;
 mod list;
 mod meta;
@@ -212,9 +213,10 @@ impl Server {
 
     /// Waits until something is written after a revision.
     pub async fn changed(&self, after: u64) {
-        let mut revision = self.lock().store.changed();
-        // It ends only with the server, which is held here.
-        let _ = revision.wait_for(|revision| *revision > after).await;
+        let mut writes = self.lock().store.changed();
+        while self.revision() <= after {
+            writes.rung().await;
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use longshore_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 
 use super::lifecycle::FINALIZER;
+use super::mutants::mutant;
 
 /// Annotation with the hash of what a NodePool's nodes are made from.
 pub const HASH: &str = "karpenter.sh/nodepool-hash";
@@ -162,10 +163,11 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool, round: &str) -> Wan
         "expireAfter": template.spec.expire_after,
         "terminationGracePeriod": template.spec.termination_grace_period,
     });
+    let finalizers = if mutant("no-finalizer") { json!([]) } else { json!([FINALIZER]) };
     let object = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {
-            "generateName": format!("{name}-"), "finalizers": [FINALIZER], "labels": own_labels, "annotations": annotations,
+            "generateName": format!("{name}-"), "finalizers": finalizers, "labels": own_labels, "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": pool.metadata.uid,
                 "blockOwnerDeletion": true,

@@ -28,6 +28,7 @@ use super::jobs::Jobs;
 use super::journal::Journal;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
+use super::mutants::mutant;
 use super::policies::Manager;
 use super::pools::{self, Class};
 use super::round::{self, Round};
@@ -290,7 +291,9 @@ impl Control {
             }
             Done::Round(round) => self.decided(*round),
             Done::Written(claims, failed) => {
-                self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
+                if !mutant("ignores-awaited") {
+                    self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
+                }
                 self.awaited_since = Instant::now();
                 self.planning = false;
                 if failed > 0 {
@@ -525,6 +528,9 @@ impl Control {
 
     /// Counts pods to the claims that they were planned for, until nodes have taken them or should have.
     fn assign(&self, world: &mut World) {
+        if mutant("forgets-planned") {
+            return;
+        }
         let now = self.ctx.now().as_second();
         let mut host_of: HashMap<&str, &str> = HashMap::new();
         for (name, claim) in &self.state.claims {

@@ -115,6 +115,12 @@ impl Daemon {
         self.ctx.leadership.clone()
     }
 
+    /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`, `rejected`.
+    pub fn rounds(&self) -> impl Fn(&str) -> u64 + Send + Sync + use<> {
+        let ctx = self.ctx.clone();
+        move |outcome| ctx.metrics.rounds.with_label_values(&[outcome]).get()
+    }
+
     /// How to give the Lease back.
     pub fn hand_over(&self) -> impl Future<Output = ()> + use<> {
         let candidate = self.candidate.clone();

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::hints::Hint;
+use super::mutants::mutant;
 use super::node::NodeView;
 
 /// The finalizer of claims and nodes.
@@ -53,7 +54,9 @@ pub async fn step(
         ctx.metrics.disrupted("expired", pool_of(claim));
         return delete(ctx, claim, "it has expired").await;
     }
-    if !claim.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|f| f == FINALIZER) {
+    if !claim.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|f| f == FINALIZER)
+        && !mutant("no-finalizer")
+    {
         let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(FINALIZER.to_owned());
         patch_meta(ctx, claim, json!({"finalizers": finalizers})).await?;
@@ -143,7 +146,11 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
 
 async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStatus) -> Result<Launched, String> {
     ctx.may_write()?;
-    let made = ctx.provider.create(&launch_of(claim)).await;
+    let mut wanted = launch_of(claim);
+    if mutant("random-token") {
+        wanted.uid = format!("{}-{}", wanted.uid, ctx.now().as_millisecond());
+    }
+    let made = ctx.provider.create(&wanted).await;
     match made {
         Ok(instance) => {
             let mut all = instance.labels;
@@ -350,6 +357,9 @@ fn too_late(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Optio
     if !is_true(status, "Launched") && waited(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
         return Some("launch_timeout");
     }
+    if mutant("waits-for-ever") {
+        return None;
+    }
     if !is_true(status, "Registered") && waited(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT {
         return Some("registration_timeout");
     }
@@ -414,7 +424,7 @@ async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
         let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
         id = all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id).unwrap_or_default();
     }
-    if !id.is_empty() {
+    if !id.is_empty() && !mutant("leaks-instance") {
         ctx.may_write()?;
         match ctx.provider.delete(&id).await {
             Err(CloudError::NotFound(_)) => {}
@@ -532,7 +542,9 @@ async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Outcome {
     let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
     match api.delete(name, &params).await {
         Ok(_) => Ok(None),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        // Another claim has this name, or somebody wrote at the same moment: the next look tells.
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
         Err(error) => Err(error.to_string()),
     }
 }

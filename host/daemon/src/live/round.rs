@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use kube::api::{Api, PostParams};
 use longshore_api::crd::NodeClaim;
+use longshore_cloud::Launch;
 use longshore_core::model::World;
 use longshore_core::plan::Plan;
 use longshore_core::planner;
@@ -16,6 +17,8 @@ use super::clock::Clock;
 use super::context::Context;
 use super::control::How;
 use super::journal::Decided;
+use super::lifecycle::launch_of;
+use super::mutants::mutant;
 use super::policies::Live;
 use crate::explain::{self, Case, Explained};
 
@@ -83,6 +86,10 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String,
         ctx.may_write().ok()?;
         let api: Api<NodeClaim> = Api::all(ctx.client.clone());
         let object: NodeClaim = serde_json::from_value(want.object).ok()?;
+        if mutant("launch-first") {
+            let launch = Launch { uid: want.pods.join(","), ..launch_of(&object) };
+            let _ = ctx.provider.create(&launch).await;
+        }
         match api.create(&PostParams::default(), &object).await {
             Ok(made) => {
                 let name = made.metadata.name.unwrap_or_default();

@@ -13,6 +13,7 @@ use longshore_core::model::{Names, World};
 use serde::Deserialize;
 
 use super::kinds::Kind;
+use super::mutants::mutant;
 use super::node::NodeView;
 use super::pools::Class;
 use super::watch::Change;
@@ -158,6 +159,7 @@ impl ClusterState {
                 self.listed.insert(kind);
                 let seen = self.seen.remove(&kind).unwrap_or_default();
                 let mut gone: Vec<Box<str>> = match kind {
+                    _ if mutant("keeps-gone") => Vec::new(),
                     Kind::Pod => self.pods.keys().filter(|name| !seen.contains(*name)).cloned().collect(),
                     _ => self.known.entry(kind).or_default().iter().filter(|n| !seen.contains(*n)).cloned().collect(),
                 };
@@ -173,7 +175,8 @@ impl ClusterState {
 
     /// Every kind that planning cannot do without has been listed once.
     pub fn synced(&self) -> bool {
-        Kind::ALL.iter().all(|kind| self.listed.contains(kind))
+        let at_least = if mutant("trusts-cache") { &Kind::ALL[..1] } else { &Kind::ALL };
+        at_least.iter().all(|kind| self.listed.contains(kind))
     }
 
     /// What cannot be listed or watched now, in words.

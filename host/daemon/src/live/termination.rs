@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::context::Context;
 use super::lifecycle::{FINALIZER, Outcome, TERMINATION_TIME};
+use super::mutants::mutant;
 use super::node::NodeView;
 
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -61,7 +62,7 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     let ends = claim.and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
     let pods = pods_on(ctx, &node.name).await?;
     let left = drain(ctx, node, &pods, ends).await?;
-    if left > 0 {
+    if left > 0 && !mutant("skips-drain") {
         if let Some(claim) = claim {
             say(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &format!("{left} pods left")).await?;
         }
@@ -238,7 +239,7 @@ impl LeavingPod {
     fn tier(&self) -> u8 {
         let critical =
             matches!(self.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical");
-        u8::from(critical) * 2 + u8::from(self.is_daemon())
+        if mutant("ignores-tiers") { 0 } else { u8::from(critical) * 2 + u8::from(self.is_daemon()) }
     }
 
     fn full(&self) -> String {
@@ -295,6 +296,9 @@ async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<bool, String> {
     let uid = Some(pod.metadata.uid.clone());
     let delete_options = Some(DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }));
     let params = EvictParams { delete_options, ..EvictParams::default() };
+    if mutant("ignores-budgets") {
+        return force(ctx, pod, 30).await.map(|()| true);
+    }
     match api.evict(&pod.metadata.name, &params).await {
         Ok(_) => {
             ctx.events.pod(&pod.full(), false, "Evicted", "Evicted pod: its node is going").await;

@@ -59,10 +59,15 @@ impl Inner {
             let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             volatility * (2.0 * ((mixed >> 11) as f64 / (1u64 << 53) as f64) - 1.0)
         });
-        self.agenda.at(now + self.options.weather.prices_every, Work::Prices);
+        if !self.options.weather.prices_every.is_zero() {
+            self.agenda.at(now + self.options.weather.prices_every, Work::Prices);
+        }
     }
 
     pub(super) fn begin_storm(&mut self, now: Duration, number: u64) {
+        if self.options.weather.storms <= 0.0 {
+            return;
+        }
         let about = number.to_string();
         let everything = self.market.matching("*/*/*");
         let lot = self.chance.draw("storm-eye", &about) as usize % everything.len().max(1);

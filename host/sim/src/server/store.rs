@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::watch;
 
+use super::bell::{Bell, Ear};
 use super::resources::ALL;
 use crate::object::{Change, Event, Key, Resource};
 
@@ -107,7 +107,7 @@ struct Table {
     log: VecDeque<Arc<Logged>>,
     /// Revision of the last write to this kind that watches cannot be told of any more.
     lost: u64,
-    changed: watch::Sender<u64>,
+    changed: Bell,
 }
 
 /// All objects.
@@ -117,7 +117,7 @@ pub struct Store {
     revision: u64,
     /// What happened up to here is forgotten.
     forgotten: u64,
-    changed: watch::Sender<u64>,
+    changed: Bell,
 }
 
 /// Where an object is among its kind. The order of these is the order of lists.
@@ -128,14 +128,14 @@ pub fn path(namespace: &str, name: &str) -> Arc<str> {
 impl Store {
     /// An empty one.
     pub fn new() -> Self {
-        let table = || Table { objects: BTreeMap::new(), log: VecDeque::new(), lost: 0, changed: watch::channel(1).0 };
+        let table = || Table { objects: BTreeMap::new(), log: VecDeque::new(), lost: 0, changed: Bell::default() };
         Store {
             tables: ALL.iter().map(|resource| (*resource, table())).collect(),
             log: VecDeque::new(),
             // A revision of 0 means something else to clients.
             revision: 1,
             forgotten: 0,
-            changed: watch::channel(1).0,
+            changed: Bell::default(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Store {
         self.forgotten = self.revision;
         for table in self.tables.values_mut() {
             table.lost = table.log.back().map_or(table.lost, |last| last.revision);
-            table.changed.send_replace(self.revision);
+            table.changed.ring();
         }
     }
 
@@ -247,10 +247,10 @@ impl Store {
         let logged = Arc::new(Logged { revision: self.revision, event, now, before, at });
         if let Some(table) = self.tables.get_mut(&logged.now.key.resource) {
             table.log.push_back(logged.clone());
-            table.changed.send_replace(self.revision);
+            table.changed.ring();
         }
         self.log.push_back(logged);
-        self.changed.send_replace(self.revision);
+        self.changed.ring();
         while self.log.len() > LONGEST || self.log.front().is_some_and(|oldest| oldest.at + MEMORY < at) {
             let Some(oldest) = self.log.pop_front() else { break };
             self.forgotten = self.forgotten.max(oldest.revision);
@@ -282,19 +282,19 @@ impl Store {
     }
 
     /// Says when anything is written.
-    pub fn changed(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub fn changed(&self) -> Ear {
+        self.changed.listen()
     }
 
     /// Says when a kind is written, or something has become of its watches.
-    pub fn kind_changed(&self, resource: Resource) -> watch::Receiver<u64> {
-        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.subscribe())
+    pub fn kind_changed(&self, resource: Resource) -> Ear {
+        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.listen())
     }
 
     /// Wakes all watches.
     pub fn wake(&self) {
         for table in self.tables.values() {
-            table.changed.send_modify(|_| {});
+            table.changed.ring();
         }
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::Server;
+use super::bell::Ear;
 use super::refusal::Refused;
 use super::select::Selector;
 use super::store::{Logged, Stored};
@@ -110,7 +110,7 @@ struct Watch {
     server: Server,
     wanted: Wanted,
     after: u64,
-    changed: Receiver<u64>,
+    changed: Ear,
     epoch: u64,
     ends: Instant,
     bookmark: Option<Instant>,
@@ -170,7 +170,7 @@ impl Watch {
                 Next::Wait(until) => {
                     tokio::select! {
                         biased;
-                        _ = self.changed.changed() => {}
+                        () = self.changed.rung() => {}
                         () = sleep_until(until) => {}
                     }
                 }
@@ -184,7 +184,7 @@ impl Watch {
         if self.over || self.epoch != state.epoch || now >= self.ends {
             return Next::End;
         }
-        self.changed.borrow_and_update();
+        self.changed.forget();
         if let Some(until) = state.stalled.filter(|until| *until > now) {
             return Next::Wait(until.min(self.ends));
         }

@@ -1,0 +1,57 @@
+//! Defects that a test can switch on, one at a time, to see whether the simulation notices.
+//!
+//! Compiled with the feature `mutants` alone; without it every [`mutant`] is a constant `false` and nothing of this is
+//! left. What is switched on holds for the calling thread, so that simulations beside each other keep apart.
+
+#[cfg(feature = "mutants")]
+use std::cell::Cell;
+
+/// Every mutant, and what it does wrong.
+pub const ALL: [(&str, &str); 13] = [
+    ("no-finalizer", "claims are written, and left, without our finalizer"),
+    ("launch-first", "the instance is launched before its claim is written"),
+    ("random-token", "a launch that is tried again has another idempotency token"),
+    ("trusts-cache", "after a start it acts before everything has been listed"),
+    ("ignores-budgets", "pods are deleted instead of evicted"),
+    ("forgets-planned", "pods that a claim was made for are planned for again"),
+    ("ignores-awaited", "a round does not wait for the claims of the round before"),
+    ("leaks-instance", "the finalizer of a claim goes before its instance"),
+    ("ignores-tiers", "daemons and critical pods are drained together with all others"),
+    ("ignores-lease", "a replica writes although its leadership has run out"),
+    ("keeps-gone", "a new list does not take away what it does not name"),
+    ("waits-for-ever", "a claim whose node never joins is not given up"),
+    ("skips-drain", "an instance is ended before its pods have left"),
+];
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static ON: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// Whether a defect is switched on.
+#[cfg(feature = "mutants")]
+pub(crate) fn mutant(name: &str) -> bool {
+    debug_assert!(ALL.iter().any(|known| known.0 == name), "{name} is not in the table");
+    ON.get() == name
+}
+
+/// Whether a defect is switched on: never here.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn mutant(_: &str) -> bool {
+    false
+}
+
+/// Switches one defect on for this thread, and all others off; nothing for none. Says whether that is possible: the
+/// name is known and the feature `mutants` is compiled in.
+pub fn switch(name: Option<&str>) -> bool {
+    let known = name.map(|name| ALL.iter().find(|known| known.0 == name));
+    let on = match known {
+        None => "",
+        Some(Some((name, _))) => *name,
+        Some(None) => return false,
+    };
+    #[cfg(feature = "mutants")]
+    ON.set(on);
+    cfg!(feature = "mutants") || on.is_empty()
+}

@@ -1,0 +1,153 @@
+//! What goes wrong between the daemon and the API server: by seed, a share of all requests; by script, one of them.
+//!
+//! Which request fails follows from the seed and the request's number alone. What goes wrong in the cloud is the
+//! cloud's own ([`cloud::Faults`](crate::cloud::Faults)); the watches as a whole are the server's
+//! ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
+
+use std::time::Duration;
+
+use crate::server::{Asked, Verdict};
+
+/// Shares (0 to 1) of requests. By default nothing goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Writes that somebody else was faster with: 409.
+    pub conflict: f64,
+    /// Too many requests: 429 with `Retry-After`.
+    pub busy: f64,
+    /// The server has a bad moment: 500.
+    pub failing: f64,
+    /// No answer, nothing done.
+    pub lost_request: f64,
+    /// No answer, all done.
+    pub lost_answer: f64,
+    /// It arrives up to [`LATEST`] later.
+    pub late: f64,
+    /// Lists of an older state, of those that may be.
+    pub stale: f64,
+    /// The process is killed with the request, before or after it is carried out.
+    pub kill: f64,
+    /// Calls of the cloud's API, other than launches, that fail.
+    pub calls: f64,
+}
+
+/// The longest that a request is under way.
+pub const LATEST: Duration = Duration::from_secs(6);
+/// A stale list is this old at most.
+pub const STALEST: Duration = Duration::from_secs(3);
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// This.
+    Verdict(Verdict),
+    /// A list is answered as it was [`STALEST`] ago or later; the share says how long ago.
+    Stale(f64),
+    /// The process dies before, or after, it is carried out.
+    Kill {
+        /// It is carried out first.
+        after: bool,
+    },
+}
+
+/// Whether a request changes anything.
+pub fn writes(asked: &Asked) -> bool {
+    matches!(asked.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+}
+
+impl Faults {
+    /// Everything, a little of it: about one request of `1 / share` fails in one way or another.
+    pub fn all(share: f64) -> Self {
+        Faults {
+            conflict: share,
+            busy: share,
+            failing: share,
+            lost_request: share / 4.0,
+            lost_answer: share / 4.0,
+            late: share,
+            stale: share,
+            kill: 0.0,
+            calls: share,
+        }
+    }
+
+    /// What becomes of a request, the `number`th of its seed.
+    pub fn fate(&self, seed: u64, number: u64, asked: &Asked) -> Fate {
+        let mut lot = unit(seed, number);
+        let mut falls = |share: f64| {
+            let hit = lot < share;
+            lot -= share;
+            hit
+        };
+        let refuse = |code, reason, retry_after| Fate::Verdict(Verdict::Refuse { code, reason, retry_after });
+        let changes = writes(asked) && asked.verb != "create";
+        let second = unit(!seed, number);
+        if falls(self.busy) {
+            refuse(429, "TooManyRequests", Some(1 + (second * 3.0) as u32))
+        } else if falls(self.failing) {
+            refuse(500, "InternalError", None)
+        } else if falls(self.lost_request) {
+            Fate::Verdict(Verdict::TimeOutBefore)
+        } else if falls(self.lost_answer) {
+            Fate::Verdict(Verdict::TimeOutAfter)
+        } else if falls(self.late) {
+            Fate::Verdict(Verdict::Delay(LATEST.mul_f64(second)))
+        } else if falls(self.kill) {
+            Fate::Kill { after: second < 0.5 }
+        } else if falls(self.conflict) && changes {
+            refuse(409, "Conflict", None)
+        } else if falls(self.stale) && asked.verb == "list" {
+            Fate::Stale(second)
+        } else {
+            Fate::Verdict(Verdict::Go)
+        }
+    }
+
+    /// Whether a call of the cloud's API fails, the `number`th of its seed.
+    pub fn call_fails(&self, seed: u64, number: u64) -> bool {
+        unit(seed.rotate_left(17), number) < self.calls
+    }
+}
+
+/// From 0 to just below 1, from a seed and a number (the finisher of SplitMix64).
+pub fn unit(seed: u64, number: u64) -> f64 {
+    let mut n = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_add(1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((n ^ (n >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::resources;
+
+    fn asked(verb: &'static str) -> Asked {
+        Asked {
+            who: "daemon#1".into(),
+            verb,
+            resource: Some(resources::POD),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            number: 0,
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_share_and_the_seed_decides() {
+        let faults = Faults::all(0.02);
+        let count = |verb, what: &dyn Fn(&Fate) -> bool| {
+            (0..10_000).filter(|n| what(&faults.fate(7, *n, &asked(verb)))).count()
+        };
+        let code = |wanted: u16| move |fate: &Fate| matches!(fate, Fate::Verdict(Verdict::Refuse { code, .. }) if *code == wanted);
+        let near = |n: usize, about: usize| n.abs_diff(about) < about / 3;
+        assert!(near(count("patch", &code(409)), 200) && count("list", &code(409)) == 0);
+        assert!(near(count("list", &code(429)), 200) && near(count("list", &code(500)), 200));
+        assert!(near(count("list", &|fate| matches!(fate, Fate::Stale(_))), 200));
+        assert_eq!(count("list", &|fate| matches!(fate, Fate::Kill { .. })), 0);
+        assert_eq!(faults.fate(7, 3, &asked("list")), faults.fate(7, 3, &asked("list")));
+        let none = Faults::default();
+        assert!((0..1000).all(|n| none.fate(7, n, &asked("list")) == Fate::Verdict(Verdict::Go)));
+    }
+}

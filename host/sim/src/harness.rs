@@ -1,0 +1,183 @@
+//! The daemon in a world: its own code, its processes, what happens to them, and what must hold of what they do.
+//!
+//! A process is a name (`daemon#1`), a task and a place among those that are alive. A process that is killed says
+//! nothing from then on: whatever it has under way waits for an answer for ever, as if its machine had been switched
+//! off; what the server or the cloud had already taken on is carried out. Another one follows after a while.
+//! Everything follows from the seed: the daemon plans on the world's own thread.
+
+mod desk;
+mod observer;
+mod provider;
+mod referee;
+mod replica;
+mod settled;
+pub mod story;
+pub mod telling;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_daemon::failure::Failure;
+use longshore_daemon::live::policies::{Manager, Setup as Policies};
+use tokio::task::JoinSet;
+
+use crate::faults::Faults;
+use crate::server::{Asked, Verdict};
+use crate::world::{self, World};
+use desk::Desk;
+pub use desk::{Kill, Point, When};
+
+/// Nodes of a story at its busiest, about, where nothing else is asked for.
+pub const SEEDS_SIZE: u32 = 50;
+/// The most CPUs of an instance type in stories: pods of one to two CPUs fill small nodes, so that there are many.
+pub const SEEDS_TYPES: i64 = 4;
+
+/// How a daemon runs in a world.
+#[derive(Clone)]
+pub struct Setup {
+    /// Decides everything.
+    pub seed: u64,
+    /// The world.
+    pub world: world::Options,
+    /// How many processes compete; a Lease decides where there are more than one.
+    pub replicas: u32,
+    /// Processes ask for a Lease, even where there is only one.
+    pub elects: bool,
+    /// How long a batch of pods waits for one more, and at most.
+    pub window: (Duration, Duration),
+    /// How long it takes until a process that was killed has a successor.
+    pub restart: Duration,
+    /// What goes wrong on the way to the server, from the beginning.
+    pub faults: Faults,
+    /// One process is killed there.
+    pub kill: Option<Kill>,
+    /// Who scores.
+    pub manager: Manager,
+}
+
+impl Setup {
+    /// One process, no Lease, no faults.
+    ///
+    /// # Errors
+    /// If policies cannot be run here at all.
+    pub fn new(seed: u64) -> Result<Self, Failure> {
+        Ok(Setup::with(seed, manager()?))
+    }
+
+    /// The same, with policies that are there already.
+    pub fn with(seed: u64, manager: Manager) -> Self {
+        Setup {
+            seed,
+            world: world::Options::default(),
+            replicas: 1,
+            elects: false,
+            window: (Duration::from_secs(1), Duration::from_secs(10)),
+            restart: Duration::from_secs(5),
+            faults: Faults::default(),
+            kill: None,
+            manager,
+        }
+    }
+}
+
+/// Plans by price. Costs milliseconds and a thread: one is made for many runs on one thread.
+///
+/// # Errors
+/// If policies cannot be run here at all.
+pub fn manager() -> Result<Manager, Failure> {
+    // Without a configuration there is nothing to watch and nobody to compare with.
+    Manager::by_hand(Policies::default()).map(|(manager, _, _)| manager)
+}
+
+/// A world with the daemon in it. Its processes end when it is dropped.
+pub struct Harness {
+    /// The world.
+    pub world: World,
+    desk: Arc<Desk>,
+    // Ends with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        // The gate holds the desk, and the desk the server: nothing would ever be freed.
+        self.world.server.open_gate();
+    }
+}
+
+impl Harness {
+    /// A world and processes that begin now. Inside a runtime only.
+    pub fn new(setup: Setup) -> Self {
+        let world = World::new(setup.seed, setup.world.clone());
+        let desk = Arc::new(Desk::new(&world, &setup));
+        let gate = desk.clone();
+        world.server.set_gate(Box::new(move |asked: &Asked| -> Verdict { gate.judge(asked) }));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(observer::observe(desk.clone()));
+        let types = setup.world.types.clone().unwrap_or_else(|| Arc::new(world.cloud.catalogue()));
+        for slot in 0..setup.replicas.max(1) {
+            let replica = replica::Replica { slot, desk: desk.clone(), setup: setup.clone(), types: types.clone() };
+            tasks.spawn(replica.run());
+        }
+        Harness { world, desk, _tasks: tasks }
+    }
+
+    /// Kills the process that has the `lot`th place now, modulo how many there are. Says whether there was one.
+    pub fn kill(&self, lot: u64) -> bool {
+        self.desk.kill_one(lot)
+    }
+
+    /// Changes what goes wrong between daemon and server from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.desk.set_faults(faults);
+    }
+
+    /// Whoever leads cannot renew its Lease for a while.
+    pub fn cut_lease(&self, length: Duration) {
+        self.desk.cut_lease(length);
+    }
+
+    /// Watches hear nothing for a while; who is blind may err, and is not blamed for it.
+    pub fn stall_watches(&self, length: Duration) {
+        self.desk.blind_for(length + Duration::from_secs(5));
+        self.world.server.stall_watches(tokio::time::Instant::now() + length);
+    }
+
+    /// What the daemon wrote and called so far, in order.
+    pub fn points(&self) -> Vec<Point> {
+        self.desk.points()
+    }
+
+    /// How many processes there have been.
+    pub fn processes(&self) -> u32 {
+        self.desk.processes()
+    }
+
+    /// Rules that were broken on the way.
+    pub fn violations(&self) -> Vec<String> {
+        self.desk.violations()
+    }
+
+    /// What is not as it must be once all is quiet; empty if nothing.
+    pub fn unsettled(&self) -> Vec<String> {
+        settled::unsettled(&self.world)
+    }
+
+    /// Waits until all is as it must be, for some time; says what is not.
+    pub async fn settle(&self, limit: Duration) -> Vec<String> {
+        const LOOK: Duration = Duration::from_secs(10);
+        let end = self.world.clock.elapsed() + limit;
+        loop {
+            let wrong = self.unsettled();
+            if wrong.is_empty() || self.world.clock.elapsed() >= end {
+                return wrong;
+            }
+            self.world.run_for(LOOK).await;
+        }
+    }
+
+    /// Everything that happened and was asked, as text: equal for equal runs.
+    pub fn transcript(&self) -> String {
+        format!("{}{}", self.desk.requests(), self.world.transcript())
+    }
+}

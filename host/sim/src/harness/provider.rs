@@ -1,0 +1,83 @@
+//! The cloud as one process sees it: calls are counted, may fail, and are not answered once the process is dead.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
+
+use super::desk::{Call, Desk};
+use super::referee;
+use crate::cloud::Cloud;
+
+/// A process's way to the cloud.
+pub(super) struct Tapped {
+    pub cloud: Cloud,
+    pub desk: Arc<Desk>,
+    pub who: String,
+}
+
+impl Tapped {
+    async fn pass<T: Send + 'static>(
+        &self,
+        what: String,
+        may_fail: bool,
+        call: impl Future<Output = Result<T, CloudError>> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let fate = self.desk.call(&self.who, &what, may_fail);
+        match fate {
+            Call::Never => return pending().await,
+            Call::Fail => return Err(CloudError::Other(format!("{what}: the cloud has a bad moment"))),
+            Call::During => {
+                // Sent; nobody waits for it.
+                tokio::spawn(call);
+                tokio::task::yield_now().await;
+                self.desk.kill(&self.who, &format!(" during {what}"));
+                return pending().await;
+            }
+            Call::Go | Call::After => {}
+        }
+        let answer = call.await;
+        if fate == Call::After {
+            self.desk.kill(&self.who, &format!(" after {what}"));
+        }
+        if !self.desk.lives(&self.who) {
+            return pending().await;
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Tapped {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        if self.desk.lives(&self.who) {
+            referee::launch(&self.desk, &self.who, launch);
+        }
+        let (cloud, asked) = (self.cloud.clone(), launch.clone());
+        // The cloud itself knows which launches fail.
+        self.pass(format!("launch {}", launch.name), false, async move { cloud.create(&asked).await }).await
+    }
+
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
+        if self.desk.lives(&self.who) {
+            referee::end(&self.desk, &self.who, provider_id);
+        }
+        let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
+        self.pass(format!("end {provider_id}"), true, async move { cloud.delete(&id).await }).await
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
+        let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
+        self.pass(format!("get {provider_id}"), true, async move { cloud.get(&id).await }).await
+    }
+
+    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+        let cloud = self.cloud.clone();
+        self.pass("list".to_owned(), true, async move { cloud.list().await }).await
+    }
+}

@@ -1,0 +1,72 @@
+//! One place for a process: who dies there has a successor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Names, Settings};
+use longshore_daemon::live::clock::Clock;
+use longshore_daemon::live::edges::{Daemon, Edges, Lease};
+use longshore_daemon::live::journal::Journal;
+use tokio::task::JoinSet;
+
+use super::desk::Desk;
+use super::provider::Tapped;
+use super::{Setup, referee};
+
+/// A place.
+pub(super) struct Replica {
+    pub slot: u32,
+    pub desk: Arc<Desk>,
+    pub setup: Setup,
+    pub types: Arc<(Catalogue, Names)>,
+}
+
+impl Replica {
+    /// One process after the other, for ever.
+    pub async fn run(self) {
+        // They do not all begin at the same moment.
+        tokio::time::sleep(Duration::from_millis(700) * self.slot).await;
+        loop {
+            let (who, end) = self.desk.begin();
+            let daemon = Daemon::new(self.edges(&who));
+            let rounds = daemon.rounds();
+            // What a process has spawned besides is stopped by its edges, which answer no more.
+            let mut process = JoinSet::new();
+            process.spawn(daemon.run());
+            tokio::select! {
+                biased;
+                () = end.notified() => {}
+                _ = process.join_next() => {
+                    self.desk.violated(format!("{who} ended by itself"));
+                    self.desk.kill(&who, ", it ended by itself");
+                }
+                () = referee::rounds(&self.desk, &who, rounds) => {}
+            }
+            process.shutdown().await;
+            tokio::time::sleep(self.setup.restart).await;
+        }
+    }
+
+    fn edges(&self, who: &str) -> Edges {
+        let client = self.desk.server.client(who);
+        let lease = Lease {
+            namespace: "kube-system".to_owned(),
+            name: "karpenter-leader-election".to_owned(),
+            holder: who.to_owned(),
+        };
+        Edges {
+            client: client.clone(),
+            plain: client,
+            provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
+            clock: Clock::starting_at(self.desk.clock.now()),
+            catalogue: self.types.0.clone(),
+            names: self.types.1.clone(),
+            settings: Settings::default(),
+            manager: self.setup.manager.clone(),
+            journal: Journal::off(),
+            window: self.setup.window,
+            lease: self.desk.elects.then_some(lease),
+            inline: true,
+        }
+    }
+}

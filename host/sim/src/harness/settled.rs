@@ -1,0 +1,63 @@
+//! What must hold of a cluster once faults have stopped and some time has passed.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::actors::fields;
+use crate::server::resources;
+use crate::world::World;
+
+/// Everything that is not as it must be, a line each; empty if all is well.
+pub(super) fn unsettled(world: &World) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for pod in world.pods() {
+        // A daemon came late to its node, and kube-scheduler had given its room to others; who wants it to come first
+        // gives it a priority, and this cluster knows no preemption.
+        let squeezed = fields::text(&pod, "/spec/nodeName").is_empty()
+            && fields::controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
+        if !squeezed && !fields::ended(&pod) && (!fields::ready(&pod) || fields::deleting(&pod)) {
+            wrong.push(format!("pod {} {}", fields::name(&pod), state_of(&pod)));
+        }
+    }
+    let claims = world.server.list(resources::NODE_CLAIM);
+    let nodes = world.server.list(resources::NODE);
+    let ledger = world.cloud.ledger();
+    let running: BTreeSet<&str> = ledger.running().map(|entry| entry.provider_id.as_str()).collect();
+    let mut owned = BTreeSet::new();
+    for claim in &claims {
+        let (name, id) = (fields::name(claim), fields::text(claim, "/status/providerID"));
+        owned.insert(id);
+        if fields::deleting(claim) {
+            wrong.push(format!("claim {name} is being deleted"));
+        } else if !running.contains(id) {
+            wrong.push(format!("claim {name} has no instance ({id:?})"));
+        } else if fields::condition(claim, "Ready") != "True" {
+            wrong.push(format!("claim {name} is not ready"));
+        }
+    }
+    for node in &nodes {
+        let name = fields::name(node);
+        if !owned.contains(fields::text(node, "/spec/providerID")) {
+            wrong.push(format!("{name} has no claim"));
+        } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
+            wrong.push(format!("{name} is not ready, or going"));
+        }
+    }
+    let uids: BTreeSet<&str> = claims.iter().map(|claim| fields::uid(claim)).collect();
+    for entry in ledger.leaked(|uid| uids.contains(uid)) {
+        wrong.push(format!("{} ({}) is leaked: its claim {} is gone", entry.node, entry.provider_id, entry.claim));
+    }
+    for uid in ledger.bought_twice() {
+        wrong.push(format!("two instances were made for claim {uid}"));
+    }
+    wrong
+}
+
+fn state_of(pod: &Value) -> String {
+    let waits = fields::items(pod, "/status/conditions").iter().find(|c| c["type"] == "PodScheduled");
+    let why = waits.map_or("", |c| fields::text(c, "/message"));
+    let node = fields::text(pod, "/spec/nodeName");
+    let going = if fields::deleting(pod) { ", going" } else { "" };
+    if node.is_empty() { format!("waits{going}: {why}") } else { format!("is not ready on {node}{going}") }
+}

@@ -1,0 +1,113 @@
+//! A story: what people, the cloud and bad luck do to a cluster in an hour, made up from a seed.
+//!
+//! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods asks for more zones
+//! or budgets than there are. What a story cannot hold against the daemon is done by an operator who looks after the
+//! cluster every minute: nodes that never get ready are deleted.
+
+mod acts;
+mod dice;
+mod pods;
+mod pools;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Names};
+
+use crate::cloud;
+use crate::faults::Faults;
+use crate::world;
+pub use acts::Act;
+pub use dice::Dice;
+
+/// How long a story is told.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// A story.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// Of what seed.
+    pub seed: u64,
+    /// The cluster and its cloud, with the cloud's own faults.
+    pub world: world::Options,
+    /// Processes of the daemon.
+    pub replicas: u32,
+    /// Whether they ask for a Lease.
+    pub elects: bool,
+    /// What goes wrong on the way to the server while it is told.
+    pub faults: Faults,
+    /// What is there at the beginning.
+    pub base: String,
+    /// What happens, by time.
+    pub acts: Vec<(Duration, Act)>,
+}
+
+/// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and have up to
+/// `most` CPUs.
+pub fn types(most: i64) -> Arc<(Catalogue, Names)> {
+    let mut names = Names::default();
+    let all = longshore_kwok::catalogue::built_in(&mut names);
+    let fits = |name: &str| {
+        let size = name.split('-').nth(1).and_then(|size| size.strip_suffix('x')?.parse::<i64>().ok());
+        name.ends_with("-amd64-linux") && size.is_some_and(|size| size <= most)
+    };
+    let rows = all.types().iter().enumerate().filter(|(_, t)| fits(names.text(t.name)));
+    let rows = rows.map(|(at, t)| {
+        let offerings = all.offerings_of(longshore_core::model::TypeId(at as u32)).to_vec();
+        (t.clone(), offerings)
+    });
+    let catalogue = Catalogue::new(rows.collect(), &names);
+    Arc::new((catalogue, names))
+}
+
+impl Story {
+    /// The story of a seed. `size` is about how many nodes there are at the busiest.
+    pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Names)>) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut world = world::Options { types: Some(types), ..world::Options::default() };
+        cloud_of(&mut dice, &mut world.cloud);
+        let replicas = if dice.hits(0.15) { 2 } else { 1 };
+        let elects = replicas > 1 || dice.hits(0.15);
+        let faults = faults_of(&mut dice);
+        let base = pools::pools(&mut dice);
+        let cast = pods::cast(&mut dice, size);
+        let acts = acts::acts(&mut dice, &cast, &faults, replicas);
+        Story { seed, world, replicas, elects, faults, base, acts }
+    }
+}
+
+/// Each fault of the cloud is there in some stories, so that others are told without it.
+fn cloud_of(dice: &mut Dice, cloud: &mut cloud::Options) {
+    let share = |dice: &mut Dice, chance, most| if dice.hits(chance) { dice.unit() * most } else { 0.0 };
+    let faults = &mut cloud.faults;
+    faults.fail = share(dice, 0.5, 0.3);
+    faults.slow = share(dice, 0.4, 0.3);
+    faults.lost = share(dice, 0.5, 0.3);
+    faults.never_register = share(dice, 0.3, 0.1);
+    faults.never_ready = share(dice, 0.2, 0.1);
+    let weather = &mut cloud.weather;
+    weather.interruptions = share(dice, 0.5, 1.0);
+    weather.storms = share(dice, 0.4, 6.0);
+    if dice.hits(0.5) {
+        weather.prices_every = Duration::from_secs(300);
+        weather.volatility = 0.1;
+    }
+    if dice.hits(0.2) {
+        cloud.capacity = Some(dice.between(2, 6) as u32);
+    }
+}
+
+fn faults_of(dice: &mut Dice) -> Faults {
+    let mut share = |chance: f64, most: f64| if dice.hits(chance) { dice.unit() * most } else { 0.0 };
+    Faults {
+        conflict: share(0.5, 0.05),
+        busy: share(0.5, 0.05),
+        failing: share(0.5, 0.05),
+        lost_request: share(0.4, 0.01),
+        lost_answer: share(0.5, 0.02),
+        late: share(0.5, 0.05),
+        stale: share(0.4, 0.1),
+        kill: share(0.4, 0.004),
+        calls: share(0.4, 0.1),
+    }
+}

@@ -1,0 +1,57 @@
+//! NodePools of a story: one that can take everything, and now and then others before it.
+
+use std::fmt::Write as _;
+
+use super::Dice;
+
+const CLASS: &str = "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+spec: {}
+";
+
+/// The manifests.
+pub fn pools(dice: &mut Dice) -> String {
+    let mut text = CLASS.to_owned();
+    let kinds = dice.one_of(&["spot, on-demand", "spot, on-demand", "on-demand"]);
+    pool(&mut text, dice, "general", kinds, "");
+    if dice.hits(0.6) {
+        let cpus = dice.between(4, 60);
+        let limits = if dice.hits(0.5) { format!("\n  limits: {{cpu: '{cpus}'}}") } else { String::new() };
+        let weight = dice.between(1, 100);
+        pool(&mut text, dice, "spot", "spot", &format!("\n  weight: {weight}{limits}"));
+    }
+    if dice.hits(0.3) {
+        let nodes = dice.between(1, 8);
+        pool(&mut text, dice, "small", "spot, on-demand", &format!("\n  weight: 50\n  limits: {{nodes: '{nodes}'}}"));
+    }
+    text
+}
+
+fn pool(text: &mut String, dice: &mut Dice, name: &str, capacity: &str, more: &str) {
+    let mut spec = String::new();
+    if dice.hits(0.2) {
+        let minutes = dice.between(35, 55);
+        let _ = write!(spec, "\n      expireAfter: {minutes}m");
+    }
+    if dice.hits(0.25) {
+        let seconds = dice.between(60, 300);
+        let _ = write!(spec, "\n      terminationGracePeriod: {seconds}s");
+    }
+    let _ = write!(
+        text,
+        "---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: {name}}}
+spec:{more}
+  template:
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}{spec}
+      requirements:
+      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [{capacity}]}}
+"
+    );
+}

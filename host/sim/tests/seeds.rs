@@ -1,0 +1,134 @@
+//! The daemon in a world: it does its work, the same seed tells the same story, and what chance breaks it mends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longshore_sim::harness::story::types;
+use longshore_sim::harness::telling::tell_seed;
+use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, manager};
+use longshore_sim::world::paused;
+
+const BASE: &str = "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+spec: {}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements:
+      - {key: kubernetes.io/os, operator: In, values: [linux]}
+";
+
+fn deployment(name: &str, replicas: u32) -> String {
+    format!(
+        "---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '1', memory: 1Gi}}}}}}]
+      affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [
+        {{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}
+"
+    )
+}
+
+/// Nodes at the busiest, about.
+const SMALL: u32 = 12;
+const SOME: Duration = Duration::from_secs(600);
+
+/// Pods come, their claims are deleted, their number shrinks. Returns everything that was asked and done.
+fn up_and_down(seed: u64) -> String {
+    let setup = Setup::new(seed).expect("policies");
+    let told = paused(async {
+        let harness = Harness::new(setup);
+        let world = &harness.world;
+        world.apply(BASE).expect("manifests");
+        world.run_for(Duration::from_secs(5)).await;
+        world.apply(&deployment("web", 5)).expect("manifests");
+        world.run_for(Duration::from_secs(60)).await;
+        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
+        assert_eq!((world.ready_pods(), world.cloud.ledger().running().count()), (5, 5), "{}", world.describe());
+        let claims = world.server.list(longshore_sim::server::resources::NODE_CLAIM);
+        assert!(world.delete("NodeClaim", "", longshore_sim::actors::fields::name(&claims[0])));
+        world.run_for(Duration::from_secs(60)).await;
+        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
+        assert_eq!((world.ready_pods(), world.cloud.ledger().entries.len()), (5, 6), "{}", world.describe());
+        world.scale("Deployment", "default", "web", 0);
+        for claim in world.server.list(longshore_sim::server::resources::NODE_CLAIM) {
+            world.delete("NodeClaim", "", longshore_sim::actors::fields::name(&claim));
+        }
+        world.run_for(Duration::from_secs(120)).await;
+        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
+        assert_eq!(world.cloud.ledger().running().count(), 0, "{}", world.describe());
+        assert_eq!(harness.violations(), [""; 0]);
+        harness.transcript()
+    });
+    told.expect("a runtime")
+}
+
+#[test]
+fn pods_get_nodes_and_leave_them_and_the_same_seed_tells_the_same_story() {
+    let (one, again) = (up_and_down(1), up_and_down(1));
+    assert_eq!(first_difference(&one, &again), None);
+    assert!(one.len() > 10_000 && one != up_and_down(2));
+}
+
+/// The first line that differs, of both.
+fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str)> {
+    if one == other {
+        return None;
+    }
+    let found = one.lines().zip(other.lines()).find(|(a, b)| a != b);
+    Some(found.unwrap_or(("one is longer", "")))
+}
+
+/// Stories with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what CI has time for.
+#[test]
+fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
+    let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let types = types(SEEDS_TYPES);
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let tell = || {
+        let manager = manager().expect("policies");
+        let mut failed = String::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return failed;
+            }
+            let told = tell_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
+            if !told.wrong.is_empty() {
+                failed += &format!("seed {seed}: {:#?}\n", told.wrong);
+                failed += &format!("cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n");
+            }
+        }
+    };
+    let failed: String = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
+        running.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn a_story_with_faults_is_told_twice_in_the_same_words() {
+    let types = types(SEEDS_TYPES);
+    let manager = manager().expect("policies");
+    for seed in [3, 7] {
+        let told = || tell_seed(seed, SMALL, &types, manager.clone(), true).expect("a runtime").transcript;
+        assert_eq!(first_difference(&told(), &told()), None, "seed {seed}");
+    }
+}
