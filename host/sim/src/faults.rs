@@ -11,7 +11,7 @@ use crate::server::{Asked, Verdict};
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Writes that somebody else was faster with: 409.
+    /// Writes that somebody else was faster with: 409. A list that falls into this share is stale instead.
     pub conflict: f64,
     /// Too many requests: 429 with `Retry-After`.
     pub busy: f64,
@@ -144,7 +144,7 @@ mod tests {
         let near = |n: usize, about: usize| n.abs_diff(about) < about / 3;
         assert!(near(count("patch", &code(409)), 200) && count("list", &code(409)) == 0);
         assert!(near(count("list", &code(429)), 200) && near(count("list", &code(500)), 200));
-        assert!(near(count("list", &|fate| matches!(fate, Fate::Stale(_))), 200));
+        assert!(near(count("list", &|fate| matches!(fate, Fate::Stale(_))), 400));
         assert_eq!(count("list", &|fate| matches!(fate, Fate::Kill { .. })), 0);
         assert_eq!(faults.fate(7, 3, &asked("list")), faults.fate(7, 3, &asked("list")));
         let none = Faults::default();
