@@ -254,6 +254,11 @@ fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Names) -> Result
         let what = format!("{} is not a group", quoted(&wire.group));
         return Err(at.field("group").fault(what, "leave out the version"));
     }
+    // Labels that all nodes of the NodePool get. A plan says them, whether or not another object happens to name them.
+    for label in [labels::NODEPOOL, labels::REGISTERED, labels::INITIALIZED, "true"] {
+        names.intern(label);
+    }
+    names.intern(&format!("{}/{}", &*wire.group, wire.kind.to_ascii_lowercase()));
     Ok(NodeClassRef {
         group: names.intern(&wire.group),
         kind: names.intern(&wire.kind),
