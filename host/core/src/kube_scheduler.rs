@@ -83,6 +83,8 @@ impl Arrival {
 pub struct Survival {
     /// Pods without a node, in queue order.
     pub left: Vec<PodIx>,
+    /// For each of them the nodes that would take it if they had room.
+    pub welcome: Vec<Vec<Seat>>,
     /// Where the others went, in the order in which they were placed.
     pub seats: Vec<(PodIx, Seat)>,
 }
@@ -161,9 +163,11 @@ impl<'a> Simulator<'a> {
             .iter()
             .map(|c| VirtualNode { pool: c.pool, offering: c.offering, requirements: &c.requirements })
             .collect();
-        let mut survival = queue::Run::new(self, &nodes, told, seed).finish(Arrival::of(seed));
+        let survival = queue::Run::new(self, &nodes, told, seed).finish(Arrival::of(seed));
         let known: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
-        survival.left.retain(|pod| !known.contains(pod));
-        survival
+        let Survival { left, welcome, seats } = survival;
+        let ours = left.into_iter().zip(welcome).filter(|(pod, _)| !known.contains(pod));
+        let (left, welcome) = ours.unzip();
+        Survival { left, welcome, seats }
     }
 }

@@ -1,6 +1,7 @@
 //! From a snapshot to a plan.
 
 mod finish;
+mod sturdy;
 
 pub use finish::Ranking;
 
@@ -50,7 +51,7 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
     let candidates: Vec<Plan> =
         packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
     let mut replaced = Vec::new();
-    for candidate in prefer(snapshot, candidates, options.effort) {
+    for candidate in realisable(&mut problem, candidates, &floor, options.effort) {
         match check(snapshot, &candidate) {
             Ok(()) => return Ok(Plan { replaced, ..candidate }),
             Err(violations) => replaced.extend(violations),
@@ -63,24 +64,38 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
     }
 }
 
-/// Plans in the order in which they are wanted: the cheapest first, but of those that cost nearly the same the one that
-/// leaves fewest pods over when kube-scheduler realises it, told of it or not. Where trying that would take longer than
-/// the effort allows, the cost alone decides.
-pub fn prefer(snapshot: &Snapshot, mut plans: Vec<Plan>, effort: Effort) -> Vec<Plan> {
+/// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where playing them through would
+/// take longer than the effort allows, the cost alone decides.
+fn realisable(p: &mut Problem<'_>, mut plans: Vec<Plan>, floor: &Floor, effort: Effort) -> Vec<Plan> {
     plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
-    let Some(cheapest) = plans.first() else { return plans };
-    let near = cheapest.effective * (1.0 + NEARLY_THE_SAME);
-    let rivals = plans.iter().take_while(|plan| plan.effective <= near).count();
-    let nodes = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0) + snapshot.nodes.len();
+    let nodes = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0) + p.snapshot.nodes.len();
     let most = match effort {
         Effort::None | Effort::Quick => 0,
         Effort::Normal => 50_000,
         Effort::Thorough => 1_000_000,
     };
-    if rivals < 2 || snapshot.pending.len() * nodes > most {
+    if p.snapshot.pending.len() * nodes > most {
         return plans;
     }
-    let simulator = Simulator::new(snapshot);
+    let simulator = Simulator::new(p.snapshot);
+    let mut plans = prefer(&simulator, plans);
+    let most = finish::finish(p, floor.clone()).effective;
+    if let Some(sturdier) = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan, most)) {
+        plans.insert(0, sturdier);
+    }
+    plans
+}
+
+/// Plans in the order in which they are wanted: the cheapest first, but of those that cost nearly the same the one that
+/// leaves fewest pods over when kube-scheduler realises it, told of it or not.
+pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
+    plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
+    let Some(cheapest) = plans.first() else { return plans };
+    let near = cheapest.effective * (1.0 + NEARLY_THE_SAME);
+    let rivals = plans.iter().take_while(|plan| plan.effective <= near).count();
+    if rivals < 2 {
+        return plans;
+    }
     let left = |plan: &Plan| {
         let told: usize = (0..COURSES).map(|seed| simulator.survive_told(plan, seed).left.len()).sum();
         let alone: usize = (0..COURSES).map(|seed| simulator.survive(plan, seed).left.len()).sum();

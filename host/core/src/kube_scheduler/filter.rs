@@ -38,8 +38,12 @@ impl<'c> Filters<'c> {
     /// Whether the node passes: taints, node affinity and zones of volumes; resources; host ports; volume limits;
     /// spread; pod affinity and anti-affinity.
     pub fn pass(&self, node: u32) -> bool {
+        self.cluster.fits(node, self.shape) && self.pass_but_for_room(node)
+    }
+
+    /// The same, resources left out.
+    pub fn pass_but_for_room(&self, node: u32) -> bool {
         self.cluster.verdict(node, self.class.profile).fits
-            && self.cluster.fits(node, self.shape)
             && (self.shape.ports.is_empty() || self.cluster.ports_free(node, &self.shape.ports))
             && (self.class.volumes.is_empty() || self.cluster.attaches(node, self.class))
             && self.spread(node)

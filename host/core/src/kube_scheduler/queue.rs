@@ -199,7 +199,13 @@ impl<'s> Run<'s> {
             Some(new) => Seat::New(new),
             None => Seat::Existing(NodeIx(node)),
         };
+        let welcome = |queued: &Queued| {
+            let class = &self.sim.compiled.classes[queued.class as usize];
+            let filters = Filters::new(&self.cluster, &self.sim.compiled.shapes[class.shape as usize], class);
+            self.cluster.ready.iter().filter(|node| filters.pass_but_for_room(**node)).map(|node| seat(*node)).collect()
+        };
         Survival {
+            welcome: self.backlog.iter().map(welcome).collect(),
             left: self.backlog.iter().map(|q| q.pod).collect(),
             seats: self.seats.iter().map(|&(queued, node)| (queued.pod, seat(node))).collect(),
         }

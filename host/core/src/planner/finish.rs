@@ -179,7 +179,7 @@ fn draw(p: &Problem<'_>, plan: &mut Plan) {
 }
 
 /// Whether a claim may be launched as an offering.
-fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
+pub(super) fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
     let o = p.snapshot.world.catalogue.offering(offering);
     let allowed = |key: Sym, value: Sym| {
         claim.requirements.iter().find(|(k, _)| *k == key).is_none_or(|(_, values)| values.contains(&value))
