@@ -27,6 +27,7 @@ mod round;
 mod run;
 mod serve;
 mod settings;
+mod shortages;
 pub(crate) mod state;
 mod termination;
 pub(crate) mod watch;

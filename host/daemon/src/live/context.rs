@@ -19,6 +19,7 @@ use super::events::Events;
 use super::hints::Hint;
 use super::leader::Leadership;
 use super::metrics::Metrics;
+use super::shortages::Shortages;
 
 /// Shared by all that is going on.
 pub struct Context {
@@ -34,6 +35,8 @@ pub struct Context {
     pub clock: Clock,
     /// The version of each NodeClaim that was written last, until it has come back by the watch.
     pub written: Written,
+    /// Offerings that could not be had a moment ago.
+    pub shortages: Arc<Shortages>,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
 }

@@ -33,6 +33,7 @@ use super::policies::Manager;
 use super::pools::{self, Class};
 use super::round::{self, Round};
 use super::serve::SharedBoard;
+use super::shortages::Shortages;
 use super::state::{ClusterState, Touched};
 use super::termination;
 use super::watch::Change;
@@ -42,6 +43,8 @@ use crate::report::{self, Leftover};
 /// How rounds are made.
 pub struct How {
     pub catalogue: Catalogue,
+    /// What of it could not be had a moment ago.
+    pub shortages: Arc<Shortages>,
     /// What the environment says; the configuration's own words win.
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
@@ -711,6 +714,8 @@ impl Control {
         let mut board = lock(&self.board);
         board.synced = synced;
         let policies = board.policies.clone();
+        let short = self.ctx.shortages.summary(self.ctx.now().as_second());
+        self.ctx.metrics.short(&short);
         let troubles: BTreeMap<String, &str> =
             self.state.troubles().map(|(kind, why)| (format!("{kind:?}"), why)).collect();
         board.status = json!({
@@ -718,7 +723,7 @@ impl Control {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "policies": policies,
+            "withoutCapacity": short.told(), "policies": policies,
         });
     }
 }

@@ -103,10 +103,13 @@ impl Daemon {
             leadership: Leadership::new(candidate.is_none()),
             clock,
             written: Written::default(),
+            shortages: Arc::default(),
             nominates: AtomicBool::new(true),
         });
         let (asks, asked) = channel(16);
-        let how = How { catalogue, settings, manager, journal, idle: window.0, longest: window.1, inline };
+        let (idle, longest) = window;
+        let shortages = ctx.shortages.clone();
+        let how = How { catalogue, shortages, settings, manager, journal, idle, longest, inline };
         Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, names, candidate }
     }
 

@@ -2,7 +2,7 @@
 
 use longshore_api::crd::{ConditionStatus, NodeClaim};
 use prometheus::{
-    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use super::journal::Condition;
@@ -31,6 +31,7 @@ pub struct Metrics {
     pub plan_bound: Gauge,
     /// What the policies had to say.
     pub policies: IntCounterVec,
+    without_capacity: IntGaugeVec,
     journal_bytes: IntGauge,
     journal_lost: IntGauge,
     journal_failing: IntGauge,
@@ -109,6 +110,13 @@ impl Metrics {
                 "What policies had to say, by kind: loaded, refused, failing, …",
                 &["kind", "policy"],
             ),
+            without_capacity: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("longshore_offerings_without_capacity", "Offerings not asked for after a shortage."),
+                    &["capacity_type", "zone"],
+                ),
+            ),
             journal_bytes: gauge(&registry, "longshore_journal_bytes", "Bytes of all segments of the journal."),
             journal_lost: gauge(
                 &registry,
@@ -147,6 +155,14 @@ impl Metrics {
     /// A condition of a claim changed.
     pub fn transition(&self, _kind: &str, condition: &str, status: ConditionStatus) {
         self.transitions.with_label_values(&[condition, &format!("{status:?}")]).inc();
+    }
+
+    /// Offerings that could not be had a moment ago.
+    pub fn short(&self, short: &super::shortages::Summary) {
+        self.without_capacity.reset();
+        for ((capacity_type, zone), count) in &short.by_place {
+            self.without_capacity.with_label_values(&[capacity_type, zone]).set(*count as i64);
+        }
     }
 
     /// How the journal goes, if there is one.

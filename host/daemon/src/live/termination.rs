@@ -29,11 +29,11 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
-    let claim = match claims {
-        [claim] => Some(claim),
+    let mut claim = match claims {
+        [claim] => Some((**claim).clone()),
         _ => None,
     };
-    if let Some(claim) = claim
+    if let Some(claim) = &claim
         && claim.metadata.deletion_timestamp.is_none()
     {
         ctx.may_write()?;
@@ -59,21 +59,22 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         ctx.patch_node(&node.name, &json!({"metadata": metadata, "spec": {"taints": taints}})).await?;
         return Ok(Some(Duration::from_millis(200)));
     }
-    let ends = claim.and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
+    let ends =
+        claim.as_ref().and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
     let pods = pods_on(ctx, &node.name).await?;
     let left = drain(ctx, node, &pods, ends).await?;
     if left > 0 && !mutant("skips-drain") {
-        if let Some(claim) = claim {
+        if let Some(claim) = &mut claim {
             say(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &format!("{left} pods left")).await?;
         }
         return Ok(Some(POLL));
     }
-    if let Some(claim) = claim {
+    if let Some(claim) = &mut claim {
         say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?;
     }
     let over = ends.is_some_and(|ends| ctx.now() >= ends);
     let attached = attachments(ctx, &node.name, &pods).await?;
-    if let Some(claim) = claim {
+    if let Some(claim) = &mut claim {
         if attached.is_empty() {
             say(ctx, claim, "VolumesDetached", ConditionStatus::True, "VolumesDetached", "").await?;
         } else if over {
@@ -90,7 +91,7 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         return Ok(Some(POLL));
     }
     // Kwok's instance is the Node itself, which goes only when its finalizer does: its provider says so.
-    if let Some(claim) = claim {
+    if let Some(claim) = &mut claim {
         say(ctx, claim, "InstanceTerminating", ConditionStatus::True, "InstanceTerminating", "").await?;
         ctx.may_write()?;
         match ctx.provider.delete(&node.provider_id).await {
@@ -113,10 +114,10 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     ctx.patch_node(&node.name, &json!({"metadata": metadata})).await.map(|()| None)
 }
 
-/// Sets a condition of the claim unless it stands already.
+/// Sets a condition of the claim unless it stands already; `claim` is then as it was written.
 async fn say(
     ctx: &Context,
-    claim: &NodeClaim,
+    claim: &mut NodeClaim,
     what: &str,
     to: ConditionStatus,
     reason: &str,
@@ -128,7 +129,10 @@ async fn say(
         return Ok(());
     }
     set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
-    super::lifecycle::patch_status(ctx, claim, &status).await
+    let version = claim.metadata.resource_version.as_deref();
+    claim.metadata.resource_version = super::lifecycle::patch_status(ctx, claim, version, &status).await?;
+    claim.status = Some(status);
+    Ok(())
 }
 
 /// A pod as far as its leaving is concerned.

@@ -1,6 +1,8 @@
 //! A round as it is written down: what it was decided on beside the observations, and what came of it.
 
-use longshore_core::model::{MinValuesPolicy, PreferencePolicy, Settings};
+use std::collections::BTreeMap;
+
+use longshore_core::model::{MinValuesPolicy, OfferingId, PreferencePolicy, Settings};
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,9 @@ pub struct Round {
     pub how: How,
     /// The instance types.
     pub catalogue: String,
+    /// Which of their offerings were taken to be without capacity.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<Short>,
     /// The signals, if there were any.
     pub signals: Option<String>,
     /// Versions of policies that answered.
@@ -36,6 +41,16 @@ pub struct Round {
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
+}
+
+/// Offerings that were taken to be without capacity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Short {
+    /// Until when, seconds since 1970.
+    pub until: i64,
+    /// Rows of the catalogue, the first and the last of each run.
+    pub rows: Vec<(u32, u32)>,
 }
 
 /// What planning depends on beside the world.
@@ -128,6 +143,32 @@ const PARTS: usize = 2_000;
 
 const EFFORTS: [(Effort, &str); 4] =
     [(Effort::None, "none"), (Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
+
+impl Short {
+    /// Offerings and until when they are short, as they are written down.
+    pub fn all(short: &[(OfferingId, i64)]) -> Vec<Short> {
+        let mut by_time: BTreeMap<i64, Vec<(u32, u32)>> = BTreeMap::new();
+        for &(OfferingId(row), until) in short {
+            let rows = by_time.entry(until).or_default();
+            match rows.last_mut().filter(|(_, last)| last.checked_add(1) == Some(row)) {
+                Some((_, last)) => *last = row,
+                None => rows.push((row, row)),
+            }
+        }
+        by_time.into_iter().map(|(until, rows)| Short { until, rows }).collect()
+    }
+
+    /// As it was meant, rows of a catalogue with this many offerings.
+    pub fn meant(all: &[Short], offerings: usize) -> Vec<(OfferingId, i64)> {
+        let last_row = (offerings as u32).saturating_sub(1);
+        let rows = |&(first, last): &(u32, u32)| first..=last.min(last_row);
+        let of = |short: &Short| {
+            let until = short.until;
+            short.rows.iter().flat_map(rows).map(move |row| (OfferingId(row), until)).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    }
+}
 
 impl How {
     /// As it is written down.
@@ -264,6 +305,21 @@ mod tests {
         let how: How = serde_json::from_str(&text).unwrap();
         assert_eq!(how.meant(), Ok((settings, options)));
         assert!(How::default().meant().unwrap_err().contains("effort"));
+    }
+
+    #[test]
+    fn what_is_short_is_written_down_in_runs() {
+        let short: Vec<_> = [(0, 7), (1, 7), (2, 9), (3, 7), (4, 7)].map(|(row, t)| (OfferingId(row), t)).into();
+        let all = Short::all(&short);
+        assert_eq!(all[0], Short { until: 7, rows: vec![(0, 1), (3, 4)] });
+        let mut meant = Short::meant(&all, 5);
+        meant.sort_unstable();
+        assert_eq!(meant, short);
+        assert_eq!(
+            Short::meant(&[Short { until: 1, rows: vec![(1, u32::MAX)] }], 3).len(),
+            2,
+            "no further than there are"
+        );
     }
 
     #[test]
