@@ -29,7 +29,7 @@ pub struct Context {
     pub plain: Client,
     pub provider: Arc<dyn CloudProvider>,
     pub events: Events,
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     pub health: Health,
     pub leadership: Leadership,
     pub clock: Clock,
@@ -156,6 +156,11 @@ impl Health {
         if last.len() > 4 {
             last.pop_front();
         }
+    }
+
+    /// Another version of a NodePool or its class: what was before says nothing about it.
+    pub fn forget(&self, pool: &str) {
+        lock(&self.0).remove(pool);
     }
 
     /// Fewer than two of the last four failed; nothing if none is known.

@@ -141,6 +141,8 @@ impl Journal {
             Change::Remove(json) => What::Remove(json),
             Change::End => What::End,
             Change::Trouble(why) => What::Trouble(why.into()),
+            // Nothing has changed in the state.
+            Change::Well => return,
         };
         open.queue.observed(Observed { time, revision, kind, what, refused });
     }
@@ -162,7 +164,7 @@ impl Journal {
             round,
             now: world.now,
             time,
-            how: How::new(&world.settings, options),
+            how: How::new(&world.settings, options, &world.names),
             catalogue: open.catalogue(&world.catalogue, &world.names),
             short: Short::all(world.catalogue.short()),
             signals: open.signals(&live.signals()),
@@ -170,9 +172,6 @@ impl Journal {
             ..Round::default()
         };
         note.answered(live);
-        if !world.settings.default_spread.is_empty() {
-            note.missing.push("default topology spread constraints".into());
-        }
         let size = (world.pods.len() + snapshot.pending.len()) * 32;
         let plan = plan.cloned().map_err(str::to_owned);
         let snapshot = snapshot.clone();

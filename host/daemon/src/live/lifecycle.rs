@@ -61,7 +61,7 @@ pub async fn step(
         && left.is_zero()
     {
         if delete(ctx, claim, "it has expired").await? {
-            ctx.metrics.disrupted("expired", pool_of(claim));
+            ctx.metrics.disrupted("expired", claim);
         }
         return Ok(None);
     }
@@ -106,7 +106,7 @@ pub async fn step(
     if let Some(why) = too_late(ctx, &next, &status) {
         if delete(ctx, &next, why).await? {
             ctx.health.record(pool_of(&next), false);
-            ctx.metrics.disrupted(why, pool_of(&next));
+            ctx.metrics.disrupted(why, &next);
         }
         return Ok(None);
     }
@@ -180,23 +180,23 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
             Ok(Launched::Yes)
         }
         Err(error @ (CloudError::InsufficientCapacity(_) | CloudError::NodeClassNotReady(_))) => {
-            let reason = match &error {
+            let (reason, event) = match &error {
                 CloudError::InsufficientCapacity(shortage) => {
                     let news = ctx.shortages.note(&shortage.offerings, ctx.now().as_second());
                     if news > 0 {
                         tracing::info!(offerings = news, seconds = PAUSE, "without capacity; not asked for");
                     }
-                    "insufficient_capacity"
+                    ("insufficient_capacity", "InsufficientCapacityError")
                 }
-                _ => "nodeclass_not_ready",
+                _ => ("nodeclass_not_ready", "NodeClassNotReady"),
             };
             if !delete(ctx, claim, &error.to_string()).await? {
                 return Ok(Launched::GivenUp);
             }
-            ctx.metrics.disrupted(reason, pool_of(claim));
-            ctx.events.claim(claim, true, "InsufficientCapacityError", &error.to_string()).await;
+            ctx.metrics.disrupted(reason, claim);
+            ctx.events.claim(claim, true, event, &error.to_string()).await;
             for planned in planned_pods(claim).take(SHORT_EVENTS) {
-                ctx.events.pod(planned.pod, true, "InsufficientCapacityError", &error.to_string()).await;
+                ctx.events.pod(planned.pod, true, event, &error.to_string()).await;
             }
             Ok(Launched::GivenUp)
         }
@@ -270,7 +270,7 @@ async fn register(
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);
-    ctx.metrics.node_created(pool_of(claim));
+    ctx.metrics.node_created(claim);
     Ok(initialized)
 }
 
@@ -462,11 +462,14 @@ async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
         }
     }
     let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
-    ctx.metrics.terminated(pool_of(claim), claim);
     match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
-        Err(error) if error.contains("404") || error.contains("not found") => Ok(None),
-        other => other.map(|_| None),
+        Err(error) if error.contains("404") || error.contains("not found") => {}
+        other => drop(other?),
     }
+    let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
+    let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, "InstanceTerminating"));
+    ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
+    Ok(None)
 }
 
 /// A span of whole seconds.

@@ -61,6 +61,13 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     }
     let ends =
         claim.as_ref().and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
+    if let Some(ends) = ends {
+        let message = format!("all pods will be deleted by {}", super::lifecycle::rfc3339(ends));
+        ctx.events.node(&node.name, true, "TerminationGracePeriodExpiring", &message).await;
+        if let Some(claim) = &claim {
+            ctx.events.claim(claim, true, "TerminationGracePeriodExpiring", &message).await;
+        }
+    }
     let pods = pods_on(ctx, &node.name).await?;
     let left = drain(ctx, node, &pods, ends).await?;
     if left > 0 && !mutant("skips-drain") {
@@ -70,7 +77,9 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         return Ok(Some(POLL));
     }
     if let Some(claim) = &mut claim {
-        say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?;
+        if say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await? {
+            ctx.metrics.node_drained(claim);
+        }
     }
     let over = ends.is_some_and(|ends| ctx.now() >= ends);
     let attached = attachments(ctx, &node.name, &pods).await?;
@@ -111,10 +120,13 @@ async fn instance_is_gone(ctx: &Context, node: &NodeView) -> bool {
 async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     let rest: Vec<&String> = node.finalizers.iter().filter(|f| *f != FINALIZER).collect();
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
-    ctx.patch_node(&node.name, &json!({"metadata": metadata})).await.map(|()| None)
+    ctx.patch_node(&node.name, &json!({"metadata": metadata})).await?;
+    let lived = node.created.as_ref().map(|at| (ctx.now().as_second() - at.0.as_second()).max(0) as f64);
+    ctx.metrics.node_terminated(&node.labels, lived);
+    Ok(None)
 }
 
-/// Sets a condition of the claim unless it stands already; `claim` is then as it was written.
+/// Sets a condition of the claim unless it stands already; `claim` is then as it was written. Says whether it was news.
 async fn say(
     ctx: &Context,
     claim: &mut NodeClaim,
@@ -122,17 +134,17 @@ async fn say(
     to: ConditionStatus,
     reason: &str,
     message: &str,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let mut status = claim.status.clone().unwrap_or_default();
     let same = condition(&status.conditions, what).is_some_and(|c| c.status == to && c.reason == reason);
     if same {
-        return Ok(());
+        return Ok(false);
     }
     set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
     let version = claim.metadata.resource_version.as_deref();
     claim.metadata.resource_version = super::lifecycle::patch_status(ctx, claim, version, &status).await?;
     claim.status = Some(status);
-    Ok(())
+    Ok(true)
 }
 
 /// A pod as far as its leaving is concerned.
@@ -303,7 +315,14 @@ async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<bool, String> {
     if mutant("ignores-budgets") {
         return force(ctx, pod, 30).await.map(|()| true);
     }
-    match api.evict(&pod.metadata.name, &params).await {
+    let answer = api.evict(&pod.metadata.name, &params).await;
+    let code = match &answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    };
+    ctx.metrics.evictions.with_label_values(&[&code.to_string()]).inc();
+    match answer {
         Ok(_) => {
             ctx.events.pod(&pod.full(), false, "Evicted", "Evicted pod: its node is going").await;
             Ok(true)

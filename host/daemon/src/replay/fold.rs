@@ -94,7 +94,7 @@ impl Folded {
     pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
         let world = self.rounds.remove(&round.round);
         let mut world = world.ok_or("its beginning is not in what was read")?;
-        let (settings, options) = round.how.meant()?;
+        let (settings, options) = round.how.meant(&mut world.names)?;
         let nominated: HashMap<&str, &str> =
             round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
         for at in 0..world.pods.len() {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{MinValuesPolicy, OfferingId, PreferencePolicy, Settings};
+use longshore_core::model::{
+    LabelSelector, MinValuesPolicy, Names, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread,
+};
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
 use serde::{Deserialize, Serialize};
@@ -65,6 +67,47 @@ pub struct How {
     pub reserved_capacity: bool,
     /// USD per hour and node, the bits of the number.
     pub node_cost: u64,
+    /// Default topology spread constraints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_spread: Vec<DefaultSpread>,
+}
+
+/// A default topology spread constraint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DefaultSpread {
+    pub max_skew: i32,
+    pub key: String,
+    pub required: bool,
+    pub min_domains: Option<i32>,
+    pub ignores_affinity: bool,
+    pub honors_taints: bool,
+}
+
+impl DefaultSpread {
+    fn new(spread: &Spread, names: &Names) -> Self {
+        DefaultSpread {
+            max_skew: spread.max_skew,
+            key: names.text(spread.key).to_owned(),
+            required: spread.required,
+            min_domains: spread.min_domains,
+            ignores_affinity: spread.node_affinity == NodeInclusion::Ignore,
+            honors_taints: spread.node_taints == NodeInclusion::Honor,
+        }
+    }
+
+    fn meant(&self, names: &mut Names) -> Spread {
+        let inclusion = |honors: bool| if honors { NodeInclusion::Honor } else { NodeInclusion::Ignore };
+        Spread {
+            max_skew: self.max_skew,
+            key: names.intern(&self.key),
+            required: self.required,
+            selector: LabelSelector::default(),
+            min_domains: self.min_domains,
+            node_affinity: inclusion(!self.ignores_affinity),
+            node_taints: inclusion(self.honors_taints),
+        }
+    }
 }
 
 /// A version of a policy.
@@ -172,7 +215,7 @@ impl Short {
 
 impl How {
     /// As it is written down.
-    pub fn new(settings: &Settings, options: Options) -> Self {
+    pub fn new(settings: &Settings, options: Options, names: &Names) -> Self {
         let effort = EFFORTS.iter().find(|(effort, _)| *effort == options.effort).map_or("", |(_, name)| name);
         How {
             effort: effort.into(),
@@ -181,11 +224,12 @@ impl How {
             min_values_best_effort: settings.min_values == MinValuesPolicy::BestEffort,
             reserved_capacity: settings.reserved_capacity,
             node_cost: settings.node_cost.to_bits(),
+            default_spread: settings.default_spread.iter().map(|spread| DefaultSpread::new(spread, names)).collect(),
         }
     }
 
     /// As it was meant. Fails with words on an effort that is not known.
-    pub fn meant(&self) -> Result<(Settings, Options), String> {
+    pub fn meant(&self, names: &mut Names) -> Result<(Settings, Options), String> {
         let effort = EFFORTS.iter().find(|(_, name)| *name == self.effort).map(|(effort, _)| *effort);
         let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
@@ -196,7 +240,7 @@ impl How {
             },
             reserved_capacity: self.reserved_capacity,
             node_cost: f64::from_bits(self.node_cost),
-            default_spread: Vec::new(),
+            default_spread: self.default_spread.iter().map(|spread| spread.meant(names)).collect(),
         };
         Ok((settings, Options { effort, seed: self.seed }))
     }
@@ -294,17 +338,30 @@ mod tests {
 
     #[test]
     fn settings_survive_to_the_last_bit() {
+        let mut names = Names::default();
+        let spread = Spread {
+            max_skew: 2,
+            key: names.intern("zone"),
+            required: true,
+            selector: LabelSelector::default(),
+            min_domains: Some(3),
+            node_affinity: NodeInclusion::Honor,
+            node_taints: NodeInclusion::Ignore,
+        };
+        let other =
+            Spread { node_affinity: NodeInclusion::Ignore, node_taints: NodeInclusion::Honor, ..spread.clone() };
         let settings = Settings {
             preferences: PreferencePolicy::Ignore,
             node_cost: 0.1 + 0.2,
             reserved_capacity: false,
+            default_spread: vec![spread, other],
             ..Settings::default()
         };
         let options = Options { effort: Effort::Thorough, seed: u64::MAX };
-        let text = serde_json::to_string(&How::new(&settings, options)).unwrap();
+        let text = serde_json::to_string(&How::new(&settings, options, &names)).unwrap();
         let how: How = serde_json::from_str(&text).unwrap();
-        assert_eq!(how.meant(), Ok((settings, options)));
-        assert!(How::default().meant().unwrap_err().contains("effort"));
+        assert_eq!(how.meant(&mut names), Ok((settings, options)));
+        assert!(How::default().meant(&mut names).unwrap_err().contains("effort"));
     }
 
     #[test]
