@@ -122,15 +122,18 @@ fn scratch(name: &str, text: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// A kubeconfig of a server that is not there.
+fn nowhere(name: &str) -> Result<PathBuf> {
+    let config = format!(
+        "{{apiVersion: v1, kind: Config, current-context: x, contexts: [{{name: x, context: {{cluster: x, user: x}}}}], \
+         clusters: [{{name: x, cluster: {{server: 'http://127.0.0.1:{}'}}}}], users: [{{name: x, user: {{}}}}]}}",
+        free_port()?
+    );
+    scratch(name, &config)
+}
+
 fn unreachable() -> Result<()> {
-    let config = scratch(
-        "nowhere",
-        &format!(
-            "{{apiVersion: v1, kind: Config, current-context: x, contexts: [{{name: x, context: {{cluster: x, user: x}}}}], \
-             clusters: [{{name: x, cluster: {{server: 'http://127.0.0.1:{}'}}}}], users: [{{name: x, user: {{}}}}]}}",
-            free_port()?
-        ),
-    )?;
+    let config = nowhere("unreachable")?;
     let mut daemon = Daemon::start(&config, &[])?;
     until("it says that it cannot list", || daemon.says("cannot list nodepools"))?;
     until("its status says so", || Ok(daemon.ask(&["status"])?.contains("waits: not everything could be listed")))?;
@@ -150,7 +153,7 @@ fn refused() -> Result<()> {
     let config = scratch("bad.toml", "[planing]\nseed = 'x'\n")?;
     let spread = scratch("bad.yaml", "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 0}\n")?;
     let text = |path: &Path| path.display().to_string();
-    let none = scratch("none.kubeconfig", "{apiVersion: v1, kind: Config}")?;
+    let none = nowhere("refused")?;
     for (args, said) in [
         (
             vec!["--config".to_owned(), text(&config)],
@@ -251,13 +254,8 @@ fn missing() -> Result<()> {
             resources.retain(|r| r != "pods");
         }
     }
-    plane
-        .apply(
-            &serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "karpenter"}, "rules": []})
-            .to_string(),
-        )
-        .ok();
+    role["rules"].as_array_mut().context("no rules")?.retain(|rule| rule["resources"] != serde_json::json!([]));
+    role["metadata"] = serde_json::json!({"name": "karpenter"});
     let file = scratch("role.json", &role.to_string())?;
     plane.run(&["replace", "-f", file.to_str().context("a path that is no text")?])?;
     let mut daemon = Daemon::start(plane.longshore_kubeconfig().as_ref(), &[])?;
@@ -265,7 +263,9 @@ fn missing() -> Result<()> {
     until("the missing definition is said, with what installs it", || {
         Ok(daemon.says("nodepools of karpenter.sh/v1 are not known to the cluster")? && daemon.says(install)?)
     })?;
-    until("the missing right is said", || daemon.says("RBAC does not let us list pods (apiGroups: [\"\"])"))?;
+    until("the missing right is said", || {
+        daemon.says("RBAC does not let us list pods; kubectl apply -f deploy/rbac.yaml")
+    })?;
     until("the old definition is said", || daemon.says("drops what is written to spec.nodeRegistrationDelay"))?;
     let status = daemon.ask(&["status"])?;
     ensure!(status.contains("waits") && status.contains("trouble   Pod: RBAC"), "{status}");

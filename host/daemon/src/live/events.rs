@@ -1,4 +1,5 @@
-//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes.
+//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes, and
+//! for five where a pod is told in every round that it has no node.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,6 +15,7 @@ use super::clock::Clock;
 use super::context::lock;
 
 const QUIET: Duration = Duration::from_secs(120);
+const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
 /// Writes Events.
 pub struct Events {
@@ -76,11 +78,12 @@ impl Events {
         {
             let mut said = lock(&self.said);
             let now = Instant::now();
-            said.retain(|_, at| now.duration_since(*at) < QUIET);
+            said.retain(|_, until| now < *until);
             let key = format!("{kind}/{namespace}/{name}/{reason}/{message}");
-            if said.insert(key, now).is_some() {
+            if said.contains_key(&key) {
                 return;
             }
+            said.insert(key, now + if reason == "FailedScheduling" { QUIET_FOR_LEFTOVERS } else { QUIET });
         }
         let home = if namespace.is_empty() { "default" } else { namespace };
         let now = self.clock.now();

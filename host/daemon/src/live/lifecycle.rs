@@ -5,7 +5,7 @@
 //! can be done twice: the cloud's token is the claim's UID, patches name the version that they were made from.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod write;
 
 use std::collections::BTreeMap;

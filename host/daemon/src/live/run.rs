@@ -21,9 +21,16 @@ use crate::args::{Log, RunArgs};
 use crate::failure::Failure;
 use crate::{Answer, input};
 
+/// Where a pod finds the name of its namespace.
+const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let set = |name: &str| args.karpenter.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok());
+    let set = |name: &str| {
+        let set = args.karpenter.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok());
+        // In a pod, the namespace that it is in.
+        set.or_else(|| if name == "SYSTEM_NAMESPACE" { std::fs::read_to_string(NAMESPACE).ok() } else { None })
+    };
     let mut settings = settings::read(set)?;
     settings.notes.extend(settings::slips(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())));
     logging(&settings, args.log);

@@ -386,6 +386,7 @@ async fn attachments(ctx: &Context, node: &str, pods: &[LeavingPod]) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::lifecycle::tests::{context, fresh, instance};
 
     fn pod(json: &str) -> LeavingPod {
         serde_json::from_str(json).unwrap()
@@ -393,6 +394,19 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_told_of_a_claim_one_after_the_other_all_stays() {
+        let (server, mut claim) = fresh();
+        let ctx = context(&server, Ok(instance()));
+        for what in ["Drained", "VolumesDetached", "InstanceTerminating"] {
+            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(true));
+            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(false), "said already");
+        }
+        let told = server.claim().and_then(|claim| claim.status).unwrap_or_default().conditions;
+        let told: Vec<&str> = told.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(told, ["Drained", "VolumesDetached", "InstanceTerminating"]);
     }
 
     #[test]

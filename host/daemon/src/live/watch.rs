@@ -242,9 +242,9 @@ async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> 
     let at = kind.at();
     match error {
         kube::Error::Api(status) if status.code == 403 => {
-            let group = if at.group.is_empty() { "\"\"" } else { at.group };
-            let plural = at.plural;
-            format!("RBAC does not let us {verb} {plural} (apiGroups: [{group}]); kubectl apply -f deploy/rbac.yaml")
+            let resource = format!("{}.{}", at.plural, at.group);
+            let resource = resource.trim_end_matches('.');
+            format!("RBAC does not let us {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
         }
         kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
             let has = other_versions(client, at.group).await;

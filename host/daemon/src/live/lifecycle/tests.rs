@@ -20,10 +20,10 @@ use crate::live::metrics::Metrics;
 
 /// The server: its NodeClaim, or nothing once that is deleted.
 #[derive(Clone)]
-struct Server(Arc<Mutex<Option<Value>>>);
+pub struct Server(Arc<Mutex<Option<Value>>>);
 
 impl Server {
-    fn claim(&self) -> Option<NodeClaim> {
+    pub fn claim(&self) -> Option<NodeClaim> {
         lock(&self.0).clone().map(|claim| serde_json::from_value(claim).unwrap())
     }
 
@@ -111,7 +111,7 @@ impl CloudProvider for Cloud {
     }
 }
 
-fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context {
+pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context {
     let client = kube::Client::new(server.clone(), "default");
     Context {
         client: client.clone(),
@@ -129,7 +129,7 @@ fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context {
 }
 
 /// A server with a claim that is to be launched, and a copy of it.
-fn fresh() -> (Server, NodeClaim) {
+pub fn fresh() -> (Server, NodeClaim) {
     let now = rfc3339(Clock::system().now());
     let claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -147,7 +147,7 @@ fn fresh() -> (Server, NodeClaim) {
     (server, copy)
 }
 
-fn instance() -> Instance {
+pub fn instance() -> Instance {
     Instance { provider_id: "test://1".into(), ..Instance::default() }
 }
 
