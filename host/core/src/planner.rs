@@ -66,7 +66,7 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
 /// Plans in the order in which they are wanted: the cheapest first, but of those that cost nearly the same the one that
 /// leaves fewest pods over when kube-scheduler realises it, told of it or not. Where trying that would take longer than
 /// the effort allows, the cost alone decides.
-fn prefer(snapshot: &Snapshot, mut plans: Vec<Plan>, effort: Effort) -> Vec<Plan> {
+pub fn prefer(snapshot: &Snapshot, mut plans: Vec<Plan>, effort: Effort) -> Vec<Plan> {
     plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
     let Some(cheapest) = plans.first() else { return plans };
     let near = cheapest.effective * (1.0 + NEARLY_THE_SAME);

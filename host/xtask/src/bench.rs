@@ -4,6 +4,7 @@
 //! `seconds` is deciding alone on both sides (each says so itself), reading and parsing left out.
 
 mod cases;
+mod live;
 mod oracle;
 mod shown;
 
@@ -36,6 +37,9 @@ struct Outcome<'c> {
 
 /// Runs the parts asked for, all of them if none is named.
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
+    if let Some((&"live", rest)) = args.split_first() {
+        return live::run(rest);
+    }
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", steps::longshore)?;

@@ -44,7 +44,16 @@ enum Unit {
 
 struct Prepaid {
     commitments: Vec<Commitment>,
-    drawn: PerGeneration<Vec<Option<usize>>>,
+    drawn: PerGeneration<Vec<Drawn>>,
+    /// Prices that were scored last: pools are asked for right after.
+    prices: Option<Vec<u32>>,
+}
+
+/// Who draws on a commitment.
+#[derive(Debug, Default)]
+struct Drawn {
+    offerings: Vec<u32>,
+    vcpus: Vec<f64>,
 }
 
 impl Scorer for Prepaid {
@@ -73,30 +82,46 @@ impl Scorer for Prepaid {
                 return Err(format!("`commitments[{at}].name`: {:?} is taken", commitment.name));
             }
         }
-        Ok(Prepaid { commitments, drawn: PerGeneration::new() })
+        Ok(Prepaid { commitments, drawn: PerGeneration::new(), prices: None })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
-        Ok(offerings::prices().into_iter().map(usd).collect())
+        let prices = self.prices.insert(offerings::prices());
+        Ok(prices.iter().map(|&micros| usd(micros)).collect())
     }
 }
 
 impl Commitments for Prepaid {
     fn pools(&mut self) -> Result<Vec<Pool>, String> {
         let commitments = &self.commitments;
-        let drawn = self.drawn.get(|| Keys::pull().first_match(commitments.iter().map(|c| &c.offerings)));
-        let (prices, cpus) = (offerings::prices(), offerings::cpu_millicores());
+        let drawn = self.drawn.get(|| drawn(commitments));
+        let prices = self.prices.take().unwrap_or_else(offerings::prices);
         let mut pools = remaining(commitments)?;
-        for (row, commitment) in drawn.iter().enumerate() {
-            let Some(at) = *commitment else { continue };
-            let (amount, cost) = draw(&commitments[at], usd(prices[row]), f64::from(cpus[row]) / 1000.0);
+        for ((pool, commitment), drawn) in pools.iter_mut().zip(commitments).zip(drawn) {
+            (pool.amounts, pool.costs) = draws(commitment, drawn, &prices);
+            pool.offerings.clone_from(&drawn.offerings);
             // Free things draw nothing.
-            if amount > 0.0 {
-                pools[at].draw(row as u32, amount, cost);
+            if pool.amounts.iter().any(|&amount| amount <= 0.0) {
+                let draws = std::mem::take(&mut pool.amounts).into_iter().zip(std::mem::take(&mut pool.costs));
+                let rows = std::mem::take(&mut pool.offerings).into_iter().zip(draws);
+                rows.filter(|(_, (amount, _))| *amount > 0.0)
+                    .for_each(|(row, (amount, cost))| pool.draw(row, amount, cost));
             }
         }
         Ok(pools)
     }
+}
+
+/// Rows by commitment: each draws on the first that matches.
+fn drawn(commitments: &[Commitment]) -> Vec<Drawn> {
+    let first = Keys::pull().first_match(commitments.iter().map(|c| &c.offerings));
+    let mut drawn: Vec<Drawn> = commitments.iter().map(|_| Drawn::default()).collect();
+    for ((row, at), millicores) in first.into_iter().enumerate().zip(offerings::cpu_millicores()) {
+        let Some(at) = at else { continue };
+        drawn[at].offerings.push(row as u32);
+        drawn[at].vcpus.push(f64::from(millicores) / 1000.0);
+    }
+    drawn
 }
 
 fn usd(micros: u32) -> f64 {
@@ -115,12 +140,17 @@ fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
     commitments.iter().map(pool).collect()
 }
 
-/// What one node takes of a commitment, and what it still costs inside (USD per hour).
-fn draw(commitment: &Commitment, price: f64, vcpus: f64) -> (f64, f64) {
+/// What one node of each offering takes of a commitment, and what it still costs inside (USD per hour).
+fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, Vec<f64>) {
+    let count = drawn.offerings.len();
     match commitment.unit {
-        Unit::Instances => (1.0, commitment.price),
-        Unit::Vcpus => (vcpus, commitment.price * vcpus),
-        Unit::Usd => (price * (1.0 - commitment.percent / 100.0), 0.0),
+        Unit::Instances => (vec![1.0; count], vec![commitment.price; count]),
+        Unit::Vcpus => (drawn.vcpus.clone(), drawn.vcpus.iter().map(|vcpus| commitment.price * vcpus).collect()),
+        Unit::Usd => {
+            let share = 1.0 - commitment.percent / 100.0;
+            let amounts = drawn.offerings.iter().map(|&row| usd(prices[row as usize]) * share);
+            (amounts.collect(), vec![0.0; count])
+        }
     }
 }
 
@@ -162,6 +192,15 @@ mod tests {
             Pool { name: "sp".into(), remaining: 5.0, offerings: vec![2], amounts: vec![0.15 * 0.8], costs: vec![0.0] },
         ];
         assert_eq!(pools(vec![reserved, plan]).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_costs_nothing_draws_nothing() {
+        let [first, _, last] = rows();
+        let rows = [first.clone(), Offering { price: 0.0, ..first }, last];
+        let plan = commitment("sp", Unit::Usd, Some(5.0));
+        let pools = with(&rows, || Prepaid::new(Settings { commitments: vec![plan] }).unwrap().pools());
+        assert_eq!(pools.unwrap()[0].offerings, [0, 2]);
     }
 
     #[test]

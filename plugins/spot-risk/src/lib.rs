@@ -40,7 +40,17 @@ impl Default for Settings {
 
 struct SpotRisk {
     settings: Settings,
-    known: PerGeneration<Vec<Risk>>,
+    known: PerGeneration<Known>,
+}
+
+/// What was derived from static columns, and from the rates as they were last. A logarithm costs more than all else
+/// here, and rates change every few hours.
+#[derive(Debug)]
+struct Known {
+    risks: Vec<Risk>,
+    rates: Vec<f64>,
+    /// Interruptions per hour of each offering, at those rates.
+    hazards: Vec<f64>,
 }
 
 /// What settings say about an offering.
@@ -71,22 +81,28 @@ impl Scorer for SpotRisk {
     fn score(&mut self) -> Result<Vec<f64>, String> {
         let (prices, rates) = (offerings::prices(), offerings::interruption_rates());
         let settings = &self.settings;
-        let known = self.known.get(|| risks(settings));
-        let costs = prices.iter().zip(&rates).zip(known).map(|((&micros, &rate), &risk)| {
+        let known = self.known.get_mut(|| Known { risks: risks(settings), rates: Vec::new(), hazards: Vec::new() });
+        if known.rates != rates || known.hazards.is_empty() {
+            let hazards = known.risks.iter().zip(&rates).map(|(risk, &rate)| settings.hazard(*risk, rate));
+            known.hazards = hazards.collect();
+            known.rates = rates;
+        }
+        let costs = prices.iter().zip(&known.hazards).map(|(&micros, hazard)| {
             let price = f64::from(micros) / 1e6;
-            match risk {
-                Risk::None => price,
-                Risk::Rate(rate) => settings.effective(price, rate),
-                Risk::Column => settings.effective(price, if rate < 0.0 { settings.default_rate } else { rate }),
-            }
+            price + hazard * (settings.interruption_cost + settings.lost_minutes / 60.0 * price)
         });
         Ok(costs.collect())
     }
 }
 
 impl Settings {
-    fn effective(&self, price: f64, monthly: f64) -> f64 {
-        price + hazard(monthly) * (self.interruption_cost + self.lost_minutes / 60.0 * price)
+    /// Interruptions per hour of an offering, by the host's column where settings do not say.
+    fn hazard(&self, risk: Risk, column: f64) -> f64 {
+        match risk {
+            Risk::None => 0.0,
+            Risk::Rate(rate) => hazard(rate),
+            Risk::Column => hazard(if column < 0.0 { self.default_rate } else { column }),
+        }
     }
 }
 
@@ -155,6 +171,16 @@ mod tests {
         let offerings = Selector { instance_type: Some("m7g.*".to_owned()), ..Selector::default() };
         let settings = Settings { rates: vec![Rate { offerings, rate: 0.05 }], ..settings() };
         assert_eq!(scores(settings, &rows), [cost(0.05); 2]);
+    }
+
+    #[test]
+    fn rates_that_changed_are_worked_out_again() {
+        let mut scorer = SpotRisk::new(Settings { interruption_cost: 1.0, lost_minutes: 0.0, ..Settings::default() });
+        let scorer = scorer.as_mut().unwrap();
+        for rate in [0.1, 0.1, 0.3, 0.0] {
+            let rows = [Offering { interruption_rate: Some(rate), ..SPOT }];
+            assert_eq!(with(&rows, || scorer.score().unwrap()), [0.03 + hazard(rate)]);
+        }
     }
 
     #[test]

@@ -14,9 +14,14 @@ impl<T> PerGeneration<T> {
 
     /// The value of this generation, worked out if it is not there yet.
     pub fn get(&mut self, derive: impl FnOnce() -> T) -> &T {
+        self.get_mut(derive)
+    }
+
+    /// The same, for values that remember more than static columns.
+    pub fn get_mut(&mut self, derive: impl FnOnce() -> T) -> &mut T {
         let now = offerings::generation();
         let kept = self.kept.take().filter(|&(generation, _)| generation == now);
-        &self.kept.insert(kept.unwrap_or_else(|| (now, derive()))).1
+        &mut self.kept.insert(kept.unwrap_or_else(|| (now, derive()))).1
     }
 }
 

@@ -1,10 +1,16 @@
 //! Sizes, prices, NodePools.
 
+use std::sync::Arc;
+
 use expect_test::expect;
 use longshore_core::model::{MinValuesPolicy, Settings};
+use longshore_core::plan::{Effort, Plan};
+use longshore_core::planner::{self, Options};
+use longshore_core::policy::ByPrice;
+use longshore_core::snapshot::Snapshot;
 use serde_json::json;
 
-use super::{any, plan, plan_with, pod, pods, pool};
+use super::{any, plan, plan_with, pod, pods, pool, world};
 
 #[test]
 fn pods_share_the_cheapest_node_that_takes_them() {
@@ -91,4 +97,32 @@ fn host_ports_keep_pods_apart() {
         default: x1.arm64 spot b 0.0176 (8 types): web2
     "#]]
     .assert_eq(&plan(&objects));
+}
+
+/// Two small pods and a wide one that is behind them in the queue: on two nodes of two cores only one assignment works, and kube-scheduler spreads the
+/// small ones first come, first served; a node of four cores at the same price takes them in any order.
+#[test]
+fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
+    let objects = |most: &str| {
+        let cpu = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [most]});
+        let mut objects = pods(2, "small", "900m", "1Gi", &json!({"priority": 10}));
+        objects.extend([pod("wide", "wide", "1800m", "1Gi", &json!({})), pool("default", json!([cpu]), &json!({}))]);
+        objects
+    };
+    let settings = Settings { node_cost: 0.0, ..Settings::default() };
+    let of = |most: &str| {
+        let snapshot = Snapshot::new(Arc::new(world(&objects(most), settings.clone())));
+        let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+        (snapshot, plan)
+    };
+    let ((snapshot, fragile), (_, sturdy)) = (of("x2.arm64"), of("x4.arm64"));
+    assert!(fragile.claims.len() == 2 && sturdy.claims.len() == 1 && fragile.effective == sturdy.effective);
+    let first = |fragile: &Plan, effort| {
+        let plans = planner::prefer(&snapshot, vec![fragile.clone(), sturdy.clone()], effort);
+        plans[0].claims.len()
+    };
+    assert_eq!(first(&fragile, Effort::Normal), 1, "the price is the same");
+    assert_eq!(first(&fragile, Effort::Quick), 2, "trying out is not what quick is for");
+    let cheaper = Plan { effective: fragile.effective * 0.99, ..fragile };
+    assert_eq!(first(&cheaper, Effort::Normal), 2, "a percent is worth more");
 }

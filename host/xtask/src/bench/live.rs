@@ -1,0 +1,79 @@
+//! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
+//!
+//! `scale` is one wave of pods, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
+//! nodes that are there. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names
+//! it. Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more
+//! of it than any controller.
+
+mod churn;
+mod controller;
+mod load;
+mod scale;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+use crate::steps::{self, Steps};
+use controller::Kind;
+use load::Mixes;
+
+/// What was asked for.
+struct Asked<'a> {
+    parts: Vec<&'a str>,
+    mixes: u64,
+    pods: u32,
+    minutes: u64,
+}
+
+/// What runs are made with.
+struct Bench {
+    kinds: Vec<Kind>,
+    types: PathBuf,
+}
+
+/// Runs the parts asked for; `scale` if none is named.
+pub fn run(args: &[&str]) -> anyhow::Result<()> {
+    let asked = asked(args)?;
+    let mut steps = Steps::default();
+    let longshore = steps.run("build longshore", steps::longshore)?;
+    let mut kinds = vec![Kind { name: "longshore", program: longshore }];
+    match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
+        Some(program) => kinds.push(Kind { name: "karpenter", program }),
+        None => println!("    without Karpenter: LONGSHORE_KARPENTER names its KWOK controller where it is"),
+    }
+    let mixes = Mixes::find()?;
+    let types = mixes.types();
+    let bench = Bench { kinds, types };
+    for part in asked.parts {
+        let text = match part {
+            "scale" => steps.run("scale", || scale::wave(&bench))?,
+            "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
+            _ => steps.run("churn", || churn::churn(&bench, asked.minutes))?,
+        };
+        println!("\n{text}");
+    }
+    Ok(())
+}
+
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
+    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10 };
+    let mut words = args.iter();
+    while let Some(&word) = words.next() {
+        let mut number = || {
+            let word = words.next().with_context(|| format!("{word} wants a number"))?;
+            word.parse::<u32>().with_context(|| format!("{word:?} is no number"))
+        };
+        match word {
+            "scale" | "mixes" | "churn" => asked.parts.push(word),
+            "--mixes" => asked.mixes = number()?.into(),
+            "--pods" => asked.pods = number()?,
+            "--minutes" => asked.minutes = number()?.into(),
+            other => bail!("unknown word {other:?}: expected scale, mixes, churn, --mixes, --pods or --minutes"),
+        }
+    }
+    if asked.parts.is_empty() {
+        asked.parts.push("scale");
+    }
+    Ok(asked)
+}

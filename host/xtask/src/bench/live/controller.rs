@@ -1,0 +1,85 @@
+//! A controller as a process that is measured from outside.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use longshore_xtask::control_plane::ControlPlane;
+
+/// A program that makes nodes for pods.
+pub struct Kind {
+    /// What tables call it.
+    pub name: &'static str,
+    /// Where it is.
+    pub program: PathBuf,
+}
+
+/// One that runs; killed when dropped.
+pub struct Controller {
+    child: Child,
+    /// What it says.
+    pub log: PathBuf,
+}
+
+/// What it has taken so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Seconds of CPU.
+    pub cpu: f64,
+    /// In memory now, MiB.
+    pub memory: f64,
+    /// In memory at most, MiB.
+    pub most: f64,
+}
+
+impl Controller {
+    /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
+    pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
+        let ours = kind.name == "longshore";
+        let log = crate::target().join(format!("bench/live-{}.log", kind.name));
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(&kind.program);
+        if ours {
+            command.arg("run");
+        }
+        let child = command
+            .env("KUBECONFIG", if ours { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() })
+            .env("INSTANCE_TYPES_FILE_PATH", types)
+            .env("SYSTEM_NAMESPACE", "kube-system")
+            .env("DISABLE_LEADER_ELECTION", "true")
+            .env("METRICS_PORT", "28080")
+            .env("HEALTH_PROBE_PORT", "28081")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {}", kind.program.display()))?;
+        Ok(Controller { child, log })
+    }
+
+    /// What it has taken, as the kernel counts.
+    pub fn usage(&mut self) -> anyhow::Result<Usage> {
+        let ended = self.child.try_wait()?;
+        ensure!(ended.is_none(), "it ended; its log is {}", self.log.display());
+        let pid = self.child.id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // After the name, which may hold spaces: state is the first, user and system time are the 12th and 13th.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        let ticks: f64 = fields[11..13].iter().filter_map(|text| text.parse::<f64>().ok()).sum();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+            line.split_whitespace().next().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
+        };
+        let tick = rustix::param::clock_ticks_per_second() as f64;
+        Ok(Usage { cpu: ticks / tick, memory: kib("VmRSS:") / 1024.0, most: kib("VmHWM:") / 1024.0 })
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

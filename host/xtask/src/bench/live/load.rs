@@ -1,0 +1,112 @@
+//! What is asked of a cluster: a NodePool, and Deployments of several kinds.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::steps;
+
+/// The usual NodePool, with a class whose nodes take a second to register, and more requirements.
+pub fn pool(more: &[Value]) -> Vec<Value> {
+    let any = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let mut requirements =
+        vec![any("karpenter.sh/capacity-type", &["spot", "on-demand"]), any("kubernetes.io/os", &["linux"])];
+    requirements.extend_from_slice(more);
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    vec![
+        json!({
+            "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
+            "spec": {"nodeRegistrationDelay": "1s"},
+        }),
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            // Nobody gives up nodes while others are measured.
+            "spec": {
+                "disruption": {"consolidateAfter": "Never", "consolidationPolicy": "WhenEmpty"},
+                "template": {"spec": {"nodeClassRef": class, "requirements": requirements, "expireAfter": "Never"}},
+            },
+        }),
+    ]
+}
+
+/// A Deployment of pods that end at once when they are asked to.
+pub fn deployment(name: &str, replicas: usize, labels: &Value, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    })
+}
+
+/// So many Deployments of so many pods, of twenty sizes.
+pub fn plain(deployments: usize, replicas: usize) -> Vec<Value> {
+    let one = |at: usize| {
+        let cpu = [100, 250, 500, 1000][at % 4];
+        let memory = [128, 256, 512, 1024, 2048][at % 5];
+        let requests = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
+        let spec = json!({"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]});
+        deployment(&format!("web{at}"), replicas, &json!({"app": format!("web{at}")}), &spec)
+    };
+    (0..deployments).map(one).collect()
+}
+
+/// Objects as one List.
+pub fn list(objects: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}
+
+/// Where platforms are made up.
+pub struct Mixes {
+    data: Option<PathBuf>,
+}
+
+impl Mixes {
+    /// `$LONGSHORE_DATA`, or `../shared/data` beside the repository.
+    pub fn find() -> anyhow::Result<Self> {
+        let folder = std::env::var_os("LONGSHORE_DATA").map(PathBuf::from);
+        let folder = folder.unwrap_or_else(|| crate::root().join("../shared/data"));
+        Ok(Mixes { data: (folder.join("make_cluster.py").exists() && steps::found("python3")).then_some(folder) })
+    }
+
+    /// Real instance types.
+    pub fn types(&self) -> PathBuf {
+        let shipped = crate::root().join("examples/catalogues/ec2-us-east-1.json");
+        self.data.as_ref().map_or(shipped, |data| data.join("ec2-us-east-1.json"))
+    }
+
+    /// DaemonSets and Deployments of one platform with so many pods; the number of pods that Deployments ask for.
+    pub fn platform(&self, seed: u64, pods: u32) -> anyhow::Result<(Vec<Value>, usize)> {
+        let Some(data) = &self.data else {
+            bail!("platforms are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of them is not here")
+        };
+        let mut command = Command::new("python3");
+        command.arg(data.join("make_cluster.py")).args(["--profile", "services", "--pending"]);
+        command.args([pods.to_string(), "--seed".into(), seed.to_string()]);
+        let made: Value = serde_json::from_slice(&steps::output(command)?).context("a made-up platform")?;
+        let mut objects = Vec::new();
+        let mut services: BTreeMap<String, (usize, Value, Value)> = BTreeMap::new();
+        for object in made["items"].as_array().into_iter().flatten() {
+            match object["kind"].as_str() {
+                Some("DaemonSet") => objects.push(object.clone()),
+                Some("Pod") => {
+                    let owner = object["metadata"]["ownerReferences"][0]["name"].as_str().context("a pod's owner")?;
+                    let like = || (0, object["metadata"]["labels"].clone(), object["spec"].clone());
+                    services.entry(owner.to_owned()).or_insert_with(like).0 += 1;
+                }
+                _ => {}
+            }
+        }
+        let count = services.values().map(|(replicas, ..)| replicas).sum();
+        let services =
+            services.iter().map(|(name, (replicas, labels, spec))| deployment(name, *replicas, labels, spec));
+        objects.extend(services);
+        Ok((objects, count))
+    }
+}
