@@ -19,6 +19,7 @@ mod object;
 mod pod;
 mod problem;
 mod requirement;
+mod scheduler;
 mod selector;
 mod storage;
 mod store;
@@ -39,6 +40,7 @@ use crate::json;
 
 pub use explain::explain;
 pub use problem::{Place, Problem, Problems, quoted};
+pub use scheduler::default_spread;
 pub use store::Store;
 
 use explain::unreadable;

@@ -1,5 +1,9 @@
 //! What can go wrong in a cloud, by what the caller does next.
 
+use std::fmt;
+
+use super::OfferingName;
+
 /// Why a cloud did not do as it was asked. Messages name what was asked for, the cloud's reason and, where there is
 /// one, a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +11,7 @@ pub enum CloudError {
     /// None of the offerings that the claim admits can be had now. The claim is deleted, and its pods are planned again
     /// without what is known to be short.
     #[error("insufficient capacity: {0}")]
-    InsufficientCapacity(String),
+    InsufficientCapacity(Shortage),
     /// The node class is missing or not ready. The claim is deleted; its pods wait for the class.
     #[error("node class is not ready: {0}")]
     NodeClassNotReady(String),
@@ -40,5 +44,26 @@ impl CloudError {
             CloudError::Invalid(_) => "Invalid",
             CloudError::Other(_) => "LaunchFailed",
         }
+    }
+}
+
+/// What could not be had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// In words.
+    pub message: String,
+    /// Which offerings the cloud has no instance of now, where it says so. They are not asked for again for a while.
+    pub offerings: Vec<OfferingName>,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<String> for Shortage {
+    fn from(message: String) -> Self {
+        Shortage { message, offerings: Vec::new() }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-pub use error::CloudError;
+pub use error::{CloudError, Shortage};
 
 /// A cloud.
 #[async_trait]
@@ -80,6 +80,17 @@ pub struct Launch {
     pub class_kind: String,
     /// Name of the node class.
     pub class_name: String,
+}
+
+/// An offering by what the labels of its nodes say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferingName {
+    /// `node.kubernetes.io/instance-type`.
+    pub instance_type: String,
+    /// `topology.kubernetes.io/zone`, empty for none.
+    pub zone: String,
+    /// `karpenter.sh/capacity-type`.
+    pub capacity_type: String,
 }
 
 /// A requirement on one label.

@@ -1,5 +1,7 @@
 //! What was typed, exactly; nothing is resolved here.
 
+pub mod karpenter;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -106,6 +108,8 @@ pub struct RunArgs {
     /// How to write the log, on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log: Log,
+    #[command(flatten)]
+    pub karpenter: karpenter::Typed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -127,6 +131,9 @@ pub struct StatusArgs {
     /// The daemon's metrics port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     pub at: String,
+    /// How to print it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -288,6 +295,25 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn karpenters_flags_are_taken_as_go_writes_them() {
+        let typed = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
+            Ok(Command::Run(run)) => Ok(run.karpenter),
+            Ok(other) => panic!("not a run: {other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        let line = "longshore run --metrics-port 9000 --disable-leader-election --isolated-vpc=false --log-level=debug";
+        let flags = typed(line).unwrap();
+        let of = |name| flags.get(name);
+        assert_eq!([of("METRICS_PORT"), of("DISABLE_LEADER_ELECTION")], [Some("9000"), Some("true")]);
+        assert_eq!(
+            [of("ISOLATED_VPC"), of("LOG_LEVEL"), of("BATCH_MAX_DURATION")],
+            [Some("false"), Some("debug"), None]
+        );
+        let unknown = typed("longshore run --metric-port 9000").unwrap_err();
+        assert!(unknown.contains("--metric-port") && unknown.contains("'--metrics-port'"), "{unknown}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `longshore status`: what a running daemon tells over its metrics port.
 
+mod text;
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use crate::Answer;
-use crate::args::StatusArgs;
+use crate::args::{Output, StatusArgs};
 use crate::failure::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -17,7 +19,10 @@ pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
         hint: "is `longshore run` running, and is METRICS_PORT this port?".into(),
     })?;
     let value: serde_json::Value = serde_json::from_str(&body).unwrap_or(serde_json::Value::String(body));
-    Ok(Answer::ok(format!("{value:#}\n")))
+    Ok(Answer::ok(match args.output {
+        Output::Text if value.is_object() => text::text(&value),
+        _ => format!("{value:#}\n"),
+    }))
 }
 
 /// One request, one answer; its body.

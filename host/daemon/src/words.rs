@@ -9,6 +9,8 @@ use longshore_core::plan::{TopologyRule, TypesLeft, Unfit};
 
 pub use amount::{amount, resource_name, size};
 
+use crate::failure::count;
+
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 
@@ -157,6 +159,10 @@ impl Words<'_> {
                 false => sentences.push(format!("{count}: {why}")),
             }
         }
+        if left.short > 0 {
+            let (offerings, are) = (count(left.short as usize, "offering"), if left.short == 1 { "is" } else { "are" });
+            sentences.push(format!("{offerings} {are} without capacity until {} UTC", time_of_day(left.short_until)));
+        }
         match sentences.is_empty() {
             true => format!("none of {} types is left", left.all),
             false => sentences.join("; "),
@@ -221,6 +227,12 @@ impl Words<'_> {
     }
 }
 
+/// `14:03:20` of a second since 1970.
+pub fn time_of_day(second: i64) -> String {
+    let of_day = second.rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
 /// What a pod demands of a label without an alternative: its node selector, or its only term of required affinity.
 fn demand(shape: &PodShape, key: Sym) -> Option<&Requirement> {
     let only_term = match shape.required.as_slice() {
@@ -245,6 +257,16 @@ mod tests {
         assert_eq!(
             words(&World::default()).sentence(&Unfit::Types(left)),
             "812 of 844 types: too little memory; 32: no offering available"
+        );
+    }
+
+    #[test]
+    fn what_is_without_capacity_for_now_is_said_with_its_end() {
+        let until = 1_793_541_800;
+        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: until, ..TypesLeft::default() };
+        assert_eq!(
+            words(&World::default()).sentence(&Unfit::Types(left)),
+            "3 of 3 types: no offering available; 5 offerings are without capacity until 14:03:20 UTC"
         );
     }
 

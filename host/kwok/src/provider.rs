@@ -70,7 +70,7 @@ impl Kwok {
         }
         let class = Api::<KWOKNodeClass>::all(self.client.clone()).get_opt(name).await.map_err(other)?;
         let Some(class) = class else {
-            return Err(CloudError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist")));
+            return Err(CloudError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist").into()));
         };
         let ready = class.status.as_ref().and_then(|s| condition(&s.conditions, "Ready"));
         match ready {

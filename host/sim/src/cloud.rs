@@ -335,10 +335,10 @@ impl Inner {
             let machine = &self.machines[at];
             return match machine.runs() {
                 true => Ok(machine.instance.clone()),
-                false => Err(CloudError::InsufficientCapacity(format!(
-                    "the instance of NodeClaim {} has been taken back already",
-                    launch.name
-                ))),
+                false => {
+                    let why = format!("the instance of NodeClaim {} has been taken back already", launch.name);
+                    Err(CloudError::InsufficientCapacity(why.into()))
+                }
             };
         }
         let about = format!("{}/{}", launch.uid, asked.before);

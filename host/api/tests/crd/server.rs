@@ -2,34 +2,17 @@
 //! a dry run.
 
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use longshore_xtask::control_plane::ControlPlane;
 use serde_json::Value;
 
 use crate::table::Case;
 
-/// The cluster whose kubeconfig is `LONGSHORE_KUBECONFIG`, through the kubectl named by `KUBECTL` or found in `PATH`.
-pub struct Server {
-    kubectl: PathBuf,
-    kubeconfig: PathBuf,
-}
+/// A control plane.
+pub struct Server(pub ControlPlane);
 
 impl Server {
-    pub fn from_environment() -> Option<Self> {
-        let kubeconfig = std::env::var_os("LONGSHORE_KUBECONFIG")?.into();
-        let kubectl = std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into()).into();
-        Some(Self { kubectl, kubeconfig })
-    }
-
-    /// Installs the shipped definitions and waits until the server serves them.
-    pub fn install(&self) {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds");
-        let must = |what: Result<String, String>| what.unwrap_or_else(|error| panic!("{error}"));
-        must(self.run(&["apply", "--server-side", "--force-conflicts", "-f", folder], ""));
-        must(self.run(&["wait", "--for=condition=Established", "--timeout=60s", "-f", folder], ""));
-    }
-
     /// What the server says against a case, if anything. `name` is the object's; it is not left behind.
     pub fn ask(&self, case: &Case, name: &str) -> Result<(), String> {
         let named = |mut object: Value| {
@@ -55,10 +38,10 @@ impl Server {
 
     /// Runs kubectl; fails with what it says on its standard error.
     fn run(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        let mut command = Command::new(&self.kubectl);
-        command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
+        let mut command = self.0.kubectl().map_err(|error| format!("{error:#}"))?;
+        command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let failed = |error: std::io::Error| format!("cannot run {}: {error}", self.kubectl.display());
+        let failed = |error: std::io::Error| format!("cannot run kubectl: {error}");
         let mut child = command.spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
             // kubectl may end without reading, and then says why.

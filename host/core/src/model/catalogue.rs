@@ -56,12 +56,23 @@ pub struct Offering {
 pub struct Catalogue {
     types: Vec<InstanceType>,
     offerings: Vec<Offering>,
+    /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
+    short: Vec<(OfferingId, i64)>,
     number: Number,
+    /// Number of the catalogue that this is, but for what is short.
+    origin: Number,
 }
 
 /// Tells one catalogue made from the next. No part of what a catalogue is: all are equal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Number(u64);
+
+impl Number {
+    fn next() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(1);
+        Number(MADE.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 impl PartialEq for Number {
     fn eq(&self, _: &Self) -> bool {
@@ -73,8 +84,8 @@ impl Catalogue {
     /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
-        static MADE: AtomicU64 = AtomicU64::new(1);
-        let mut all = Catalogue { number: Number(MADE.fetch_add(1, Ordering::Relaxed)), ..Catalogue::default() };
+        let number = Number::next();
+        let mut all = Catalogue { number, origin: number, ..Catalogue::default() };
         for (mut instance_type, mut offerings) in types {
             let id = TypeId(all.types.len() as u32);
             let text = |s: Option<Sym>| s.map(|s| names.text(s));
@@ -95,6 +106,34 @@ impl Catalogue {
     /// catalogue of this number need not do it again. Says nothing else, and no decision may depend on it.
     pub fn number(&self) -> u64 {
         self.number.0
+    }
+
+    /// The same catalogue, with these offerings, and no others, taken to be without capacity until some second since
+    /// 1970. Rows that it has not and offerings that are unavailable anyway are passed over.
+    pub fn without_capacity(&self, short: &[(OfferingId, i64)]) -> Self {
+        let mut made = Catalogue { number: Number::next(), ..self.clone() };
+        for (id, _) in made.short.drain(..) {
+            made.offerings[id.0 as usize].available = true;
+        }
+        for &(id, until) in short {
+            if let Some(offering) = made.offerings.get_mut(id.0 as usize).filter(|offering| offering.available) {
+                offering.available = false;
+                made.short.push((id, until));
+            }
+        }
+        made.short.sort_unstable();
+        made
+    }
+
+    /// Offerings that are taken to be without capacity, and until when; in order of their rows.
+    pub fn short(&self) -> &[(OfferingId, i64)] {
+        &self.short
+    }
+
+    /// The [`Catalogue::number`] of the catalogue that this one was made from by [`Catalogue::without_capacity`], its own
+    /// if it was not: catalogues of the same origin differ by what is short alone.
+    pub fn origin(&self) -> u64 {
+        self.origin.0
     }
 
     /// All instance types, by name.
@@ -126,5 +165,42 @@ impl Catalogue {
     /// The type of that name.
     pub fn find(&self, name: Sym) -> Option<TypeId> {
         self.types.iter().position(|t| t.name == name).map(|at| TypeId(at as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two(names: &mut Names) -> Catalogue {
+        let offering = |available| Offering {
+            instance_type: TypeId(0),
+            requirements: Vec::new(),
+            zone: None,
+            capacity_type: None,
+            price: 1.0,
+            available,
+            reservation: None,
+        };
+        let kind = InstanceType {
+            name: names.intern("m5.large"),
+            requirements: Vec::new(),
+            capacity: Resources::default(),
+            allocatable: Resources::default(),
+            volume_limits: Vec::new(),
+            offerings: 0..0,
+        };
+        Catalogue::new(vec![(kind, vec![offering(true), offering(false)])], names)
+    }
+
+    #[test]
+    fn what_is_short_comes_back_when_it_is_short_no_more() {
+        let whole = two(&mut Names::default());
+        let ids = |catalogue: &Catalogue| catalogue.offerings().iter().map(|o| o.available).collect::<Vec<_>>();
+        let short = whole.without_capacity(&[(OfferingId(9), 7), (OfferingId(1), 7), (OfferingId(0), 8)]);
+        assert_eq!(short.short(), [(OfferingId(0), 8)], "rows that are not there or not available are passed over");
+        assert_eq!((ids(&whole), ids(&short)), (vec![true, false], vec![false, false]));
+        assert!(short.number() != whole.number() && short.origin() == whole.number());
+        assert_eq!(short.without_capacity(&[]), whole);
     }
 }

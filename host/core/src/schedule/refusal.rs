@@ -5,9 +5,10 @@
 use super::bits::Bits;
 use super::floor::{Floor, Problem, domain_rules, over_limit, within_limits};
 use super::sets::{Set, Sets};
+use super::states::StateId;
 use super::topology::Rule;
 use crate::matching::untolerated;
-use crate::model::{MinValuesPolicy, ResourceId, Sym};
+use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
 use crate::plan::{NodeIx, Refusal, Target, TopologyRule, TypesLeft, Unfit};
 
 /// The first refusal of each NodePool.
@@ -114,11 +115,28 @@ fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Typ
             left.resources[place] += 1;
         } else if !offered.has(at) {
             left.offerings += 1;
+            count_short(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {
             left.limits += 1;
         }
     }
     left
+}
+
+/// Counts the offerings of a type that a state admits and that are taken to be without capacity.
+fn count_short(p: &Problem<'_>, state: StateId, at: usize, left: &mut TypesLeft) {
+    let short = p.snapshot.world.catalogue.short();
+    if short.is_empty() {
+        return;
+    }
+    for cell in p.states.get(state).cells.iter() {
+        let row = OfferingId(p.states.cells[cell].rows[at]);
+        if let Ok(found) = short.binary_search_by_key(&row, |(id, _)| *id) {
+            let until = short[found].1;
+            left.short_until = if left.short == 0 { until } else { left.short_until.min(until) };
+            left.short += 1;
+        }
+    }
 }
 
 /// The first limited resource that no type that would do stays within.

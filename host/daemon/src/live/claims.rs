@@ -50,7 +50,9 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
 /// What tells a pod apart among those that must spread: its shape.
 pub fn group_of(world: &World, pod: PodIx) -> Option<u32> {
     let shape = world.pods[pod.0 as usize].shape;
-    world.shapes.get(shape).spread.iter().any(|s| s.required).then_some(shape.0)
+    let own = &world.shapes.get(shape).spread;
+    let spread = if own.is_empty() { &world.settings.default_spread } else { own };
+    spread.iter().any(|s| s.required).then_some(shape.0)
 }
 
 /// A NodeClaim to write.

@@ -19,6 +19,7 @@ use super::events::Events;
 use super::hints::Hint;
 use super::leader::Leadership;
 use super::metrics::Metrics;
+use super::shortages::Shortages;
 
 /// Shared by all that is going on.
 pub struct Context {
@@ -28,12 +29,14 @@ pub struct Context {
     pub plain: Client,
     pub provider: Arc<dyn CloudProvider>,
     pub events: Events,
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     pub health: Health,
     pub leadership: Leadership,
     pub clock: Clock,
     /// The version of each NodeClaim that was written last, until it has come back by the watch.
     pub written: Written,
+    /// Offerings that could not be had a moment ago.
+    pub shortages: Arc<Shortages>,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
 }
@@ -153,6 +156,11 @@ impl Health {
         if last.len() > 4 {
             last.pop_front();
         }
+    }
+
+    /// Another version of a NodePool or its class: what was before says nothing about it.
+    pub fn forget(&self, pool: &str) {
+        lock(&self.0).remove(pool);
     }
 
     /// Fewer than two of the last four failed; nothing if none is known.

@@ -33,6 +33,7 @@ use super::policies::Manager;
 use super::pools::{self, Class};
 use super::round::{self, Round};
 use super::serve::SharedBoard;
+use super::shortages::Shortages;
 use super::state::{ClusterState, Touched};
 use super::termination;
 use super::watch::Change;
@@ -42,6 +43,8 @@ use crate::report::{self, Leftover};
 /// How rounds are made.
 pub struct How {
     pub catalogue: Catalogue,
+    /// What of it could not be had a moment ago.
+    pub shortages: Arc<Shortages>,
     /// What the environment says; the configuration's own words win.
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
@@ -118,6 +121,8 @@ struct Control {
     asks: VecDeque<Ask>,
     shown: Instant,
     changed: bool,
+    /// When this process began to watch.
+    began: Instant,
 }
 
 /// Pods came to a node or went.
@@ -166,6 +171,7 @@ pub async fn run(
         asks: VecDeque::new(),
         shown: now,
         changed: true,
+        began: now,
     };
     loop {
         let next = control.next(Instant::now());
@@ -191,8 +197,13 @@ pub async fn run(
 impl Control {
     fn observe(&mut self, kind: Kind, change: Change) {
         self.changed = true;
-        if let Change::Trouble(why) = &change {
-            tracing::warn!(?kind, why, "cannot watch; trying again");
+        match (&change, self.state.trouble(kind)) {
+            // Said once, however often it is tried.
+            (Change::Trouble(why), told) if told != Some(why) => {
+                tracing::warn!(?kind, why, "cannot watch; trying again");
+            }
+            (Change::End | Change::Well, Some(_)) => tracing::info!(?kind, "watching again"),
+            _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
         let time = self.ctx.now().as_millisecond();
@@ -470,7 +481,10 @@ impl Control {
     }
 
     fn work_on_pool(&self, name: &str) -> Option<Work> {
-        let pool = self.state.pools.get(name).cloned()?;
+        let Some(pool) = self.state.pools.get(name).cloned() else {
+            self.ctx.metrics.pool(name, &BTreeMap::new(), &BTreeMap::new());
+            return None;
+        };
         let class = self.class_of(&pool);
         let own = |labels: Option<&BTreeMap<String, String>>| {
             labels.and_then(|l| l.get("karpenter.sh/nodepool")).is_some_and(|of| of == name)
@@ -481,9 +495,9 @@ impl Control {
         Some(Box::pin(async move { pools::step(&ctx, &pool, class, &claims, &nodes).await }))
     }
 
-    fn class_of(&self, pool: &NodePool) -> Class {
+    fn class_of(&self, pool: &NodePool) -> (Class, Option<i64>) {
         let class = &pool.spec.template.spec.node_class_ref;
-        self.state.class(&class.kind, &class.name)
+        (self.state.class(&class.kind, &class.name), self.state.class_generation(&class.kind, &class.name))
     }
 
     fn plan(&mut self, now: Instant) {
@@ -586,7 +600,7 @@ impl Control {
         }
         let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
-        self.ctx.metrics.unschedulable.set(plan.unplaced.len() as i64);
+        self.ctx.metrics.unschedulable(plan.unplaced.len());
         if !plan.claims.is_empty() {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
@@ -707,18 +721,40 @@ impl Control {
         (self.changed, self.shown) = (false, now);
         self.ctx.metrics.leads.set(i64::from(leads));
         self.ctx.metrics.synced.set(i64::from(synced));
+        let unsynced = if synced { 0 } else { now.duration_since(self.began).as_secs() };
+        self.ctx.metrics.unsynced.set(unsynced as i64);
         self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
         let mut board = lock(&self.board);
         board.synced = synced;
+        board.waiting.retain(|pod, _| self.state.waits(pod));
+        let waiting = grouped(&board.waiting);
         let policies = board.policies.clone();
-        let troubles: BTreeMap<String, &str> =
-            self.state.troubles().map(|(kind, why)| (format!("{kind:?}"), why)).collect();
+        let short = self.ctx.shortages.summary(self.ctx.now().as_second());
+        self.ctx.metrics.short(&short);
+        let mut troubles: BTreeMap<String, String> =
+            self.state.troubles().map(|(kind, why)| (format!("{kind:?}"), why.to_owned())).collect();
+        if !board.definitions.is_empty() {
+            troubles.insert("definitions".to_owned(), board.definitions.join("; "));
+        }
         board.status = json!({
             "synced": synced, "leads": leads, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
-            "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "policies": policies,
+            "waiting": waiting, "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
+            "withoutCapacity": short.told(), "policies": policies,
         });
     }
+}
+
+/// Most reasons for waiting that are told, and pods that are named for each.
+const REASONS: usize = 20;
+
+/// Pods that wait, by why, the reason of most first.
+fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    waiting.iter().for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
+    let mut reasons: Vec<_> = by_reason.into_iter().collect();
+    reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
+    let told = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});
+    reasons.into_iter().take(REASONS).map(told).collect()
 }

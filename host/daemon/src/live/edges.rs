@@ -18,6 +18,7 @@ use super::events::Events;
 use super::journal::Journal;
 use super::kinds::Kind;
 use super::leader::{self, Candidate, Leadership};
+use super::measured::Measured;
 use super::metrics::Metrics;
 use super::policies::Manager;
 use super::serve::{Board, SharedBoard};
@@ -89,25 +90,37 @@ impl Daemon {
             lease,
             inline,
         } = edges;
+        let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
+        let events = Events::new(plain.clone(), clock, (own.0.to_owned(), own.1.to_owned()));
+        let metrics = Arc::new(Metrics::new());
+        let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone()));
         let candidate = lease.map(|lease| {
             let Lease { namespace, name, holder } = lease;
             Arc::new(Candidate { client: plain.clone(), clock, namespace, name, holder })
         });
         let ctx = Arc::new(Context {
             client,
-            events: Events::new(plain.clone(), clock),
+            events,
             plain,
             provider,
-            metrics: Metrics::new(),
+            metrics,
             health: Health::default(),
             leadership: Leadership::new(candidate.is_none()),
             clock,
             written: Written::default(),
+            shortages: Arc::default(),
             nominates: AtomicBool::new(true),
         });
         let (asks, asked) = channel(16);
-        let how = How { catalogue, settings, manager, journal, idle: window.0, longest: window.1, inline };
+        let (idle, longest) = window;
+        let shortages = ctx.shortages.clone();
+        let how = How { catalogue, shortages, settings, manager, journal, idle, longest, inline };
         Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, names, candidate }
+    }
+
+    /// The client that asks again.
+    pub(super) fn client(&self) -> Client {
+        self.ctx.client.clone()
     }
 
     /// Who leads.

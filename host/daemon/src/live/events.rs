@@ -1,4 +1,5 @@
-//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes.
+//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes, and
+//! for five where a pod is told in every round that it has no node.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,25 +8,28 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
-use longshore_api::crd::{NodeClaim, Time};
+use longshore_api::crd::{NodeClaim, NodePool, Time};
 use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::context::lock;
 
 const QUIET: Duration = Duration::from_secs(120);
+const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
 /// Writes Events.
 pub struct Events {
     client: Client,
     clock: Clock,
+    /// Namespace and name of the Lease, which stands for this daemon.
+    lease: (String, String),
     said: Mutex<HashMap<String, Instant>>,
 }
 
 impl Events {
-    /// Events by a client.
-    pub fn new(client: Client, clock: Clock) -> Self {
-        Events { client, clock, said: Mutex::default() }
+    /// Events by a client. `lease` is the namespace and name of what those about this daemon are said of.
+    pub fn new(client: Client, clock: Clock, lease: (String, String)) -> Self {
+        Events { client, clock, lease, said: Mutex::default() }
     }
 
     /// Says something about a pod, `namespace/name`.
@@ -41,6 +45,13 @@ impl Events {
             .await;
     }
 
+    /// Says something about a NodePool.
+    pub async fn pool(&self, pool: &NodePool, warning: bool, reason: &str, message: &str) {
+        let (name, uid) = (pool.metadata.name.as_deref(), pool.metadata.uid.as_deref());
+        self.say("karpenter.sh/v1", "NodePool", "", name.unwrap_or(""), uid.unwrap_or(""), warning, reason, message)
+            .await;
+    }
+
     /// Says something about a node.
     pub async fn node(&self, name: &str, warning: bool, reason: &str, message: &str) {
         self.say("v1", "Node", "", name, name, warning, reason, message).await;
@@ -48,8 +59,8 @@ impl Events {
 
     /// Says something about this daemon, on its Lease.
     pub async fn own(&self, warning: bool, reason: &str, message: &str) {
-        let name = "karpenter-leader-election";
-        self.say("coordination.k8s.io/v1", "Lease", "kube-system", name, "", warning, reason, message).await;
+        let (namespace, name) = &self.lease;
+        self.say("coordination.k8s.io/v1", "Lease", namespace, name, "", warning, reason, message).await;
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -67,11 +78,12 @@ impl Events {
         {
             let mut said = lock(&self.said);
             let now = Instant::now();
-            said.retain(|_, at| now.duration_since(*at) < QUIET);
+            said.retain(|_, until| now < *until);
             let key = format!("{kind}/{namespace}/{name}/{reason}/{message}");
-            if said.insert(key, now).is_some() {
+            if said.contains_key(&key) {
                 return;
             }
+            said.insert(key, now + if reason == "FailedScheduling" { QUIET_FOR_LEFTOVERS } else { QUIET });
         }
         let home = if namespace.is_empty() { "default" } else { namespace };
         let now = self.clock.now();

@@ -7,7 +7,7 @@ use kube::api::Api;
 use longshore_api::crd::NodeClaim;
 
 use super::context::Context;
-use super::lifecycle::{self, is_true};
+use super::lifecycle::is_true;
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAKED: i64 = 60;
@@ -29,7 +29,7 @@ pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<
         {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
             tracing::info!(nodeclaim = name, "its instance is gone; deleting NodeClaim");
-            ctx.metrics.disrupted("garbage_collected", lifecycle::pool_of(claim));
+            ctx.metrics.disrupted("garbage_collected", claim);
             let api: Api<NodeClaim> = Api::all(ctx.client.clone());
             let _ = api.delete(name, &kube::api::DeleteParams::default()).await;
         }

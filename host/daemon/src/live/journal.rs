@@ -7,7 +7,7 @@
 //! the state or decides anything. Reading is [`read`]; deciding again is [`crate::replay`].
 //!
 //! Written down of a round is what its plan follows from beside the observations: time, seed, effort and settings, the
-//! nominations, instance types, signals, who answered for which NodePool, and the components themselves.
+//! nominations, instance types and which are short, signals, who answered for which NodePool, and the components themselves.
 
 mod blobs;
 mod catalogue;
@@ -49,7 +49,7 @@ use crate::failure::Failure;
 use crate::report::{Decision, pod_name};
 use blobs::Blobs;
 use record::{Began, Observed, What};
-use round::{Answer, How, Outcome, Round, Summary, Version};
+use round::{Answer, How, Outcome, Round, Short, Summary, Version};
 use writer::Queue;
 
 /// All segments together, unless said otherwise.
@@ -141,6 +141,8 @@ impl Journal {
             Change::Remove(json) => What::Remove(json),
             Change::End => What::End,
             Change::Trouble(why) => What::Trouble(why.into()),
+            // Nothing has changed in the state.
+            Change::Well => return,
         };
         open.queue.observed(Observed { time, revision, kind, what, refused });
     }
@@ -162,16 +164,14 @@ impl Journal {
             round,
             now: world.now,
             time,
-            how: How::new(&world.settings, options),
+            how: How::new(&world.settings, options, &world.names),
             catalogue: open.catalogue(&world.catalogue, &world.names),
+            short: Short::all(world.catalogue.short()),
             signals: open.signals(&live.signals()),
             milliseconds: took.as_millis() as u64,
             ..Round::default()
         };
         note.answered(live);
-        if !world.settings.default_spread.is_empty() {
-            note.missing.push("default topology spread constraints".into());
-        }
         let size = (world.pods.len() + snapshot.pending.len()) * 32;
         let plan = plan.cloned().map_err(str::to_owned);
         let snapshot = snapshot.clone();
@@ -233,7 +233,7 @@ impl Open {
     fn catalogue(&self, catalogue: &Catalogue, names: &Names) -> String {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((number, digest)) = &made.catalogue
-            && *number == catalogue.number()
+            && *number == catalogue.origin()
             && self.blobs.get(digest).is_some()
         {
             return digest.clone();
@@ -241,7 +241,7 @@ impl Open {
         let bytes = catalogue::write(catalogue, names);
         let digest = blobs::digest(&bytes);
         self.blobs.put(&digest, &bytes);
-        made.catalogue = Some((catalogue.number(), digest.clone()));
+        made.catalogue = Some((catalogue.origin(), digest.clone()));
         digest
     }
 

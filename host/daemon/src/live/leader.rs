@@ -82,9 +82,22 @@ pub struct Candidate {
 pub async fn campaign(candidate: &Candidate, leadership: &Leadership) {
     let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
     let mut seen: Option<(String, Instant)> = None;
+    // What went wrong the last time, so that it is said once.
+    let mut told = String::new();
     loop {
         let started = Instant::now();
-        match timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await {
+        let answer = timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await;
+        let trouble = match &answer {
+            Ok(Ok(_)) => String::new(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the server does not answer".to_owned(),
+        };
+        if trouble != told && !trouble.is_empty() {
+            let (lease, namespace) = (&candidate.name, &candidate.namespace);
+            tracing::warn!(error = trouble, lease, namespace, "the Lease could not be renewed; trying again");
+        }
+        told = trouble;
+        match answer {
             Ok(Ok(true)) => {
                 if !leadership.holds() {
                     tracing::info!(holder = candidate.holder, "leading");
@@ -92,8 +105,7 @@ pub async fn campaign(candidate: &Candidate, leadership: &Leadership) {
                 leadership.renew(started);
             }
             Ok(Ok(false)) => leadership.lose(),
-            Ok(Err(error)) => tracing::warn!(%error, lease = candidate.name, "the Lease could not be renewed"),
-            Err(_) => tracing::warn!(lease = candidate.name, "the server does not answer"),
+            Ok(Err(_)) | Err(_) => {}
         }
         sleep(RENEW).await;
     }

@@ -4,23 +4,30 @@
 //! does what is due, and writes what came of it to the claim; nothing is remembered between runs. Everything it does
 //! can be done twice: the cloud's token is the claim's UID, patches name the version that they were made from.
 
+#[cfg(test)]
+pub(super) mod tests;
+mod write;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use longshore_api::crd::duration;
 use longshore_api::crd::{
-    Condition, ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
+    ConditionStatus, NodeClaim, NodeClaimStatus, Operator, Quantity, Time, condition, set_condition,
 };
 use longshore_api::labels;
 use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 
+use super::claims::planned_pods;
 use super::context::Context;
 use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
+use super::shortages::PAUSE;
+pub use write::patch_status;
+use write::{delete, patch_meta, write};
 
 /// The finalizer of claims and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
@@ -32,6 +39,8 @@ pub const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp
 const LAUNCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(15 * 60);
 const MESSAGE: usize = 300;
+/// Most pods of a claim without capacity that get an Event about it.
+const SHORT_EVENTS: usize = 10;
 
 /// What a run came to.
 pub type Outcome = Result<Option<Duration>, String>;
@@ -51,8 +60,10 @@ pub async fn step(
     if let Some(left) = expires_in(ctx, claim)
         && left.is_zero()
     {
-        ctx.metrics.disrupted("expired", pool_of(claim));
-        return delete(ctx, claim, "it has expired").await;
+        if delete(ctx, claim, "it has expired").await? {
+            ctx.metrics.disrupted("expired", claim);
+        }
+        return Ok(None);
     }
     if !claim.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|f| f == FINALIZER)
         && !mutant("no-finalizer")
@@ -93,9 +104,11 @@ pub async fn step(
     }
     root(ctx, &mut status);
     if let Some(why) = too_late(ctx, &next, &status) {
-        ctx.health.record(pool_of(&next), false);
-        ctx.metrics.disrupted(why, pool_of(&next));
-        return delete(ctx, &next, why).await;
+        if delete(ctx, &next, why).await? {
+            ctx.health.record(pool_of(&next), false);
+            ctx.metrics.disrupted(why, &next);
+        }
+        return Ok(None);
     }
     write(ctx, claim, &next, status).await?;
     let waits = [soon, liveness_in(ctx, &next), expires_in(ctx, &next)];
@@ -167,13 +180,24 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
             Ok(Launched::Yes)
         }
         Err(error @ (CloudError::InsufficientCapacity(_) | CloudError::NodeClassNotReady(_))) => {
-            let reason = match error {
-                CloudError::InsufficientCapacity(_) => "insufficient_capacity",
-                _ => "nodeclass_not_ready",
+            let (reason, event) = match &error {
+                CloudError::InsufficientCapacity(shortage) => {
+                    let news = ctx.shortages.note(&shortage.offerings, ctx.now().as_second());
+                    if news > 0 {
+                        tracing::info!(offerings = news, seconds = PAUSE, "without capacity; not asked for");
+                    }
+                    ("insufficient_capacity", "InsufficientCapacityError")
+                }
+                _ => ("nodeclass_not_ready", "NodeClassNotReady"),
             };
-            ctx.events.claim(claim, true, "InsufficientCapacityError", &error.to_string()).await;
-            ctx.metrics.disrupted(reason, pool_of(claim));
-            delete(ctx, claim, &error.to_string()).await?;
+            if !delete(ctx, claim, &error.to_string()).await? {
+                return Ok(Launched::GivenUp);
+            }
+            ctx.metrics.disrupted(reason, claim);
+            ctx.events.claim(claim, true, event, &error.to_string()).await;
+            for planned in planned_pods(claim).take(SHORT_EVENTS) {
+                ctx.events.pod(planned.pod, true, event, &error.to_string()).await;
+            }
             Ok(Launched::GivenUp)
         }
         Err(error) => {
@@ -246,7 +270,7 @@ async fn register(
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);
-    ctx.metrics.node_created(pool_of(claim));
+    ctx.metrics.node_created(claim);
     Ok(initialized)
 }
 
@@ -432,17 +456,20 @@ async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
             Ok(()) => {
                 let mut status = status;
                 set(ctx, &mut status, "InstanceTerminating", ConditionStatus::True, "InstanceTerminating", "");
-                patch_status(ctx, claim, &status).await?;
+                patch_status(ctx, claim, claim.metadata.resource_version.as_deref(), &status).await?;
                 return Ok(Some(Duration::from_millis(500)));
             }
         }
     }
     let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
-    ctx.metrics.terminated(pool_of(claim), claim);
     match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
-        Err(error) if error.contains("404") || error.contains("not found") => Ok(None),
-        other => other.map(|()| None),
+        Err(error) if error.contains("404") || error.contains("not found") => {}
+        other => drop(other?),
     }
+    let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
+    let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, "InstanceTerminating"));
+    ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
+    Ok(None)
 }
 
 /// A span of whole seconds.
@@ -481,70 +508,4 @@ fn quantities(amounts: BTreeMap<String, String>) -> longshore_api::crd::Quantiti
 /// The NodePool of a claim, empty for none.
 pub fn pool_of(claim: &NodeClaim) -> &str {
     claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).map_or("", String::as_str)
-}
-
-/// Writes what has changed: labels first, then the status.
-async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), String> {
-    if old.metadata.labels != new.metadata.labels {
-        patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
-    }
-    if old.status.as_ref() != Some(&status) {
-        patch_status(ctx, old, &status).await?;
-        for c in &status.conditions {
-            announce(ctx, old, c).await;
-        }
-    }
-    Ok(())
-}
-
-/// Counts a condition that has changed its status.
-async fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
-    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_)).map(|c| c.status);
-    if before != Some(new.status) {
-        ctx.metrics.transition("nodeclaim", &new.type_, new.status);
-    }
-}
-
-/// Patches the metadata of a claim.
-#[allow(clippy::missing_errors_doc)]
-pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<(), String> {
-    ctx.may_write()?;
-    let mut metadata = fields;
-    if metadata.get("finalizers").is_some() {
-        metadata["resourceVersion"] = json!(claim.metadata.resource_version);
-    }
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let patch = Patch::Merge(json!({"metadata": metadata}));
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let written = api.patch_metadata(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
-    Ok(())
-}
-
-/// Writes the status of a claim.
-#[allow(clippy::missing_errors_doc)]
-pub async fn patch_status(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Result<(), String> {
-    ctx.may_write()?;
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let patch = Patch::Merge(json!({"status": status}));
-    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
-    Ok(())
-}
-
-async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Outcome {
-    ctx.may_write()?;
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    tracing::info!(nodeclaim = name, why, "deleting NodeClaim");
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let uid = claim.metadata.uid.clone();
-    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
-    match api.delete(name, &params).await {
-        Ok(_) => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        // Another claim has this name, or somebody wrote at the same moment: the next look tells.
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
-        Err(error) => Err(error.to_string()),
-    }
 }

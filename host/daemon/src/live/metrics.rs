@@ -1,10 +1,15 @@
 //! What Prometheus reads: Karpenter's names and labels where it has one, `longshore_` for ours.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
 use longshore_api::crd::{ConditionStatus, NodeClaim};
 use prometheus::{
-    Encoder as _, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
+use super::context::lock;
 use super::journal::Condition;
 
 /// All metrics.
@@ -17,8 +22,24 @@ pub struct Metrics {
     transitions: IntCounterVec,
     /// Seconds of deciding.
     pub scheduling: HistogramVec,
-    /// Pods that no node was found for.
-    pub unschedulable: IntGauge,
+    nodes_terminated: IntCounterVec,
+    nodes_drained: IntCounterVec,
+    nodes_lifetime: HistogramVec,
+    claims_termination: HistogramVec,
+    instances_termination: HistogramVec,
+    /// Answers to evictions, by code.
+    pub evictions: IntCounterVec,
+    /// Seconds of calls to the cloud: controller, method, provider.
+    pub cloud_seconds: HistogramVec,
+    /// Calls to the cloud that failed: controller, method, provider, error.
+    pub cloud_errors: IntCounterVec,
+    pools_limit: GaugeVec,
+    pools_usage: GaugeVec,
+    /// Resources with a limit or usage, by NodePool.
+    pools: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    unschedulable: IntGaugeVec,
+    /// Seconds since not everything has been listed.
+    pub unsynced: IntGauge,
     /// Whether everything has been listed.
     pub synced: IntGauge,
     /// Nodes known.
@@ -31,6 +52,7 @@ pub struct Metrics {
     pub plan_bound: Gauge,
     /// What the policies had to say.
     pub policies: IntCounterVec,
+    without_capacity: IntGaugeVec,
     journal_bytes: IntGauge,
     journal_lost: IntGauge,
     journal_failing: IntGauge,
@@ -46,6 +68,29 @@ fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntC
 fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
     registered(registry, IntGauge::new(name, help))
 }
+
+/// Seconds of things that take minutes.
+const LONG: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+/// Seconds that a node lives: a minute to a quarter of a year.
+const LIFE: [f64; 9] = [60.0, 600.0, 3600.0, 6.0 * 3600.0, DAY, 3.0 * DAY, 7.0 * DAY, 30.0 * DAY, 90.0 * DAY];
+const DAY: f64 = 86_400.0;
+
+fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
+    registered(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    registered(registry, GaugeVec::new(Opts::new(name, help), labels))
+}
+
+/// A label of a claim, empty for none.
+fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
+    claim.metadata.labels.as_ref().and_then(|l| l.get(key)).map_or("", String::as_str)
+}
+
+const POOL: &str = "karpenter.sh/nodepool";
+const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Names and labels here are constants that fit together; a mistake shows in the first test.
 fn registered<T: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<T>) -> T {
@@ -97,7 +142,73 @@ impl Metrics {
                 &["type", "status"],
             ),
             scheduling: registered(&registry, scheduling),
-            unschedulable: gauge(&registry, "karpenter_scheduler_unschedulable_pods_count", "Pods left over."),
+            nodes_terminated: counter(
+                &registry,
+                "karpenter_nodes_terminated_total",
+                "Nodes that are gone.",
+                &["nodepool", "zone"],
+            ),
+            nodes_drained: counter(&registry, "karpenter_nodes_drained_total", "Nodes drained.", &["nodepool"]),
+            nodes_lifetime: histogram(
+                &registry,
+                "karpenter_nodes_lifetime_duration_seconds",
+                "Seconds from a node's creation to its end.",
+                &LIFE,
+                &["nodepool"],
+            ),
+            claims_termination: histogram(
+                &registry,
+                "karpenter_nodeclaims_termination_duration_seconds",
+                "Seconds from a NodeClaim's deletion to its end.",
+                &LONG,
+                &["nodepool"],
+            ),
+            instances_termination: histogram(
+                &registry,
+                "karpenter_nodeclaims_instance_termination_duration_seconds",
+                "Seconds from asking for an instance's end to its end.",
+                &LONG,
+                &["nodepool"],
+            ),
+            evictions: counter(&registry, "karpenter_pods_eviction_requests_total", "Answers to evictions.", &["code"]),
+            cloud_seconds: histogram(
+                &registry,
+                "karpenter_cloudprovider_duration_seconds",
+                "Seconds of calls to the cloud.",
+                &[0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0],
+                &["controller", "method", "provider"],
+            ),
+            cloud_errors: counter(
+                &registry,
+                "karpenter_cloudprovider_errors_total",
+                "Calls to the cloud that failed.",
+                &["controller", "method", "provider", "error"],
+            ),
+            pools_limit: gauges(
+                &registry,
+                "karpenter_nodepools_limit",
+                "Limits of NodePools.",
+                &["resource_type", "nodepool"],
+            ),
+            pools_usage: gauges(
+                &registry,
+                "karpenter_nodepools_usage",
+                "What NodePools have.",
+                &["resource_type", "nodepool"],
+            ),
+            pools: Mutex::default(),
+            unschedulable: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("karpenter_scheduler_unschedulable_pods_count", "Pods left over."),
+                    &["controller"],
+                ),
+            ),
+            unsynced: gauge(
+                &registry,
+                "karpenter_cluster_state_unsynced_time_seconds",
+                "Seconds since not everything has been listed.",
+            ),
             synced: gauge(&registry, "karpenter_cluster_state_synced", "1 once everything has been listed."),
             nodes: gauge(&registry, "karpenter_cluster_state_node_count", "Nodes known."),
             rounds: counter(&registry, "longshore_rounds_total", "Rounds by outcome.", &["outcome"]),
@@ -108,6 +219,13 @@ impl Metrics {
                 "longshore_policy_notices_total",
                 "What policies had to say, by kind: loaded, refused, failing, …",
                 &["kind", "policy"],
+            ),
+            without_capacity: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("longshore_offerings_without_capacity", "Offerings not asked for after a shortage."),
+                    &["capacity_type", "zone"],
+                ),
             ),
             journal_bytes: gauge(&registry, "longshore_journal_bytes", "Bytes of all segments of the journal."),
             journal_lost: gauge(
@@ -128,25 +246,72 @@ impl Metrics {
     }
 
     /// A NodeClaim was deleted by us.
-    pub fn disrupted(&self, reason: &str, pool: &str) {
-        self.disrupted.with_label_values(&[reason, pool, "", "", ""]).inc();
+    pub fn disrupted(&self, reason: &str, claim: &NodeClaim) {
+        self.disrupted.with_label_values(&[reason, label(claim, POOL), label(claim, CAPACITY_TYPE), "", ""]).inc();
     }
 
-    /// A NodeClaim is gone.
-    pub fn terminated(&self, pool: &str, claim: &NodeClaim) {
-        let label = |key: &str| claim.metadata.labels.as_ref().and_then(|l| l.get(key)).map_or("", String::as_str);
-        let (capacity, zone) = (label("karpenter.sh/capacity-type"), label("topology.kubernetes.io/zone"));
-        self.terminated.with_label_values(&[pool, capacity, zone]).inc();
+    /// A NodeClaim is gone, so many seconds after its deletion was asked for; if it had an instance, so many after the
+    /// end of that.
+    pub fn terminated(&self, claim: &NodeClaim, seconds: f64, instance: Option<f64>) {
+        let pool = label(claim, POOL);
+        self.terminated.with_label_values(&[pool, label(claim, CAPACITY_TYPE), label(claim, ZONE)]).inc();
+        self.claims_termination.with_label_values(&[pool]).observe(seconds);
+        if let Some(seconds) = instance {
+            self.instances_termination.with_label_values(&[pool]).observe(seconds);
+        }
     }
 
     /// A node registered.
-    pub fn node_created(&self, pool: &str) {
-        self.nodes_created.with_label_values(&[pool, ""]).inc();
+    pub fn node_created(&self, claim: &NodeClaim) {
+        self.nodes_created.with_label_values(&[label(claim, POOL), label(claim, ZONE)]).inc();
+    }
+
+    /// A node has no more pods that would have to leave.
+    pub fn node_drained(&self, claim: &NodeClaim) {
+        self.nodes_drained.with_label_values(&[label(claim, POOL)]).inc();
+    }
+
+    /// A node is gone, so many seconds after it was made.
+    pub fn node_terminated(&self, labels: &BTreeMap<String, String>, seconds: Option<f64>) {
+        let of = |key: &str| labels.get(key).map_or("", String::as_str);
+        self.nodes_terminated.with_label_values(&[of(POOL), of(ZONE)]).inc();
+        if let Some(seconds) = seconds {
+            self.nodes_lifetime.with_label_values(&[of(POOL)]).observe(seconds);
+        }
+    }
+
+    /// Pods left over by a round.
+    pub fn unschedulable(&self, pods: usize) {
+        self.unschedulable.with_label_values(&["provisioner"]).set(pods as i64);
+    }
+
+    /// What a NodePool may have and has, by resource, in the resource's own unit. Both empty once it is gone.
+    pub fn pool(&self, pool: &str, limits: &BTreeMap<String, f64>, usage: &BTreeMap<String, f64>) {
+        let now: BTreeSet<String> = limits.keys().chain(usage.keys()).cloned().collect();
+        let mut pools = lock(&self.pools);
+        let before = pools.remove(pool).unwrap_or_default();
+        for (metric, amounts) in [(&self.pools_limit, limits), (&self.pools_usage, usage)] {
+            for gone in before.iter().filter(|resource| !amounts.contains_key(*resource)) {
+                let _ = metric.remove_label_values(&[gone, pool]);
+            }
+            amounts.iter().for_each(|(resource, amount)| metric.with_label_values(&[resource, pool]).set(*amount));
+        }
+        if !now.is_empty() {
+            pools.insert(pool.to_owned(), now);
+        }
     }
 
     /// A condition of a claim changed.
     pub fn transition(&self, _kind: &str, condition: &str, status: ConditionStatus) {
         self.transitions.with_label_values(&[condition, &format!("{status:?}")]).inc();
+    }
+
+    /// Offerings that could not be had a moment ago.
+    pub fn short(&self, short: &super::shortages::Summary) {
+        self.without_capacity.reset();
+        for ((capacity_type, zone), count) in &short.by_place {
+            self.without_capacity.with_label_values(&[capacity_type, zone]).set(*count as i64);
+        }
     }
 
     /// How the journal goes, if there is one.
@@ -176,5 +341,21 @@ mod tests {
         let text = metrics.text();
         assert!(text.contains(r#"karpenter_nodeclaims_created_total{min_values_relaxed="false",nodepool="default",reason="provisioned"} 1"#), "{text}");
         assert!(text.contains("karpenter_build_info"));
+    }
+
+    #[test]
+    fn a_nodepool_that_is_gone_has_no_metrics() {
+        let metrics = Metrics::new();
+        let amounts = |pairs: &[(&str, f64)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+        metrics.pool("web", &amounts(&[("cpu", 100.0)]), &amounts(&[("cpu", 4.5), ("nodes", 2.0)]));
+        assert!(metrics.text().contains(r#"karpenter_nodepools_usage{nodepool="web",resource_type="cpu"} 4.5"#));
+        metrics.pool("web", &amounts(&[]), &amounts(&[("nodes", 2.0)]));
+        let text = metrics.text();
+        assert!(
+            !text.contains("nodepools_limit{") && text.matches("karpenter_nodepools_usage{").count() == 1,
+            "{text}"
+        );
+        metrics.pool("web", &amounts(&[]), &amounts(&[]));
+        assert!(!metrics.text().contains("karpenter_nodepools_usage{"));
     }
 }

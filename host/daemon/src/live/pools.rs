@@ -26,11 +26,12 @@ pub enum Class {
     Ready,
 }
 
-/// Brings a NodePool's status and hash up to date. `claims` and `nodes` are its own.
+/// Brings a NodePool's status and hash up to date. `class` is what its class says of itself, with its generation;
+/// `claims` and `nodes` are its own.
 pub async fn step(
     ctx: &Context,
     pool: &NodePool,
-    class: Class,
+    (class, class_generation): (Class, Option<i64>),
     claims: &[Arc<NodeClaim>],
     nodes: &[Arc<NodeView>],
 ) -> Outcome {
@@ -46,11 +47,19 @@ pub async fn step(
             let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
             done.map_err(|e| e.to_string())?;
         }
+        adopt(ctx, claims, value).await?;
     }
     let mut status = pool.status.clone().unwrap_or_default();
     count(&mut status, claims, nodes);
     let generation = pool.metadata.generation;
-    let unknown = condition(&status.conditions, "NodeRegistrationHealthy").is_none();
+    let healthy = condition(&status.conditions, "NodeRegistrationHealthy");
+    let other_class = class_generation.is_some() && status.node_class_observed_generation != class_generation;
+    let outdated = other_class || healthy.is_some_and(|c| c.observed_generation != generation);
+    if outdated {
+        ctx.health.forget(name);
+    }
+    let unknown = outdated || healthy.is_none();
+    status.node_class_observed_generation = class_generation.or(status.node_class_observed_generation);
     let mut set = |what: &str, to: ConditionStatus, reason: &str, message: &str| {
         set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
         if let Some(c) = status.conditions.iter_mut().find(|c| c.type_ == what) {
@@ -115,8 +124,59 @@ pub async fn step(
         ctx.may_write()?;
         let patch = Patch::Merge(json!({"status": status}));
         api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+        announce(ctx, pool, &status).await;
     }
+    let amounts = |all: &BTreeMap<String, Quantity>| {
+        let amount =
+            |q: &Quantity| quantity::Quantity::parse(&q.0).and_then(|q| q.milli()).unwrap_or(0) as f64 / 1000.0;
+        all.iter().map(|(resource, q)| (resource.clone(), amount(q))).collect()
+    };
+    ctx.metrics.pool(name, &amounts(&pool.spec.limits), &amounts(&status.resources));
     Ok(None)
+}
+
+/// Says in Events which conditions have changed their status.
+async fn announce(ctx: &Context, pool: &NodePool, status: &NodePoolStatus) {
+    let old = pool.status.as_ref().map_or(&[][..], |s| &s.conditions);
+    for new in &status.conditions {
+        let before = condition(old, &new.type_).map_or(ConditionStatus::Unknown, |c| c.status);
+        if before != new.status {
+            let message = format!(
+                "Status condition transitioned, Type: {}, Status: {before:?} -> {:?}, Reason: {}{}{}",
+                new.type_,
+                new.status,
+                new.reason,
+                if new.message.is_empty() { "" } else { ", Message: " },
+                new.message
+            );
+            ctx.events.pool(pool, new.status == ConditionStatus::False, &new.type_, &message).await;
+        }
+    }
+}
+
+/// Claims whose hash is of another version, made by an older Karpenter, get today's: what they were made from is not
+/// known to differ. One that has drifted already keeps its own.
+async fn adopt(ctx: &Context, claims: &[Arc<NodeClaim>], value: &str) -> Result<(), String> {
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    for claim in claims.iter().filter(|claim| is_of_other_version(claim)) {
+        ctx.may_write()?;
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let drifted = claim.status.as_ref().and_then(|s| condition(&s.conditions, "Drifted"));
+        let mut annotations = json!({HASH_VERSION: hash::VERSION});
+        if drifted.is_none_or(|c| c.status != ConditionStatus::True) {
+            annotations[HASH] = json!(value);
+        }
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let written = done.map_err(|e| e.to_string())?;
+        ctx.written.note(name, written.metadata.resource_version.as_deref());
+    }
+    Ok(())
+}
+
+fn is_of_other_version(claim: &NodeClaim) -> bool {
+    let version = claim.metadata.annotations.as_ref().and_then(|a| a.get(HASH_VERSION));
+    claim.metadata.deletion_timestamp.is_none() && version.is_some_and(|version| version != hash::VERSION)
 }
 
 /// Sums what the NodePool's nodes have; a claim without a node yet counts with what it was promised.

@@ -6,22 +6,33 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use longshore_core::model::{Names, Spread};
 use longshore_kwok::provider::Kwok;
 
 use super::clock::Clock;
 use super::context::{Context, lock};
+use super::definitions;
 use super::edges::{Daemon, Edges, Lease};
 use super::journal::{self, Journal};
 use super::policies::{Manager, Setup};
 use super::serve;
-use super::settings::{self, Settings};
+use super::settings::{self, SchedulerConfig, Settings};
 use crate::args::{Log, RunArgs};
 use crate::failure::Failure;
 use crate::{Answer, input};
 
+/// Where a pod finds the name of its namespace.
+const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let settings = settings::read(|name| std::env::var(name).ok())?;
+    let set = |name: &str| {
+        let set = args.karpenter.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok());
+        // In a pod, the namespace that it is in.
+        set.or_else(|| if name == "SYSTEM_NAMESPACE" { std::fs::read_to_string(NAMESPACE).ok() } else { None })
+    };
+    let mut settings = settings::read(set)?;
+    settings.notes.extend(settings::slips(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())));
     logging(&settings, args.log);
     for note in &settings.notes {
         tracing::warn!("{note}");
@@ -70,6 +81,21 @@ fn tell(ctx: &Context, manager: &Manager, journal: &Journal, board: &serve::Shar
     }
 }
 
+/// Reads default topology spread constraints.
+fn default_spread(config: Option<&SchedulerConfig>, names: &mut Names) -> Result<Vec<Spread>, Failure> {
+    let (source, text) = match config {
+        None => return Ok(Vec::new()),
+        Some(SchedulerConfig::Text(text)) => ("SCHEDULER_CONFIG".to_owned(), text.clone()),
+        Some(SchedulerConfig::File(file)) => {
+            let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.clone(), source })?;
+            (file.display().to_string(), text)
+        }
+    };
+    let list = longshore_api::manifests::default_spread(&source, &text, names).map_err(Failure::Unusable)?;
+    tracing::info!(source, constraints = list.len(), "default topology spread constraints");
+    Ok(list)
+}
+
 fn usage(message: &str, hint: &str) -> Failure {
     Failure::Usage { message: message.to_owned(), hint: hint.to_owned() }
 }
@@ -85,9 +111,13 @@ fn logging(settings: &Settings, log: Log) {
 }
 
 async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model::Settings) -> Result<(), Failure> {
-    let (world, problems) =
+    let (mut world, problems) =
         input::catalogue_only(args.instance_types.as_deref().or(settings.instance_types.as_deref()))?;
     input::complain(&problems);
+    let meant = longshore_core::model::Settings {
+        default_spread: default_spread(settings.scheduler.as_ref(), &mut world.names)?,
+        ..meant.clone()
+    };
     let config = config(args.kubeconfig.as_deref()).await?;
     let client = client(config.clone())?;
     let mut once = config;
@@ -114,7 +144,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         clock: Clock::system(),
         catalogue: world.catalogue,
         names: world.names,
-        settings: meant.clone(),
+        settings: meant,
         manager: manager.clone(),
         journal: journal.clone(),
         window: (settings.idle, settings.longest),
@@ -129,15 +159,39 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         move || tell(&ctx, &manager, &journal, &board)
     });
     tracing::info!(types, metrics = %settings.metrics, "running");
+    let looks = tokio::spawn(look_at_definitions(daemon.client(), daemon.board.clone()));
     let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
     tokio::select! {
         () = daemon.run() => {}
         () = told_to_stop() => tracing::info!("stopping"),
     }
+    looks.abort();
     leadership.stop();
     let _ = tokio::time::timeout(Duration::from_secs(3), hand_over).await;
     let _ = tokio::task::spawn_blocking(move || journal.close()).await;
     Ok(())
+}
+
+/// How often the cluster's definitions are looked at while something is wrong with them, or they cannot be seen.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Says what is wrong with the cluster's definitions, until nothing is.
+async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
+    loop {
+        match definitions::differences(&client).await {
+            Ok(found) => {
+                let done = found.is_empty();
+                let known = std::mem::replace(&mut lock(&board).definitions, found.clone());
+                found.iter().filter(|what| !known.contains(what)).for_each(|what| tracing::warn!("{what}"));
+                if done {
+                    return;
+                }
+            }
+            // The watch says why the server cannot be asked.
+            Err(error) => tracing::debug!(%error, "the definitions cannot be looked at"),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn config(file: Option<&Path>) -> Result<Config, Failure> {

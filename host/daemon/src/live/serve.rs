@@ -25,6 +25,8 @@ pub struct Board {
     pub synced: bool,
     /// What the policies say of themselves.
     pub policies: Value,
+    /// What is wrong with the cluster's resource definitions.
+    pub definitions: Vec<String>,
     /// For `longshore status`.
     pub status: Value,
     /// Why each pod waits, by `namespace/name`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
+use crate::args::karpenter::{FLAGS, Flag, Meaning};
 use crate::failure::Failure;
 
 /// What an operator set.
@@ -23,29 +24,40 @@ pub struct Settings {
     pub reserved_capacity: bool,
     pub log_level: String,
     pub instance_types: Option<PathBuf>,
+    /// Default topology spread constraints.
+    pub scheduler: Option<SchedulerConfig>,
     /// What was set and has no effect, in words.
     pub notes: Vec<String>,
 }
 
-/// Variables of Karpenter's that mean nothing here, and why.
-const WITHOUT_MEANING: [(&str, &str); 8] = [
-    ("KUBE_CLIENT_QPS", "requests are not limited by rate; how many are under way at once is"),
-    ("KUBE_CLIENT_BURST", "requests are not limited by rate; how many are under way at once is"),
-    ("MEMORY_LIMIT", "there is no garbage collector to tune"),
-    ("CPU_REQUESTS", "work is not scaled by it"),
-    ("ENABLE_PROFILING", "not yet: there is no profile to serve"),
-    ("DISABLE_CONTROLLER_WARMUP", "replicas always watch"),
-    ("KARPENTER_SERVICE", "nothing uses it"),
-    ("IGNORE_DRA_REQUESTS", "claims of dynamic resources are always ignored"),
+/// Karpenter's feature gates beside ReservedCapacity: known, and not there yet.
+const GATES: [&str; 8] = [
+    "NodeRepair",
+    "SpotToSpotConsolidation",
+    "NodeOverlay",
+    "StaticCapacity",
+    "CapacityBuffer",
+    "TerminateFirstDrift",
+    "TerminateFirstRepair",
+    "PodDeletionCostManagement",
 ];
 
-/// Reads settings from variables.
+/// Where default topology spread constraints are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchedulerConfig {
+    /// There they are.
+    Text(String),
+    /// In a file.
+    File(PathBuf),
+}
+
+/// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
 /// # Errors
 /// The first variable that cannot be understood.
 pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     let wrong = |name: &str, value: &str, expected: &str| Failure::Usage {
-        message: format!("environment variable {name}: {value:?} is not understood"),
+        message: format!("{}: {value:?} is not understood", called(name)),
         hint: format!("expected {expected}"),
     };
     let port = |name: &str, default: u16| match get(name) {
@@ -63,23 +75,29 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         Some(text) => go_duration(&text).ok_or_else(|| wrong(name, &text, "a duration such as 1s or 500ms")),
     };
     let mut notes = Vec::new();
-    for (name, why) in WITHOUT_MEANING {
-        if get(name).is_some() {
-            notes.push(format!("{name} is set and has no effect: {why}"));
+    for flag in &FLAGS {
+        if let (Meaning::Nothing(why), Some(_)) = (flag.meaning, get(flag.variable)) {
+            notes.push(format!("{} is set and has no effect: {why}", called(flag.variable)));
         }
-    }
-    if get("SCHEDULER_CONFIG").is_some_and(|v| !v.is_empty()) {
-        return Err(Failure::Usage {
-            message: "environment variable SCHEDULER_CONFIG is set".into(),
-            hint: "not yet: default topology spread constraints cannot be given to the daemon".into(),
-        });
     }
     let mut reserved_capacity = true;
     for gate in get("FEATURE_GATES").unwrap_or_default().split(',').filter(|g| !g.trim().is_empty()) {
         match gate.trim().split_once('=') {
-            Some(("ReservedCapacity", value)) => reserved_capacity = value == "true",
-            Some((name, "true")) => notes.push(format!("feature gate {name}=true has no effect: not yet")),
-            Some(_) => {}
+            Some(("ReservedCapacity", "true")) => reserved_capacity = true,
+            Some(("ReservedCapacity", "false")) => reserved_capacity = false,
+            Some((_, value)) if !matches!(value, "true" | "false") => {
+                return Err(wrong("FEATURE_GATES", gate.trim(), "Name=true or Name=false, separated by commas"));
+            }
+            Some((name, value)) if GATES.contains(&name) => {
+                if value == "true" {
+                    notes.push(format!("feature gate {name}=true has no effect: not yet"));
+                }
+            }
+            // As Karpenter does, which is silent about it.
+            Some((name, _)) => {
+                let hint = nearest(name, GATES.into_iter().chain(["ReservedCapacity"]));
+                notes.push(format!("feature gate {name} is not known{hint}"));
+            }
             None => return Err(wrong("FEATURE_GATES", gate, "Name=true or Name=false, separated by commas")),
         }
     }
@@ -114,8 +132,38 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("LOG_LEVEL", text, "debug, info or error")),
         },
         instance_types: get("INSTANCE_TYPES_FILE_PATH").filter(|p| !p.is_empty()).map(PathBuf::from),
+        scheduler: get("SCHEDULER_CONFIG").filter(|text| !text.trim().is_empty()).map(|text| {
+            // YAML has a colon with a value behind it, or is a map of one line; a path hardly ever.
+            let inline = text.contains('\n') || text.contains(": ") || text.trim_start().starts_with('{');
+            if inline { SchedulerConfig::Text(text) } else { SchedulerConfig::File(text.trim().into()) }
+        }),
         notes,
     })
+}
+
+/// `METRICS_PORT (--metrics-port)`.
+fn called(variable: &str) -> String {
+    let flag = FLAGS.iter().find(|flag| flag.variable == variable);
+    flag.map_or_else(|| variable.to_owned(), |flag| format!("{variable} (--{})", flag.name))
+}
+
+/// `, did you mean X?`, if one is like it.
+fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let likeness = |word: &str| strsim::jaro_winkler(typed, word);
+    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|best| likeness(best) > 0.8);
+    best.map(|best| format!(", did you mean {best}?")).unwrap_or_default()
+}
+
+/// Variables of the environment that are one slip away from one that is understood, in words.
+pub fn slips(names: impl Iterator<Item = String>) -> Vec<String> {
+    // One letter changed, added or left out, or two exchanged.
+    let slip = |name: &String| {
+        let like = |flag: &&Flag| flag.variable.len() > 8 && strsim::osa_distance(flag.variable, name) == 1;
+        let meant = FLAGS.iter().find(like)?;
+        let known = FLAGS.iter().any(|flag| flag.variable == name.as_str());
+        (!known).then(|| format!("environment variable {name} is not known, did you mean {}?", meant.variable))
+    };
+    names.filter_map(|name| slip(&name)).collect()
 }
 
 /// A duration as Go writes it: `1s`, `500ms`, `1m30s`.
@@ -180,10 +228,39 @@ mod tests {
             ("BATCH_IDLE_DURATION", "1 fortnight"),
             ("PREFERENCE_POLICY", "maybe"),
             ("FEATURE_GATES", "NodeRepair"),
+            ("FEATURE_GATES", "NodeRepair=on"),
             ("LOG_LEVEL", "loud"),
         ] {
             let told = with(&[(name, value)]).unwrap_err().report();
             assert!(told.contains(name) && told.contains("expected"), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_with_what_was_probably_meant() {
+        let settings = with(&[("FEATURE_GATES", "NodeRepiar=true,Warp=true")]).unwrap();
+        assert_eq!(
+            settings.notes,
+            ["feature gate NodeRepiar is not known, did you mean NodeRepair?", "feature gate Warp is not known"]
+        );
+        let said = slips(["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"].map(str::to_owned).into_iter());
+        assert_eq!(
+            said,
+            [
+                "environment variable METRIC_PORT is not known, did you mean METRICS_PORT?",
+                "environment variable BATCH_MAX_DURATOIN is not known, did you mean BATCH_MAX_DURATION?"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_schedulers_configuration_is_a_text_or_a_file() {
+        let of = |text: &str| with(&[("SCHEDULER_CONFIG", text)]).unwrap().scheduler;
+        assert_eq!(of(" "), None);
+        assert_eq!(of("/etc/spread.yaml"), Some(SchedulerConfig::File("/etc/spread.yaml".into())));
+        for text in ["{podTopologySpread: {}}", "podTopologySpread: {}", "podTopologySpread:\n  defaultConstraints: []"]
+        {
+            assert_eq!(of(text), Some(SchedulerConfig::Text(text.into())));
         }
     }
 }

@@ -51,7 +51,8 @@ pub struct ClusterState {
     pub pools: BTreeMap<String, Arc<NodePool>>,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
-    classes: BTreeMap<String, Class>,
+    /// What node classes say of themselves, and the generation of each.
+    classes: BTreeMap<String, (Class, Option<i64>)>,
     /// Names of nodes by provider ID.
     by_provider: BTreeMap<String, BTreeSet<String>>,
     /// Names of claims by provider ID.
@@ -97,6 +98,7 @@ struct Head {
     name: String,
     namespace: String,
     deletion_timestamp: Option<String>,
+    generation: Option<i64>,
     owner_references: Vec<Owner>,
 }
 
@@ -143,8 +145,13 @@ impl ClusterState {
 
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
     pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<Touched>, Option<Refused>) {
+        if matches!(change, Change::Well) {
+            self.troubles.remove(&kind);
+            return (Vec::new(), None);
+        }
         self.revision += 1;
         match change {
+            Change::Well => (Vec::new(), None),
             Change::Begin => {
                 self.seen.insert(kind, HashSet::new());
                 (Vec::new(), None)
@@ -184,6 +191,11 @@ impl ClusterState {
         self.troubles.iter().map(|(kind, why)| (*kind, why.as_str()))
     }
 
+    /// Why a kind cannot be listed or watched now, if so.
+    pub fn trouble(&self, kind: Kind) -> Option<&str> {
+        self.troubles.get(&kind).map(String::as_str)
+    }
+
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -216,7 +228,12 @@ impl ClusterState {
         if kind != "KWOKNodeClass" {
             return Class::Missing;
         }
-        self.classes.get(name).cloned().unwrap_or(Class::Missing)
+        self.classes.get(name).map_or(Class::Missing, |(class, _)| class.clone())
+    }
+
+    /// The generation of a node class.
+    pub fn class_generation(&self, kind: &str, name: &str) -> Option<i64> {
+        if kind == "KWOKNodeClass" { self.classes.get(name)?.1 } else { None }
     }
 
     /// How many pods are known.
@@ -238,7 +255,15 @@ impl ClusterState {
 
     /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
     pub fn world(&self) -> World {
-        self.store.world()
+        let mut world = self.store.world();
+        // Before its status says so: a NodePool without its class can have no nodes.
+        for pool in &mut world.pools {
+            let text = |sym| world.names.text(sym);
+            if self.class(text(pool.class.kind), text(pool.class.name)) == Class::Missing {
+                pool.ready = Some(false);
+            }
+        }
+        world
     }
 
     fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<Touched>, Option<Refused>) {
@@ -437,7 +462,7 @@ impl ClusterState {
 }
 
 /// What a node class says of itself; one that says nothing is taken for ready.
-fn class(json: &str) -> Class {
+fn class(json: &str) -> (Class, Option<i64>) {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Object {
@@ -450,14 +475,16 @@ fn class(json: &str) -> Class {
         conditions: Vec<PodCondition>,
     }
     let object: Object = serde_json::from_str(json).unwrap_or_default();
+    let generation = object.metadata.generation;
     if object.metadata.deletion_timestamp.is_some() {
-        return Class::Leaving;
+        return (Class::Leaving, generation);
     }
-    match object.status.conditions.iter().find(|c| c.kind == "Ready") {
+    let class = match object.status.conditions.iter().find(|c| c.kind == "Ready") {
         Some(c) if c.status == "False" => Class::NotReady(c.reason.clone()),
         Some(c) if c.status != "True" => Class::Unknown,
         _ => Class::Ready,
-    }
+    };
+    (class, generation)
 }
 
 /// `namespace/name`, or the name.

@@ -29,11 +29,11 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     if node.deletion.is_none() || !node.holds(FINALIZER) {
         return Ok(None);
     }
-    let claim = match claims {
-        [claim] => Some(claim),
+    let mut claim = match claims {
+        [claim] => Some((**claim).clone()),
         _ => None,
     };
-    if let Some(claim) = claim
+    if let Some(claim) = &claim
         && claim.metadata.deletion_timestamp.is_none()
     {
         ctx.may_write()?;
@@ -59,21 +59,31 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         ctx.patch_node(&node.name, &json!({"metadata": metadata, "spec": {"taints": taints}})).await?;
         return Ok(Some(Duration::from_millis(200)));
     }
-    let ends = claim.and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
+    let ends =
+        claim.as_ref().and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
+    if let Some(ends) = ends {
+        let message = format!("all pods will be deleted by {}", super::lifecycle::rfc3339(ends));
+        ctx.events.node(&node.name, true, "TerminationGracePeriodExpiring", &message).await;
+        if let Some(claim) = &claim {
+            ctx.events.claim(claim, true, "TerminationGracePeriodExpiring", &message).await;
+        }
+    }
     let pods = pods_on(ctx, &node.name).await?;
     let left = drain(ctx, node, &pods, ends).await?;
     if left > 0 && !mutant("skips-drain") {
-        if let Some(claim) = claim {
+        if let Some(claim) = &mut claim {
             say(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &format!("{left} pods left")).await?;
         }
         return Ok(Some(POLL));
     }
-    if let Some(claim) = claim {
-        say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?;
+    if let Some(claim) = &mut claim {
+        if say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await? {
+            ctx.metrics.node_drained(claim);
+        }
     }
     let over = ends.is_some_and(|ends| ctx.now() >= ends);
     let attached = attachments(ctx, &node.name, &pods).await?;
-    if let Some(claim) = claim {
+    if let Some(claim) = &mut claim {
         if attached.is_empty() {
             say(ctx, claim, "VolumesDetached", ConditionStatus::True, "VolumesDetached", "").await?;
         } else if over {
@@ -90,7 +100,7 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         return Ok(Some(POLL));
     }
     // Kwok's instance is the Node itself, which goes only when its finalizer does: its provider says so.
-    if let Some(claim) = claim {
+    if let Some(claim) = &mut claim {
         say(ctx, claim, "InstanceTerminating", ConditionStatus::True, "InstanceTerminating", "").await?;
         ctx.may_write()?;
         match ctx.provider.delete(&node.provider_id).await {
@@ -110,25 +120,31 @@ async fn instance_is_gone(ctx: &Context, node: &NodeView) -> bool {
 async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     let rest: Vec<&String> = node.finalizers.iter().filter(|f| *f != FINALIZER).collect();
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
-    ctx.patch_node(&node.name, &json!({"metadata": metadata})).await.map(|()| None)
+    ctx.patch_node(&node.name, &json!({"metadata": metadata})).await?;
+    let lived = node.created.as_ref().map(|at| (ctx.now().as_second() - at.0.as_second()).max(0) as f64);
+    ctx.metrics.node_terminated(&node.labels, lived);
+    Ok(None)
 }
 
-/// Sets a condition of the claim unless it stands already.
+/// Sets a condition of the claim unless it stands already; `claim` is then as it was written. Says whether it was news.
 async fn say(
     ctx: &Context,
-    claim: &NodeClaim,
+    claim: &mut NodeClaim,
     what: &str,
     to: ConditionStatus,
     reason: &str,
     message: &str,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let mut status = claim.status.clone().unwrap_or_default();
     let same = condition(&status.conditions, what).is_some_and(|c| c.status == to && c.reason == reason);
     if same {
-        return Ok(());
+        return Ok(false);
     }
     set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
-    super::lifecycle::patch_status(ctx, claim, &status).await
+    let version = claim.metadata.resource_version.as_deref();
+    claim.metadata.resource_version = super::lifecycle::patch_status(ctx, claim, version, &status).await?;
+    claim.status = Some(status);
+    Ok(true)
 }
 
 /// A pod as far as its leaving is concerned.
@@ -299,7 +315,14 @@ async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<bool, String> {
     if mutant("ignores-budgets") {
         return force(ctx, pod, 30).await.map(|()| true);
     }
-    match api.evict(&pod.metadata.name, &params).await {
+    let answer = api.evict(&pod.metadata.name, &params).await;
+    let code = match &answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    };
+    ctx.metrics.evictions.with_label_values(&[&code.to_string()]).inc();
+    match answer {
         Ok(_) => {
             ctx.events.pod(&pod.full(), false, "Evicted", "Evicted pod: its node is going").await;
             Ok(true)
@@ -363,6 +386,7 @@ async fn attachments(ctx: &Context, node: &str, pods: &[LeavingPod]) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::lifecycle::tests::{context, fresh, instance};
 
     fn pod(json: &str) -> LeavingPod {
         serde_json::from_str(json).unwrap()
@@ -370,6 +394,19 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_told_of_a_claim_one_after_the_other_all_stays() {
+        let (server, mut claim) = fresh();
+        let ctx = context(&server, Ok(instance()));
+        for what in ["Drained", "VolumesDetached", "InstanceTerminating"] {
+            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(true));
+            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(false), "said already");
+        }
+        let told = server.claim().and_then(|claim| claim.status).unwrap_or_default().conditions;
+        let told: Vec<&str> = told.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(told, ["Drained", "VolumesDetached", "InstanceTerminating"]);
     }
 
     #[test]

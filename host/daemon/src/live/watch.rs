@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
 
+use super::definitions::INSTALL;
 use super::kinds::Kind;
 
 /// What is told about a kind.
@@ -31,6 +32,8 @@ pub enum Change {
     End,
     /// It could not be listed or watched; it is tried again.
     Trouble(String),
+    /// What could not be watched is watched again, and nothing was missed.
+    Well,
 }
 
 const PAGE: usize = 500;
@@ -53,7 +56,7 @@ pub async fn watch(client: Client, kind: Kind, out: Sender<(Kind, Change)>) {
     loop {
         match list(&client, kind, &out).await {
             Ok(Some(mut version)) => loop {
-                match follow(&client, kind, &mut version, &out).await {
+                match follow(&client, kind, &mut version, pause.0 > 0, &out).await {
                     Ok(Ended::Closed) => pause.reset(),
                     Ok(Ended::Gone) => break,
                     Ok(Ended::NobodyReads) => return,
@@ -104,7 +107,10 @@ async fn list(client: &Client, kind: Kind, out: &Sender<(Kind, Change)>) -> Resu
     let mut token = String::new();
     loop {
         let path = format!("{}?limit={PAGE}&continue={}", kind.at().path(), escaped(&token));
-        let text = client.request_text(get(&path)?).await.map_err(|e| reason(kind, "list", e))?;
+        let text = match client.request_text(get(&path)?).await {
+            Ok(text) => text,
+            Err(error) => return Err(reason(client, kind, "list", error).await),
+        };
         let (meta, items) = page(&text).ok_or("the answer to a list is not a list")?;
         for item in items {
             if out.send((kind, Change::Upsert(item.into()))).await.is_err() {
@@ -174,6 +180,7 @@ async fn follow(
     client: &Client,
     kind: Kind,
     version: &mut String,
+    troubled: bool,
     out: &Sender<(Kind, Change)>,
 ) -> Result<Ended, String> {
     let path = format!(
@@ -184,8 +191,11 @@ async fn follow(
     let stream = match client.request_stream(get(&path)?).await {
         Ok(stream) => stream,
         Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Gone),
-        Err(error) => return Err(reason(kind, "watch", error)),
+        Err(error) => return Err(reason(client, kind, "watch", error).await),
     };
+    if troubled && out.send((kind, Change::Well)).await.is_err() {
+        return Ok(Ended::NobodyReads);
+    }
     let mut lines = std::pin::pin!(stream.lines());
     loop {
         let next = timeout(Duration::from_secs(WATCH + 15), lines.next()).await;
@@ -228,18 +238,52 @@ fn escaped(text: &str) -> String {
 }
 
 /// The error in words an operator can act on.
-fn reason(kind: Kind, verb: &str, error: kube::Error) -> String {
+async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> String {
     let at = kind.at();
     match error {
         kube::Error::Api(status) if status.code == 403 => {
-            let group = if at.group.is_empty() { "\"\"" } else { at.group };
-            format!("RBAC does not let us {verb} {} (apiGroups: [{group}]); apply deploy/rbac.yaml", at.plural)
+            let resource = format!("{}.{}", at.plural, at.group);
+            let resource = resource.trim_end_matches('.');
+            format!("RBAC does not let us {verb} {resource}; kubectl apply -f deploy/rbac.yaml")
         }
         kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
-            format!("{} of {} are not known to the cluster; apply deploy/crds", at.plural, at.api_version())
+            let has = other_versions(client, at.group).await;
+            format!("{} of {} are not known to the cluster{has}; {INSTALL}", at.plural, at.api_version())
         }
-        error => format!("cannot {verb} {}: {error}", at.plural),
+        error => format!("cannot {verb} {}: {}", at.plural, with_causes(&error)),
     }
+}
+
+/// `, which has karpenter.sh/v1beta1`, if the server has other versions of a group.
+async fn other_versions(client: &Client, group: &str) -> String {
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Version {
+        group_version: String,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Group {
+        versions: Vec<Version>,
+    }
+    let Ok(asked) = get(&format!("/apis/{group}")) else { return String::new() };
+    let found = client.request::<Group>(asked).await.unwrap_or_default();
+    let names: Vec<String> = found.versions.into_iter().map(|v| v.group_version).collect();
+    if names.is_empty() { String::new() } else { format!(", which has {}", names.join(", ")) }
+}
+
+/// An error with what it comes from: the first alone often says no more than that a service failed.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
 
 use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
-use crate::live::journal::round::Round;
+use crate::live::journal::round::{Round, Short};
 use crate::live::journal::{Wire, read_catalogue, read_signals, words};
 use crate::live::kinds::Kind;
 use crate::live::state::ClusterState;
@@ -94,7 +94,7 @@ impl Folded {
     pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
         let world = self.rounds.remove(&round.round);
         let mut world = world.ok_or("its beginning is not in what was read")?;
-        let (settings, options) = round.how.meant()?;
+        let (settings, options) = round.how.meant(&mut world.names)?;
         let nominated: HashMap<&str, &str> =
             round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
         for at in 0..world.pods.len() {
@@ -107,6 +107,10 @@ impl Folded {
         world.now = round.now;
         world.settings = settings;
         world.catalogue = self.blobs.catalogue(&round.catalogue)?.catalogue(&mut world.names);
+        if !round.short.is_empty() {
+            let short = Short::meant(&round.short, world.catalogue.offerings().len());
+            world.catalogue = world.catalogue.without_capacity(&short);
+        }
         Ok((Snapshot::new(Arc::new(world)), options))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use longshore_core::model::OfferingId;
+
 use super::{Verdict, replay};
 use crate::live::journal::Sizes;
 use crate::live::journal::scene::{LARGE, Scene, segments};
@@ -35,6 +37,23 @@ fn every_round_of_a_journal_comes_out_the_same() {
     let distinct: std::collections::BTreeSet<&String> = scene.digests.iter().collect();
     assert!(distinct.len() > 8, "the rounds are different ones");
     equal(&replay(&segments(&path)[0], None).unwrap(), &scene.digests);
+}
+
+#[test]
+fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
+    let mut scene = Scene::new("short", LARGE, &[]);
+    let whole = scene.catalogue.clone();
+    let rows = whole.offerings().len() as u32;
+    for round in 0..9 {
+        // Now nothing, now a third, now everything.
+        let short = (0..rows).filter(|row| [false, row % 3 == round % 3, true][round as usize % 3]);
+        let short: Vec<_> = short.map(|row| (OfferingId(row), scene.time / 1000 + 180)).collect();
+        scene.catalogue = whole.without_capacity(&short);
+        scene.churn(40);
+        scene.round();
+    }
+    let path = scene.close();
+    equal(&replay(&path, None).unwrap(), &scene.digests);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch};
+use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources};
 
 use super::faults::Faults;
@@ -24,10 +24,11 @@ pub struct Choice {
 /// Chooses. The same claim and catalogue always give the same choice.
 ///
 /// # Errors
-/// Insufficient capacity, with the counts of what each rule left out.
+/// Insufficient capacity, with the counts of what each rule left out and the offerings that are short.
 pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
     let wanted = requests(launch)?;
-    let (mut labels_refuse, mut too_small, mut short) = (0, 0, 0);
+    let (mut labels_refuse, mut too_small) = (0, 0);
+    let mut short = Vec::new();
     let mut best: Option<(f64, BTreeMap<String, String>, &InstanceType)> = None;
     for t in catalogue.types() {
         if !big_enough(t, names, &wanted) {
@@ -42,7 +43,8 @@ pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Fa
             let of = |key: &str| labels.get(key).map_or("", String::as_str);
             let at = [names.text(t.name), of("topology.kubernetes.io/zone"), of("karpenter.sh/capacity-type")];
             if !offering.available || faults.is_short(at) {
-                short += 1;
+                let [instance_type, zone, capacity_type] = at.map(str::to_owned);
+                short.push(OfferingName { instance_type, zone, capacity_type });
                 continue;
             }
             if best.as_ref().is_none_or(|b| offering.price < b.0) {
@@ -51,11 +53,13 @@ pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Fa
         }
     }
     let Some((price, labels, t)) = best else {
-        return Err(CloudError::InsufficientCapacity(format!(
-            "no offering for NodeClaim {}: {labels_refuse} refused by its requirements, {short} without capacity, \
+        let message = format!(
+            "no offering for NodeClaim {}: {labels_refuse} refused by its requirements, {} without capacity, \
              {too_small} instance types too small",
-            launch.name
-        )));
+            launch.name,
+            short.len()
+        );
+        return Err(CloudError::InsufficientCapacity(Shortage { message, offerings: short }));
     };
     Ok(Choice { labels, capacity: amounts(&t.capacity, names), allocatable: amounts(&t.allocatable, names), price })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longshore_api::quantity::Quantity;
-use longshore_cloud::{CloudError, Launch};
+use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{InstanceType, Names, Offering, OfferingId, Op, Requirement, ResourceId, Resources};
 
 use super::market::Market;
@@ -28,7 +28,8 @@ pub struct Choice {
 pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice, CloudError> {
     let (catalogue, names) = market.types();
     let wanted = requests(launch)?;
-    let (mut refused, mut small, mut short) = (0, 0, 0);
+    let (mut refused, mut small) = (0, 0);
+    let mut short = Vec::new();
     let mut best: Option<(f64, OfferingId, BTreeMap<String, String>)> = None;
     for t in catalogue.types() {
         if !is_big_enough(t, names, &wanted) {
@@ -42,18 +43,21 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
                 continue;
             };
             if !market.available(id, now) {
-                short += 1;
+                let [instance_type, zone, capacity_type] = market.named(id).map(str::to_owned);
+                short.push(OfferingName { instance_type, zone, capacity_type });
             } else if best.as_ref().is_none_or(|b| market.price(id) < b.0) {
                 best = Some((market.price(id), id, labels));
             }
         }
     }
     let Some((_, offering, labels)) = best else {
-        return Err(CloudError::InsufficientCapacity(format!(
-            "{short} offerings that NodeClaim {} admits are short, {refused} are refused by its requirements, {small} \
+        let message = format!(
+            "{} offerings that NodeClaim {} admits are short, {refused} are refused by its requirements, {small} \
              instance types are too small",
+            short.len(),
             launch.name
-        )));
+        );
+        return Err(CloudError::InsufficientCapacity(Shortage { message, offerings: short }));
     };
     let t = catalogue.instance_type(catalogue.offering(offering).instance_type);
     Ok(Choice { offering, labels, capacity: amounts(&t.capacity, names), allocatable: amounts(&t.allocatable, names) })

@@ -1,7 +1,9 @@
 //! A catalogue as bytes, whoever made it, and back: names as text, numbers to the last bit.
 
+use std::collections::HashSet;
+
 use longshore_core::model::{
-    Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym, TypeId,
+    Catalogue, InstanceType, Names, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Sym, TypeId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,17 +50,18 @@ enum WireOp {
     Lte(i64),
 }
 
-/// The bytes of a catalogue.
+/// The bytes of a catalogue, as if nothing were short: rounds write that down by themselves.
 pub fn write(catalogue: &Catalogue, names: &Names) -> Vec<u8> {
     let text = |sym: Sym| names.text(sym).to_owned();
     let requirements = |all: &[Requirement]| all.iter().map(|r| WireRequirement::new(r, names)).collect();
     let amounts = |all: &Resources| all.iter().map(|(id, amount)| (id.name(names).to_owned(), amount)).collect();
-    let offering = |offering: &Offering| WireOffering {
+    let short: HashSet<OfferingId> = catalogue.short().iter().map(|(id, _)| *id).collect();
+    let offering = |(id, offering): (OfferingId, &Offering)| WireOffering {
         requirements: requirements(&offering.requirements),
         zone: offering.zone.map(text),
         capacity_type: offering.capacity_type.map(text),
         price: offering.price.to_bits(),
-        available: offering.available,
+        available: offering.available || short.contains(&id),
         reservation: offering.reservation.map(|(id, left)| (text(id), left)),
     };
     let types = catalogue.types().iter().enumerate().map(|(at, kind)| WireType {
@@ -67,7 +70,10 @@ pub fn write(catalogue: &Catalogue, names: &Names) -> Vec<u8> {
         capacity: amounts(&kind.capacity),
         allocatable: amounts(&kind.allocatable),
         volumes: kind.volume_limits.iter().map(|&(driver, most)| (text(driver), most)).collect(),
-        offerings: catalogue.offerings_of(TypeId(at as u32)).iter().map(offering).collect(),
+        offerings: {
+            let ids = kind.offerings.clone().map(OfferingId);
+            ids.zip(catalogue.offerings_of(TypeId(at as u32))).map(offering).collect()
+        },
     });
     serde_json::to_vec(&Wire(types.collect())).unwrap_or_default()
 }
@@ -167,6 +173,8 @@ mod tests {
         let after = read(&bytes).unwrap().catalogue(&mut other);
         assert_eq!(write(&after, &other), bytes);
         assert_eq!(read(&bytes).unwrap().catalogue(&mut names), before);
+        let short = before.without_capacity(&[(OfferingId(3), 7)]);
+        assert!(write(&short, &names) == bytes, "what is short for now is no part of it");
         assert!(read(b"{}").unwrap_err().contains("instance types"));
     }
 }

@@ -1,6 +1,10 @@
 //! A round as it is written down: what it was decided on beside the observations, and what came of it.
 
-use longshore_core::model::{MinValuesPolicy, PreferencePolicy, Settings};
+use std::collections::BTreeMap;
+
+use longshore_core::model::{
+    LabelSelector, MinValuesPolicy, Names, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread,
+};
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
 use serde::{Deserialize, Serialize};
@@ -22,6 +26,9 @@ pub struct Round {
     pub how: How,
     /// The instance types.
     pub catalogue: String,
+    /// Which of their offerings were taken to be without capacity.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub short: Vec<Short>,
     /// The signals, if there were any.
     pub signals: Option<String>,
     /// Versions of policies that answered.
@@ -38,6 +45,16 @@ pub struct Round {
     pub milliseconds: u64,
 }
 
+/// Offerings that were taken to be without capacity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Short {
+    /// Until when, seconds since 1970.
+    pub until: i64,
+    /// Rows of the catalogue, the first and the last of each run.
+    pub rows: Vec<(u32, u32)>,
+}
+
 /// What planning depends on beside the world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -50,6 +67,47 @@ pub struct How {
     pub reserved_capacity: bool,
     /// USD per hour and node, the bits of the number.
     pub node_cost: u64,
+    /// Default topology spread constraints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub default_spread: Vec<DefaultSpread>,
+}
+
+/// A default topology spread constraint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DefaultSpread {
+    pub max_skew: i32,
+    pub key: String,
+    pub required: bool,
+    pub min_domains: Option<i32>,
+    pub ignores_affinity: bool,
+    pub honors_taints: bool,
+}
+
+impl DefaultSpread {
+    fn new(spread: &Spread, names: &Names) -> Self {
+        DefaultSpread {
+            max_skew: spread.max_skew,
+            key: names.text(spread.key).to_owned(),
+            required: spread.required,
+            min_domains: spread.min_domains,
+            ignores_affinity: spread.node_affinity == NodeInclusion::Ignore,
+            honors_taints: spread.node_taints == NodeInclusion::Honor,
+        }
+    }
+
+    fn meant(&self, names: &mut Names) -> Spread {
+        let inclusion = |honors: bool| if honors { NodeInclusion::Honor } else { NodeInclusion::Ignore };
+        Spread {
+            max_skew: self.max_skew,
+            key: names.intern(&self.key),
+            required: self.required,
+            selector: LabelSelector::default(),
+            min_domains: self.min_domains,
+            node_affinity: inclusion(!self.ignores_affinity),
+            node_taints: inclusion(self.honors_taints),
+        }
+    }
 }
 
 /// A version of a policy.
@@ -129,9 +187,35 @@ const PARTS: usize = 2_000;
 const EFFORTS: [(Effort, &str); 4] =
     [(Effort::None, "none"), (Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
 
+impl Short {
+    /// Offerings and until when they are short, as they are written down.
+    pub fn all(short: &[(OfferingId, i64)]) -> Vec<Short> {
+        let mut by_time: BTreeMap<i64, Vec<(u32, u32)>> = BTreeMap::new();
+        for &(OfferingId(row), until) in short {
+            let rows = by_time.entry(until).or_default();
+            match rows.last_mut().filter(|(_, last)| last.checked_add(1) == Some(row)) {
+                Some((_, last)) => *last = row,
+                None => rows.push((row, row)),
+            }
+        }
+        by_time.into_iter().map(|(until, rows)| Short { until, rows }).collect()
+    }
+
+    /// As it was meant, rows of a catalogue with this many offerings.
+    pub fn meant(all: &[Short], offerings: usize) -> Vec<(OfferingId, i64)> {
+        let last_row = (offerings as u32).saturating_sub(1);
+        let rows = |&(first, last): &(u32, u32)| first..=last.min(last_row);
+        let of = |short: &Short| {
+            let until = short.until;
+            short.rows.iter().flat_map(rows).map(move |row| (OfferingId(row), until)).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    }
+}
+
 impl How {
     /// As it is written down.
-    pub fn new(settings: &Settings, options: Options) -> Self {
+    pub fn new(settings: &Settings, options: Options, names: &Names) -> Self {
         let effort = EFFORTS.iter().find(|(effort, _)| *effort == options.effort).map_or("", |(_, name)| name);
         How {
             effort: effort.into(),
@@ -140,11 +224,12 @@ impl How {
             min_values_best_effort: settings.min_values == MinValuesPolicy::BestEffort,
             reserved_capacity: settings.reserved_capacity,
             node_cost: settings.node_cost.to_bits(),
+            default_spread: settings.default_spread.iter().map(|spread| DefaultSpread::new(spread, names)).collect(),
         }
     }
 
     /// As it was meant. Fails with words on an effort that is not known.
-    pub fn meant(&self) -> Result<(Settings, Options), String> {
+    pub fn meant(&self, names: &mut Names) -> Result<(Settings, Options), String> {
         let effort = EFFORTS.iter().find(|(_, name)| *name == self.effort).map(|(effort, _)| *effort);
         let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
@@ -155,7 +240,7 @@ impl How {
             },
             reserved_capacity: self.reserved_capacity,
             node_cost: f64::from_bits(self.node_cost),
-            default_spread: Vec::new(),
+            default_spread: self.default_spread.iter().map(|spread| spread.meant(names)).collect(),
         };
         Ok((settings, Options { effort, seed: self.seed }))
     }
@@ -253,17 +338,45 @@ mod tests {
 
     #[test]
     fn settings_survive_to_the_last_bit() {
+        let mut names = Names::default();
+        let spread = Spread {
+            max_skew: 2,
+            key: names.intern("zone"),
+            required: true,
+            selector: LabelSelector::default(),
+            min_domains: Some(3),
+            node_affinity: NodeInclusion::Honor,
+            node_taints: NodeInclusion::Ignore,
+        };
+        let other =
+            Spread { node_affinity: NodeInclusion::Ignore, node_taints: NodeInclusion::Honor, ..spread.clone() };
         let settings = Settings {
             preferences: PreferencePolicy::Ignore,
             node_cost: 0.1 + 0.2,
             reserved_capacity: false,
+            default_spread: vec![spread, other],
             ..Settings::default()
         };
         let options = Options { effort: Effort::Thorough, seed: u64::MAX };
-        let text = serde_json::to_string(&How::new(&settings, options)).unwrap();
+        let text = serde_json::to_string(&How::new(&settings, options, &names)).unwrap();
         let how: How = serde_json::from_str(&text).unwrap();
-        assert_eq!(how.meant(), Ok((settings, options)));
-        assert!(How::default().meant().unwrap_err().contains("effort"));
+        assert_eq!(how.meant(&mut names), Ok((settings, options)));
+        assert!(How::default().meant(&mut names).unwrap_err().contains("effort"));
+    }
+
+    #[test]
+    fn what_is_short_is_written_down_in_runs() {
+        let short: Vec<_> = [(0, 7), (1, 7), (2, 9), (3, 7), (4, 7)].map(|(row, t)| (OfferingId(row), t)).into();
+        let all = Short::all(&short);
+        assert_eq!(all[0], Short { until: 7, rows: vec![(0, 1), (3, 4)] });
+        let mut meant = Short::meant(&all, 5);
+        meant.sort_unstable();
+        assert_eq!(meant, short);
+        assert_eq!(
+            Short::meant(&[Short { until: 1, rows: vec![(1, u32::MAX)] }], 3).len(),
+            2,
+            "no further than there are"
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Scene {
     pub manager: Manager,
     _shadows: Shadows,
     pub state: ClusterState,
-    catalogue: Catalogue,
+    pub catalogue: Catalogue,
     pub rounds: u64,
     /// Digests of the plans, in order.
     pub digests: Vec<String>,

@@ -1,0 +1,174 @@
+//! Karpenter's flags, so that whoever starts Karpenter today can start this instead. Each is an environment variable as
+//! well; what they mean, and that some mean nothing here, is for [`crate::live`] to say.
+
+use std::collections::BTreeMap;
+
+use clap::{Arg, ArgMatches, Command};
+
+/// One of Karpenter's flags.
+pub struct Flag {
+    /// `metrics-port`.
+    pub name: &'static str,
+    /// `METRICS_PORT`.
+    pub variable: &'static str,
+    /// What follows it; nothing for one that is true by itself.
+    value: Option<&'static str>,
+    /// What it does, or why it does nothing.
+    pub meaning: Meaning,
+}
+
+/// Whether a flag does anything.
+#[derive(Clone, Copy)]
+pub enum Meaning {
+    /// It does this.
+    Does(&'static str),
+    /// It does nothing, and why.
+    Nothing(&'static str),
+}
+
+use Meaning::{Does, Nothing};
+
+const fn flag(name: &'static str, variable: &'static str, value: &'static str, meaning: Meaning) -> Flag {
+    Flag { name, variable, value: Some(value), meaning }
+}
+
+const fn switch(name: &'static str, variable: &'static str, meaning: Meaning) -> Flag {
+    Flag { name, variable, value: None, meaning }
+}
+
+const NO_RATE: Meaning = Nothing("requests are not limited by rate; how many are under way at once is");
+const NOT_EC2: Meaning = Nothing("it is about EC2, and nodes come from elsewhere");
+
+/// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
+pub const FLAGS: [Flag; 38] = [
+    flag("metrics-port", "METRICS_PORT", "PORT", Does("Port of metrics and status [default: 8080]")),
+    flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Does("Port of probes [default: 8081]")),
+    switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Does("Leads without asking for the Lease")),
+    flag(
+        "leader-election-name",
+        "LEADER_ELECTION_NAME",
+        "NAME",
+        Does("The Lease [default: karpenter-leader-election]"),
+    ),
+    flag(
+        "leader-election-namespace",
+        "LEADER_ELECTION_NAMESPACE",
+        "NAMESPACE",
+        Does("Its namespace [default: SYSTEM_NAMESPACE, or kube-system]"),
+    ),
+    flag(
+        "batch-idle-duration",
+        "BATCH_IDLE_DURATION",
+        "TIME",
+        Does("How long a round waits for one more pod [default: 1s]"),
+    ),
+    flag("batch-max-duration", "BATCH_MAX_DURATION", "TIME", Does("How long it waits in all [default: 10s]")),
+    flag(
+        "preference-policy",
+        "PREFERENCE_POLICY",
+        "POLICY",
+        Does("Respect or Ignore what pods prefer [default: Respect]"),
+    ),
+    flag(
+        "min-values-policy",
+        "MIN_VALUES_POLICY",
+        "POLICY",
+        Does("Strict or BestEffort about minValues [default: Strict]"),
+    ),
+    flag(
+        "scheduler-config",
+        "SCHEDULER_CONFIG",
+        "YAML|FILE",
+        Does(
+            "Default topology spread constraints: podTopologySpread.defaultConstraints, or a KubeSchedulerConfiguration",
+        ),
+    ),
+    flag("feature-gates", "FEATURE_GATES", "NAME=BOOL,…", Does("ReservedCapacity is understood [default: true]")),
+    flag("log-level", "LOG_LEVEL", "LEVEL", Does("debug, info, warn or error [default: info]")),
+    flag(
+        "instance-types-file-path",
+        "INSTANCE_TYPES_FILE_PATH",
+        "FILE",
+        Does("As --instance-types, which wins over it"),
+    ),
+    flag("kube-client-qps", "KUBE_CLIENT_QPS", "N", NO_RATE),
+    flag("kube-client-burst", "KUBE_CLIENT_BURST", "N", NO_RATE),
+    flag("memory-limit", "MEMORY_LIMIT", "BYTES", Nothing("there is no garbage collector to tune")),
+    flag("cpu-requests", "CPU_REQUESTS", "MILLI", Nothing("work is not scaled by it")),
+    switch("enable-profiling", "ENABLE_PROFILING", Nothing("not yet: there is no profile to serve")),
+    switch("disable-controller-warmup", "DISABLE_CONTROLLER_WARMUP", Nothing("replicas always watch")),
+    switch(
+        "disable-cluster-state-observability",
+        "DISABLE_CLUSTER_STATE_OBSERVABILITY",
+        Nothing("metrics of the state cost nothing worth saving"),
+    ),
+    flag("karpenter-service", "KARPENTER_SERVICE", "NAME", Nothing("nothing uses it")),
+    switch(
+        "ignore-dra-requests",
+        "IGNORE_DRA_REQUESTS",
+        Nothing("pods that ask for dynamic resources are never planned for"),
+    ),
+    switch("legacy-node-repair", "LEGACY_NODE_REPAIR", Nothing("not yet: nodes are not repaired")),
+    flag("log-output-paths", "LOG_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
+    flag("log-error-output-paths", "LOG_ERROR_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
+    flag("cluster-name", "CLUSTER_NAME", "NAME", NOT_EC2),
+    flag("cluster-endpoint", "CLUSTER_ENDPOINT", "URL", NOT_EC2),
+    flag("cluster-ca-bundle", "CLUSTER_CA_BUNDLE", "BASE64", NOT_EC2),
+    switch("isolated-vpc", "ISOLATED_VPC", NOT_EC2),
+    switch("eks-control-plane", "EKS_CONTROL_PLANE", NOT_EC2),
+    flag("vm-memory-overhead-percent", "VM_MEMORY_OVERHEAD_PERCENT", "SHARE", NOT_EC2),
+    flag("interruption-queue", "INTERRUPTION_QUEUE", "NAME", NOT_EC2),
+    flag("reserved-enis", "RESERVED_ENIS", "N", NOT_EC2),
+    switch("disable-dry-run", "DISABLE_DRY_RUN", NOT_EC2),
+    switch("enable-zonal-shift", "ENABLE_ZONAL_SHIFT", NOT_EC2),
+    flag("ami-refresh-interval", "AMI_REFRESH_INTERVAL", "TIME", NOT_EC2),
+    flag("subnet-refresh-interval", "SUBNET_REFRESH_INTERVAL", "TIME", NOT_EC2),
+    flag("aws-feature-gates", "AWS_FEATURE_GATES", "NAME=BOOL,…", NOT_EC2),
+];
+
+/// What was typed, by variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Typed(BTreeMap<&'static str, String>);
+
+impl Typed {
+    /// What was typed for the flag of a variable.
+    pub fn get(&self, variable: &str) -> Option<&str> {
+        self.0.get(variable).map(String::as_str)
+    }
+}
+
+impl clap::Args for Typed {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.iter().map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Typed {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let typed = |flag: &Flag| Some((flag.variable, matches.get_one::<String>(flag.name)?.clone()));
+        Ok(Typed(FLAGS.iter().filter_map(typed).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn arg(flag: &Flag) -> Arg {
+    let (help, hidden) = match flag.meaning {
+        Does(what) => (what, false),
+        Nothing(why) => (why, true),
+    };
+    let arg = Arg::new(flag.name).long(flag.name).help(help).hide(hidden);
+    let arg = arg.help_heading("As Karpenter has them, also as environment variables (METRICS_PORT, …)");
+    match flag.value {
+        Some(value) => arg.value_name(value),
+        // As Go has it: `--flag` or `--flag=false`.
+        None => arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true"),
+    }
+}

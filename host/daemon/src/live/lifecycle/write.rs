@@ -1,0 +1,84 @@
+//! What a step writes to its claim. Every write names the version that it was made from: the copies that steps are given
+//! can be old (a watch that lags, a replica that has just taken over), and what came of an old one must not undo what a
+//! newer one has brought about. A refusal is a conflict, and the next look has the new version.
+
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use longshore_api::crd::{Condition, NodeClaim, NodeClaimStatus, condition};
+use serde_json::{Value, json};
+
+use crate::live::context::Context;
+
+/// Writes what has changed: labels first, then the status.
+#[allow(clippy::missing_errors_doc)]
+pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), String> {
+    let mut version = old.metadata.resource_version.clone();
+    if old.metadata.labels != new.metadata.labels {
+        version = patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
+    }
+    if old.status.as_ref() != Some(&status) {
+        patch_status(ctx, old, version.as_deref(), &status).await?;
+        for c in &status.conditions {
+            announce(ctx, old, c);
+        }
+    }
+    Ok(())
+}
+
+/// Counts a condition that has changed its status.
+fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
+    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_)).map(|c| c.status);
+    if before != Some(new.status) {
+        ctx.metrics.transition("nodeclaim", &new.type_, new.status);
+    }
+}
+
+/// Patches the metadata of a claim. Returns its new version.
+#[allow(clippy::missing_errors_doc)]
+pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<Option<String>, String> {
+    ctx.may_write()?;
+    let mut metadata = fields;
+    metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let written = api.patch_metadata(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    Ok(written.metadata.resource_version)
+}
+
+/// Writes the status of a claim that has this version. Returns the new one.
+#[allow(clippy::missing_errors_doc)]
+pub async fn patch_status(
+    ctx: &Context,
+    claim: &NodeClaim,
+    version: Option<&str>,
+    status: &NodeClaimStatus,
+) -> Result<Option<String>, String> {
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": status}));
+    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    Ok(written.metadata.resource_version)
+}
+
+/// Deletes a claim, if it is still as it was looked at. Says whether it was there.
+#[allow(clippy::missing_errors_doc)]
+pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, String> {
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let (uid, resource_version) = (claim.metadata.uid.clone(), claim.metadata.resource_version.clone());
+    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+    match api.delete(name, &params).await {
+        Ok(_) => {
+            tracing::info!(nodeclaim = name, why, "deleted NodeClaim");
+            Ok(true)
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        // Another claim has this name, or somebody wrote at the same moment: the next look tells.
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
+        Err(error) => Err(error.to_string()),
+    }
+}

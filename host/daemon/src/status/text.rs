@@ -1,0 +1,147 @@
+//! What a daemon says of itself, for people: a line for each part, and only for parts that there are.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::failure::count;
+
+/// Lines of text for what `/status` answers.
+pub fn text(status: &Value) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, what: String| _ = writeln!(out, "{name:<9} {what}");
+    let number = |name: &str| status[name].as_u64().unwrap_or(0) as usize;
+    let leads = match (status["synced"].as_bool(), status["leads"].as_bool()) {
+        (Some(true), Some(true)) => "leads",
+        (Some(true), _) => "watches; another replica leads, or none yet",
+        _ => "waits: not everything could be listed yet",
+    };
+    line("daemon", leads.to_owned());
+    line(
+        "cluster",
+        format!(
+            "{} of {} wait; {}, {}, {}",
+            number("pending"),
+            count(number("pods"), "pod"),
+            count(number("nodes"), "node"),
+            count(number("nodeClaims"), "NodeClaim"),
+            count(number("nodePools"), "NodePool")
+        ),
+    );
+    line("rounds", rounds(status));
+    if let Some(short) = status["withoutCapacity"].as_object() {
+        let of = |name: &str| short.get(name).and_then(Value::as_str).unwrap_or_default();
+        let offerings = short.get("offerings").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let some = texts(&status["withoutCapacity"]["some"]).join(", ");
+        let and = if offerings > 10 { ", …" } else { "" };
+        let (first, last) = (of("askedAgainFrom"), of("askedAgainUntil"));
+        let until = if first == last { first.to_owned() } else { format!("{first} to {last}") };
+        line("capacity", format!("{} without, until {until}: {some}{and}", count(offerings, "offering")));
+    }
+    for waiting in list(&status["waiting"]) {
+        let pods = waiting["pods"].as_u64().unwrap_or(0) as usize;
+        let some = texts(&waiting["some"]).join(", ");
+        let and = if pods > texts(&waiting["some"]).len() { ", …" } else { "" };
+        line("waiting", format!("{} ({some}{and}): {}", count(pods, "pod"), shown(&waiting["why"])));
+    }
+    for (kind, why) in status["troubles"].as_object().into_iter().flatten() {
+        line("trouble", format!("{kind}: {}", shown(why)));
+    }
+    let policies = &status["policies"];
+    if let Some(file) = policies["config"]["file"].as_str() {
+        line("config", format!("{file}{}", problem(&policies["config"]["error"])));
+    }
+    for policy in list(&policies["policies"]) {
+        let version = policy["version"].as_str().unwrap_or("never loaded, the price answers");
+        let failing = policy["failing"].as_str().map(|why| format!("; failing: {why}")).unwrap_or_default();
+        let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
+        line("policy", format!("{name} ({mode}): {version}{failing}{}", problem(&policy["error"])));
+    }
+    for signal in list(&policies["signals"]) {
+        let had = match signal["rows"].as_u64() {
+            Some(rows) => count(rows as usize, "row"),
+            None => "never had".to_owned(),
+        };
+        let (name, source) = (shown(&signal["name"]), shown(&signal["source"]));
+        line("signal", format!("{name} from {source}: {had}{}", problem(&signal["error"])));
+    }
+    out
+}
+
+fn rounds(status: &Value) -> String {
+    let rounds = status["rounds"].as_u64().unwrap_or(0);
+    let last = &status["lastPlan"];
+    if last.is_null() {
+        return rounds.to_string();
+    }
+    let number = |name: &str| last[name].as_u64().unwrap_or(0) as usize;
+    format!(
+        "{rounds}; in the last, {} got {} at {:.4} USD/h, {} left over, {} ms",
+        count(number("pods"), "pod"),
+        count(number("claims"), "NodeClaim"),
+        last["cost"].as_f64().unwrap_or(0.0),
+        number("left"),
+        number("milliseconds")
+    )
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    list(value).iter().filter_map(Value::as_str).collect()
+}
+
+fn shown(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// `; PLACE: REASON`, if there is a problem.
+fn problem(value: &Value) -> String {
+    match value.is_object() {
+        true => format!("; {}: {}", shown(&value["place"]), shown(&value["reason"])),
+        false => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_reads_as_lines() {
+        let status = json!({
+            "synced": true, "leads": true, "pods": 340, "pending": 3, "nodes": 17, "nodeClaims": 18, "nodePools": 1,
+            "rounds": 4,
+            "lastPlan": {"pods": 50, "claims": 3, "cost": 1.25, "left": 2, "milliseconds": 12},
+            "withoutCapacity": {
+                "offerings": 2, "askedAgainFrom": "14:03:20 UTC", "askedAgainUntil": "14:03:20 UTC",
+                "some": ["m5.large/z1/spot", "m5.large/z2/spot"],
+            },
+            "waiting": [{"why": "NodePool web: 3 of 3 types: too little cpu", "pods": 3, "some": ["shop/a", "shop/b"]}],
+            "troubles": {"Pod": "cannot watch pods: no answer"},
+            "policies": {
+                "config": {"file": "/etc/longshore.toml", "error": null},
+                "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null}],
+                "signals": [{"name": "carbon", "source": "http://x/y", "rows": 4,
+                    "error": {"place": "http://x/y", "reason": "it answers with status 500"}}],
+            },
+        });
+        expect_test::expect![[r#"
+            daemon    leads
+            cluster   3 of 340 pods wait; 17 nodes, 18 NodeClaims, 1 NodePool
+            rounds    4; in the last, 50 pods got 3 NodeClaims at 1.2500 USD/h, 2 left over, 12 ms
+            capacity  2 offerings without, until 14:03:20 UTC: m5.large/z1/spot, m5.large/z2/spot
+            waiting   3 pods (shop/a, shop/b, …): NodePool web: 3 of 3 types: too little cpu
+            trouble   Pod: cannot watch pods: no answer
+            config    /etc/longshore.toml
+            policy    cost (enforce): cost 1.2.0
+            signal    carbon from http://x/y: 4 rows; http://x/y: it answers with status 500
+        "#]]
+        .assert_eq(&text(&status));
+        assert!(text(&json!({"synced": false})).starts_with("daemon    waits"));
+    }
+}
