@@ -24,7 +24,7 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)
     --no-oracle                         without Karpenter's column
     --only TEXT                         only cases whose name contains TEXT
-cargo xtask bench live [scale|mixes|churn]…
+cargo xtask bench live [scale|mixes|churn|fold]…
                                         controllers on a real control plane: time, CPU, memory, cost
     --mixes N, --pods N                 how many platforms, of how many pods (20, 500)
     --minutes N                         how long pods come and go (10)

@@ -1,12 +1,14 @@
 //! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
 //!
 //! `scale` is one wave of pods, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
-//! nodes that are there. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names
+//! nodes that are there, `fold` is a cluster of 10 000 nodes that has to be known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names
 //! it. Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more
 //! of it than any controller.
 
 mod churn;
 mod controller;
+mod fold;
+mod listing;
 mod load;
 mod scale;
 
@@ -49,6 +51,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
         let text = match part {
             "scale" => steps.run("scale", || scale::wave(&bench))?,
             "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
+            "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
             _ => steps.run("churn", || churn::churn(&bench, asked.minutes))?,
         };
         println!("\n{text}");
@@ -65,11 +68,11 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
             word.parse::<u32>().with_context(|| format!("{word:?} is no number"))
         };
         match word {
-            "scale" | "mixes" | "churn" => asked.parts.push(word),
+            "scale" | "mixes" | "churn" | "fold" => asked.parts.push(word),
             "--mixes" => asked.mixes = number()?.into(),
             "--pods" => asked.pods = number()?,
             "--minutes" => asked.minutes = number()?.into(),
-            other => bail!("unknown word {other:?}: expected scale, mixes, churn, --mixes, --pods or --minutes"),
+            other => bail!("unknown word {other:?}: expected scale, mixes, churn, fold, --mixes, --pods or --minutes"),
         }
     }
     if asked.parts.is_empty() {

@@ -15,6 +15,16 @@ pub struct Kind {
     pub program: PathBuf,
 }
 
+impl Kind {
+    /// Whether it is Longshore.
+    fn is_ours(&self) -> bool {
+        self.name == "longshore"
+    }
+}
+
+/// Where a controller says how it is.
+pub const PROBES: u16 = 28081;
+
 /// One that runs; killed when dropped.
 pub struct Controller {
     child: Child,
@@ -36,20 +46,25 @@ pub struct Usage {
 impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
-        let ours = kind.name == "longshore";
+        let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() };
+        Controller::start_at(kind, &config, types)
+    }
+
+    /// Starts it beside any server.
+    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path) -> anyhow::Result<Self> {
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
-        if ours {
+        if kind.is_ours() {
             command.arg("run");
         }
         let child = command
-            .env("KUBECONFIG", if ours { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() })
+            .env("KUBECONFIG", kubeconfig)
             .env("INSTANCE_TYPES_FILE_PATH", types)
             .env("SYSTEM_NAMESPACE", "kube-system")
             .env("DISABLE_LEADER_ELECTION", "true")
             .env("METRICS_PORT", "28080")
-            .env("HEALTH_PROBE_PORT", "28081")
+            .env("HEALTH_PROBE_PORT", PROBES.to_string())
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

@@ -62,6 +62,9 @@ pub fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
+const NO_DATA: &str =
+    "clusters are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of the two is not here";
+
 /// Where platforms are made up.
 pub struct Mixes {
     data: Option<PathBuf>,
@@ -81,11 +84,23 @@ impl Mixes {
         self.data.as_ref().map_or(shipped, |data| data.join("ec2-us-east-1.json"))
     }
 
+    /// A file with 10 000 nodes, 100 000 pods and a thousand that wait; made once.
+    pub fn large(&self) -> anyhow::Result<PathBuf> {
+        let Some(data) = &self.data else { bail!("{NO_DATA}") };
+        // The planner's benchmark has the same one, under this name.
+        let file = crate::target().join("bench/profile-services-nodes-10000-pods-100000-pending-1000.json");
+        if !file.exists() {
+            let mut command = Command::new("python3");
+            command.arg(data.join("make_cluster.py")).arg("--types").arg(data.join("ec2-us-east-1-cmr.json"));
+            command.args("--profile services --nodes 10000 --pods 100000 --pending 1000".split(' '));
+            std::fs::write(&file, steps::output(command)?)?;
+        }
+        Ok(file)
+    }
+
     /// DaemonSets and Deployments of one platform with so many pods; the number of pods that Deployments ask for.
     pub fn platform(&self, seed: u64, pods: u32) -> anyhow::Result<(Vec<Value>, usize)> {
-        let Some(data) = &self.data else {
-            bail!("platforms are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of them is not here")
-        };
+        let Some(data) = &self.data else { bail!("{NO_DATA}") };
         let mut command = Command::new("python3");
         command.arg(data.join("make_cluster.py")).args(["--profile", "services", "--pending"]);
         command.args([pods.to_string(), "--seed".into(), seed.to_string()]);

@@ -1,0 +1,68 @@
+//! How long a controller takes to know a large cluster, and how much of it it keeps in memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use super::Bench;
+use super::controller::Controller;
+use super::listing::Listing;
+use super::load::Mixes;
+use crate::steps::table;
+
+/// Longer than this nobody waits.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// 10 000 nodes with 100 000 pods, from the first byte of a list to readiness; ours alone.
+pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
+    let cluster = mixes.large()?;
+    let list: Value = serde_json::from_slice(&std::fs::read(&cluster)?).context("a large cluster")?;
+    let listing = Listing::serve(&list)?;
+    drop(list);
+    let server = format!("http://{}", listing.address);
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {"server": server}}],
+        "users": [{"name": "it", "user": {}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    });
+    let file = crate::target().join("bench/listing.kubeconfig");
+    std::fs::write(&file, config.to_string())?;
+    let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types)?;
+    let begun = Instant::now();
+    while !is_ready() {
+        controller.usage()?;
+        if begun.elapsed() > PATIENCE {
+            bail!("not ready within {} s; its log is {}", PATIENCE.as_secs(), controller.log.display());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let seconds = listing.first_byte().context("nothing was listed")?.elapsed().as_secs_f64();
+    let folded = controller.usage()?;
+    // Rounds that come of it; nothing is bought, for the server refuses to write.
+    std::thread::sleep(Duration::from_secs(20));
+    let later = controller.usage()?;
+    let row = [
+        format!("{seconds:.2}"),
+        format!("{:.1}", folded.cpu),
+        format!("{:.0}", folded.memory),
+        format!("{:.0}", folded.most),
+        format!("{:.0}", later.most),
+    ];
+    Ok(table(&["SECONDS", "CPU S", "MIB", "AT MOST", "AT MOST, WITH ROUNDS"], &[row.to_vec()]))
+}
+
+/// Whether the controller says that it knows everything.
+fn is_ready() -> bool {
+    use std::io::{Read as _, Write as _};
+    let ask = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", super::controller::PROBES))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
