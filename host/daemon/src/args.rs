@@ -33,6 +33,17 @@ pub enum Command {
     Replay(ReplayArgs),
     /// What is in a journal
     Journal(JournalArgs),
+    /// Tries a scenario in a simulated cluster, in virtual time: what it costs, who waits, what goes wrong
+    #[command(disable_help_flag = true)]
+    Sim(SimArgs),
+}
+
+/// All of it is for `longshore-sim run`, which says what there is.
+#[derive(Debug, ClapArgs)]
+pub struct SimArgs {
+    /// The scenario, and how it is told; --help for more
+    #[arg(value_name = "SCENARIO.toml", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
+    pub rest: Vec<std::ffi::OsString>,
 }
 
 /// Where the world comes from and how it is planned on; shared by `plan` and `explain`.

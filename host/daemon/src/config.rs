@@ -4,7 +4,7 @@
 //! gives a hint; unknown keys are faults. All faults of a file are reported at once. Paths in the file are relative to
 //! its folder. What a flag also says, the flag decides ([`crate::options`]).
 
-mod reader;
+pub mod reader;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub use reader::Fault;
 use reader::{Document, Table};
 
 /// A configuration as written; `None` where it says nothing.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// `[planning]`.
     pub planning: Planning,
@@ -42,7 +42,7 @@ pub struct JournalEntry {
 }
 
 /// `[planning]`.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planning {
     /// `improve`.
     pub improve: Option<Effort>,
@@ -109,14 +109,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Fault>> {
     let document = Document::new(file, text);
     let mut config = Config::default();
     if let Some(mut root) = document.root() {
-        if let Some(mut table) = root.table("planning") {
-            config.planning = planning(&mut table);
-            table.finish();
-        }
-        config.policies = policies(&mut root, folder);
-        if let Some(table) = root.table("signals") {
-            config.signals = signals(table, folder);
-        }
+        config = tables(&mut root, folder);
         if let Some(mut table) = root.table("journal") {
             config.journal = Some(journal(&mut table, folder));
             table.finish();
@@ -124,6 +117,20 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Fault>> {
         root.finish();
     }
     document.end(config)
+}
+
+/// Reads what decides rounds out of a file that may hold more: `[planning]`, `[[policy]]`, `[signals]`.
+pub fn tables(root: &mut Table, folder: &Path) -> Config {
+    let mut config = Config::default();
+    if let Some(mut table) = root.table("planning") {
+        config.planning = planning(&mut table);
+        table.finish();
+    }
+    config.policies = policies(root, folder);
+    if let Some(table) = root.table("signals") {
+        config.signals = signals(table, folder);
+    }
+    config
 }
 
 /// Reads the settings of one policy from a TOML file of their own.

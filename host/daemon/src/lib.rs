@@ -19,6 +19,7 @@ mod policies;
 mod process;
 pub mod replay;
 mod report;
+mod sim;
 mod status;
 mod types;
 mod words;
@@ -27,6 +28,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+
+pub use options::scorer;
+pub use policies::toml_of;
 
 use args::{Args, Command, JournalCommand, PolicyCommand};
 use failure::Failure;
@@ -42,6 +46,7 @@ pub fn main() -> ExitCode {
             PolicyCommand::Bench(args) => policies::bench(&args),
         },
         Command::Run(args) => live::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Journal(args) => match args.command {

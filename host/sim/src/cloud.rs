@@ -67,7 +67,7 @@ impl Default for Pace {
 }
 
 /// What goes wrong, as shares (0 to 1) of launches.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The call fails and nothing was made.
     pub fail: f64,
@@ -102,6 +102,42 @@ pub enum Happening {
         /// The node's name.
         node: String,
     },
+}
+
+/// An instance that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// The cloud's name for it.
+    pub provider_id: String,
+    /// Its node's name.
+    pub node: String,
+    /// The NodePool that it was made for.
+    pub node_pool: String,
+    /// Its instance type.
+    pub instance_type: String,
+    /// `spot`, `on-demand` or `reserved`.
+    pub capacity_type: String,
+    /// `TYPE/ZONE/CAPACITY-TYPE`.
+    pub offering: String,
+    /// USD per hour, now.
+    pub price: f64,
+}
+
+/// What happened in a cloud, counted from the beginning.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Launches that made an instance.
+    pub launched: u64,
+    /// Launches that were answered with an error.
+    pub failed: u64,
+    /// Of these, those for want of capacity.
+    pub short: u64,
+    /// Spot instances that were given notice.
+    pub interruptions: u64,
+    /// Machines that were taken back or broke.
+    pub taken_back: u64,
+    /// Storms, in words, and when.
+    pub storms: Vec<(Duration, String)>,
 }
 
 /// What a cloud does at a time.
@@ -162,6 +198,7 @@ struct Inner {
     tries: HashMap<String, u64>,
     number: u64,
     happened: VecDeque<Happening>,
+    tally: Tally,
 }
 
 impl Cloud {
@@ -190,6 +227,7 @@ impl Cloud {
             tries: HashMap::new(),
             number: 0,
             happened: VecDeque::new(),
+            tally: Tally::default(),
         };
         inner.forecast();
         Cloud(Arc::new(Shared { inner: Mutex::new(inner), asked: Notify::new(), pace: options.pace }))
@@ -240,9 +278,57 @@ impl Cloud {
             .fold(0.0, |all, one| all + one)
     }
 
-    /// The catalogue with the prices of now, and without what is short.
+    /// What can be bought, with the prices of now, and the names that it is written in.
     pub fn catalogue(&self) -> (Catalogue, Names) {
-        self.inner().market.catalogue()
+        let inner = self.inner();
+        (inner.market.offers(), inner.market.types().1.clone())
+    }
+
+    /// What can be bought, with the prices of now, in the names that the cloud was made with.
+    pub fn offers(&self) -> Catalogue {
+        self.inner().market.offers()
+    }
+
+    /// Every instance that runs, in the order of their launch, with its price of now.
+    pub fn running(&self) -> Vec<Running> {
+        let inner = self.inner();
+        let one = |m: &Machine| Running {
+            provider_id: m.instance.provider_id.clone(),
+            node: m.node.clone(),
+            node_pool: m.node_pool().to_owned(),
+            instance_type: m.instance_type.clone(),
+            capacity_type: m.capacity_type.clone(),
+            offering: inner.market.named(m.offering).join("/"),
+            price: inner.market.price(m.offering),
+        };
+        inner.machines.iter().filter(|m| m.runs()).map(one).collect()
+    }
+
+    /// Whether an instance runs.
+    pub fn runs(&self, provider_id: &str) -> bool {
+        self.inner().running(provider_id).is_some()
+    }
+
+    /// The node of the instance that runs for a claim, by the claim's UID.
+    pub fn runs_for(&self, claim: &str) -> Option<String> {
+        let inner = self.inner();
+        let machine = inner.by_claim.get(claim).map(|at| &inner.machines[*at]);
+        machine.filter(|m| m.runs()).map(|m| m.node.clone())
+    }
+
+    /// What has happened so far.
+    pub fn tally(&self) -> Tally {
+        self.inner().tally.clone()
+    }
+
+    /// Multiplies the prices of offerings by `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
+    pub fn shift_prices(&self, pattern: &str, factor: f64) {
+        let mut inner = self.inner();
+        let now = inner.clock.elapsed();
+        inner.pay_all(now);
+        let offerings = inner.market.matching(pattern);
+        inner.say(format!("{pattern}: prices times {factor}"));
+        inner.market.shift(&offerings, factor);
     }
 
     /// Lets offerings run short: `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
@@ -250,7 +336,9 @@ impl Cloud {
         let mut inner = self.inner();
         let until = inner.clock.elapsed() + length;
         let offerings = inner.market.matching(pattern);
-        inner.say(format!("{pattern}: no capacity for {} s", length.as_secs()));
+        let (now, what) = (inner.clock.elapsed(), format!("{pattern}: no capacity for {} s", length.as_secs()));
+        inner.tally.storms.push((now, what.clone()));
+        inner.say(what);
         inner.market.close(&offerings, until);
     }
 
@@ -304,7 +392,10 @@ impl Inner {
             Work::Notice(at) => self.notice(now, at),
             Work::Wanted(at) if self.options.weather.interruptions > 0.0 => self.notice(now, at),
             Work::Wanted(_) => {}
-            Work::TakeBack(at) => self.end(now, at, "taken back"),
+            Work::TakeBack(at) => {
+                self.tally.taken_back += u64::from(self.machines[at].runs());
+                self.end(now, at, "taken back");
+            }
             Work::Gone(at) => self.gone(now, at),
             Work::Prices => self.move_prices(now),
             Work::Storm(number) => self.begin_storm(now, number),
@@ -316,6 +407,14 @@ impl Inner {
         let Some(asked) = self.launches.remove(&number) else { return };
         let answer = self.made(now, &asked);
         let about = format!("{}/{}", asked.launch.uid, asked.before);
+        match &answer {
+            // One that is there already was counted.
+            Ok(_) => {}
+            Err(error) => {
+                self.tally.failed += 1;
+                self.tally.short += u64::from(matches!(error, CloudError::InsufficientCapacity(_)));
+            }
+        }
         let lost = answer.is_ok() && self.chance.hits(self.options.faults.lost, "lost", &about);
         let answer = match answer {
             Ok(_) if lost => {
@@ -371,6 +470,7 @@ impl Inner {
         {
             self.agenda.at(now + wait, Work::Wanted(at));
         }
+        self.tally.launched += 1;
         self.market.take(machine.offering);
         self.say(machine.described("is launched"));
         self.by_claim.insert(uid, at);
@@ -400,6 +500,7 @@ impl Inner {
     fn notice(&mut self, now: Duration, at: usize) {
         if self.machines[at].runs() && !self.machines[at].notified {
             self.machines[at].notified = true;
+            self.tally.interruptions += 1;
             self.say(self.machines[at].described("is given notice of its interruption"));
             self.agenda.at(now + self.options.pace.notice, Work::TakeBack(at));
         }

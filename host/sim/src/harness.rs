@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_daemon::failure::Failure;
+use longshore_daemon::live::journal::Journal;
 use longshore_daemon::live::policies::{Manager, Setup as Policies};
 use tokio::task::JoinSet;
 
@@ -51,9 +52,24 @@ pub struct Setup {
     pub faults: Faults,
     /// One process is killed there.
     pub kill: Option<Kill>,
+    /// What each process begins with.
+    pub begin: Begin,
+    /// Processes plan with the prices of now, not with those of the beginning.
+    pub sees_prices: bool,
+    /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
+    pub keeps_requests: bool,
+}
+
+/// What a process begins with.
+pub struct Begun {
     /// Who scores.
     pub manager: Manager,
+    /// Where it writes everything down.
+    pub journal: Journal,
 }
+
+/// Makes what the next process in a place, from 0 on, begins with; the one before it is dead.
+pub type Begin = Arc<dyn Fn(u32) -> Begun + Send + Sync>;
 
 impl Setup {
     /// One process, no Lease, no faults.
@@ -66,6 +82,12 @@ impl Setup {
 
     /// The same, with policies that are there already.
     pub fn with(seed: u64, manager: Manager) -> Self {
+        let begin: Begin = Arc::new(move |_| Begun { manager: manager.clone(), journal: Journal::off() });
+        Setup::beginning(seed, begin)
+    }
+
+    /// The same, with whatever each process begins with.
+    pub fn beginning(seed: u64, begin: Begin) -> Self {
         Setup {
             seed,
             world: world::Options::default(),
@@ -75,7 +97,9 @@ impl Setup {
             restart: Duration::from_secs(5),
             faults: Faults::default(),
             kill: None,
-            manager,
+            begin,
+            sees_prices: true,
+            keeps_requests: true,
         }
     }
 }
@@ -94,6 +118,7 @@ pub struct Harness {
     /// The world.
     pub world: World,
     desk: Arc<Desk>,
+    places: u32,
     // Ends with this.
     _tasks: JoinSet<()>,
 }
@@ -119,7 +144,7 @@ impl Harness {
             let replica = replica::Replica { slot, desk: desk.clone(), setup: setup.clone(), types: types.clone() };
             tasks.spawn(replica.run());
         }
-        Harness { world, desk, _tasks: tasks }
+        Harness { world, desk, places: setup.replicas.max(1), _tasks: tasks }
     }
 
     /// Kills the process that has the `lot`th place now, modulo how many there are. Says whether there was one.
@@ -151,6 +176,11 @@ impl Harness {
     /// How many processes there have been.
     pub fn processes(&self) -> u32 {
         self.desk.processes()
+    }
+
+    /// How often a process that had died was followed by another one.
+    pub fn restarts(&self) -> u32 {
+        self.desk.processes().saturating_sub(self.places)
     }
 
     /// Rules that were broken on the way.

@@ -20,6 +20,11 @@ impl Log {
         self.lines_mut().clone()
     }
 
+    /// Lines after the first `seen`.
+    pub fn since(&self, seen: usize) -> Vec<(Duration, String)> {
+        self.lines_mut().get(seen..).map(<[_]>::to_vec).unwrap_or_default()
+    }
+
     /// All lines as text, each with its time (`00:01:30.250 node-1 is ready`).
     pub fn text(&self) -> String {
         let lines = self.lines_mut();

@@ -145,10 +145,14 @@ impl World {
     pub fn apply(&self, manifests: &str) -> Result<(), ApplyError> {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(manifests).map_err(|e| ApplyError::Yaml(e.to_string()))?;
-        documents.into_iter().filter(|d| !d.is_null()).try_for_each(|document| self.apply_one(document))
+        documents.into_iter().filter(|d| !d.is_null()).try_for_each(|document| self.apply_object(document))
     }
 
-    fn apply_one(&self, mut object: Value) -> Result<(), ApplyError> {
+    /// Creates an object, or replaces its fields (not its status) where it is there.
+    ///
+    /// # Errors
+    /// Of a kind that the server does not have, or refused by it.
+    pub fn apply_object(&self, mut object: Value) -> Result<(), ApplyError> {
         let resource = resource_of(&object)?;
         if resource.namespaced && fields::text(&object, "/metadata/namespace").is_empty() {
             fields::map_at(&mut object, "metadata")["namespace"] = "default".into();

@@ -1,29 +1,112 @@
-//! `cargo xtask demo`: one cluster, two policies, and what the difference is.
+//! `cargo xtask demo`: one cluster, two policies, and what the difference is; then the daemon at work on a simulated one.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::steps::{self, Steps, bold, table};
 
 const CLUSTER: &str = "examples/clusters/harbour.json";
 const CATALOGUE: &str = "examples/catalogues/ec2-us-east-1.json";
+const SETTINGS: &str = "examples/clusters/spot-risk.toml";
+const SCENARIO: &str = "examples/scenarios/busy-hour.toml";
+/// How long the daemon is shown, unless said.
+const SECONDS: f64 = 60.0;
+/// At this share of it the policy is swapped, unless the viewer has edited the file.
+const SWAP: f64 = 0.4;
 
-/// Builds, plans twice, compares.
-pub fn run() -> anyhow::Result<()> {
+/// What was typed.
+#[derive(Debug, PartialEq)]
+struct Options {
+    seconds: f64,
+    plain: bool,
+}
+
+/// Builds, plans twice, compares; then shows the daemon for a minute.
+pub fn run(args: &[&str]) -> anyhow::Result<()> {
+    let options = options(args)?;
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore", steps::longshore)?;
+    let longshore = steps.run("build longshore and the simulator", steps::longshore_and_sim)?;
     let policy = steps.run("build the policies", steps::plugins)?.join("spot-risk.wasm");
-    let settings = crate::root().join("examples/clusters/spot-risk.toml");
-    let scorer = format!("{},{}", policy.display(), settings.display());
+    let scorer = format!("{},{}", policy.display(), crate::root().join(SETTINGS).display());
     let plain = steps.run("plan by price", || plan(&longshore, None))?;
     let careful = steps.run("plan with the risk of interruptions in the price", || plan(&longshore, Some(&scorer)))?;
     println!("\n{}", compare(&plain, &careful));
-    println!("The same plan, as `longshore plan` prints it:\n");
-    steps::run(command(&longshore, Some(&scorer)))
+    println!("{}", bold("==> the daemon at work: a busy hour of a simulated cluster"));
+    live(&longshore, &policy, &options)
+}
+
+fn options(args: &[&str]) -> anyhow::Result<Options> {
+    let mut options = Options { seconds: SECONDS, plain: !std::io::stdout().is_terminal() };
+    let mut words = args.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "--plain" => options.plain = true,
+            "--seconds" => {
+                let typed = words.next().copied().unwrap_or_default();
+                let seconds = typed.parse::<f64>().ok().filter(|seconds| (1.0..=86_400.0).contains(seconds));
+                options.seconds =
+                    seconds.with_context(|| format!("--seconds wants a number from 1 on, not {typed:?}"))?;
+            }
+            other => bail!("demo does not know {other:?}: it takes --seconds N and --plain"),
+        }
+    }
+    Ok(options)
+}
+
+/// The scenario with a policy file that the viewer can edit, and that is edited if he does not.
+fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()> {
+    let folder = crate::target().join("demo");
+    std::fs::create_dir_all(&folder)?;
+    let file = folder.join("longshore.toml");
+    let before = policy_file(policy, false);
+    std::fs::write(&file, &before)?;
+    let (edited, wait) = (file.clone(), Duration::from_secs_f64(options.seconds * SWAP));
+    let after = policy_file(policy, true);
+    // Ends with us at the latest.
+    std::thread::spawn(move || {
+        std::thread::sleep(wait);
+        edit(&edited, &before, &after)
+    });
+    let mut show = Command::new(longshore);
+    show.current_dir(crate::root()).args(["sim", SCENARIO, "--live", "--seconds", &options.seconds.to_string()]);
+    show.arg("--policy").arg(&file);
+    if options.plain {
+        show.arg("--plain");
+    }
+    steps::run(show)
+}
+
+/// The policy file: by price, or with a scorer.
+fn policy_file(policy: &Path, scored: bool) -> String {
+    let sign = if scored { "" } else { "# " };
+    let lines = [
+        "[[policy]]".to_owned(),
+        "name = \"spot-risk\"".to_owned(),
+        format!("path = {:?}", absolute(policy)),
+        format!("settings-file = {:?}", absolute(&crate::root().join(SETTINGS))),
+    ];
+    let table: String = lines.iter().map(|line| format!("{sign}{line}\n")).collect();
+    format!("# The policy of the demo. Change it and save: the next round asks whom it names.\n\n{table}")
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Puts a new version in place, unless somebody else was here.
+fn edit(file: &Path, before: &str, after: &str) -> std::io::Result<()> {
+    if std::fs::read_to_string(file)? == before {
+        let new = file.with_extension("new");
+        std::fs::write(&new, after)?;
+        std::fs::rename(new, file)?;
+    }
+    Ok(())
 }
 
 fn command(longshore: &Path, scorer: Option<&str>) -> Command {
@@ -90,6 +173,12 @@ fn compare(plain: &Value, careful: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn options_are_read_and_nothing_else() {
+        assert_eq!(options(&["--seconds", "5", "--plain"]).unwrap(), Options { seconds: 5.0, plain: true });
+        assert!(options(&["--seconds", "0"]).is_err() && options(&["--secnods", "5"]).is_err());
+    }
 
     #[test]
     fn plans_stand_side_by_side() {

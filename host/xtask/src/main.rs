@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use longshore_xtask::guests;
 
 const USAGE: &str = "\
-cargo xtask demo                        plan a shipped cluster with two policies and compare
+cargo xtask demo                        plan a shipped cluster with two policies, then show the daemon on a simulated one
+    --seconds N                         for so long (60)
+    --plain                             as lines; so does a pipe
 cargo xtask test                        format, clippy, plugins, all tests
 cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)
@@ -38,7 +40,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     let done = match args.first().map(String::as_str) {
-        Some("demo") => demo::run(),
+        Some("demo") => demo::run(&rest),
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),

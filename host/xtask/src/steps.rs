@@ -85,7 +85,18 @@ pub fn output(mut command: Command) -> anyhow::Result<Vec<u8>> {
 /// Builds the shipped binary optimised, with cargo's progress in sight, and says where it is.
 pub fn longshore() -> anyhow::Result<PathBuf> {
     run(cargo(&["build", "--release", "--package", "longshore"]))?;
-    let binary = crate::target().join("release/longshore").with_extension(std::env::consts::EXE_EXTENSION);
+    built("longshore")
+}
+
+/// Builds the shipped binary and the simulator beside it, and says where the first is.
+pub fn longshore_and_sim() -> anyhow::Result<PathBuf> {
+    run(cargo(&["build", "--release", "--package", "longshore", "--package", "longshore-sim"]))?;
+    built("longshore-sim")?;
+    built("longshore")
+}
+
+fn built(name: &str) -> anyhow::Result<PathBuf> {
+    let binary = crate::target().join("release").join(name).with_extension(std::env::consts::EXE_EXTENSION);
     if !binary.exists() {
         bail!("cargo built nothing at {}", binary.display());
     }

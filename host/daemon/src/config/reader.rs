@@ -205,10 +205,15 @@ impl<'d, 't> Table<'d, 't> {
     pub fn required_text(&mut self, key: &str) -> Option<&'d str> {
         if !self.entries.contains_key(key) {
             self.asked.insert(key.into());
-            let hint = format!("add `{key} = \"…\"`");
-            self.faults.add(self.span.clone(), format!("`{key}` is missing in {}", self.title), hint);
+            self.missing(key, "\"…\"");
         }
         self.text(key)
+    }
+
+    /// Says that a key must be there; `example` is what its value looks like.
+    pub fn missing(&self, key: &str, example: &str) {
+        let place = if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) };
+        self.faults.add(self.span.clone(), format!("`{key}` is missing{place}"), format!("add `{key} = {example}`"));
     }
 
     /// An array of strings under `key`.
@@ -264,6 +269,30 @@ impl<'d, 't> Table<'d, 't> {
         size
     }
 
+    /// A number under `key`, in a range; `what` says what it is, as `a share of requests`.
+    pub fn number(&mut self, key: &str, range: RangeInclusive<f64>, what: &str) -> Option<f64> {
+        let (value, at) = self.value(key)?;
+        let Some(number) = float(value) else {
+            self.wrong_kind(key, value, at, "a number", "write it without quotes");
+            return None;
+        };
+        if range.contains(&number) {
+            return Some(number);
+        }
+        let (least, most) = (range.start(), range.end());
+        self.faults.add(at, format!("`{key}` is {number}: expected a number of {least} to {most}"), what.into());
+        None
+    }
+
+    /// `true` or `false` under `key`.
+    pub fn truth(&mut self, key: &str) -> Option<bool> {
+        let (value, at) = self.value(key)?;
+        if value.as_bool().is_none() {
+            self.wrong_kind(key, value, at, "true or false", "write it without quotes");
+        }
+        value.as_bool()
+    }
+
     /// An amount of USD per hour under `key`: finite, at least 0.
     pub fn amount(&mut self, key: &str) -> Option<f64> {
         let (value, at) = self.value(key)?;
@@ -302,10 +331,11 @@ impl<'d, 't> Table<'d, 't> {
     /// Reports the keys that nobody asked for.
     pub fn finish(self) {
         let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
-        for (key, _) in self.entries.iter().filter(|(key, _)| !self.asked.contains(key.get_ref().as_ref())) {
-            let (kind, place) = match self.title.is_empty() {
-                true => ("table", String::new()),
-                false => ("key", format!(" in {}", self.title)),
+        for (key, value) in self.entries.iter().filter(|(key, _)| !self.asked.contains(key.get_ref().as_ref())) {
+            let (kind, place) = match (self.title.is_empty(), value.get_ref()) {
+                (true, DeValue::Table(_) | DeValue::Array(_)) => ("table", String::new()),
+                (true, _) => ("key", String::new()),
+                (false, _) => ("key", format!(" in {}", self.title)),
             };
             let hint = did_you_mean(key.get_ref(), &known)
                 .unwrap_or("delete the line, or look at README.md for the keys".into());
@@ -315,8 +345,8 @@ impl<'d, 't> Table<'d, 't> {
     }
 }
 
-/// Sums numbers with units: `1h30m`.
-fn duration(typed: &str) -> Option<Duration> {
+/// Sums numbers with units: `1h30m`, `2d12h`.
+pub fn duration(typed: &str) -> Option<Duration> {
     let mut rest = typed.trim();
     let mut sum = Duration::ZERO;
     while !rest.is_empty() {
@@ -328,6 +358,7 @@ fn duration(typed: &str) -> Option<Duration> {
             "s" => Duration::from_secs(number),
             "m" => Duration::from_secs(number.checked_mul(60)?),
             "h" => Duration::from_secs(number.checked_mul(3600)?),
+            "d" => Duration::from_secs(number.checked_mul(86_400)?),
             _ => return None,
         };
         sum = sum.checked_add(part)?;
@@ -355,7 +386,7 @@ fn size(typed: &str) -> Option<u64> {
 }
 
 /// `` `a` `` or ``one of `a`, `b` ``.
-fn expected(words: &[&str]) -> String {
+pub fn expected(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.len() {
         1 => quoted.concat(),
@@ -364,7 +395,7 @@ fn expected(words: &[&str]) -> String {
 }
 
 /// The known word that `typed` is most likely a slip of, as a hint.
-fn did_you_mean(typed: &str, known: &[&str]) -> Option<String> {
+pub fn did_you_mean(typed: &str, known: &[&str]) -> Option<String> {
     let likeness = |word: &str| strsim::jaro_winkler(&typed.to_lowercase(), &word.to_lowercase());
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(nearest) > 0.8).then(|| format!("did you mean `{nearest}`?"))

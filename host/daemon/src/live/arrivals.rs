@@ -1,9 +1,10 @@
 //! Nodes that were bought together open to pods together.
 //!
 //! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
-//! are there, pods that must spread would crowd onto it and take places that the plan means for others. So a node with
-//! such pods is registered when the other nodes of its round with such pods have joined, or a few seconds later; any
-//! node, when it is Ready, or some seconds later: pods could not start on it before.
+//! are there, pods that must spread would crowd onto it and take places that the plan means for others; and each node
+//! that opens has kube-scheduler try every pod that waits, in vain where its node is still to come, and then wait longer
+//! before it tries again. So a node is registered when the other nodes of its round have joined, or a few seconds later;
+//! and not before it is Ready, or some seconds later: pods could not start on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,15 +15,17 @@ use tokio::time::Instant;
 use super::claims::{ROUND, planned_pods};
 use super::node::NodeView;
 
-/// How long a node waits for the others.
+/// How long a node with pods that must spread waits for the others.
 const TOGETHER: Duration = Duration::from_secs(5);
+/// How long any other node does: its pods would only be delayed.
+const BRIEFLY: Duration = Duration::from_secs(2);
 /// How long a node waits to be Ready.
 const READY: Duration = Duration::from_secs(3);
 
 /// Who has joined and who is awaited.
 #[derive(Default)]
 pub struct Arrivals {
-    /// Claims with pods that must spread and without a node, by round.
+    /// Claims without a node, by round.
     awaited: BTreeMap<String, BTreeSet<String>>,
     /// Claims that wait for others, by round.
     waiting: BTreeMap<String, BTreeSet<String>>,
@@ -41,7 +44,7 @@ impl Arrivals {
             self.joined.entry(name.to_owned()).or_insert(now);
             return self.came(name);
         }
-        if let Some(round) = round_of(claim).filter(|_| spreads(claim)) {
+        if let Some(round) = round_of(claim) {
             self.awaited.entry(round.to_owned()).or_default().insert(name.to_owned());
         }
         Vec::new()
@@ -64,8 +67,9 @@ impl Arrivals {
         if node.ready != Some(true) && since < READY {
             return Some(READY - since);
         }
-        let round = round_of(claim).filter(|round| self.awaited.contains_key(*round) && spreads(claim))?;
-        let left = TOGETHER.checked_sub(since).filter(|left| !left.is_zero());
+        let round = round_of(claim).filter(|round| self.awaited.contains_key(*round))?;
+        let together = if spreads(claim) { TOGETHER } else { BRIEFLY };
+        let left = together.checked_sub(since).filter(|left| !left.is_zero());
         match left {
             Some(_) => drop(self.waiting.entry(round.to_owned()).or_default().insert(name.to_owned())),
             None => drop(self.waiting.get_mut(round).map(|waiting| waiting.remove(name))),
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_pods_that_spread_wait_for_each_other_but_not_for_ever() {
+    fn nodes_of_a_round_wait_for_each_other_but_not_for_ever() {
         let now = Instant::now();
         let (spread, plain) = (claim("1", "shop/a~0"), claim("1", "shop/b"));
         let mut arrivals = Arrivals::default();
@@ -115,7 +119,8 @@ mod tests {
         arrivals.note("c", Some(&plain), false, now);
         arrivals.note("a", Some(&spread), true, now);
         arrivals.note("c", Some(&plain), true, now);
-        assert_eq!(arrivals.hold("c", &plain, &node(true), now), None, "its pods go anywhere");
+        assert_eq!(arrivals.hold("c", &plain, &node(true), now), Some(BRIEFLY), "its pods go anywhere");
+        assert_eq!(arrivals.hold("c", &plain, &node(true), now + BRIEFLY), None);
         assert_eq!(arrivals.hold("a", &spread, &node(true), now), Some(TOGETHER));
         assert_eq!(arrivals.note("b", Some(&spread), true, now), ["a"], "the last one frees the others");
         assert_eq!(arrivals.hold("a", &spread, &node(true), now), None);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
-use longshore_core::model::{Catalogue, Names, Settings, World};
+use longshore_core::model::{Names, Settings, World};
 use longshore_core::plan::{Plan, PodIx};
 use longshore_core::snapshot::Snapshot;
 use serde_json::json;
@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use super::arrivals::Arrivals;
 use super::claims::{Planned, group_of, planned_pods, pod_name, wanted};
 use super::context::{Context, lock};
+use super::edges::Offers;
 use super::garbage;
 use super::hints::{HINT, Hint, Hints};
 use super::jobs::Jobs;
@@ -42,7 +43,8 @@ use crate::report::{self, Leftover};
 
 /// How rounds are made.
 pub struct How {
-    pub catalogue: Catalogue,
+    /// What can be bought now.
+    pub catalogue: Offers,
     /// What of it could not be had a moment ago.
     pub shortages: Arc<Shortages>,
     /// What the environment says; the configuration's own words win.

@@ -35,8 +35,8 @@ pub struct Edges {
     /// The time of day.
     pub clock: Clock,
     /// What can be bought.
-    pub catalogue: Catalogue,
-    /// The table of names that the catalogue was read with.
+    pub catalogue: Offers,
+    /// The table of names that every catalogue of `catalogue` is written in.
     pub names: Names,
     /// How pods are planned for.
     pub settings: Settings,
@@ -50,6 +50,15 @@ pub struct Edges {
     pub lease: Option<Lease>,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
+}
+
+/// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
+/// is the same catalogue (by [`Catalogue::number`]). All that it ever says is written in one table of names.
+pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
+
+/// Offers that never change.
+pub fn fixed(catalogue: Catalogue) -> Offers {
+    Arc::new(move || catalogue.clone())
 }
 
 /// A Lease, and who wants it.

@@ -203,9 +203,8 @@ impl Journal {
         self.0.as_ref().map(|open| open.queue.condition())
     }
 
-    /// Waits until everything so far is written.
-    #[cfg(test)]
-    pub(crate) fn flush(&self) {
+    /// Waits until everything so far is written. For who goes faster than life, and would overtake the disk.
+    pub fn flush(&self) {
         if let Some(open) = &self.0 {
             open.queue.flush(LAST);
         }

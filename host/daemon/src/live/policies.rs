@@ -30,6 +30,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Limits, Signals};
 
 use super::journal::Journal;
+use crate::config::Config;
 use crate::failure::Failure;
 
 pub use compare::Shadows;
@@ -48,8 +49,10 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Where everything comes from.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// `longshore.toml`; none plans by price with the defaults.
+    /// `longshore.toml`; none for [`Setup::inline`].
     pub config: Option<PathBuf>,
+    /// What is in force where no file is named: by default it plans by price.
+    pub inline: Config,
     /// A folder for compiled components, private to this user.
     pub cache: Option<PathBuf>,
     /// What a policy may use.
@@ -64,6 +67,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             config: None,
+            inline: Config::default(),
             cache: None,
             limits: Limits::default(),
             signal_timeout: Duration::from_secs(10),

@@ -41,7 +41,7 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
     world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
     let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
-    world.catalogue = how.shortages.leave_out(&how.catalogue, &world.names, world.now);
+    world.catalogue = how.shortages.leave_out(&(how.catalogue)(), &world.names, world.now);
     (Snapshot::new(Arc::new(world)), options)
 }
 

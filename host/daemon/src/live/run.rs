@@ -12,7 +12,7 @@ use longshore_kwok::provider::Kwok;
 use super::clock::Clock;
 use super::context::{Context, lock};
 use super::definitions;
-use super::edges::{Daemon, Edges, Lease};
+use super::edges::{Daemon, Edges, Lease, fixed};
 use super::journal::{self, Journal};
 use super::policies::{Manager, Setup};
 use super::serve;
@@ -142,7 +142,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         plain,
         provider: Arc::new(provider),
         clock: Clock::system(),
-        catalogue: world.catalogue,
+        catalogue: fixed(world.catalogue),
         names: world.names,
         settings: meant,
         manager: manager.clone(),

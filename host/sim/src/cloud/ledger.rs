@@ -16,6 +16,8 @@ pub struct Entry {
     pub claim: String,
     /// UID of the claim.
     pub claim_uid: String,
+    /// The NodePool of the claim.
+    pub node_pool: String,
     /// Its instance type.
     pub instance_type: String,
     /// Its zone.

@@ -85,6 +85,11 @@ impl Machine {
         self.state == State::Running
     }
 
+    /// The NodePool that it was made for.
+    pub fn node_pool(&self) -> &str {
+        self.launch.labels.get("karpenter.sh/nodepool").map_or("", String::as_str)
+    }
+
     /// Pays at the price of now for the time since it was paid last. Asked before each change of the price.
     pub fn pay(&mut self, now: Duration, market: &Market) {
         if self.runs() {
@@ -114,6 +119,7 @@ impl Machine {
             node: self.node.clone(),
             claim: self.launch.name.clone(),
             claim_uid: self.launch.uid.clone(),
+            node_pool: self.node_pool().to_owned(),
             instance_type: self.instance_type.clone(),
             zone: self.zone.clone(),
             capacity_type: self.capacity_type.clone(),

@@ -1,5 +1,6 @@
 //! Prices and capacity of offerings, now.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ struct Place {
 pub struct Market {
     types: Arc<(Catalogue, Names)>,
     places: Vec<Place>,
+    /// With the prices of now, once somebody has asked for it since they moved.
+    offers: OnceCell<Catalogue>,
 }
 
 impl Market {
@@ -34,7 +37,7 @@ impl Market {
             closed_until: Duration::ZERO,
         };
         let places = types.0.offerings().iter().map(place).collect();
-        Market { types, places }
+        Market { types, places, offers: OnceCell::new() }
     }
 
     /// What can be bought, with the prices that it began with.
@@ -77,6 +80,7 @@ impl Market {
 
     /// Moves the prices of spot offerings; `step` is asked for each one's change of drift, by number.
     pub fn walk(&mut self, calm: f64, mut step: impl FnMut(usize) -> f64) {
+        self.offers.take();
         let (catalogue, names) = &*self.types;
         let spot = names.get("spot");
         for (at, (offering, place)) in catalogue.offerings().iter().zip(&mut self.places).enumerate() {
@@ -84,6 +88,16 @@ impl Market {
                 place.drift = place.drift * calm + step(at);
                 place.price = offering.price * place.drift.exp();
             }
+        }
+    }
+
+    /// Multiplies the prices of these; where prices walk, they find back to their mean.
+    pub fn shift(&mut self, offerings: &[OfferingId], factor: f64) {
+        self.offers.take();
+        for offering in offerings {
+            let place = &mut self.places[offering.0 as usize];
+            place.drift += factor.ln();
+            place.price *= factor;
         }
     }
 
@@ -104,17 +118,21 @@ impl Market {
         [name, text(offering.zone), text(offering.capacity_type)]
     }
 
-    /// The catalogue as it is now. What is in a storm stays in it: a cloud does not say so before it is asked.
-    pub fn catalogue(&self) -> (Catalogue, Names) {
-        let (catalogue, names) = &*self.types;
-        let row = |t: &InstanceType| {
-            let rows = t.offerings.start as usize..t.offerings.end as usize;
-            let offerings = rows.map(|at| {
-                let price = self.places[at].price;
-                Offering { price, ..catalogue.offerings()[at].clone() }
-            });
-            (t.clone(), offerings.collect())
-        };
-        (Catalogue::new(catalogue.types().iter().map(row).collect(), names), names.clone())
+    /// What can be bought at the prices of now, in the names of [`Market::types`]; the same catalogue until they move.
+    /// What is in a storm stays in it: a cloud does not say so before it is asked.
+    pub fn offers(&self) -> Catalogue {
+        let made = self.offers.get_or_init(|| {
+            let (catalogue, names) = &*self.types;
+            let row = |t: &InstanceType| {
+                let rows = t.offerings.start as usize..t.offerings.end as usize;
+                let offerings = rows.map(|at| {
+                    let price = self.places[at].price;
+                    Offering { price, ..catalogue.offerings()[at].clone() }
+                });
+                (t.clone(), offerings.collect())
+            };
+            Catalogue::new(catalogue.types().iter().map(row).collect(), names)
+        });
+        made.clone()
     }
 }

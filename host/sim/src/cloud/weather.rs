@@ -47,9 +47,7 @@ impl Inner {
     }
 
     pub(super) fn move_prices(&mut self, now: Duration) {
-        for machine in &mut self.machines {
-            machine.pay(now, &self.market);
-        }
+        self.pay_all(now);
         let (chance, volatility) = (self.chance, self.options.weather.volatility);
         let moment = now.as_secs().to_string();
         let base = chance.draw("prices", &moment);
@@ -61,6 +59,13 @@ impl Inner {
         });
         if !self.options.weather.prices_every.is_zero() {
             self.agenda.at(now + self.options.weather.prices_every, Work::Prices);
+        }
+    }
+
+    /// Pays everything at the prices of now, which are about to change.
+    pub(super) fn pay_all(&mut self, now: Duration) {
+        for machine in &mut self.machines {
+            machine.pay(now, &self.market);
         }
     }
 
@@ -79,7 +84,9 @@ impl Inner {
                 self.chance.hits(1.0 / 3.0, "storm-hits", &format!("{number}/{name}"))
             });
             let length = self.chance.around(self.options.weather.storm_length, 0.5, "storm-length", &about);
-            self.say(format!("storm: {} {capacity_type} types run short in {zone}", hit.len()));
+            let what = format!("storm: {} {capacity_type} types run short in {zone}", hit.len());
+            self.tally.storms.push((now, what.clone()));
+            self.say(what);
             self.market.close(&hit, now + length);
         }
         if let Some(wait) = self.chance.wait(self.options.weather.storms, "storm", &(number + 1).to_string()) {

@@ -71,6 +71,7 @@ pub(super) struct Desk {
     pub cloud: Cloud,
     pub log: Log,
     pub elects: bool,
+    keeps: bool,
     seed: u64,
     inner: Mutex<Inner>,
 }
@@ -103,6 +104,7 @@ impl Desk {
             cloud: world.cloud.clone(),
             log: world.log.clone(),
             elects: setup.elects || setup.replicas > 1,
+            keeps: setup.keeps_requests,
             seed: setup.seed,
             inner: Mutex::new(inner),
         }
@@ -238,7 +240,9 @@ impl Desk {
                 _ => self.blind(&mut inner, Duration::from_secs(60)),
             }
         }
-        inner.note(now, &asked.who, &what, &verdict);
+        if self.keeps {
+            inner.note(now, &asked.who, &what, &verdict);
+        }
         inner.remember(now, self.server.revision());
         verdict
     }
@@ -246,7 +250,9 @@ impl Desk {
     /// Notes a write or a call; says whether the process is to be killed at it.
     fn is_due(&self, inner: &mut Inner, call: bool, what: &str) -> bool {
         let due = inner.kill.is_some_and(|kill| kill.point == inner.points.len());
-        inner.points.push(Point { call, what: what.to_owned() });
+        if self.keeps {
+            inner.points.push(Point { call, what: what.to_owned() });
+        }
         due
     }
 
@@ -283,7 +289,9 @@ impl Desk {
             None if may_fail && inner.faults.call_fails(self.seed, number) => Call::Fail,
             None => Call::Go,
         };
-        inner.note(now, who, what, &call);
+        if self.keeps {
+            inner.note(now, who, what, &call);
+        }
         call
     }
 }

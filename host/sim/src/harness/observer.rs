@@ -57,14 +57,13 @@ fn saw(desk: &Desk, change: &Change, memory: &mut Seen) {
         }
         resources::NODE_CLAIM if gone => {
             memory.planned.remove(fields::name(object));
-            let ledger = desk.cloud.ledger();
-            if let Some(left) = ledger.running().find(|entry| entry.claim_uid == fields::uid(object)) {
-                desk.violated(format!("claim {} is gone and {} runs", left.claim, left.node));
+            if let Some(node) = desk.cloud.runs_for(fields::uid(object)) {
+                desk.violated(format!("claim {} is gone and {node} runs", fields::name(object)));
             }
         }
         resources::NODE if gone && fields::label(object, "karpenter.sh/registered").is_some() => {
             let id = fields::text(object, "/spec/providerID");
-            if desk.cloud.ledger().running().any(|entry| entry.provider_id == id) {
+            if desk.cloud.runs(id) {
                 desk.violated(format!("{} is gone and its instance runs", fields::name(object)));
             }
         }

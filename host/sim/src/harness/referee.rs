@@ -3,6 +3,7 @@
 //! The referee reads the server as it is and trusts nothing that the daemon says. What a daemon cannot have seen yet is
 //! not held against it: pods that came in the last seconds, and double planning while watches are disturbed.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_cloud::Launch;
@@ -67,16 +68,33 @@ pub(super) fn end(desk: &Desk, who: &str, provider_id: &str) {
     }
 }
 
-/// Looks now and then at how rounds end; for ever.
-pub(super) async fn rounds(desk: &Desk, who: &str, rounds: impl Fn(&str) -> u64) {
-    let mut before = (0, 0);
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let after = (rounds("rejected"), rounds("replaced"));
-        if after != before {
-            desk.violated(format!("{who}: plans that break a rule: {} rejected, {} replaced", after.0, after.1));
+/// What became of the rounds of a process, as it counts them itself.
+pub(super) struct Rounds<F> {
+    count: F,
+    /// Rejected and replaced, when they were looked at last.
+    seen: Mutex<(u64, u64)>,
+}
+
+impl<F: Fn(&str) -> u64> Rounds<F> {
+    pub fn new(count: F) -> Self {
+        Rounds { count, seen: Mutex::default() }
+    }
+
+    /// Looks whether plans have broken rules since it was looked at last.
+    pub fn look(&self, desk: &Desk, who: &str) {
+        let now = ((self.count)("rejected"), (self.count)("replaced"));
+        let before = std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), now);
+        if before != now {
+            desk.violated(format!("{who}: plans that break a rule: {} rejected, {} replaced", now.0, now.1));
         }
-        before = after;
+    }
+
+    /// Looks now and then, for ever.
+    pub async fn watch(&self, desk: &Desk, who: &str) {
+        loop {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            self.look(desk, who);
+        }
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Names, Settings};
 use longshore_daemon::live::clock::Clock;
-use longshore_daemon::live::edges::{Daemon, Edges, Lease};
-use longshore_daemon::live::journal::Journal;
+use longshore_daemon::live::edges::{Daemon, Edges, Lease, Offers, fixed};
 use tokio::task::JoinSet;
 
 use super::desk::Desk;
 use super::provider::Tapped;
-use super::{Setup, referee};
+use super::{Begun, Setup, referee};
 
 /// A place.
 pub(super) struct Replica {
@@ -29,7 +28,7 @@ impl Replica {
         loop {
             let (who, end) = self.desk.begin();
             let daemon = Daemon::new(self.edges(&who));
-            let rounds = daemon.rounds();
+            let rounds = referee::Rounds::new(daemon.rounds());
             // What a process has spawned besides is stopped by its edges, which answer no more.
             let mut process = JoinSet::new();
             process.spawn(daemon.run());
@@ -40,14 +39,21 @@ impl Replica {
                     self.desk.violated(format!("{who} ended by itself"));
                     self.desk.kill(&who, ", it ended by itself");
                 }
-                () = referee::rounds(&self.desk, &who, rounds) => {}
+                () = rounds.watch(&self.desk, &who) => {}
             }
+            rounds.look(&self.desk, &who);
             process.shutdown().await;
             tokio::time::sleep(self.setup.restart).await;
         }
     }
 
     fn edges(&self, who: &str) -> Edges {
+        let Begun { manager, journal } = (self.setup.begin)(self.slot);
+        let cloud = self.desk.cloud.clone();
+        let offers: Offers = match self.setup.sees_prices {
+            true => Arc::new(move || cloud.offers()),
+            false => fixed(self.types.0.clone()),
+        };
         let client = self.desk.server.client(who);
         let lease = Lease {
             namespace: "kube-system".to_owned(),
@@ -59,11 +65,11 @@ impl Replica {
             plain: client,
             provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
             clock: Clock::starting_at(self.desk.clock.now()),
-            catalogue: self.types.0.clone(),
+            catalogue: offers,
             names: self.types.1.clone(),
             settings: Settings::default(),
-            manager: self.setup.manager.clone(),
-            journal: Journal::off(),
+            manager,
+            journal,
             window: self.setup.window,
             lease: self.desk.elects.then_some(lease),
             inline: true,

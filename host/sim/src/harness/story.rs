@@ -18,6 +18,7 @@ use crate::cloud;
 use crate::faults::Faults;
 use crate::world;
 pub use acts::Act;
+pub(crate) use acts::look_after;
 pub use dice::Dice;
 
 /// How long a story is told.

@@ -63,6 +63,8 @@ async fn tell_now(story: &Story, manager: Manager, transcript: bool) -> Told {
         replicas: story.replicas,
         elects: story.elects,
         faults: story.faults,
+        // The seeds that found a defect were told so.
+        sees_prices: false,
         ..Setup::with(story.seed, manager)
     });
     let world = &harness.world;

@@ -31,7 +31,6 @@ enum Message {
     Decided(Decided),
     Gap(Gap),
     /// Write everything, and say so.
-    #[cfg(test)]
     Flush(SyncSender<()>),
     /// Write everything, end the segment, and say so.
     Close(SyncSender<()>),
@@ -130,7 +129,6 @@ impl Queue {
     }
 
     /// Writes everything that was sent. Gives up after `longest`.
-    #[cfg(test)]
     pub fn flush(&self, longest: Duration) {
         let (done, wait) = sync_channel(1);
         if self.sender.send(Message::Flush(done)).is_ok() {
@@ -224,7 +222,6 @@ impl Writer {
                     let _ = done.send(());
                     return;
                 }
-                #[cfg(test)]
                 Some(Message::Flush(done)) => {
                     let written = self.write();
                     self.shared.condition.bytes.store(self.files.bytes(), Ordering::Relaxed);

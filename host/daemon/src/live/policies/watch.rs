@@ -40,7 +40,7 @@ struct Seated {
 impl Watcher {
     /// Reads and loads everything once.
     pub(super) fn new(setup: Setup) -> Result<(Arc<Shared>, Watcher), Failure> {
-        let config = setup.config.as_deref().map(load::config).transpose()?.unwrap_or_default();
+        let config = setup.config.as_deref().map(load::config).transpose()?.unwrap_or(setup.inline);
         let host = HostConfig { limits: setup.limits, cache: setup.cache, canonical_nans: false, one_thread: true };
         let host = Host::new(host).map_err(|error| Failure::Usage {
             message: error.to_string(),
@@ -84,6 +84,27 @@ impl Watcher {
         }
         if let Some(tables) = self.sources.news() {
             self.shared.slot().signals = Some(tables);
+        }
+    }
+
+    /// Has another configuration in force from the next round on, and watches `file`, if it is that file's. For who
+    /// drives the watcher by hand.
+    pub fn switch(&mut self, file: Option<PathBuf>, config: Config, now: SystemTime) {
+        self.clear_away();
+        self.file = file;
+        self.apply(config, now);
+    }
+
+    /// Components are written down in another journal from now on, first those that run.
+    pub fn write_to(&mut self, journal: Journal) {
+        self.journal = journal;
+        for seat in &self.seats {
+            // A file that is another one by now leaves a gap, which a replay names.
+            if let (Some((running, _)), Ok(read)) = (&seat.running, load::read(&seat.entry))
+                && read.version.digest == running.digest
+            {
+                self.journal.component(&read.version.digest, &read.bytes);
+            }
         }
     }
 

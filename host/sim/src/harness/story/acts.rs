@@ -178,7 +178,7 @@ impl Act {
 }
 
 /// Deletes nodes that have not been ready for long: nobody else repairs them.
-pub(super) fn look_after(harness: &Harness) {
+pub(crate) fn look_after(harness: &Harness) {
     let world = &harness.world;
     let now = world.clock.now().as_second();
     for node in world.server.list(resources::NODE) {

@@ -1,31 +1,62 @@
-//! `longshore-sim`: stories by seed, one again or many at once.
-
-#![allow(clippy::print_stdout, reason = "a command talks to who runs it")]
+//! Stories by seed: one again, or many at once.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use clap::Args;
 use longshore_daemon::live::mutants;
 use longshore_sim::harness::story::types;
 use longshore_sim::harness::telling::{Told, tell_seed};
 use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, manager};
 
-const USAGE: &str = "longshore-sim: the daemon in a simulated cluster, by seed
+/// What `seed` and `seeds` have in common.
+#[derive(Debug, Args)]
+pub struct How {
+    /// Nodes at the busiest, about
+    #[arg(long, value_name = "N", default_value_t = SEEDS_SIZE, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    size: u32,
+    /// With a defect of the daemon switched on; needs --features mutants
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
+}
 
-  longshore-sim seed N            tells one story again: what went wrong, and all that happened with --log FILE
-  longshore-sim seeds FROM..TO    tells many on all cores and says how many in a minute
+#[derive(Debug, Args)]
+pub struct SeedArgs {
+    /// The seed
+    #[arg(value_name = "N")]
+    seed: u64,
+    /// Everything that happened
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
 
-  --size N       nodes at the busiest, about (50)
-  --threads N    as many at once (all cores)
-  --log FILE     everything that happened, for `seed`
-  --mutant NAME  with a defect of the daemon switched on; needs --features mutants
-  --stop         at the first seed that fails
+#[derive(Debug, Args)]
+pub struct SeedsArgs {
+    /// From the first to before the last
+    #[arg(value_name = "FROM..TO", value_parser = range)]
+    seeds: Range<u64>,
+    /// As many at once [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Stops at the first seed that fails
+    #[arg(long)]
+    stop: bool,
+    #[command(flatten)]
+    how: How,
+}
 
-The daemon's own log goes to standard error where RUST_LOG asks for it.
-";
+fn range(typed: &str) -> Result<Range<u64>, String> {
+    let (from, to) = typed.split_once("..").ok_or("write it as 0..100")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let range = number(from)?..number(to)?;
+    if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
+}
 
 /// What is to be done.
 struct Asked {
@@ -33,61 +64,32 @@ struct Asked {
     one: bool,
     size: u32,
     threads: usize,
-    log: Option<String>,
+    log: Option<PathBuf>,
     mutant: Option<String>,
     stop: bool,
 }
 
-fn main() -> ExitCode {
-    let asked = match read(std::env::args().skip(1)) {
-        Ok(asked) => asked,
-        Err(why) => {
-            eprintln!("longshore-sim: {why}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    if std::env::var_os("RUST_LOG").is_some() {
-        let filter = tracing_subscriber::EnvFilter::from_default_env();
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
-    }
+/// Tells one story again.
+pub fn seed(args: SeedArgs) -> ExitCode {
+    let SeedArgs { seed, log, how: How { size, mutant } } = args;
+    start(&Asked { seeds: seed..seed.saturating_add(1), one: true, size, threads: 1, log, mutant, stop: false })
+}
+
+/// Tells many.
+pub fn seeds(args: SeedsArgs) -> ExitCode {
+    let SeedsArgs { seeds, threads, stop, how: How { size, mutant } } = args;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.map_or(cores, |threads| threads as usize);
+    start(&Asked { seeds, one: false, size, threads, log: None, mutant, stop })
+}
+
+fn start(asked: &Asked) -> ExitCode {
     if !mutants::switch(asked.mutant.as_deref()) {
         eprintln!("longshore-sim: no such mutant, or not compiled in (--features mutants). There are:");
         mutants::ALL.iter().for_each(|(name, what)| eprintln!("  {name:<20} {what}"));
         return ExitCode::from(2);
     }
-    run(&asked)
-}
-
-fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut asked = Asked { seeds: 0..0, one: false, size: SEEDS_SIZE, threads, log: None, mutant: None, stop: false };
-    let number = |what: &str, word: Option<String>| {
-        let word = word.ok_or(format!("{what} wants a number"))?;
-        word.parse::<u64>().map_err(|_| format!("{what} wants a number, not {word:?}"))
-    };
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "seed" => {
-                let seed = number("seed", words.next())?;
-                (asked.one, asked.seeds) = (true, seed..seed.saturating_add(1));
-            }
-            "seeds" => {
-                let range = words.next().ok_or("seeds wants FROM..TO")?;
-                let (from, to) = range.split_once("..").ok_or("seeds wants FROM..TO")?;
-                asked.seeds = number("FROM", Some(from.to_owned()))?..number("TO", Some(to.to_owned()))?;
-            }
-            "--size" => asked.size = number("--size", words.next())?.clamp(1, 1000) as u32,
-            "--threads" => asked.threads = number("--threads", words.next())?.clamp(1, 1024) as usize,
-            "--log" => asked.log = Some(words.next().ok_or("--log wants a file")?),
-            "--mutant" => asked.mutant = Some(words.next().ok_or("--mutant wants a name")?),
-            "--stop" => asked.stop = true,
-            other => return Err(format!("{other:?} is not known")),
-        }
-    }
-    if asked.seeds.is_empty() {
-        return Err("say which seeds".to_owned());
-    }
-    Ok(asked)
+    run(asked)
 }
 
 fn run(asked: &Asked) -> ExitCode {
@@ -128,7 +130,7 @@ fn run(asked: &Asked) -> ExitCode {
     if let (Some(file), true, [told]) = (&asked.log, asked.one, all.as_slice())
         && let Err(error) = std::fs::write(file, &told.transcript)
     {
-        eprintln!("longshore-sim: {file}: {error}");
+        eprintln!("longshore-sim: {}: {error}", file.display());
         return ExitCode::from(2);
     }
     println!("{}", summary(&all, threads, took.as_secs_f64()));

@@ -1,0 +1,43 @@
+//! `longshore-sim`: scenarios, and stories by seed.
+
+#![allow(clippy::print_stdout, reason = "a command talks to who runs it")]
+
+mod run;
+mod seeds;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The daemon in a simulated cluster, in virtual time.
+///
+/// The daemon's own log goes to standard error where RUST_LOG asks for it.
+#[derive(Debug, Parser)]
+#[command(name = "longshore-sim", version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tries a scenario: what it costs, who waits, what goes wrong; the same as `longshore sim`
+    Run(run::RunArgs),
+    /// Tells the story of one seed again
+    Seed(seeds::SeedArgs),
+    /// Tells many stories on all cores, and says how many in a minute
+    Seeds(seeds::SeedsArgs),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if std::env::var_os("RUST_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    }
+    match args.command {
+        Command::Run(args) => run::run(&args),
+        Command::Seed(args) => seeds::seed(args),
+        Command::Seeds(args) => seeds::seeds(args),
+    }
+}

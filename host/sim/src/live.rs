@@ -1,0 +1,191 @@
+//! A scenario to look at: the daemon on the simulated cluster in accelerated real time, in a terminal or as lines.
+//!
+//! The virtual clock goes in step with the wall clock: each frame plays its slice of virtual time, in the order in which
+//! things happen there, and then waits for its end. So what is seen is what `run` would have counted, except for what the
+//! viewer does: edits the policy file, kills the daemon, calls a storm.
+//!
+//! [`view`] is what is shown, [`screen`] draws it, [`file`] is the policy file that can be edited.
+
+pub mod file;
+pub mod screen;
+pub mod view;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use longshore_daemon::failure::Failure;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use crate::scenario::acts::text;
+use crate::scenario::play::{Outcome, Play};
+use crate::scenario::policy::Seat;
+use crate::scenario::{Act, Policy, Scenario};
+use crate::world::paused;
+use file::PolicyFile;
+use view::{Tone, View};
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Ends after so long, on the wall.
+    pub seconds: Option<f64>,
+    /// Virtual seconds in one on the wall; as many as it takes to show everything, unless said.
+    pub speed: Option<f64>,
+    /// Lines instead of a screen.
+    pub plain: bool,
+}
+
+/// How long it is shown, where nothing says so.
+const SECONDS: f64 = 60.0;
+/// Between two pictures.
+const FRAME: Duration = Duration::from_millis(50);
+/// Between two looks at the policy file, as of the daemon.
+const LOOK: Duration = Duration::from_millis(500);
+/// Between two lines.
+const LINE: Duration = Duration::from_secs(1);
+
+/// Shows a scenario until its end, the end of the time that was asked for, or until the viewer has seen enough.
+///
+/// # Errors
+/// A policy that is refused, a manifest that the API server refuses, a terminal that cannot be drawn on.
+pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result<Outcome, Failure> {
+    let seconds = options.seconds.unwrap_or(SECONDS).max(1.0);
+    let speed = options.speed.unwrap_or(scenario.duration.as_secs_f64() / seconds).clamp(0.01, 1e6);
+    // Shown is what fits; the summary is of that.
+    scenario.cut(Duration::from_secs_f64((seconds * speed).clamp(1.0, 1e9)));
+    let file = PolicyFile::of(policy)?;
+    let seat = Seat::new(&file.policy()?, None)?;
+    let plain = options.plain || !std::io::stdout().is_terminal();
+    let shown = paused(async {
+        let name = scenario.name.clone();
+        let end = scenario.duration;
+        let play = Play::begin(scenario, seat)?;
+        let view = View::new(name, speed, end, file.path());
+        let mut live = Live { play, view, speed, end, looked: Instant::now(), ends: None };
+        if plain {
+            live.lines().await?
+        } else {
+            live.pictures().await?
+        }
+        Ok(live.play.end(policy.label()))
+    });
+    shown.map_err(|error| cannot("no runtime", &error))?
+}
+
+fn cannot(what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Usage { message: format!("{what}: {error}"), hint: "with --plain it needs no terminal".into() }
+}
+
+struct Live {
+    play: Play,
+    view: View,
+    speed: f64,
+    end: Duration,
+    looked: Instant,
+    /// When the viewer has seen enough.
+    ends: Option<Duration>,
+}
+
+impl Live {
+    /// Plays until the virtual time that belongs to a time on the wall.
+    async fn advance(&mut self, wall: Duration) {
+        let now = Duration::from_secs_f64(wall.as_secs_f64() * self.speed).min(self.end);
+        self.play.until(now).await;
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.play.seat.look();
+        }
+        self.view.look(&self.play);
+    }
+
+    fn over(&self) -> bool {
+        self.play.harness.world.clock.elapsed() >= self.end || self.ends.is_some()
+    }
+
+    async fn pictures(&mut self) -> Result<(), Failure> {
+        let mut terminal = ratatui::try_init().map_err(|error| cannot("the terminal cannot be drawn on", &error))?;
+        let began = Instant::now();
+        let mut frame = 0;
+        let shown = loop {
+            self.advance(began.elapsed()).await;
+            if let Err(error) = terminal.draw(|frame| screen::draw(frame, &self.view)) {
+                break Err(cannot("the terminal cannot be drawn on", &error));
+            }
+            if self.over() {
+                break Ok(());
+            }
+            frame += 1;
+            // Slow machines drop pictures, not time.
+            let next = FRAME * frame;
+            let wait = next.saturating_sub(began.elapsed());
+            if wait.is_zero() {
+                frame = (began.elapsed().as_millis() / FRAME.as_millis()) as u32;
+            }
+            if let Err(error) = self.keys(wait) {
+                break Err(cannot("the terminal cannot be read", &error));
+            }
+        };
+        ratatui::restore();
+        shown
+    }
+
+    /// Reads what is typed until a frame is over.
+    fn keys(&mut self, wait: Duration) -> std::io::Result<()> {
+        let until = Instant::now() + wait;
+        while event::poll(until.saturating_duration_since(Instant::now()))? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind != KeyEventKind::Press {
+                continue;
+            }
+            let act = match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => None,
+                KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => None,
+                KeyCode::Char('k') => Some(Act::KillDaemon),
+                KeyCode::Char('s') => Some(Act::Interrupt { offerings: "*/*/spot".into(), share: 0.5 }),
+                KeyCode::Char('b') => Some(Act::Break { offerings: "*/*/*".into(), nodes: 1 }),
+                _ => continue,
+            };
+            match act {
+                Some(act) => self.play.happen(&act),
+                None => self.ends = Some(self.play.harness.world.clock.elapsed()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn lines(&mut self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut lines = 0;
+        self.print(&format!("{}: {} in {:.0} s", self.view.name, text(self.end), self.end.as_secs_f64() / self.speed))?;
+        self.print(&format!("policy file: {}", self.view.policy_file.display()))?;
+        loop {
+            self.advance(began.elapsed()).await;
+            let events = std::mem::take(&mut self.view.events);
+            for event in events.iter().filter(|event| event.tone != Tone::Quiet) {
+                let line = format!("{}    {}", self.view.moment(event.at), event.words);
+                self.print(&line)?;
+            }
+            self.print(&self.view.line())?;
+            if self.over() {
+                return Ok(());
+            }
+            lines += 1;
+            // Between two lines the clock goes on as it does between two pictures.
+            while began.elapsed() < LINE * lines && !self.over() {
+                std::thread::sleep(FRAME.min((LINE * lines).saturating_sub(began.elapsed())));
+                self.advance(began.elapsed()).await;
+            }
+        }
+    }
+
+    fn print(&mut self, line: &str) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                self.ends = Some(Duration::ZERO);
+                Ok(())
+            }
+            other => other.map_err(Failure::Print),
+        }
+    }
+}

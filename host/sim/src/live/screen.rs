@@ -1,0 +1,154 @@
+//! A moment drawn: 80 columns and 24 rows are enough.
+
+use std::collections::BTreeMap;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph};
+
+use super::view::{Node, State, Tone, View};
+
+/// Colours of families, the most frequent first.
+const COLOURS: [Color; 6] = [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::Red];
+/// From empty to full.
+const LEVELS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+
+/// Draws it.
+pub fn draw(frame: &mut Frame, view: &View) {
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Min(5),
+        Constraint::Length(3),
+        Constraint::Length(9),
+    ];
+    let [title, figures, nodes, policy, events] = Layout::vertical(rows).areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(view, title.width)), title);
+    frame.render_widget(Paragraph::new(numbers(view, figures.width)), figures);
+    machines(frame, nodes, view);
+    scorer(frame, policy, view);
+    happened(frame, events, view);
+}
+
+fn bold(text: impl Into<String>) -> Span<'static> {
+    Span::styled(text.into(), Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn dim(text: impl Into<String>) -> Span<'static> {
+    Span::styled(text.into(), Style::new().fg(Color::DarkGray))
+}
+
+fn heading(view: &View, width: u16) -> Line<'static> {
+    let left = format!("Longshore  {}", view.moment(view.now));
+    let middle = format!("  {}, {:.0} times as fast as life", view.name, view.speed);
+    let keys = "k kill  s storm  b break  q quit";
+    let used = left.chars().count() + middle.chars().count() + keys.chars().count();
+    let space = " ".repeat(usize::from(width).saturating_sub(used).max(1));
+    Line::from(vec![bold(left), Span::raw(middle), Span::raw(space), dim(keys)])
+}
+
+/// Pods and money, each with its course.
+fn numbers(view: &View, width: u16) -> Vec<Line<'static>> {
+    let room = usize::from(width).saturating_sub(46);
+    let waits = match view.pending {
+        0 => dim(format!("{:>6}", "none")),
+        n => Span::styled(format!("{n:>6}"), Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)),
+    };
+    let pods = vec![
+        Span::raw("pods   "),
+        bold(format!("{:>8}", view.running)),
+        Span::raw(" run   "),
+        waits,
+        Span::raw(" wait            "),
+        Span::styled(spark(view.pods.iter(), room), Style::new().fg(Color::Green)),
+    ];
+    let cost = vec![
+        Span::raw("cost   "),
+        bold(format!("{:>8.3}", view.usd_per_hour)),
+        Span::raw(" USD/h "),
+        Span::raw(format!("{:>6.2} USD so far      ", view.usd)),
+        Span::styled(spark(view.costs.iter(), room), Style::new().fg(Color::Cyan)),
+    ];
+    vec![Line::from(pods), Line::from(cost)]
+}
+
+/// The last values as blocks, from zero up.
+fn spark<'a>(values: impl ExactSizeIterator<Item = &'a f64>, room: usize) -> String {
+    let skip = values.len().saturating_sub(room);
+    let values: Vec<f64> = values.skip(skip).copied().collect();
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let level = |value: f64| if most > 0.0 { (value / most * 8.0).round() as usize } else { 0 };
+    values.iter().map(|value| LEVELS[level(*value).min(8)]).collect()
+}
+
+/// A block for each machine: how full by its height, its family by its colour, spot underlined.
+fn machines(frame: &mut Frame, area: Rect, view: &View) {
+    let mut families: BTreeMap<&str, usize> = BTreeMap::new();
+    view.nodes.iter().for_each(|node| *families.entry(&node.family).or_default() += 1);
+    let mut order: Vec<(&str, usize)> = families.into_iter().collect();
+    order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let colour = |family: &str| {
+        let place = order.iter().position(|(other, _)| *other == family).unwrap_or(0);
+        COLOURS[place % COLOURS.len()]
+    };
+    let spot = view.nodes.iter().filter(|node| node.spot).count();
+    let title = format!(" {} nodes, {spot} of them spot (underlined) ", view.nodes.len());
+    let block = Block::bordered().title(title);
+    let inner = block.inner(area);
+    let mut lines = vec![Line::from(
+        order
+            .iter()
+            .flat_map(|(family, count)| {
+                [Span::styled("█ ", Style::new().fg(colour(family))), Span::raw(format!("{family} {count}  "))]
+            })
+            .collect::<Vec<_>>(),
+    )];
+    let in_row = usize::from(inner.width / 2).max(1);
+    for row in view.nodes.chunks(in_row) {
+        lines.push(Line::from(
+            row.iter().flat_map(|node| [machine(node, colour(&node.family)), Span::raw(" ")]).collect::<Vec<_>>(),
+        ));
+    }
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn machine(node: &Node, colour: Color) -> Span<'static> {
+    let mut style = Style::new().fg(colour);
+    if node.spot {
+        style = style.add_modifier(Modifier::UNDERLINED);
+    }
+    match node.state {
+        State::Coming => Span::styled("○", style),
+        State::Going => Span::styled("×", style.fg(Color::Red)),
+        State::Ready => Span::styled(LEVELS[((node.fill * 8.0).round() as usize).clamp(1, 8)], style),
+    }
+}
+
+fn scorer(frame: &mut Frame, area: Rect, view: &View) {
+    let title = format!(" scored by {} ", view.policy);
+    let file = view.policy_file.display().to_string();
+    let line = Line::from(vec![Span::raw("edit "), bold(file), Span::raw(" and save: the next round takes it")]);
+    frame.render_widget(Paragraph::new(line).block(Block::bordered().title(title)), area);
+}
+
+fn happened(frame: &mut Frame, area: Rect, view: &View) {
+    let restarts = match view.restarts {
+        0 => String::new(),
+        n => format!(", daemon restarted {n} times"),
+    };
+    let block = Block::bordered().title(format!(" what happens{restarts} "));
+    let room = usize::from(block.inner(area).height);
+    let skip = view.events.len().saturating_sub(room);
+    let line = |event: &super::view::Event| {
+        let style = match event.tone {
+            Tone::Quiet => Style::new().fg(Color::Gray),
+            Tone::Bad => Style::new().fg(Color::Red),
+            Tone::News => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        };
+        Line::from(vec![dim(format!("{} ", view.moment(event.at))), Span::styled(event.words.clone(), style)])
+    };
+    let lines: Vec<Line> = view.events.iter().skip(skip).map(line).collect();
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}

@@ -1,0 +1,110 @@
+//! A scenario: what happens in a cluster for an hour or a month, as somebody wrote it down in TOML.
+//!
+//! Read ([`read`]) once, with a complaint for everything that makes no sense; what is here is meant as it stands. Loads
+//! are curves ([`curve`]), workloads become objects ([`objects`]), and everything that happens is an act at a time
+//! ([`acts`]). Playing it in a world is [`play`]'s part; counting what comes of it [`tally`](crate::tally)'s.
+//!
+//! Absent on purpose: a language. Whatever the file has no key for goes into manifests.
+
+pub mod acts;
+pub mod curve;
+pub mod objects;
+pub mod play;
+pub mod policy;
+pub mod read;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use longshore_core::model::{Catalogue, Names};
+use serde_json::Value;
+
+use crate::cloud;
+use crate::faults::Faults;
+pub use acts::Act;
+pub use curve::Curve;
+pub use policy::Policy;
+
+/// The version of the format that is read.
+pub const VERSION: u64 = 1;
+
+/// A scenario, read.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Where it was read from.
+    pub file: PathBuf,
+    /// What it is called.
+    pub name: String,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// The time of day when it begins.
+    pub begins: Timestamp,
+    /// Decides everything that chance decides.
+    pub seed: u64,
+    /// How much time a row of the timeline stands for, where the file says so.
+    pub step: Option<Duration>,
+    /// What can be bought.
+    pub types: Arc<(Catalogue, Names)>,
+    /// What is there from the beginning.
+    pub objects: Vec<Value>,
+    /// Loads of Deployments and their like.
+    pub loads: Vec<Load>,
+    /// The cloud and its weather.
+    pub cloud: cloud::Options,
+    /// The daemon's processes.
+    pub daemon: Daemon,
+    /// Who scores at the beginning.
+    pub policy: Policy,
+    /// What goes wrong, from when until when.
+    pub faults: Vec<Window>,
+    /// What happens, by time.
+    pub events: Vec<(Duration, Act)>,
+}
+
+/// A load on a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Kind, as `Deployment`.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Replicas over time.
+    pub curve: Curve,
+    /// How often replicas follow it.
+    pub adjusts: Duration,
+}
+
+/// How the daemon runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Daemon {
+    /// Processes; a Lease decides who acts where there are several.
+    pub replicas: u32,
+    /// How long it takes until one that was killed has a successor.
+    pub restart: Duration,
+    /// How long a batch of pods waits for one more, and at most.
+    pub window: (Duration, Duration),
+}
+
+/// A time in which things go wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// From then, since the beginning.
+    pub from: Duration,
+    /// Until then.
+    pub to: Duration,
+    /// On the way to the API server.
+    pub server: Faults,
+    /// In the cloud.
+    pub cloud: cloud::Faults,
+}
+
+impl Scenario {
+    /// Ends earlier: what would happen later does not.
+    pub fn cut(&mut self, duration: Duration) {
+        self.duration = self.duration.min(duration);
+    }
+}

@@ -1,0 +1,169 @@
+//! Who scores in a scenario: a configuration of the daemon, read by the daemon's own reader, and its watcher.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use longshore_daemon::config::{self, Config};
+use longshore_daemon::failure::Failure;
+use longshore_daemon::live::journal::{ALL, Journal, SEGMENT, Sizes};
+use longshore_daemon::live::policies::{Manager, Notice, Setup, Watcher};
+use longshore_daemon::scorer;
+
+use crate::harness::{Begin, Begun};
+
+/// Who scores, and how rounds plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The file that it was read from, if that is a configuration of its own.
+    pub file: Option<PathBuf>,
+    /// What it says.
+    pub config: Config,
+}
+
+impl Policy {
+    /// By price, as without a configuration.
+    pub fn price() -> Self {
+        Policy { file: None, config: Config::default() }
+    }
+
+    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), or `price`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has faults.
+    pub fn typed(typed: &str) -> Result<Self, Failure> {
+        if typed == "price" {
+            return Ok(Policy::price());
+        }
+        if typed.rsplit_once(',').map_or(typed, |(path, _)| path).ends_with(".wasm") {
+            let config = Config { policies: vec![scorer(typed)?], ..Config::default() };
+            return Ok(Policy { file: None, config });
+        }
+        Policy::read(Path::new(typed))
+    }
+
+    /// A configuration, as `longshore run --config` reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or has faults.
+    pub fn read(file: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })?;
+        let config = config::parse(file, &text).map_err(Failure::Config)?;
+        Ok(Policy { file: Some(file.to_owned()), config })
+    }
+
+    /// A few words: the file, the names of its policies, or that it is the price.
+    pub fn label(&self) -> String {
+        let names: Vec<&str> = self.config.policies.iter().map(|policy| policy.name.as_str()).collect();
+        match (names.is_empty(), &self.file) {
+            (false, _) => names.join(" + "),
+            (true, None) => "price".to_owned(),
+            (true, Some(file)) => format!("price ({})", file.display()),
+        }
+    }
+}
+
+/// The policies of a run: what processes of the daemon begin with, and the watcher, driven by hand.
+#[derive(Clone)]
+pub struct Seat(Arc<Mutex<Inner>>);
+
+struct Inner {
+    manager: Manager,
+    watcher: Watcher,
+    /// Where the journal goes, if anywhere, and the one that is open.
+    folder: Option<PathBuf>,
+    journal: Journal,
+    trouble: Vec<String>,
+}
+
+impl Seat {
+    /// Compiles what a policy names.
+    ///
+    /// # Errors
+    /// A component that is refused: a trial run without it would say nothing.
+    pub fn new(policy: &Policy, journal: Option<&Path>) -> Result<Self, Failure> {
+        let setup = Setup { config: policy.file.clone(), inline: policy.config.clone(), ..Setup::default() };
+        let (manager, watcher, _) = Manager::by_hand(setup)?;
+        if let Some(problem) = manager.status().policies.iter().find_map(|policy| policy.error.clone()) {
+            let message = format!("the policy cannot be used: {problem}");
+            return Err(Failure::Usage { message, hint: problem.hint });
+        }
+        // What was loaded at the beginning is no news.
+        manager.notices();
+        let folder = journal.map(Path::to_owned);
+        if let Some(folder) = &folder {
+            // Whether it can be written is found out before an hour of work.
+            open(folder)?.close();
+        }
+        let inner = Inner { manager, watcher, folder, journal: Journal::off(), trouble: Vec::new() };
+        Ok(Seat(Arc::new(Mutex::new(inner))))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each process begins with. The journal of the one before it is ended.
+    pub fn begin(&self) -> Begin {
+        let seat = self.clone();
+        Arc::new(move |_| {
+            let mut inner = seat.inner();
+            inner.journal.close();
+            inner.journal = match inner.folder.as_deref().map(open) {
+                None => Journal::off(),
+                Some(Ok(journal)) => journal,
+                Some(Err(failure)) => {
+                    inner.trouble.push(failure.report());
+                    Journal::off()
+                }
+            };
+            let journal = inner.journal.clone();
+            inner.watcher.write_to(journal.clone());
+            Begun { manager: inner.manager.clone(), journal }
+        })
+    }
+
+    /// Another policy, from the next round on. What was loaded before stays where the new one cannot be used.
+    pub fn switch(&self, policy: &Policy) {
+        let mut inner = self.inner();
+        inner.watcher.switch(policy.file.clone(), policy.config.clone(), SystemTime::now());
+    }
+
+    /// Looks at the files once.
+    pub fn look(&self) {
+        self.inner().watcher.step(SystemTime::now());
+    }
+
+    /// What became of policies since this was asked last.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.inner().manager.notices()
+    }
+
+    /// The names of what is obeyed now, with version; `price` if that is nothing.
+    pub fn active(&self) -> String {
+        let status = self.inner().manager.status();
+        let names: Vec<String> = status.policies.iter().filter_map(|policy| policy.version.clone()).collect();
+        if names.is_empty() { "price".to_owned() } else { names.join(" + ") }
+    }
+
+    /// Waits until the journal has written what it was told.
+    pub fn flush(&self) {
+        self.inner().journal.flush();
+    }
+
+    /// Ends the journal. What could not be written, in words.
+    pub fn close(&self) -> Vec<String> {
+        let mut inner = self.inner();
+        inner.journal.flush();
+        let condition = inner.journal.condition();
+        inner.journal.close();
+        if let Some(lost) = condition.map(|condition| condition.lost).filter(|lost| *lost > 0) {
+            inner.trouble.push(format!("the journal has lost {lost} records"));
+        }
+        std::mem::take(&mut inner.trouble)
+    }
+}
+
+fn open(folder: &Path) -> Result<Journal, Failure> {
+    Journal::open(folder, Sizes { all: ALL, segment: SEGMENT })
+}

@@ -1,0 +1,96 @@
+//! `[cloud]`, `[spot]`, `[[faults]]`: how the cloud is, its weather, and what goes wrong when.
+
+use std::time::Duration;
+
+use longshore_daemon::config::reader::Table;
+
+use super::{Known, LONGEST, moment, share};
+use crate::cloud::{self, Options, Pace, Weather};
+use crate::faults::Faults;
+use crate::scenario::Window;
+
+/// The cloud, and the windows in which things go wrong.
+pub fn weather(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
+    let mut options = Options::default();
+    if let Some(mut table) = root.table("cloud") {
+        options.pace = pace(&mut table);
+        options.capacity = table
+            .number("capacity", 0.0..=1e6, "how many instances there can be of each offering")
+            .map(|capacity| capacity as u32);
+        table.finish();
+    }
+    if let Some(mut table) = root.table("spot") {
+        options.weather = spot(&mut table);
+        table.finish();
+    }
+    let windows = root.tables("faults").into_iter().map(|table| window(table, known)).collect();
+    (options, windows)
+}
+
+fn pace(table: &mut Table) -> Pace {
+    let default = Pace::default();
+    let range = || Duration::ZERO..=Duration::from_secs(3600);
+    Pace {
+        launch: table.duration("launch", range()).unwrap_or(default.launch),
+        boot: table.duration("boot", range()).unwrap_or(default.boot),
+        end: table.duration("end", range()).unwrap_or(default.end),
+        notice: table.duration("notice", range()).unwrap_or(default.notice),
+        ..default
+    }
+}
+
+fn spot(table: &mut Table) -> Weather {
+    let default = Weather::default();
+    let weather = Weather {
+        prices_every: table.duration("prices-every", Duration::from_secs(10)..=LONGEST).unwrap_or_default(),
+        volatility: table.number("volatility", 0.0..=1.0, "the largest change in one move, as a share").unwrap_or(0.0),
+        interruptions: table.number("interruptions", 0.0..=60.0, "of one instance in an hour").unwrap_or(0.0),
+        storms: table.number("storms", 0.0..=60.0, "in an hour").unwrap_or(0.0),
+        storm_length: table.duration("storm-length", Duration::from_secs(60)..=LONGEST).unwrap_or(default.storm_length),
+    };
+    if weather.prices_every.is_zero() != (weather.volatility <= 0.0) {
+        let message = "prices move by `volatility`, every `prices-every`: expected both or none".into();
+        let key = if table.has("volatility") { "volatility" } else { "prices-every" };
+        table.fault_at(key, message, "for example `prices-every = \"5m\"` and `volatility = 0.03`".into());
+    }
+    weather
+}
+
+fn window(mut table: Table, known: &Known) -> Window {
+    let from = moment(&mut table, "from", known.duration).unwrap_or_default();
+    let to = table.duration("to", Duration::ZERO..=LONGEST).unwrap_or(known.duration);
+    if to <= from || to > known.duration {
+        let message = format!(
+            "`to` is {}: expected a moment after `from` and not after the end",
+            crate::scenario::acts::text(to)
+        );
+        table.fault_at("to", message, "leave it out for the whole scenario".into());
+    }
+    let mut of = |key: &str, of: &str| share(&mut table, key, of).unwrap_or(0.0);
+    let server = Faults {
+        conflict: of("conflict", "writes, which are answered with 409"),
+        busy: of("busy", "requests, which are answered with 429"),
+        failing: of("failing", "requests, which are answered with 500"),
+        lost_request: of("lost-requests", "requests that do not arrive"),
+        lost_answer: of("lost-answers", "requests whose answer does not arrive"),
+        late: of("late", "requests that arrive up to six seconds later"),
+        stale: of("stale", "lists that are up to three seconds old"),
+        kill: of("kill", "requests with which the daemon dies"),
+        calls: of("calls-fail", "calls of the cloud that are no launches"),
+    };
+    let cloud = cloud::Faults {
+        fail: of("launches-fail", "launches"),
+        slow: of("launches-slow", "launches, which take ten times as long"),
+        lost: of("launch-answers-lost", "launches"),
+        never_register: of("nodes-never-join", "instances"),
+        never_ready: of("nodes-never-ready", "nodes"),
+    };
+    if server == Faults::default()
+        && [cloud.fail, cloud.slow, cloud.lost, cloud.never_register, cloud.never_ready] == [0.0; 5]
+    {
+        let hint = "add a share, as `busy = 0.02`, or delete the table".into();
+        table.fault_at("from", "[[faults]] in which nothing goes wrong".into(), hint);
+    }
+    table.finish();
+    Window { from, to, server, cloud }
+}

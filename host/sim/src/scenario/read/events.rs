@@ -1,0 +1,169 @@
+//! `[[event]]`: something that happens at a moment.
+
+use std::time::Duration;
+
+use longshore_daemon::config::reader::Table;
+
+use super::{Known, LONGEST, files, moment, path, share};
+use crate::scenario::{Act, Policy};
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Apply,
+    Break,
+    CutLease,
+    Delete,
+    DropWatches,
+    ForgetHistory,
+    Interrupt,
+    KillDaemon,
+    Policy,
+    Prices,
+    Shortage,
+    StallWatches,
+}
+
+const KINDS: [(&str, Kind); 12] = [
+    ("apply", Kind::Apply),
+    ("break", Kind::Break),
+    ("cut-lease", Kind::CutLease),
+    ("delete", Kind::Delete),
+    ("drop-watches", Kind::DropWatches),
+    ("forget-history", Kind::ForgetHistory),
+    ("interrupt", Kind::Interrupt),
+    ("kill-daemon", Kind::KillDaemon),
+    ("policy", Kind::Policy),
+    ("prices", Kind::Prices),
+    ("shortage", Kind::Shortage),
+    ("stall-watches", Kind::StallWatches),
+];
+
+/// All of them, with those that come again.
+pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, Act)> {
+    let mut events = Vec::new();
+    for mut table in root.tables("event") {
+        if !table.has("at") {
+            table.missing("at", "\"6h\"");
+        }
+        let at = moment(&mut table, "at", known.duration).unwrap_or_default();
+        let every = table.duration("every", Duration::from_secs(60)..=LONGEST);
+        table.required_text("do");
+        let Some(kind) = table.one_of("do", &KINDS) else { continue };
+        if let Some(act) = act(&mut table, kind, known) {
+            let mut at = at;
+            while at < known.duration {
+                events.push((at, act.clone()));
+                at = every.map_or(LONGEST, |every| at + every);
+            }
+        }
+        table.finish();
+    }
+    events
+}
+
+fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<Act> {
+    Some(match kind {
+        Kind::KillDaemon => Act::KillDaemon,
+        Kind::DropWatches => Act::DropWatches,
+        Kind::ForgetHistory => Act::ForgetHistory,
+        Kind::StallWatches => Act::StallWatches(length(table)?),
+        Kind::CutLease => {
+            if known.replicas < 2 {
+                let hint = "write `replicas = 2` in [daemon]".into();
+                table.fault_at("do", "`cut-lease` with one daemon, which competes for no Lease".into(), hint);
+            }
+            Act::CutLease(length(table)?)
+        }
+        Kind::Shortage => Act::Shortage { offerings: offerings(table, known), length: length(table)? },
+        Kind::Interrupt => {
+            let share = share(table, "share", "the spot instances that run").unwrap_or(1.0);
+            Act::Interrupt { offerings: offerings(table, known), share }
+        }
+        Kind::Break => {
+            let nodes = table.count("nodes").unwrap_or(1);
+            Act::Break { offerings: offerings(table, known), nodes }
+        }
+        Kind::Prices => {
+            if !table.has("times") {
+                table.missing("times", "2.5");
+            }
+            let times = table.number("times", 0.01..=100.0, "a factor").unwrap_or(1.0);
+            Act::Prices { offerings: offerings(table, known), times }
+        }
+        Kind::Apply => {
+            if !table.has("manifests") {
+                table.missing("manifests", "[\"…\"]");
+            }
+            let objects = files::manifests(table, known.folder);
+            Act::Apply { what: format!("{} manifests applied", objects.len()), objects }
+        }
+        Kind::Delete => delete(table)?,
+        Kind::Policy => Act::Policy(Box::new(policy(table, known)?)),
+    })
+}
+
+fn length(table: &mut Table) -> Option<Duration> {
+    if !table.has("for") {
+        table.missing("for", "\"30m\"");
+    }
+    table.duration("for", Duration::from_secs(1)..=LONGEST)
+}
+
+fn offerings(table: &mut Table, known: &Known) -> String {
+    let typed = table.text("offerings").unwrap_or("*/*/*").to_owned();
+    if !known.offerings.any(&typed) {
+        let zone = known.offerings.zones.first().map_or("ZONE", String::as_str);
+        let hint = format!("write TYPE/ZONE/CAPACITY-TYPE with * for any, as `*/{zone}/spot`");
+        table.fault_at("offerings", format!("`offerings` is `{typed}`, and there is no such offering"), hint);
+    }
+    typed
+}
+
+fn delete(table: &mut Table) -> Option<Act> {
+    let typed = table.required_text("object")?.to_owned();
+    let parts: Vec<&str> = typed.split('/').collect();
+    let (kind, namespace, name) = match parts.as_slice() {
+        [kind, name] => (kind, "", name),
+        [kind, namespace, name] => (kind, *namespace, name),
+        _ => {
+            let message = format!("`object` is `{typed}`: expected Kind/namespace/name, or Kind/name");
+            table.fault_at("object", message, "for example `Deployment/default/web`".into());
+            return None;
+        }
+    };
+    let (kind, namespace, name) = (kind.to_string(), namespace.to_owned(), name.to_string());
+    Some(Act::Delete { kind, namespace, name })
+}
+
+fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
+    let (config, scorer) = (table.text("config"), table.text("scorer"));
+    let read = match (config, scorer) {
+        (Some(config), None) => Policy::read(&path(known.folder, config)),
+        (None, Some("price")) => Ok(Policy::price()),
+        (None, Some(scorer)) => {
+            let parts: Vec<String> =
+                scorer.splitn(2, ',').map(|part| path(known.folder, part).display().to_string()).collect();
+            Policy::typed(&parts.join(","))
+        }
+        _ => {
+            let message = "a policy comes from `config` or from `scorer`: expected one of them".into();
+            let hint = "`config = \"longshore.toml\"`, `scorer = \"FILE.wasm,SETTINGS.toml\"` or `scorer = \"price\"`";
+            table.fault_at("do", message, hint.into());
+            return None;
+        }
+    };
+    let key = if config.is_some() { "config" } else { "scorer" };
+    match read {
+        Ok(policy) => {
+            if let Some((name, url)) = policy.network() {
+                let message = format!("signal `{name}` comes from {url}, and a simulation asks no network");
+                table.fault_at(key, message, "save it and name the file: `file = \"…\"`".into());
+            }
+            Some(policy)
+        }
+        Err(failure) => {
+            table.fault_at(key, failure.report(), "paths are relative to the scenario's folder".into());
+            None
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `[[nodepool]]`.
+
+use std::time::Duration;
+
+use longshore_api::labels::{self, kwok};
+use longshore_daemon::config::reader::Table;
+use serde_json::Value;
+
+use super::{Known, check_word};
+use crate::scenario::objects::{Pool, node_class};
+
+/// NodePools as objects, with their class.
+pub fn pools(root: &mut Table, known: &Known) -> Vec<Value> {
+    let mut pools: Vec<Pool> = Vec::new();
+    for mut table in root.tables("nodepool") {
+        let pool = pool(&mut table, known);
+        if pools.iter().any(|other| other.name == pool.name) {
+            let message = format!("NodePool `{}` is there twice", pool.name);
+            table.fault_at("name", message, "give each a name of its own".into());
+        }
+        pools.push(pool);
+        table.finish();
+    }
+    let class = (!pools.is_empty()).then(node_class);
+    class.into_iter().chain(pools.iter().map(Pool::object)).collect()
+}
+
+fn pool(table: &mut Table, known: &Known) -> Pool {
+    const CAPACITY: [&str; 3] = ["spot", "on-demand", "reserved"];
+    const ARCH: [&str; 2] = ["amd64", "arm64"];
+    let name = table.required_text("name").unwrap_or_default().to_owned();
+    let (minute, year) = (Duration::from_secs(60), Duration::from_secs(366 * 86_400));
+    let zones: Vec<&str> = known.offerings.zones.iter().map(String::as_str).collect();
+    let types: Vec<&str> = known.offerings.types.iter().map(String::as_str).collect();
+    let mut requirements = Vec::new();
+    let keys: [(&str, &str, &str, Option<&[&str]>); 6] = [
+        ("capacity-types", labels::CAPACITY_TYPE, "capacity type", Some(&CAPACITY)),
+        ("zones", labels::ZONE, "zone", Some(&zones)),
+        ("instance-types", labels::INSTANCE_TYPE, "instance type", Some(&types)),
+        ("instance-families", kwok::FAMILY, "family", None),
+        ("instance-sizes", kwok::SIZE, "size", None),
+        ("arch", labels::ARCH, "architecture", Some(&ARCH)),
+    ];
+    for (key, label, what, among) in keys {
+        let Some(values) = table.texts(key) else { continue };
+        if let Some(among) = among {
+            for value in &values {
+                check_word(table, key, value, among, what);
+            }
+        }
+        if values.is_empty() {
+            let hint = "leave the line out for any".into();
+            table.fault_at(key, format!("`{key}` is empty: nothing could be bought"), hint);
+        }
+        requirements.push((label.to_owned(), values));
+    }
+    Pool {
+        name,
+        weight: table.number("weight", 1.0..=100.0, "the largest is asked first").map(|weight| weight as u64),
+        limits: pairs(table, "limits"),
+        expires: table.duration("expire-after", minute..=year),
+        grace: table.duration("grace", Duration::from_secs(1)..=year),
+        requirements,
+        labels: pairs(table, "labels"),
+        taints: taints(table),
+    }
+}
+
+/// Strings or numbers of a table, by key.
+fn pairs(table: &mut Table, key: &str) -> Vec<(String, String)> {
+    let Some(pairs) = table.table(key).map(Table::into_json) else { return Vec::new() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    pairs.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
+/// `KEY=VALUE:EFFECT`, as `kubectl taint` has it.
+fn taints(table: &mut Table) -> Vec<(String, String, String)> {
+    let mut taints = Vec::new();
+    for typed in table.texts("taints").unwrap_or_default() {
+        let parsed = typed
+            .rsplit_once(':')
+            .filter(|(_, effect)| ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(effect));
+        match parsed {
+            Some((taint, effect)) => {
+                let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
+                taints.push((key.to_owned(), value.to_owned(), effect.to_owned()));
+            }
+            None => {
+                let message =
+                    format!("taint `{typed}`: expected `key=value:NoSchedule`, `:PreferNoSchedule` or `:NoExecute`");
+                table.fault_at("taints", message, "as in `kubectl taint`".into());
+            }
+        }
+    }
+    taints
+}
