@@ -58,7 +58,7 @@ fn each_mutant_is_found_by_a_seed_that_finds_nothing_without_it() {
         let found = recorded.map(|line| (seed, line)).or_else(|| (0..SEARCHED).find_map(|seed| finds(&seed)));
         let Some((by, line)) = found else { panic!("no seed below {SEARCHED} finds {mutant}") };
         if by != seed || !line.contains(says) {
-            println!("{mutant} is found by seed {by} now, not {seed}: {line}\n  mutants.tsv should say so");
+            eprintln!("{mutant} is found by seed {by} now, not {seed}: {line}\n  mutants.tsv should say so");
         }
         if quiet.insert((by, size)) {
             assert_eq!(wrong(by, size, None), [""; 0], "seed {by} of size {size} without a mutant");
