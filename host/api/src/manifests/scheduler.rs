@@ -288,7 +288,7 @@ profiles:
                 with("DoNotSchedule", "Never"),
                 with("topology.kubernetes.io/zone", "a zone"),
                 with("maxSkew: 2", "maxskew: 2"),
-                with("maxSkew: 2", "labelSelector: {}\n    maxSkew: 2").replace("\n    maxSkew", "\n    maxSkew"),
+                with("maxSkew: 2", "labelSelector: {}\n    maxSkew: 2"),
                 with("{maxSkew: 5, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}",
                     "{maxSkew: 5, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}"),
                 with("podTopologySpread", "podTopology"),

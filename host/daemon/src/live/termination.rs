@@ -76,10 +76,10 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
         }
         return Ok(Some(POLL));
     }
-    if let Some(claim) = &mut claim {
-        if say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await? {
-            ctx.metrics.node_drained(claim);
-        }
+    if let Some(claim) = &mut claim
+        && say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?
+    {
+        ctx.metrics.node_drained(claim);
     }
     let over = ends.is_some_and(|ends| ctx.now() >= ends);
     let attached = attachments(ctx, &node.name, &pods).await?;
