@@ -21,6 +21,8 @@ pub fn run(args: &StatusArgs) -> Result<Answer, Failure> {
     let value: serde_json::Value = serde_json::from_str(&body).unwrap_or(serde_json::Value::String(body));
     Ok(Answer::ok(match args.output {
         Output::Text if value.is_object() => text::text(&value),
+        // Half a second after its start it has more to say.
+        Output::Text if value.is_null() => "daemon    starts\n".to_owned(),
         _ => format!("{value:#}\n"),
     }))
 }

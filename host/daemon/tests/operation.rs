@@ -267,8 +267,10 @@ fn missing() -> Result<()> {
         daemon.says("RBAC does not let us list pods; kubectl apply -f deploy/rbac.yaml")
     })?;
     until("the old definition is said", || daemon.says("drops what is written to spec.nodeRegistrationDelay"))?;
-    let status = daemon.ask(&["status"])?;
-    ensure!(status.contains("waits") && status.contains("trouble   Pod: RBAC"), "{status}");
+    until("its status says so", || {
+        let status = daemon.ask(&["status"])?;
+        Ok(status.contains("waits: not everything") && status.contains("trouble   Pod: RBAC"))
+    })?;
     daemon.lives()?;
     plane.run(&["apply", "--server-side", "--force-conflicts", "-f", &deploy("crds")?])?;
     plane.run(&["replace", "-f", &deploy("rbac.yaml")?])?;
