@@ -1,5 +1,6 @@
 //! Instance types and their offerings: what can be bought, where, at what price.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::names::{Names, Sym};
@@ -54,8 +55,9 @@ pub struct Offering {
 /// catalogue in another order is the same catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    types: Vec<InstanceType>,
-    offerings: Vec<Offering>,
+    // Shared: a round keeps the one that it was made with.
+    types: Arc<[InstanceType]>,
+    offerings: Arc<[Offering]>,
     number: Number,
 }
 
@@ -74,21 +76,22 @@ impl Catalogue {
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
         static MADE: AtomicU64 = AtomicU64::new(1);
-        let mut all = Catalogue { number: Number(MADE.fetch_add(1, Ordering::Relaxed)), ..Catalogue::default() };
+        let (mut all, mut rows) = (Vec::with_capacity(types.len()), Vec::new());
         for (mut instance_type, mut offerings) in types {
-            let id = TypeId(all.types.len() as u32);
+            let id = TypeId(all.len() as u32);
             let text = |s: Option<Sym>| s.map(|s| names.text(s));
             offerings.sort_by(|a, b| {
                 (text(a.zone), text(a.capacity_type), text(a.reservation.map(|r| r.0)))
                     .cmp(&(text(b.zone), text(b.capacity_type), text(b.reservation.map(|r| r.0))))
                     .then(a.price.total_cmp(&b.price))
             });
-            let start = all.offerings.len() as u32;
-            all.offerings.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
-            instance_type.offerings = start..all.offerings.len() as u32;
-            all.types.push(instance_type);
+            let start = rows.len() as u32;
+            rows.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
+            instance_type.offerings = start..rows.len() as u32;
+            all.push(instance_type);
         }
-        all
+        let number = Number(MADE.fetch_add(1, Ordering::Relaxed));
+        Catalogue { types: all.into(), offerings: rows.into(), number }
     }
 
     /// Differs from that of every other catalogue made in this process but its clones: who has derived something from a
