@@ -1,5 +1,6 @@
 //! Instance types and their offerings: what can be bought, where, at what price.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::names::{Names, Sym};
@@ -54,8 +55,9 @@ pub struct Offering {
 /// catalogue in another order is the same catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    types: Vec<InstanceType>,
-    offerings: Vec<Offering>,
+    // Shared: a round keeps the one that it was made with.
+    types: Arc<[InstanceType]>,
+    offerings: Arc<[Offering]>,
     /// Offerings that are taken to be without capacity, by row, and until which second since 1970.
     short: Vec<(OfferingId, i64)>,
     number: Number,
@@ -84,22 +86,22 @@ impl Catalogue {
     /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
-        let number = Number::next();
-        let mut all = Catalogue { number, origin: number, ..Catalogue::default() };
+        let (mut all, mut rows) = (Vec::with_capacity(types.len()), Vec::new());
         for (mut instance_type, mut offerings) in types {
-            let id = TypeId(all.types.len() as u32);
+            let id = TypeId(all.len() as u32);
             let text = |s: Option<Sym>| s.map(|s| names.text(s));
             offerings.sort_by(|a, b| {
                 (text(a.zone), text(a.capacity_type), text(a.reservation.map(|r| r.0)))
                     .cmp(&(text(b.zone), text(b.capacity_type), text(b.reservation.map(|r| r.0))))
                     .then(a.price.total_cmp(&b.price))
             });
-            let start = all.offerings.len() as u32;
-            all.offerings.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
-            instance_type.offerings = start..all.offerings.len() as u32;
-            all.types.push(instance_type);
+            let start = rows.len() as u32;
+            rows.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
+            instance_type.offerings = start..rows.len() as u32;
+            all.push(instance_type);
         }
-        all
+        let number = Number::next();
+        Catalogue { types: all.into(), offerings: rows.into(), short: Vec::new(), number, origin: number }
     }
 
     /// Differs from that of every other catalogue made in this process but its clones: who has derived something from a
@@ -112,11 +114,12 @@ impl Catalogue {
     /// 1970. Rows that it has not and offerings that are unavailable anyway are passed over.
     pub fn without_capacity(&self, short: &[(OfferingId, i64)]) -> Self {
         let mut made = Catalogue { number: Number::next(), ..self.clone() };
+        let offerings = Arc::make_mut(&mut made.offerings);
         for (id, _) in made.short.drain(..) {
-            made.offerings[id.0 as usize].available = true;
+            offerings[id.0 as usize].available = true;
         }
         for &(id, until) in short {
-            if let Some(offering) = made.offerings.get_mut(id.0 as usize).filter(|offering| offering.available) {
+            if let Some(offering) = offerings.get_mut(id.0 as usize).filter(|offering| offering.available) {
                 offering.available = false;
                 made.short.push((id, until));
             }

@@ -149,7 +149,7 @@ impl View {
         let objects = world.server.list(resources::NODE);
         let by_name: BTreeMap<&str, &Value> = objects.iter().map(|node| (fields::name(node), &**node)).collect();
         let running = world.cloud.running();
-        self.usd_per_hour = running.iter().map(|instance| instance.price).sum();
+        self.usd_per_hour = running.iter().fold(0.0, |all, instance| all + instance.price);
         self.usd += self.usd_per_hour * self.now.saturating_sub(self.paid).as_secs_f64() / 3600.0;
         self.paid = self.now;
         let node = |instance: &crate::cloud::Running| {

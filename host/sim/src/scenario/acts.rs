@@ -95,7 +95,7 @@ impl fmt::Display for Act {
             Act::ForgetHistory => write!(f, "API server forgets its history"),
             Act::Shortage { offerings, length } => write!(f, "no capacity: {offerings} for {}", text(*length)),
             Act::Interrupt { offerings, share } => write!(f, "{:.0} % of {offerings} interrupted", share * 100.0),
-            Act::Break { offerings, nodes } => write!(f, "{nodes} machines of {offerings} die"),
+            Act::Break { offerings, nodes } => write!(f, "machines of {offerings} die: {nodes}"),
             Act::Prices { offerings, times } => write!(f, "prices of {offerings} times {times}"),
             Act::Faults(faults) if **faults == Default::default() => write!(f, "faults over"),
             Act::Faults(_) => write!(f, "faults begin"),

@@ -129,7 +129,7 @@ mod tests {
         // Noon of each day, from Monday on.
         every(12, &curve, expect!["13 47 13 47 13 47 13 47 13 47 11 19 11 19 13 47"]);
         curve.noise = 0.1;
-        every(2, &curve, expect!["14 11 14 20 31 43 45 48 51 37 31 20 13 10 13 21"]);
+        every(2, &curve, expect!["13 11 13 21 33 42 47 49 45 36 28 21 12 9 12 21"]);
     }
 
     #[test]

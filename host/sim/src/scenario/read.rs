@@ -248,7 +248,8 @@ fn check_word(table: &Table, key: &str, typed: &str, known: &[&str], what: &str)
         return true;
     }
     let hint = did_you_mean(typed, known).unwrap_or_else(|| match known.len() {
-        0..20 => format!("expected {}", expected(known)),
+        0 => "there is none at all".to_owned(),
+        1..20 => format!("expected {}", expected(known)),
         _ => format!("there are {}, such as `{}`", known.len(), known[0]),
     });
     table.fault_at(key, format!("{what} `{typed}` is not there"), hint);

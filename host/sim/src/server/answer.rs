@@ -15,7 +15,7 @@ use super::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE
 use super::state::State;
 use super::store::Stored;
 use super::write::{self, Manner};
-use super::{Server, Sub, apply, list, patch, pods, watch};
+use super::{Server, Sub, apply, list, patch, pods};
 
 type Answer = Result<Response<Body>, Refused>;
 
@@ -87,7 +87,7 @@ impl Call<'_> {
 
     fn show(&self, code: u16, stored: &Stored) -> Response<Body> {
         match self.partial {
-            true => request::answer(code, watch::partial(&stored.value).to_string()),
+            true => request::answer(code, stored.partial().to_owned()),
             false => request::answer(code, stored.text().clone()),
         }
     }

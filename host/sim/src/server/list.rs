@@ -58,7 +58,7 @@ pub fn list(state: &State, wanted: &Wanted, parameters: &Parameters, as_of: Opti
                 items.push(b',');
             }
             if wanted.partial {
-                items.extend_from_slice(watch::partial(&stored.value).to_string().as_bytes());
+                items.extend_from_slice(stored.partial().as_bytes());
             } else {
                 stored.write_item(&mut items);
             }

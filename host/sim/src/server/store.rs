@@ -31,6 +31,7 @@ pub struct Stored {
     /// Its version.
     pub revision: u64,
     text: OnceLock<Text>,
+    partial: OnceLock<Box<str>>,
 }
 
 /// JSON that is made once, for however many readers.
@@ -45,7 +46,14 @@ impl Stored {
     /// One that is shown to somebody and not kept.
     pub fn draft(key: &Key, value: Value) -> Arc<Self> {
         let path = path(&key.namespace, &key.name);
-        Arc::new(Stored { key: key.clone(), path, value: Arc::new(value), revision: 0, text: OnceLock::new() })
+        Arc::new(Stored {
+            key: key.clone(),
+            path,
+            value: Arc::new(value),
+            revision: 0,
+            text: OnceLock::new(),
+            partial: OnceLock::new(),
+        })
     }
 
     /// Its JSON.
@@ -62,6 +70,15 @@ impl Stored {
             out.push(b'{');
             out.extend_from_slice(&text.whole[text.rest..]);
         }
+    }
+
+    /// Its metadata, as JSON for who asks for no more.
+    pub fn partial(&self) -> &str {
+        self.partial.get_or_init(|| {
+            let metadata = &self.value["metadata"];
+            format!("{{\"apiVersion\":\"meta.k8s.io/v1\",\"kind\":\"PartialObjectMetadata\",\"metadata\":{metadata}}}")
+                .into()
+        })
     }
 
     fn written(&self) -> &Text {
@@ -240,7 +257,7 @@ impl Store {
 
     fn stored(&self, key: &Key, path: Arc<str>, value: Value) -> Arc<Stored> {
         let (key, value, revision) = (key.clone(), Arc::new(value), self.revision);
-        Arc::new(Stored { key, path, value, revision, text: OnceLock::new() })
+        Arc::new(Stored { key, path, value, revision, text: OnceLock::new(), partial: OnceLock::new() })
     }
 
     fn log(&mut self, event: Event, now: Arc<Stored>, before: Option<Arc<Stored>>, at: Duration) {

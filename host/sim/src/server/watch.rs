@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::Server;
@@ -42,7 +42,7 @@ impl Wanted {
     fn write(&self, out: &mut Vec<u8>, event: &str, stored: &Stored) {
         let whole;
         let text: &[u8] = if self.partial {
-            whole = partial(&stored.value).to_string();
+            whole = stored.partial().to_owned();
             whole.as_bytes()
         } else {
             stored.text()
@@ -85,11 +85,6 @@ impl Wanted {
         let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
     }
-}
-
-/// An object's metadata, as who asks for no more gets it.
-pub fn partial(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }
 
 /// How a watch begins and ends.

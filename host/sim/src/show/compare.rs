@@ -94,9 +94,11 @@ fn difference(base: f64, number: f64) -> String {
 fn timeline(runs: &[Outcome]) -> String {
     let first = &runs[0];
     let all: Vec<_> = runs.iter().map(rows).collect();
+    let mut names = vec![String::new()];
+    runs.iter().for_each(|run| names.extend([run.policy.to_uppercase(), String::new(), String::new()]));
     let mut head = vec!["UNTIL".to_owned()];
     runs.iter().for_each(|_| head.extend(["USD/H", "NODES", "WAITING"].map(str::to_owned)));
-    let mut lines = vec![head];
+    let mut lines = vec![names, head];
     for at in 0..all[0].len() {
         let mut line = vec![moment(first.begins, all[0][at].at, first.totals.time)];
         for rows in &all {

@@ -110,6 +110,7 @@ fn lines(runs: &[Outcome], what: &'static str, unit_of: &str, of: fn(&Sample) ->
             .light_line_style(TRANSPARENT)
             .x_desc(time)
             .y_desc(unit_of)
+            .x_label_formatter(&whole)
             .draw()
             .map_err(failed(what))?;
         for (at, run) in runs.iter().enumerate() {
@@ -166,6 +167,8 @@ fn stacked(run: &Outcome, what: &'static str, sort: impl Fn(&Kind) -> String) ->
             .light_line_style(TRANSPARENT)
             .x_desc(time)
             .y_desc("nodes")
+            .x_label_formatter(&whole)
+            .y_label_formatter(&whole)
             .draw()
             .map_err(failed(what))?;
         // The sum of all layers is drawn first, and the lower ones over it.
@@ -186,6 +189,11 @@ fn stacked(run: &Outcome, what: &'static str, sort: impl Fn(&Kind) -> String) ->
         area.present().map_err(failed(what))?;
     }
     Ok(svg)
+}
+
+/// `5`, but `2.5` where it is no whole number.
+fn whole(number: &f64) -> String {
+    if number.fract().abs() < 1e-6 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
 /// Values hold until the next one.
