@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Between two lines.
 const LINE: Duration = Duration::from_secs(1);
 
-/// Most events that are printed between two lines.
+/// Most things going wrong that are printed between two lines.
 const AT_ONCE: usize = 6;
 
 /// Shows a scenario until its end, the end of the time that was asked for, or until the viewer has seen enough.
@@ -164,13 +164,16 @@ impl Live {
         loop {
             self.advance(began.elapsed()).await;
             let events = std::mem::take(&mut self.view.events);
-            let worth: Vec<_> = events.iter().filter(|event| event.tone != Tone::Quiet).collect();
-            for event in worth.iter().take(AT_ONCE) {
-                let line = format!("{}    {}", self.view.moment(event.at), event.words);
-                self.print(&line)?;
+            let mut bad = 0;
+            for event in events.iter().filter(|event| event.tone != Tone::Quiet) {
+                bad += usize::from(event.tone == Tone::Bad);
+                if event.tone != Tone::Bad || bad <= AT_ONCE {
+                    let line = format!("{}    {}", self.view.moment(event.at), event.words);
+                    self.print(&line)?;
+                }
             }
-            if worth.len() > AT_ONCE {
-                self.print(&format!("             and {} more", worth.len() - AT_ONCE))?;
+            if bad > AT_ONCE {
+                self.print(&format!("             and {} more of the kind", bad - AT_ONCE))?;
             }
             self.print(&self.view.line())?;
             if self.over() {

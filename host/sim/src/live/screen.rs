@@ -25,7 +25,7 @@ pub fn draw(frame: &mut Frame, view: &View) {
         Constraint::Length(9),
     ];
     let [title, figures, nodes, policy, events] = Layout::vertical(rows).areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(view, title.width)), title);
+    frame.render_widget(Paragraph::new(heading(view)), title);
     frame.render_widget(Paragraph::new(numbers(view, figures.width)), figures);
     machines(frame, nodes, view);
     scorer(frame, policy, view);
@@ -40,13 +40,9 @@ fn dim(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::new().fg(Color::DarkGray))
 }
 
-fn heading(view: &View, width: u16) -> Line<'static> {
-    let left = format!("Longshore  {}", view.moment(view.now));
-    let middle = format!("  {}, {:.0} times as fast as life", view.name, view.speed);
-    let keys = "k kill  s storm  b break  q quit";
-    let used = left.chars().count() + middle.chars().count() + keys.chars().count();
-    let space = " ".repeat(usize::from(width).saturating_sub(used).max(1));
-    Line::from(vec![bold(left), Span::raw(middle), Span::raw(space), dim(keys)])
+fn heading(view: &View) -> Line<'static> {
+    let about = format!("  {}, {:.0} times as fast as life", view.name, view.speed);
+    Line::from(vec![bold(format!("Longshore  {}", view.moment(view.now))), Span::raw(about)])
 }
 
 /// Pods and money, each with its course.
@@ -129,7 +125,7 @@ fn machine(node: &Node, colour: Color) -> Span<'static> {
 fn scorer(frame: &mut Frame, area: Rect, view: &View) {
     let title = format!(" scored by {} ", view.policy);
     let file = view.policy_file.display().to_string();
-    let line = Line::from(vec![Span::raw("edit "), bold(file), Span::raw(" and save: the next round takes it")]);
+    let line = Line::from(vec![Span::raw("edit "), bold(file), Span::raw(" and save")]);
     frame.render_widget(Paragraph::new(line).block(Block::bordered().title(title)), area);
 }
 
@@ -138,7 +134,8 @@ fn happened(frame: &mut Frame, area: Rect, view: &View) {
         0 => String::new(),
         n => format!(", daemon restarted {n} times"),
     };
-    let block = Block::bordered().title(format!(" what happens{restarts} "));
+    let keys = dim(" k kill the daemon  s take half of spot  b break a machine  q quit ");
+    let block = Block::bordered().title(format!(" what happens{restarts} ")).title_bottom(keys);
     let room = usize::from(block.inner(area).height);
     let skip = view.events.len().saturating_sub(room);
     let line = |event: &super::view::Event| {

@@ -241,7 +241,15 @@ fn heard(at: Duration, words: String) -> Option<Event> {
         () if any(&quiet) => Tone::Quiet,
         () => return None,
     };
-    Some(Event { at, tone, words: words.trim_start_matches("scenario: ").to_owned() })
+    Some(Event { at, tone, words: short(words.trim_start_matches("scenario: ")) })
+}
+
+/// Without what a machine was made for: a line has 80 columns.
+fn short(words: &str) -> String {
+    match (words.find(", for "), words.find(") ")) {
+        (Some(from), Some(to)) if from < to => format!("{}{}", &words[..from], &words[to..]),
+        _ => words.to_owned(),
+    }
 }
 
 /// What a pod asks for, milli-CPUs.
