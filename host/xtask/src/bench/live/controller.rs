@@ -47,11 +47,11 @@ impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
         let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() };
-        Controller::start_at(kind, &config, types)
+        Controller::start_at(kind, &config, types, true)
     }
 
-    /// Starts it beside any server.
-    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path) -> anyhow::Result<Self> {
+    /// Starts it beside any server, to lead or to ask for the Lease first.
+    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
@@ -62,7 +62,7 @@ impl Controller {
             .env("KUBECONFIG", kubeconfig)
             .env("INSTANCE_TYPES_FILE_PATH", types)
             .env("SYSTEM_NAMESPACE", "kube-system")
-            .env("DISABLE_LEADER_ELECTION", "true")
+            .env("DISABLE_LEADER_ELECTION", leads.to_string())
             .env("METRICS_PORT", "28080")
             .env("HEALTH_PROBE_PORT", PROBES.to_string())
             .stdin(Stdio::null())
