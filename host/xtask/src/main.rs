@@ -30,6 +30,7 @@ cargo xtask bench live [scale|mixes|churn|fold]…
                                         controllers on a real control plane: time, CPU, memory, cost
     --mixes N, --pods N                 how many platforms, of how many pods (20, 500)
     --minutes N                         how long pods come and go (10)
+    --config FILE                       a longshore.toml for ours
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more

@@ -26,6 +26,7 @@ struct Asked<'a> {
     mixes: u64,
     pods: u32,
     minutes: u64,
+    config: Option<&'a str>,
 }
 
 /// What runs are made with.
@@ -39,9 +40,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", steps::longshore)?;
-    let mut kinds = vec![Kind { name: "longshore", program: longshore }];
+    let mut kinds = vec![Kind { name: "longshore", program: longshore, config: asked.config.map(PathBuf::from) }];
     match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
-        Some(program) => kinds.push(Kind { name: "karpenter", program }),
+        Some(program) => kinds.push(Kind { name: "karpenter", program, config: None }),
         None => println!("    without Karpenter: LONGSHORE_KARPENTER names its KWOK controller where it is"),
     }
     let mixes = Mixes::find()?;
@@ -60,7 +61,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
-    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10 };
+    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, config: None };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -69,10 +70,13 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
         };
         match word {
             "scale" | "mixes" | "churn" | "fold" => asked.parts.push(word),
+            "--config" => asked.config = words.next().copied(),
             "--mixes" => asked.mixes = number()?.into(),
             "--pods" => asked.pods = number()?,
             "--minutes" => asked.minutes = number()?.into(),
-            other => bail!("unknown word {other:?}: expected scale, mixes, churn, fold, --mixes, --pods or --minutes"),
+            other => bail!(
+                "unknown word {other:?}: expected scale, mixes, churn, fold, --mixes, --pods, --minutes or --config"
+            ),
         }
     }
     if asked.parts.is_empty() {

@@ -13,6 +13,8 @@ pub struct Kind {
     pub name: &'static str,
     /// Where it is.
     pub program: PathBuf,
+    /// Its `longshore.toml`, if it is ours and has one.
+    pub config: Option<PathBuf>,
 }
 
 impl Kind {
@@ -57,6 +59,7 @@ impl Controller {
         let mut command = Command::new(&kind.program);
         if kind.is_ours() {
             command.arg("run");
+            command.args(kind.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]));
         }
         let child = command
             .env("KUBECONFIG", kubeconfig)
