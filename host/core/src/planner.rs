@@ -67,29 +67,35 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
 /// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where playing them through would
 /// take longer than the effort allows, the cost alone decides.
 fn realisable(p: &mut Problem<'_>, mut plans: Vec<Plan>, floor: &Floor, effort: Effort) -> Vec<Plan> {
-    plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
-    let nodes = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0) + p.snapshot.nodes.len();
+    let claims = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0);
     let most = match effort {
         Effort::None | Effort::Quick => 0,
         Effort::Normal => 50_000,
         Effort::Thorough => 1_000_000,
     };
-    if p.snapshot.pending.len() * nodes > most {
+    // Without claims there is nothing to choose, and a model of a large cluster is not made for nothing.
+    if claims == 0 || p.snapshot.pending.len() * (claims + p.snapshot.nodes.len()) > most {
+        plans.sort_by(by_cost);
         return plans;
     }
     let simulator = Simulator::new(p.snapshot);
     let mut plans = prefer(&simulator, plans);
-    let most = finish::finish(p, floor.clone()).effective;
-    if let Some(sturdier) = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan, most)) {
-        plans.insert(0, sturdier);
+    let sturdier = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan));
+    // Never dearer than the floor.
+    if let Some(plan) = sturdier.filter(|plan| plan.effective <= finish::finish(p, floor.clone()).effective) {
+        plans.insert(0, plan);
     }
     plans
+}
+
+fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
+    a.effective.total_cmp(&b.effective)
 }
 
 /// Plans in the order in which they are wanted: the cheapest first, but of those that cost nearly the same the one that
 /// leaves fewest pods over when kube-scheduler realises it, told of it or not.
 pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
-    plans.sort_by(|a, b| a.effective.total_cmp(&b.effective));
+    plans.sort_by(by_cost);
     let Some(cheapest) = plans.first() else { return plans };
     let near = cheapest.effective * (1.0 + NEARLY_THE_SAME);
     let rivals = plans.iter().take_while(|plan| plan.effective <= near).count();

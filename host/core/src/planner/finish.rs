@@ -52,10 +52,15 @@ pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
     existing(p, &floor, &mut plan);
     unplaced(p, &floor, &mut plan, dropped);
     sort(p, &mut plan);
+    settle(p, &mut plan);
+    plan
+}
+
+/// Totals that fit the claims.
+pub(super) fn settle(p: &Problem<'_>, plan: &mut Plan) {
     plan.cost = plan.claims.iter().map(|c| c.price).sum();
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
     plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
-    plan
 }
 
 fn pods_of(p: &Problem<'_>, claim: &Claim) -> Vec<PodIx> {

@@ -11,19 +11,19 @@ use crate::model::{OfferingId, Resources, TypeId};
 use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::schedule::floor::Problem;
 
-use super::finish::admits;
+use super::finish::{admits, settle};
 
 /// Courses of events that leave nobody over are enough.
-const COURSES: u64 = 4;
+const COURSES: usize = 4;
 /// Attempts to find enough room.
 const ATTEMPTS: usize = 8;
 /// A plan may cost this share more for it.
 const WORTH: f64 = 0.03;
 
 /// The plan with so much more room that kube-scheduler, told of it, leaves nobody over; `None` if it does so anyway, or
-/// if that cannot be had at a price that is worth it and at most `most` (USD per hour of objective).
-pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan, most: f64) -> Option<Plan> {
-    let most = most.min(plan.effective * (1.0 + WORTH));
+/// if that cannot be had at a price that is worth it.
+pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Option<Plan> {
+    let most = plan.effective * (1.0 + WORTH);
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown: Option<Plan> = None;
     for _ in 0..ATTEMPTS {
@@ -47,7 +47,7 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan, most: f
 /// What becomes of it when all nodes come up together, as those of one round do.
 fn courses(simulator: &Simulator<'_>, plan: &Plan) -> Vec<Survival> {
     let together = (0..).filter(|seed| Arrival::of(*seed) == Arrival::Together);
-    together.take(COURSES as usize).map(|seed| simulator.survive_told(plan, seed)).collect()
+    together.take(COURSES).map(|seed| simulator.survive_told(plan, seed)).collect()
 }
 
 /// Makes room for one more pod on one of the nodes that would take it: where that costs least. Says whether there was one.
@@ -110,11 +110,4 @@ fn larger(p: &Problem<'_>, claim: &PlannedClaim, spare: &Resources) -> Option<(f
         cost(*a).total_cmp(&cost(*b)).then(price(*a).total_cmp(&price(*b)))
     })?;
     Some((cost(offering) - claim.effective, types, offering))
-}
-
-/// Totals that fit the claims.
-fn settle(p: &Problem<'_>, plan: &mut Plan) {
-    plan.cost = plan.claims.iter().map(|c| c.price).sum();
-    let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
-    plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
 }
