@@ -1,6 +1,6 @@
 //! What is measured: the clusters and catalogues of the figures, and the goals.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -106,7 +106,7 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
 /// Where clusters and catalogues come from.
 pub struct Inputs {
     /// The folder with `make_cluster.py` and the catalogues; `None` for the shipped example.
-    data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Where clusters are kept once made.
     kept: PathBuf,
 }
@@ -128,13 +128,20 @@ impl Inputs {
 
     /// The manifests of a case.
     pub fn cluster(&self, case: &Case) -> anyhow::Result<PathBuf> {
-        let Some(data) = &self.data else { return Ok(crate::root().join("examples/clusters/harbour.json")) };
-        let file = self.kept.join(format!("{}.json", case.cluster.replace("--", "").replace(' ', "-")));
+        match &self.data {
+            Some(data) => self.made(data, case.cluster, &self.types(case)),
+            None => Ok(crate::root().join("examples/clusters/harbour.json")),
+        }
+    }
+
+    /// What `make_cluster.py` makes of these arguments; made once.
+    pub fn made(&self, data: &Path, arguments: &str, types: &Path) -> anyhow::Result<PathBuf> {
+        let file = self.kept.join(format!("{}.json", arguments.replace("--", "").replace(' ', "-")));
         if !file.exists() {
             let mut command = Command::new("python3");
-            command.arg(data.join("make_cluster.py")).args(case.cluster.split(' '));
-            if case.cluster.contains("--nodes") {
-                command.arg("--types").arg(self.types(case));
+            command.arg(data.join("make_cluster.py")).args(arguments.split(' '));
+            if arguments.contains("--nodes") {
+                command.arg("--types").arg(types);
             }
             std::fs::write(&file, steps::output(command)?)?;
         }

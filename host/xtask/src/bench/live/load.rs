@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
+use crate::bench::cases::Inputs;
 use crate::steps;
 
 /// The usual NodePool, with a class whose nodes take a second to register, and more requirements.
@@ -66,41 +67,31 @@ const NO_DATA: &str =
     "clusters are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of the two is not here";
 
 /// Where platforms are made up.
-pub struct Mixes {
-    data: Option<PathBuf>,
-}
+pub struct Mixes(Inputs);
 
 impl Mixes {
-    /// `$LONGSHORE_DATA`, or `../shared/data` beside the repository.
+    /// As the planner's benchmark finds it.
     pub fn find() -> anyhow::Result<Self> {
-        let folder = std::env::var_os("LONGSHORE_DATA").map(PathBuf::from);
-        let folder = folder.unwrap_or_else(|| crate::root().join("../shared/data"));
-        Ok(Mixes { data: (folder.join("make_cluster.py").exists() && steps::found("python3")).then_some(folder) })
+        Inputs::find().map(Mixes)
     }
 
     /// Real instance types.
     pub fn types(&self) -> PathBuf {
         let shipped = crate::root().join("examples/catalogues/ec2-us-east-1.json");
-        self.data.as_ref().map_or(shipped, |data| data.join("ec2-us-east-1.json"))
+        self.0.data.as_ref().map_or(shipped, |data| data.join("ec2-us-east-1.json"))
     }
 
     /// A file with 10 000 nodes, 100 000 pods and a thousand that wait; made once.
     pub fn large(&self) -> anyhow::Result<PathBuf> {
-        let Some(data) = &self.data else { bail!("{NO_DATA}") };
-        // The planner's benchmark has the same one, under this name.
-        let file = crate::target().join("bench/profile-services-nodes-10000-pods-100000-pending-1000.json");
-        if !file.exists() {
-            let mut command = Command::new("python3");
-            command.arg(data.join("make_cluster.py")).arg("--types").arg(data.join("ec2-us-east-1-cmr.json"));
-            command.args("--profile services --nodes 10000 --pods 100000 --pending 1000".split(' '));
-            std::fs::write(&file, steps::output(command)?)?;
-        }
-        Ok(file)
+        let Some(data) = &self.0.data else { bail!("{NO_DATA}") };
+        // The planner's benchmark has the same one.
+        let arguments = "--profile services --nodes 10000 --pods 100000 --pending 1000";
+        self.0.made(data, arguments, &data.join("ec2-us-east-1-cmr.json"))
     }
 
     /// DaemonSets and Deployments of one platform with so many pods; the number of pods that Deployments ask for.
     pub fn platform(&self, seed: u64, pods: u32) -> anyhow::Result<(Vec<Value>, usize)> {
-        let Some(data) = &self.data else { bail!("{NO_DATA}") };
+        let Some(data) = &self.0.data else { bail!("{NO_DATA}") };
         let mut command = Command::new("python3");
         command.arg(data.join("make_cluster.py")).args(["--profile", "services", "--pending"]);
         command.args([pods.to_string(), "--seed".into(), seed.to_string()]);
