@@ -147,8 +147,8 @@ impl<'a> Simulator<'a> {
 
     /// The same where kube-scheduler is told of the plan, as the daemon does (`status.nominatedNodeName`): once a pod's
     /// node is there it is tried first, and its room is kept for the pod. Before that the pod is like any other. Of pods
-    /// that must spread only as many are told at a time as their rule lets in at once, since those that are nominated
-    /// count as if they were there; so no room is kept for them.
+    /// that must spread one of a shape is told at a time on each node, since those that are nominated to a node count
+    /// there as if they ran; the others are like any other pod until they are told.
     pub fn survive_told(&self, plan: &Plan, seed: u64) -> Survival {
         let first = self.snapshot.nodes.len() as u32;
         let existing = plan.existing.iter().map(|e| (e.node.0, &e.pods));

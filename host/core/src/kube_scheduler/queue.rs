@@ -1,6 +1,8 @@
 //! The course of one run: nodes arrive, pods are tried in queue order, those that fail wait for the next change.
 
-use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chance::Chance;
 use super::cluster::Cluster;
@@ -28,8 +30,12 @@ pub struct Run<'s> {
     next_start: usize,
     feasible: Vec<u32>,
     seats: Vec<(Queued, u32)>,
-    /// The node that kube-scheduler is told to try first, by pod. From its arrival on, room there is kept for the pod.
+    /// The node that is meant for a pod.
     told: FxHashMap<PodIx, u32>,
+    /// Pods that have been told their node, which is there: its room is kept for them.
+    kept: FxHashSet<PodIx>,
+    /// Pods that must spread, by node that is there and shape: the first is told, the others wait for their turn.
+    turns: BTreeMap<(u32, u32), VecDeque<Queued>>,
 }
 
 /// What an attempt looked at: room on a node only shrinks, so that a class that failed need not look there again unless
@@ -61,6 +67,8 @@ impl<'s> Run<'s> {
             seats: Vec::with_capacity(backlog.len()),
             backlog,
             told,
+            kept: FxHashSet::default(),
+            turns: BTreeMap::new(),
         }
     }
 
@@ -92,17 +100,7 @@ impl<'s> Run<'s> {
         for &node in nodes {
             self.cluster.arrive(node, &mut |shape| woken[shape as usize] += 1);
         }
-        if !self.told.is_empty() {
-            for queued in &self.backlog {
-                if let Some(&node) = self.told.get(&queued.pod).filter(|node| nodes.contains(node)) {
-                    let class = &self.sim.compiled.classes[queued.class as usize];
-                    let shape = &self.sim.compiled.shapes[class.shape as usize];
-                    if shape.hard.is_empty() {
-                        self.cluster.keep(node, shape);
-                    }
-                }
-            }
-        }
+        self.tell(nodes);
         // A new domain can only make a constraint stricter, but for those that want more domains.
         for &shape in &self.sim.wants_domains {
             self.woken[shape as usize] += 1;
@@ -110,7 +108,39 @@ impl<'s> Run<'s> {
         while self.pass() {}
     }
 
-    /// Tries every waiting pod once; whether one found a place that may have made another.
+    /// Tells pods that these nodes are meant for them: all that need not spread, and of the others one of a shape a node.
+    fn tell(&mut self, nodes: &[u32]) {
+        if self.told.is_empty() {
+            return;
+        }
+        for at in 0..self.backlog.len() {
+            let queued = self.backlog[at];
+            let Some(&node) = self.told.get(&queued.pod).filter(|node| nodes.contains(node)) else { continue };
+            let class = &self.sim.compiled.classes[queued.class as usize];
+            if self.sim.compiled.shapes[class.shape as usize].hard.is_empty() {
+                self.keep(queued, node);
+            } else {
+                self.turns.entry((node, class.shape)).or_default().push_back(queued);
+            }
+        }
+        self.advance();
+    }
+
+    /// Whose turn it is to be told; whether it is anybody's.
+    fn advance(&mut self) -> bool {
+        let next = self.turns.iter().filter_map(|(&(node, _), turn)| Some((*turn.front()?, node)));
+        let next: Vec<(Queued, u32)> = next.filter(|(queued, _)| !self.kept.contains(&queued.pod)).collect();
+        next.iter().for_each(|&(queued, node)| self.keep(queued, node));
+        !next.is_empty()
+    }
+
+    fn keep(&mut self, queued: Queued, node: u32) {
+        let shape = self.sim.compiled.classes[queued.class as usize].shape;
+        self.cluster.keep(node, &self.sim.compiled.shapes[shape as usize]);
+        self.kept.insert(queued.pod);
+    }
+
+    /// Tries every waiting pod once; whether one found a place that may have made another, or others were told theirs.
     fn pass(&mut self) -> bool {
         let waiting = std::mem::take(&mut self.backlog);
         let mut woke = false;
@@ -122,20 +152,18 @@ impl<'s> Run<'s> {
             }
         }
         self.backlog = left;
-        woke && !self.backlog.is_empty()
+        // The daemon hears of it when kube-scheduler has been through the queue.
+        let told = self.advance();
+        (woke || told) && !self.backlog.is_empty()
     }
 
     /// A node for a pod: the one that it was told first.
     fn attempt(&mut self, queued: Queued) -> Option<u32> {
-        let Some(&node) = self.told.get(&queued.pod).filter(|node| self.cluster.ready.contains(node)) else {
+        let Some(&node) = self.told.get(&queued.pod).filter(|_| self.kept.contains(&queued.pod)) else {
             return self.search(queued);
         };
         let class = &self.sim.compiled.classes[queued.class as usize];
         let shape = &self.sim.compiled.shapes[class.shape as usize];
-        if !shape.hard.is_empty() {
-            let told = Filters::new(&self.cluster, shape, class).pass(node);
-            return if told { Some(node) } else { self.search(queued) };
-        }
         self.cluster.give_back(node, shape);
         if Filters::new(&self.cluster, shape, class).pass(node) {
             return Some(node);
@@ -190,6 +218,11 @@ impl<'s> Run<'s> {
         self.cluster.place(node, shape, &class.volumes);
         shape.wakes.iter().for_each(|&s| self.woken[s as usize] += 1);
         self.seats.push((queued, node));
+        if let Some(&meant) = self.told.get(&queued.pod)
+            && let Some(turn) = self.turns.get_mut(&(meant, class.shape))
+        {
+            turn.retain(|other| other.pod != queued.pod);
+        }
         !shape.wakes.is_empty()
     }
 
