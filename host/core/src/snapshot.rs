@@ -37,9 +37,9 @@ impl Snapshot {
     pub fn new(world: Arc<World>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
-        let (nodes, leaving) = nodes::join(&world, &daemons, &volumes);
+        let nodes::Joined { nodes, leaving, crowded_out } = nodes::join(&world, &daemons, &volumes);
         let running = Arc::new(Running::index(&world, &nodes));
-        let pending = pending::collect(&world, &leaving, &volumes);
+        let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
         let (pools, unusable_pools) = pools(&world);
         Snapshot { world, nodes, pending, pools, unusable_pools, daemons, running }
     }

@@ -40,8 +40,18 @@ pub fn daemons(world: &World) -> Vec<Arc<PodShape>> {
     sets.iter().map(shape).collect()
 }
 
-/// Nodes that count as capacity, in the order in which they are tried, and the names of those on their way out.
-pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> (Vec<StateNode>, FxHashSet<Sym>) {
+/// What joining makes of a world.
+pub struct Joined {
+    /// Nodes that count as capacity, in the order in which they are tried.
+    pub nodes: Vec<StateNode>,
+    /// Names of those on their way out.
+    pub leaving: FxHashSet<Sym>,
+    /// Pods whose place on the node that is nominated for them others have taken.
+    pub crowded_out: FxHashSet<PodIx>,
+}
+
+/// Joins nodes, claims and pods.
+pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Joined {
     let special = Special::of(&world.names);
     let mut by_provider: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
     let mut by_node: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
@@ -72,8 +82,8 @@ pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> (Vec
     nodes.sort_by(|a, b| {
         b.initialized.cmp(&a.initialized).then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
-    bind(world, &mut nodes, daemons, volumes);
-    (nodes, leaving)
+    let crowded_out = bind(world, &mut nodes, daemons, volumes);
+    Joined { nodes, leaving, crowded_out }
 }
 
 /// Symbols of the labels and taints that carry a node through its first minutes.
@@ -219,16 +229,16 @@ fn state(
     }
 }
 
-/// Takes what bound pods and daemons still to come use off each node.
-fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volumes: &Volumes) {
+/// Takes what bound pods, nominated pods and daemons still to come use off each node. Returns the nominated ones that
+/// have no room left; who ends on the node counts as gone for them, for that may be why they were nominated.
+fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volumes: &Volumes) -> FxHashSet<PodIx> {
     let at: FxHashMap<Sym, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
     let daemon_kind = world.names.get("DaemonSet");
     let mut running_daemons = vec![Resources::default(); nodes.len()];
-    for (ix, pod) in world.pods.iter().enumerate() {
-        let Some(&i) = pod.node.or(pod.nominated).and_then(|n| at.get(&n)) else { continue };
-        if pod.terminal {
-            continue;
-        }
+    let mut ending: FxHashMap<usize, Resources> = FxHashMap::default();
+    let mut nominated = Vec::new();
+    let mut bind = |nodes: &mut [StateNode], ix: PodIx, i: usize| {
+        let pod = &world.pods[ix.0 as usize];
         let shape = world.shapes.get(pod.shape);
         nodes[i].free.sub(&shape.requests);
         nodes[i].ports.extend(&shape.ports);
@@ -241,7 +251,32 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
             running_daemons[i].add(&shape.requests);
         }
         if !pod.deleting {
-            nodes[i].pods.push(PodIx(ix as u32));
+            nodes[i].pods.push(ix);
+        }
+    };
+    for (ix, pod) in world.pods.iter().enumerate().filter(|(_, pod)| !pod.terminal) {
+        let ix = PodIx(ix as u32);
+        if let Some(&i) = pod.node.and_then(|name| at.get(&name)) {
+            bind(nodes, ix, i);
+            if pod.deleting {
+                ending.entry(i).or_default().add(&world.shapes.get(pod.shape).requests);
+            }
+        } else if let (None, Some(&i)) = (pod.node, pod.nominated.and_then(|name| at.get(&name))) {
+            nominated.push((ix, i));
+        }
+    }
+    let mut crowded_out = FxHashSet::default();
+    nominated.sort_by(|a, b| world.pods[a.0.0 as usize].uid.cmp(&world.pods[b.0.0 as usize].uid));
+    for (ix, i) in nominated {
+        let mut room = nodes[i].free.clone();
+        if let Some(ending) = ending.get(&i) {
+            room.add(ending);
+        }
+        let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
+        if nodes[i].initialized && !requests.fits(&room) {
+            crowded_out.insert(ix);
+        } else {
+            bind(nodes, ix, i);
         }
     }
     let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Sym, Sym)>), Resources> = FxHashMap::default();
@@ -275,4 +310,5 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
             }
         }
     }
+    crowded_out
 }

@@ -12,17 +12,25 @@ use crate::model::{
 };
 use crate::plan::{PodIx, Unfit};
 
-/// Pods that kube-scheduler has given up on, and pods that nodes on their way out must let go.
-pub fn collect(world: &World, leaving: &FxHashSet<Sym>, volumes: &Volumes) -> Vec<PendingPod> {
+/// Pods that kube-scheduler has given up on, `crowded_out` of the node that was nominated for them or without one, and
+/// pods that nodes on their way out must let go.
+pub fn collect(
+    world: &World,
+    leaving: &FxHashSet<Sym>,
+    crowded_out: &FxHashSet<PodIx>,
+    volumes: &Volumes,
+) -> Vec<PendingPod> {
     let kinds = Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") };
     let mut shapes: FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>> = FxHashMap::default();
     let claims = world.claims.iter().filter(|c| !c.deleting).map(|c| c.name);
     let there: FxHashSet<Sym> =
         world.nodes.iter().map(|n| n.name).chain(claims).filter(|n| !leaving.contains(n)).collect();
     let mut pending: Vec<PendingPod> = Vec::new();
+    // A nomination counts as long as its node is there and stays, and has room.
     for (at, pod) in world.pods.iter().enumerate() {
         let displaced = pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
-        if !(provisionable(pod, &kinds, &there) || displaced) {
+        let expected = pod.nominated.is_some_and(|n| there.contains(&n)) && !crowded_out.contains(&PodIx(at as u32));
+        if !((provisionable(pod, &kinds) && !expected) || displaced) {
             continue;
         }
         let defaults = !world.settings.default_spread.is_empty();
@@ -45,16 +53,9 @@ struct Kinds {
     stateful: Option<Sym>,
 }
 
-/// A nomination counts as long as its node is there and stays.
-fn provisionable(pod: &Pod, kinds: &Kinds, there: &FxHashSet<Sym>) -> bool {
+fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
     let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
-    pod.unschedulable
-        && pod.node.is_none()
-        && pod.nominated.is_none_or(|n| !there.contains(&n))
-        && !daemon
-        && !pod.is_static
-        && !pod.terminal
-        && !pod.deleting
+    pod.unschedulable && pod.node.is_none() && !daemon && !pod.is_static && !pod.terminal && !pod.deleting
 }
 
 /// A pod that will come back elsewhere when its node goes.

@@ -62,6 +62,22 @@ fn a_nominated_pod_holds_its_room_and_one_whose_node_is_gone_is_planned_again() 
 }
 
 #[test]
+fn a_pod_whose_place_others_have_taken_is_planned_again_unless_they_end() {
+    let mut nominated = pod("nominated", "web", "1", "1Gi", &json!({}));
+    merge(&mut nominated, &json!({"status": {"nominatedNodeName": "n1"}}));
+    let mut other = pod("other", "web", "1500m", "1Gi", &json!({}));
+    merge(&mut other, &json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}));
+    let objects =
+        |other: &serde_json::Value| [any(), node("n1", "a", "2100m", "8Gi"), nominated.clone(), other.clone()];
+    expect![[r#"
+        default: x2.arm64 spot b 0.0353 (6 types): nominated
+    "#]]
+    .assert_eq(&plan(&objects(&other)));
+    merge(&mut other, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    expect![[""]].assert_eq(&plan(&objects(&other)));
+}
+
+#[test]
 fn volumes_decide_the_zone() {
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",

@@ -3,8 +3,8 @@
 //! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
 //! are there, pods that must spread would crowd onto it and take places that the plan means for others; and each node
 //! that opens has kube-scheduler try every pod that waits, in vain where its node is still to come, and then wait longer
-//! before it tries again. So a node is registered when the other nodes of its round have joined, or a few seconds later;
-//! and not before it is Ready, or some seconds later: pods could not start on it.
+//! before it tries again. So a node is registered when the other nodes of its round have joined, or a few seconds later
+//! unless one more has just come; and not before it is Ready, or some seconds later: pods could not start on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +19,10 @@ use super::node::NodeView;
 const TOGETHER: Duration = Duration::from_secs(5);
 /// How long any other node does: its pods would only be delayed.
 const BRIEFLY: Duration = Duration::from_secs(2);
+/// While others of the round come one after the other, this long after the last of them,
+const QUIET: Duration = Duration::from_secs(1);
+/// but no longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
 /// How long a node waits to be Ready.
 const READY: Duration = Duration::from_secs(3);
 
@@ -31,6 +35,8 @@ pub struct Arrivals {
     waiting: BTreeMap<String, BTreeSet<String>>,
     /// When a claim's node was first seen.
     joined: BTreeMap<String, Instant>,
+    /// When the last node of a round was, by round of which more are awaited.
+    last: BTreeMap<String, Instant>,
 }
 
 impl Arrivals {
@@ -41,7 +47,12 @@ impl Arrivals {
             return self.came(name);
         };
         if joined {
-            self.joined.entry(name.to_owned()).or_insert(now);
+            if !self.joined.contains_key(name) {
+                self.joined.insert(name.to_owned(), now);
+                if let Some(round) = round_of(claim).filter(|round| self.awaited.contains_key(*round)) {
+                    self.last.insert(round.to_owned(), now);
+                }
+            }
             return self.came(name);
         }
         if let Some(round) = round_of(claim) {
@@ -55,6 +66,7 @@ impl Arrivals {
         self.awaited.retain(|round, claims| {
             if claims.remove(name) && claims.is_empty() {
                 free.extend(self.waiting.remove(round).into_iter().flatten());
+                self.last.remove(round);
             }
             !claims.is_empty()
         });
@@ -69,7 +81,9 @@ impl Arrivals {
         }
         let round = round_of(claim).filter(|round| self.awaited.contains_key(*round))?;
         let together = if spreads(claim) { TOGETHER } else { BRIEFLY };
-        let left = together.checked_sub(since).filter(|left| !left.is_zero());
+        let quiet = self.last.get(round).map_or(QUIET, |at| now.duration_since(*at));
+        let more = QUIET.saturating_sub(quiet).min(LONGEST.saturating_sub(since));
+        let left = Some(together.saturating_sub(since).max(more)).filter(|left| !left.is_zero());
         match left {
             Some(_) => drop(self.waiting.entry(round.to_owned()).or_default().insert(name.to_owned())),
             None => drop(self.waiting.get_mut(round).map(|waiting| waiting.remove(name))),
@@ -128,6 +142,25 @@ mod tests {
         let other = claim("2", "shop/e~0");
         arrivals.note("e", Some(&other), true, now);
         assert_eq!(arrivals.hold("e", &other, &node(true), now + TOGETHER), None, "long enough");
+    }
+
+    #[test]
+    fn while_nodes_of_a_round_come_one_after_the_other_the_first_waits_longer() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let plain = claim("1", "shop/a");
+        let mut arrivals = Arrivals::default();
+        for name in 0..20 {
+            arrivals.note(&name.to_string(), Some(&plain), false, now);
+        }
+        for name in 0..5 {
+            arrivals.note(&name.to_string(), Some(&plain), true, now + second * name);
+        }
+        let hold = |arrivals: &mut Arrivals, seconds| arrivals.hold("0", &plain, &node(true), now + second * seconds);
+        assert_eq!(hold(&mut arrivals, 4), Some(second), "the fifth has just come");
+        assert_eq!(hold(&mut arrivals, 5), None, "and nobody after it");
+        arrivals.note("5", Some(&plain), true, now + LONGEST);
+        assert_eq!(hold(&mut arrivals, 10), None, "this must end some time");
     }
 
     #[test]

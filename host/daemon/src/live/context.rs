@@ -12,6 +12,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::clock::Clock;
@@ -37,6 +38,8 @@ pub struct Context {
     pub written: Written,
     /// Offerings that could not be had a moment ago.
     pub shortages: Arc<Shortages>,
+    /// What kube-scheduler is being told.
+    pub telling: Telling,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
 }
@@ -86,6 +89,7 @@ impl Context {
             return;
         }
         let one = |(pod, node): Hint| async move {
+            let _turn = self.telling.turns.acquire().await;
             let Some((namespace, name)) = pod.split_once('/') else { return };
             let api: Api<Pod> = Api::namespaced(self.plain.clone(), namespace);
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
@@ -95,8 +99,44 @@ impl Context {
             {
                 tracing::warn!("RBAC does not let us patch pods/status; kube-scheduler places pods without our hint");
             }
+            self.telling.told(Instant::now());
         };
-        futures::stream::iter(pods).for_each_concurrent(16, one).await;
+        futures::stream::iter(pods).for_each_concurrent(TURNS, one).await;
+    }
+}
+
+/// How many pods are told of their node at a time, so that other writes get their turn.
+const TURNS: usize = 32;
+/// What kube-scheduler is taken to need for each: it looks at every pod that waits whenever one is told.
+const HEARS: Duration = Duration::from_millis(4);
+/// And for the first.
+const LISTENS: Duration = Duration::from_millis(300);
+
+/// What kube-scheduler is being told. Nominations and nodes come to it by two watches, and a node that opens before it
+/// has heard whom it is for is taken by others.
+pub struct Telling {
+    turns: Semaphore,
+    /// When it has heard all that it was told.
+    heard: Mutex<Option<Instant>>,
+}
+
+impl Default for Telling {
+    fn default() -> Self {
+        Telling { turns: Semaphore::new(TURNS), heard: Mutex::default() }
+    }
+}
+
+impl Telling {
+    /// A pod was told its node.
+    fn told(&self, now: Instant) {
+        let mut heard = lock(&self.heard);
+        *heard = Some(heard.unwrap_or(now).max(now + LISTENS) + HEARS);
+    }
+
+    /// How much longer a node should stay closed.
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        let left = (*lock(&self.heard))?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
     }
 }
 

@@ -77,8 +77,10 @@ pub struct Ask {
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
-/// After this long a round is made for pods that wait, whatever has changed.
+/// After this long a round is made for pods that wait, whatever has changed,
 const RETRY: Duration = Duration::from_secs(10);
+/// and sooner where pods have been told of a node: others may have taken their places.
+const SOON: Duration = Duration::from_secs(3);
 /// How long claims that were written may take to come back by the watch.
 const ECHO: Duration = Duration::from_secs(10);
 const GARBAGE: Duration = Duration::from_secs(120);
@@ -281,11 +283,8 @@ impl Control {
             if let [claim] = state.claim_of(view).as_slice() {
                 let (ctx, claim, time) = (ctx.clone(), claim.clone(), event.time.clone());
                 tokio::spawn(async move {
-                    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-                    let name = claim.metadata.name.as_deref().unwrap_or_default();
-                    let patch = Patch::Merge(json!({"status": {"lastPodEventTime": time}}));
-                    if ctx.may_write().is_ok() {
-                        let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
+                    if let Err(error) = lifecycle::pod_event(&ctx, &claim, &time).await {
+                        tracing::debug!(%error, "lastPodEventTime was not written; the next pod does it");
                     }
                 });
             }
@@ -343,6 +342,7 @@ impl Control {
     fn next_round(&self) -> Option<Instant> {
         let closes = match (self.window, self.last_round) {
             (Some((opened, last)), _) => (last + self.how.idle).min(opened + self.how.longest),
+            (None, Some(last)) if self.hints.any() => last + SOON,
             (None, Some(last)) if self.waits() => last + RETRY,
             _ => return None,
         };
@@ -461,15 +461,14 @@ impl Control {
         let mut hints = Vec::new();
         if is_true(&status, "Registered") {
             self.arrivals.registered(name);
+            self.expected.remove(name);
         } else if let [node] = nodes.as_slice() {
             hold = self.arrivals.hold(name, &claim, node, now);
-            if hold.is_none() {
-                let state = &self.state;
-                let more = self.expected.remove(name).unwrap_or_default();
-                let more = more.iter().map(|(pod, group)| Planned { pod, group: *group });
-                let pods = planned_pods(&claim).chain(more).filter(|planned| state.waits(planned.pod));
-                hints = self.hints.plan(&node.name, pods);
-            }
+            let state = &self.state;
+            let more = self.expected.get(name).map_or(&[][..], Vec::as_slice);
+            let more = more.iter().map(|(pod, group)| Planned { pod, group: *group });
+            let pods = planned_pods(&claim).chain(more).filter(|planned| state.waits(planned.pod));
+            hints = self.hints.plan(&node.name, pods);
         }
         let ctx = self.ctx.clone();
         Some(Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes, hold, hints).await }))
@@ -542,13 +541,14 @@ impl Control {
         });
     }
 
-    /// Counts pods to the claims that they were planned for, until nodes have taken them or should have.
+    /// Counts pods to the claims that they were planned for, until nodes have taken them or should have: to the one that is
+    /// still to come, and to the newest, for they are planned again if others have taken their place.
     fn assign(&self, world: &mut World) {
         if mutant("forgets-planned") {
             return;
         }
         let now = self.ctx.now().as_second();
-        let mut host_of: HashMap<&str, &str> = HashMap::new();
+        let mut host_of: HashMap<&str, (bool, i64, &str)> = HashMap::new();
         for (name, claim) in &self.state.claims {
             let status = claim.status.as_ref();
             let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
@@ -561,8 +561,11 @@ impl Control {
             let node = id.and_then(|id| self.state.node_name_of(id)).unwrap_or(name);
             let more = self.expected.get(name).into_iter().flatten().map(|(pod, _)| pod.as_str());
             let planned = planned_pods(claim).map(|planned| planned.pod);
+            let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+            let this = (joined.is_none(), created, node);
             for pod in planned.chain(more).filter(|pod| self.state.waits(pod)) {
-                host_of.insert(pod, node);
+                let host = host_of.entry(pod).or_insert(this);
+                *host = this.max(*host);
             }
         }
         if host_of.is_empty() {
@@ -570,11 +573,14 @@ impl Control {
         }
         for at in 0..world.pods.len() {
             let pod = &world.pods[at];
-            if pod.node.is_some() || pod.nominated.is_some() || !pod.unschedulable {
+            if pod.node.is_some() || !pod.unschedulable {
                 continue;
             }
+            let told = pod.nominated.is_some();
             let full = pod_name(world, PodIx(at as u32));
-            if let Some(host) = host_of.get(full.as_str()) {
+            if let Some(&(to_come, _, host)) = host_of.get(full.as_str())
+                && (to_come || !told)
+            {
                 world.pods[at].nominated = Some(world.names.intern(host));
             }
         }
@@ -693,7 +699,9 @@ impl Control {
 
     /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for again.
     fn drop_stale_hints(&mut self, now: Instant) {
-        for pod in self.hints.stale(now) {
+        let nodes = &self.state.nodes;
+        let open = |node: &str| nodes.get(node).is_none_or(|n| n.labels.contains_key("karpenter.sh/registered"));
+        for pod in self.hints.stale(now, open) {
             let ctx = self.ctx.clone();
             tokio::spawn(async move {
                 let Some((namespace, name)) = pod.split_once('/') else { return };

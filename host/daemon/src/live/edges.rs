@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, Health, Written};
+use super::context::{Context, Health, Telling, Written};
 use super::control::{self, Ask, How};
 use super::events::Events;
 use super::journal::Journal;
@@ -118,6 +118,7 @@ impl Daemon {
             clock,
             written: Written::default(),
             shortages: Arc::default(),
+            telling: Telling::default(),
             nominates: AtomicBool::new(true),
         });
         let (asks, asked) = channel(16);

@@ -92,16 +92,26 @@ impl Hints {
         self.told.remove(pod);
     }
 
+    /// Whether anybody has been told who still waits.
+    pub fn any(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// When the oldest hint has had its time.
     pub fn next(&self) -> Option<Instant> {
         self.since.front().map(|(at, _)| *at + HINT)
     }
 
-    /// Pods whose hint has had its time.
-    pub fn stale(&mut self, now: Instant) -> Vec<String> {
+    /// Pods whose hint has had its time. That of a node that is not `open` yet begins anew.
+    pub fn stale(&mut self, now: Instant, open: impl Fn(&str) -> bool) -> Vec<String> {
         let mut stale = Vec::new();
         while let Some((at, pod)) = self.since.pop_front_if(|(at, _)| now >= *at + HINT) {
             if self.told.get(&pod) == Some(&at) {
+                if self.said.get(&pod).is_some_and(|node| !open(node)) {
+                    self.told.insert(pod.clone(), now);
+                    self.since.push_back((now, pod));
+                    continue;
+                }
                 self.told.remove(&pod);
                 self.turns.values_mut().for_each(|turn| turn.retain(|p| *p != pod));
                 self.ignored.insert(pod.clone());
@@ -153,10 +163,21 @@ mod tests {
         hints.seen("a", true, now + Duration::from_secs(9));
         hints.gone("b");
         assert_eq!(hints.next(), Some(now + HINT));
-        assert!(hints.stale(now + HINT - Duration::from_secs(1)).is_empty());
-        assert_eq!(hints.stale(now + HINT), ["a"]);
+        assert!(hints.stale(now + HINT - Duration::from_secs(1), |_| true).is_empty());
+        assert_eq!(hints.stale(now + HINT, |_| true), ["a"]);
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), [""; 0]);
         hints.advance(|_| false);
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), ["a"], "another pod of that name");
+    }
+
+    #[test]
+    fn the_time_of_a_hint_begins_when_its_node_is_open() {
+        let now = Instant::now();
+        let mut hints = Hints::default();
+        hints.plan("n", [plain("a")].into_iter());
+        hints.seen("a", true, now);
+        assert!(hints.stale(now + HINT, |node| node != "n").is_empty());
+        assert_eq!(hints.next(), Some(now + 2 * HINT));
+        assert_eq!(hints.stale(now + 2 * HINT, |_| true), ["a"]);
     }
 }

@@ -11,8 +11,9 @@ use super::state::Touched;
 
 /// Most tasks at a time.
 const AT_ONCE: usize = 64;
-/// After somebody else wrote first: the watch brings the new version in a moment.
-const CONFLICT: Duration = Duration::from_millis(200);
+/// After somebody else wrote first: the watch brings the new version in a moment, and that is when it is looked at again;
+/// this long if the watch says nothing. To ask sooner with the same old copy is refused again.
+const CONFLICT: Duration = Duration::from_secs(2);
 
 /// Work on one object.
 #[derive(Default)]
@@ -96,7 +97,9 @@ impl Jobs {
                 job.failures = 0;
                 if job.again { Some(now) } else { wait.map(|wait| now + wait) }
             }
-            Err(error) if error.contains("onflict") || error.contains("cannot be fulfilled") => Some(now + CONFLICT),
+            Err(error) if error.contains("onflict") || error.contains("cannot be fulfilled") => {
+                Some(if job.again { now } else { now + CONFLICT })
+            }
             Err(_) => {
                 job.failures += 1;
                 said = (job.failures > 1).then_some(job.failures);
@@ -149,6 +152,11 @@ mod tests {
         jobs.take(now);
         assert_eq!(jobs.ended(&claim("a"), &Err("Conflict".into()), now), None);
         assert_eq!(jobs.next(), Some(now + CONFLICT));
+        let now = now + CONFLICT;
+        jobs.take(now);
+        jobs.touch(claim("a"), now);
+        jobs.ended(&claim("a"), &Err("Conflict".into()), now);
+        assert_eq!(jobs.next(), Some(now), "the new version has come meanwhile");
         for (failures, wait) in [(None, 1), (Some(2), 2), (Some(3), 4)] {
             let at = jobs.next().unwrap();
             jobs.take(at);

@@ -19,6 +19,7 @@ use longshore_api::crd::{
 use longshore_api::labels;
 use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::claims::planned_pods;
 use super::context::Context;
@@ -26,8 +27,8 @@ use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::shortages::PAUSE;
-pub use write::patch_status;
 use write::{delete, patch_meta, write};
+pub use write::{patch_status, pod_event};
 
 /// The finalizer of claims and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
@@ -46,7 +47,7 @@ const SHORT_EVENTS: usize = 10;
 pub type Outcome = Result<Option<Duration>, String>;
 
 /// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much longer its node is not to be
-/// registered yet, `hints` what kube-scheduler is told before it is.
+/// registered yet, `hints` what kube-scheduler is told while the node is still closed.
 pub async fn step(
     ctx: &Context,
     claim: &NodeClaim,
@@ -84,12 +85,18 @@ pub async fn step(
             Launched::GivenUp => return Ok(None),
         }
     }
+    ctx.nominate(hints).await;
     if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
-        ctx.nominate(hints).await;
+        if let Some(left) = ctx.telling.left(Instant::now()).filter(|_| !nodes.is_empty()) {
+            return Ok(Some(left));
+        }
         ready_at_once = register(ctx, &next, &mut status, nodes).await?;
     }
     if ready_at_once {
         set(ctx, &mut status, "Initialized", ConditionStatus::True, "Initialized", "");
+        if let [node] = nodes {
+            consistency(ctx, &next, &mut status, node).await;
+        }
     } else if is_true(&status, "Registered") {
         initialize(ctx, &next, &mut status, nodes).await?;
     } else {

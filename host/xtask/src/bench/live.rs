@@ -1,8 +1,8 @@
 //! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
 //!
 //! `scale` is one wave of pods, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
-//! nodes that are there, `fold` is a cluster of 10 000 nodes that has to be known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names
-//! it. Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more
+//! nodes that are there, `swaps` a policy that is replaced over and over, `fold` a cluster of 10 000 nodes that has to be
+//! known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it. Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more
 //! of it than any controller.
 
 mod churn;
@@ -11,6 +11,7 @@ mod fold;
 mod listing;
 mod load;
 mod scale;
+mod swaps;
 
 use std::path::PathBuf;
 
@@ -26,6 +27,7 @@ struct Asked<'a> {
     mixes: u64,
     pods: u32,
     minutes: u64,
+    swaps: u64,
     config: Option<&'a str>,
 }
 
@@ -53,6 +55,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
             "scale" => steps.run("scale", || scale::wave(&bench))?,
             "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
             "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
+            "swaps" => steps.run("swaps", || swaps::swaps(&bench, asked.swaps))?,
             _ => steps.run("churn", || churn::churn(&bench, asked.minutes))?,
         };
         println!("\n{text}");
@@ -61,7 +64,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
-    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, config: None };
+    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -69,13 +72,15 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
             word.parse::<u32>().with_context(|| format!("{word:?} is no number"))
         };
         match word {
-            "scale" | "mixes" | "churn" | "fold" => asked.parts.push(word),
+            "scale" | "mixes" | "churn" | "swaps" | "fold" => asked.parts.push(word),
             "--config" => asked.config = words.next().copied(),
             "--mixes" => asked.mixes = number()?.into(),
             "--pods" => asked.pods = number()?,
             "--minutes" => asked.minutes = number()?.into(),
+            "--swaps" => asked.swaps = number()?.into(),
             other => bail!(
-                "unknown word {other:?}: expected scale, mixes, churn, fold, --mixes, --pods, --minutes or --config"
+                "unknown word {other:?}: expected scale, mixes, churn, swaps, fold, --mixes, --pods, \
+                 --minutes, --swaps or --config"
             ),
         }
     }

@@ -124,6 +124,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         clock: Clock::system(),
         written: Written::default(),
         shortages: Arc::default(),
+        telling: crate::live::context::Telling::default(),
         nominates: AtomicBool::new(true),
     }
 }

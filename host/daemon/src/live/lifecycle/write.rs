@@ -63,6 +63,18 @@ pub async fn patch_status(
     Ok(written.metadata.resource_version)
 }
 
+/// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so no version is named.
+#[allow(clippy::missing_errors_doc)]
+pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), String> {
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+    let patch = Patch::Merge(json!({"status": {"lastPodEventTime": time}}));
+    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    Ok(())
+}
+
 /// Deletes a claim, if it is still as it was looked at. Says whether it was there.
 #[allow(clippy::missing_errors_doc)]
 pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, String> {

@@ -1,8 +1,11 @@
 //! A controller as a process that is measured from outside.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use longshore_xtask::control_plane::ControlPlane;
@@ -26,6 +29,24 @@ impl Kind {
 
 /// Where a controller says how it is.
 pub const PROBES: u16 = 28081;
+/// Where it is measured and asked.
+pub const METRICS: u16 = 28080;
+
+/// What is at a path of a controller's ports; nothing if it does not answer with 200.
+pub fn ask(port: u16, path: &str) -> Option<String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        // 1.0: the body comes in one piece.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = ask().ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.lines().next()?.ends_with(" 200 OK").then(|| body.to_owned())
+}
 
 /// One that runs; killed when dropped.
 pub struct Controller {
@@ -49,11 +70,22 @@ impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
         let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() };
-        Controller::start_at(kind, &config, types, true)
+        Controller::start_at(kind, &config, types, true, &[])
+    }
+
+    /// The same with more variables.
+    pub fn start_with(kind: &Kind, plane: &ControlPlane, types: &Path, more: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Controller::start_at(kind, &plane.longshore_kubeconfig(), types, true, more)
     }
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
-    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
+    pub fn start_at(
+        kind: &Kind,
+        kubeconfig: &Path,
+        types: &Path,
+        leads: bool,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
@@ -66,8 +98,9 @@ impl Controller {
             .env("INSTANCE_TYPES_FILE_PATH", types)
             .env("SYSTEM_NAMESPACE", "kube-system")
             .env("DISABLE_LEADER_ELECTION", leads.to_string())
-            .env("METRICS_PORT", "28080")
+            .env("METRICS_PORT", METRICS.to_string())
             .env("HEALTH_PROBE_PORT", PROBES.to_string())
+            .envs(more.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

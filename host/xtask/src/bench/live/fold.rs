@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::Bench;
-use super::controller::Controller;
+use super::controller::{Controller, PROBES, ask};
 use super::listing::Listing;
 use super::load::Mixes;
 use crate::steps::table;
@@ -30,7 +30,7 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     let file = crate::target().join("bench/listing.kubeconfig");
     std::fs::write(&file, config.to_string())?;
     // It gets no Lease here: this server takes no orders, so there is nothing to do but know.
-    let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false)?;
+    let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false, &[])?;
     let begun = Instant::now();
     while !is_ready() {
         controller.usage()?;
@@ -55,14 +55,5 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
 
 /// Whether the controller says that it knows everything.
 fn is_ready() -> bool {
-    use std::io::{Read as _, Write as _};
-    let ask = || -> std::io::Result<String> {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", super::controller::PROBES))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    ask(PROBES, "/readyz").is_some()
 }

@@ -46,11 +46,22 @@ pub fn deployment(name: &str, replicas: usize, labels: &Value, spec: &Value) -> 
     })
 }
 
-/// So many Deployments of so many pods, of twenty sizes.
-pub fn plain(deployments: usize, replicas: usize) -> Vec<Value> {
+/// What pods ask for: millicores and MiB, the next of each for the next Deployment.
+pub struct Sizes {
+    pub cpu: &'static [u32],
+    pub memory: &'static [u32],
+}
+
+/// Small services, of twenty sizes.
+pub const SMALL: Sizes = Sizes { cpu: &[100, 250, 500, 1000], memory: &[128, 256, 512, 1024, 2048] };
+/// About a core each, of five sizes.
+pub const A_CORE: Sizes = Sizes { cpu: &[1000], memory: &[1024, 1536, 2048, 4096, 8192] };
+
+/// So many Deployments of so many pods.
+pub fn plain(deployments: usize, replicas: usize, sizes: &Sizes) -> Vec<Value> {
     let one = |at: usize| {
-        let cpu = [100, 250, 500, 1000][at % 4];
-        let memory = [128, 256, 512, 1024, 2048][at % 5];
+        let cpu = sizes.cpu[at % sizes.cpu.len()];
+        let memory = sizes.memory[at % sizes.memory.len()];
         let requests = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
         let spec = json!({"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]});
         deployment(&format!("web{at}"), replicas, &json!({"app": format!("web{at}")}), &spec)

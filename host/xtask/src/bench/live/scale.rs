@@ -36,9 +36,12 @@ const HEADINGS: [&str; 10] =
 /// Twenty Deployments of fifty pods, applied while the controller waits for work.
 pub fn wave(bench: &Bench) -> anyhow::Result<String> {
     let mut rows = Vec::new();
-    for kind in &bench.kinds {
-        let outcome = once(kind, &bench.types, &load::plain(20, 50), 1000, true)?;
-        rows.push(row("20 × 50", kind.name, &outcome));
+    for (case, sizes) in [("20 × 50 small", &load::SMALL), ("20 × 50 of a core", &load::A_CORE)] {
+        for kind in &bench.kinds {
+            let outcome = once(kind, &bench.types, &load::plain(20, 50, sizes), 1000, true)?;
+            rows.push(row(case, kind.name, &outcome));
+            println!("    {}", rows[rows.len() - 1].join("  "));
+        }
     }
     Ok(table(&HEADINGS, &rows))
 }
