@@ -273,11 +273,7 @@ impl Cloud {
     /// What all instances that run cost together now, USD per hour.
     pub fn cost_per_hour(&self) -> f64 {
         let inner = self.inner();
-        inner
-            .there()
-            .filter(|m| m.runs())
-            .map(|m| inner.market.price(m.offering))
-            .fold(0.0, |all, one| all + one)
+        inner.there().filter(|m| m.runs()).map(|m| inner.market.price(m.offering)).fold(0.0, |all, one| all + one)
     }
 
     /// What can be bought, with the prices of now, and the names that it is written in.

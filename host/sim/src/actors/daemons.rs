@@ -91,7 +91,7 @@ impl Daemons {
         {
             let mut pods: BTreeMap<&str, Vec<(&Key, &Member)>> = BTreeMap::new();
             for (key, member) in desk.view.members(resources::POD, fields::uid(&set)) {
-                pods.entry(target(&member.object)).or_default().push((key, member));
+                pods.entry(&*member.target).or_default().push((key, member));
                 running += i64::from(member.active);
                 ready += i64::from(member.active && member.ready);
             }
@@ -205,7 +205,7 @@ fn pod(set: &Value, tolerations: &[Value], node: &str, name: &str) -> Value {
 }
 
 /// The node that a daemon's pod is on, or meant for.
-fn target(pod: &Value) -> &str {
+pub fn target(pod: &Value) -> &str {
     match fields::text(pod, "/spec/nodeName") {
         "" => fields::text(
             pod,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::alike::Alike;
-use super::fields;
+use super::{daemons, fields};
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::resources;
 
@@ -30,15 +30,23 @@ pub struct Member {
     pub active: bool,
     /// Condition Ready is True.
     pub ready: bool,
+    /// The node that a pod of a DaemonSet is on, or meant for; empty for anything else.
+    pub target: Box<str>,
     /// Who it is a member of controls it.
     controlled: bool,
 }
 
 impl Member {
     fn new(object: &Arc<Value>, of: &str) -> Self {
-        let controlled = fields::controller(object).is_some_and(|o| fields::text(o, "/uid") == of);
-        let active = !fields::ended(object) && !fields::deleting(object);
-        Member { active, ready: fields::ready(object), controlled, object: object.clone() }
+        let controller = fields::controller(object).filter(|o| fields::text(o, "/uid") == of);
+        let target = controller.filter(|o| o["kind"] == "DaemonSet").map_or("", |_| daemons::target(object));
+        Member {
+            active: !fields::ended(object) && !fields::deleting(object),
+            ready: fields::ready(object),
+            target: target.into(),
+            controlled: controller.is_some(),
+            object: object.clone(),
+        }
     }
 
     fn tally(&self, key: &Key) -> Tally {
