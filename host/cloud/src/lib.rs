@@ -7,6 +7,7 @@
 mod error;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -52,7 +53,7 @@ pub trait CloudProvider: Send + Sync {
     ///
     /// # Errors
     /// If the answer may be incomplete: callers take what is missing here for gone.
-    async fn list(&self) -> Result<Vec<Instance>, CloudError>;
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError>;
 }
 
 /// What an instance is made for: a NodeClaim, as plain data.

@@ -46,6 +46,11 @@ const SECOND_CHANCES: usize = 3;
 /// # Errors
 /// Even the floor's plan breaks a rule.
 pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
+    // A round is made for whoever waits, and most of those are on their way to a node already: nobody is asked for
+    // scores, and nothing compiled, to plan for nobody.
+    if snapshot.pending.is_empty() {
+        return Ok(Plan::default());
+    }
     let (mut problem, floor) = floor(snapshot, policies, options.effort);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed);
     let candidates: Vec<Plan> =

@@ -187,12 +187,12 @@ impl CloudProvider for Kwok {
         node.map(|node| instance(&node)).ok_or_else(|| gone(provider_id))
     }
 
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        let mut all: Vec<Instance> = self.coming().values().cloned().collect();
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
+        let mut all: Vec<Arc<Instance>> = self.coming().values().cloned().map(Arc::new).collect();
         let mut page = ListParams::default().limit(500);
         loop {
             let nodes = self.nodes().list(&page).await.map_err(other)?;
-            all.extend(nodes.iter().filter(|n| n.annotations().contains_key(CLAIM_UID)).map(instance));
+            all.extend(nodes.iter().filter(|n| n.annotations().contains_key(CLAIM_UID)).map(instance).map(Arc::new));
             match nodes.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => return Ok(all),

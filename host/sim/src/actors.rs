@@ -8,6 +8,7 @@
 //! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts, endpoints, autoscaling.
 
 pub mod agenda;
+pub mod alike;
 pub mod budget;
 pub mod chance;
 pub mod daemons;
@@ -113,6 +114,7 @@ pub struct Desk {
     pub log: Log,
     /// Pods made so far, for their names.
     made: u64,
+    hashes: template::Hashes,
 }
 
 impl Desk {
@@ -208,6 +210,7 @@ pub struct Actors {
     kubelet: kubelet::Kubelet,
     scheduler: scheduler::Scheduler,
     nodes: node_lifecycle::NodeLifecycle,
+    daemons: daemons::Daemons,
     cloud: Cloud,
 }
 
@@ -223,6 +226,7 @@ impl Actors {
             agenda: Agenda::default(),
             log,
             made: 0,
+            hashes: template::Hashes::default(),
         };
         Actors {
             desk,
@@ -230,6 +234,7 @@ impl Actors {
             kubelet: kubelet::Kubelet::default(),
             scheduler: scheduler::Scheduler::default(),
             nodes: node_lifecycle::NodeLifecycle::default(),
+            daemons: daemons::Daemons::default(),
             cloud,
         }
     }
@@ -290,6 +295,7 @@ impl Actors {
     fn act(&mut self, work: Work) {
         let desk = &mut self.desk;
         match work {
+            Work::Reconcile(key) if key.resource == resources::DAEMON_SET => self.daemons.reconcile(desk, &key),
             Work::Reconcile(key) => reconcile(desk, &key),
             Work::Collect(key) => garbage::collect(desk, &key),
             Work::Kubelet(step) => self.kubelet.act(desk, step),
@@ -306,10 +312,12 @@ fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
     if has_controller(change.key.resource) {
         desk.reconcile(change.key.clone());
     }
-    let pod_state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::text(p, "/status/phase").to_owned());
+    fn state(pod: &Value) -> (bool, bool, &str) {
+        (fields::ready(pod), fields::deleting(pod), fields::text(pod, "/status/phase"))
+    }
     let unmoved = change.key.resource == resources::POD
         && change.event == Event::Modified
-        && before.map(pod_state) == Some(pod_state(object));
+        && before.map(state) == Some(state(object));
     if !unmoved
         && let Some(owner) = fields::controller(object)
         && let Some(key) = desk.view.by_uid(fields::text(owner, "/uid"))
@@ -346,7 +354,6 @@ fn reconcile(desk: &mut Desk, key: &Key) {
         resources::DEPLOYMENT => deployment::reconcile(desk, key, &object),
         resources::REPLICA_SET => replicas::reconcile(desk, key, &object),
         resources::STATEFUL_SET => stateful::reconcile(desk, key, &object),
-        resources::DAEMON_SET => daemons::reconcile(desk, key, &object),
         resources::JOB => job::reconcile(desk, key, &object),
         resources::POD_DISRUPTION_BUDGET => budget::reconcile(desk, key, &object),
         resources::PERSISTENT_VOLUME_CLAIM => volumes::reconcile(desk, key, &object),

@@ -191,6 +191,8 @@ struct Inner {
     agenda: Agenda<Work>,
     market: Market,
     machines: Vec<Machine>,
+    /// Indexes of those that the cloud has not forgotten, in order.
+    there: Vec<usize>,
     /// Index of the machine that was made for a claim, by its UID. Looked up, never walked.
     by_claim: HashMap<String, usize>,
     by_id: HashMap<String, usize>,
@@ -221,6 +223,7 @@ impl Cloud {
             agenda: Agenda::default(),
             market,
             machines: Vec::new(),
+            there: Vec::new(),
             by_claim: HashMap::new(),
             by_id: HashMap::new(),
             launches: BTreeMap::new(),
@@ -270,12 +273,7 @@ impl Cloud {
     /// What all instances that run cost together now, USD per hour.
     pub fn cost_per_hour(&self) -> f64 {
         let inner = self.inner();
-        inner
-            .machines
-            .iter()
-            .filter(|m| m.runs())
-            .map(|m| inner.market.price(m.offering))
-            .fold(0.0, |all, one| all + one)
+        inner.there().filter(|m| m.runs()).map(|m| inner.market.price(m.offering)).fold(0.0, |all, one| all + one)
     }
 
     /// What can be bought, with the prices of now, and the names that it is written in.
@@ -301,7 +299,7 @@ impl Cloud {
             offering: inner.market.named(m.offering).join("/"),
             price: inner.market.price(m.offering),
         };
-        inner.machines.iter().filter(|m| m.runs()).map(one).collect()
+        inner.there().filter(|m| m.runs()).map(one).collect()
     }
 
     /// Whether an instance runs.
@@ -381,6 +379,11 @@ impl Inner {
         self.log.say(self.clock, line);
     }
 
+    /// Machines that the cloud has not forgotten, in the order of their launch.
+    fn there(&self) -> impl Iterator<Item = &Machine> {
+        self.there.iter().map(|at| &self.machines[*at])
+    }
+
     fn running(&self, provider_id: &str) -> Option<usize> {
         self.by_id.get(provider_id).copied().filter(|at| self.machines[*at].runs())
     }
@@ -433,7 +436,7 @@ impl Inner {
         if let Some(&at) = self.by_claim.get(&launch.uid) {
             let machine = &self.machines[at];
             return match machine.runs() {
-                true => Ok(machine.instance.clone()),
+                true => Ok((*machine.instance).clone()),
                 false => {
                     let why = format!("the instance of NodeClaim {} has been taken back already", launch.name);
                     Err(CloudError::InsufficientCapacity(why.into()))
@@ -450,7 +453,7 @@ impl Inner {
         })?;
         let created = self.clock.now().as_second();
         let machine = Machine::new(self.machines.len(), launch, chosen, now, created);
-        let instance = machine.instance.clone();
+        let instance = (*machine.instance).clone();
         self.start(now, machine);
         Ok(instance)
     }
@@ -476,6 +479,7 @@ impl Inner {
         self.by_claim.insert(uid, at);
         self.by_id.insert(machine.instance.provider_id.clone(), at);
         self.machines.push(machine);
+        self.there.push(at);
     }
 
     fn boot(&mut self, now: Duration, at: usize) {
@@ -521,5 +525,6 @@ impl Inner {
 
     fn gone(&mut self, _: Duration, at: usize) {
         self.machines[at].state = State::Gone;
+        self.there.retain(|other| *other != at);
     }
 }

@@ -1,12 +1,41 @@
 //! What the objects of a cluster are called, and how a change to one is told.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A kind of object, as the API server's paths name it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Resource {
+use crate::server::resources;
+
+/// A kind of object: its place among those that the server knows. Every look-up asks for it, so it is a number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource(u8);
+
+impl Resource {
+    /// The kind in this place.
+    pub(crate) const fn numbered(place: u8) -> Self {
+        Resource(place)
+    }
+}
+
+impl Deref for Resource {
+    type Target = Kind;
+
+    fn deref(&self) -> &Kind {
+        resources::kind(self.0)
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version(), self.kind)
+    }
+}
+
+/// What a kind is called, as the API server's paths name it.
+#[derive(Debug)]
+pub struct Kind {
     /// API group, empty for the core group.
     pub group: &'static str,
     /// Version, as `v1`.

@@ -103,8 +103,9 @@ impl Server {
     }
 
     /// Answers a request, past the gate.
-    pub fn handle(&self, who: &str, request: Request<Vec<u8>>) -> Response<Body> {
-        answer::answer(self, who, &request).unwrap_or_else(|refused| request::refuse(&refused))
+    pub fn handle(&self, who: &str, mut request: Request<Vec<u8>>) -> Response<Body> {
+        let head = request.extensions_mut().remove().unwrap_or_else(|| request::Head::read(&request));
+        answer::answer(self, who, head, &request).unwrap_or_else(|refused| request::refuse(&refused))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -132,6 +133,11 @@ impl Server {
     /// All objects of a kind in a namespace, ordered by name.
     pub fn list_in(&self, resource: Resource, namespace: &str) -> Vec<Arc<Value>> {
         self.lock().store.within(resource, namespace).map(|stored| stored.value.clone()).collect()
+    }
+
+    /// Pods that are bound to a node, ordered by `namespace/name`.
+    pub fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
+        self.lock().store.on_node(node, "").map(|stored| stored.value.clone()).collect()
     }
 
     /// Creates an object. Its namespace is in its metadata; `generateName` is served.

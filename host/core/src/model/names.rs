@@ -1,5 +1,7 @@
 //! Interned strings: label keys and values, names, namespaces, resources.
 
+use std::sync::Arc;
+
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -10,10 +12,11 @@ pub struct Sym(pub u32);
 /// The table of interned strings of one world.
 ///
 /// Symbols number strings in the order they were first seen, so their order says nothing about the strings; compare
-/// [`Names::text`] where an order must not depend on the order of the input.
+/// [`Names::text`] where an order must not depend on the order of the input. A copy costs nothing until a string is new
+/// to it: every round copies a world, and a process that runs for long has met many strings.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    table: IndexSet<Box<str>, FxBuildHasher>,
+    table: Arc<IndexSet<Box<str>, FxBuildHasher>>,
 }
 
 impl Names {
@@ -22,7 +25,7 @@ impl Names {
         if let Some(at) = self.table.get_index_of(text) {
             return Sym(at as u32);
         }
-        Sym(self.table.insert_full(text.into()).0 as u32)
+        Sym(Arc::make_mut(&mut self.table).insert_full(text.into()).0 as u32)
     }
 
     /// The symbol of `text`, if anybody ever mentioned it.

@@ -292,14 +292,17 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<Cell>, FxHashSet<Sym>
         Op::In(values) if values.len() == 1 => Some((r.key, values[0])),
         _ => None,
     };
+    let mut values: Vec<(Sym, Sym)> = Vec::new();
     for (row, offering) in catalogue.offerings().iter().enumerate() {
-        let mut values: Vec<(Sym, Sym)> = offering.requirements.iter().filter_map(single).collect();
+        values.clear();
+        values.extend(offering.requirements.iter().filter_map(single));
         values.sort_unstable();
-        let cell = cells.entry(values.clone()).or_insert_with(|| Cell {
-            values,
-            rows: vec![u32::MAX; catalogue.types().len()],
-            reservation: offering.reservation.map(|r| r.0),
+        let at = cells.get_index_of(values.as_slice()).unwrap_or_else(|| {
+            let rows = vec![u32::MAX; catalogue.types().len()];
+            let reservation = offering.reservation.map(|r| r.0);
+            cells.insert_full(values.clone(), Cell { values: values.clone(), rows, reservation }).0
         });
+        let cell = &mut cells[at];
         let mine = &mut cell.rows[offering.instance_type.0 as usize];
         let better = *mine == u32::MAX
             || !catalogue.offering(OfferingId(*mine)).available && offering.available

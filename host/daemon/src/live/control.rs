@@ -121,6 +121,8 @@ struct Control {
     expected: BTreeMap<String, Vec<(String, Option<u32>)>>,
     /// Nodes whose pods have changed, and when their claims are told.
     pod_events: BTreeMap<String, PodEvent>,
+    /// The first of those dates.
+    pod_events_due: Option<Instant>,
     last_plan: serde_json::Value,
     asks: VecDeque<Ask>,
     shown: Instant,
@@ -171,6 +173,7 @@ pub async fn run(
         hints: Hints::default(),
         expected: BTreeMap::new(),
         pod_events: BTreeMap::new(),
+        pod_events_due: None,
         last_plan: serde_json::Value::Null,
         asks: VecDeque::new(),
         shown: now,
@@ -267,11 +270,16 @@ impl Control {
         event.time = time;
         if event.due.is_none() {
             let next = event.written.map_or(now, |at| at + POD_EVENTS);
-            event.due = Some(next.max(now + POOLS));
+            let due = next.max(now + POOLS);
+            event.due = Some(due);
+            self.pod_events_due = Some(self.pod_events_due.map_or(due, |first| first.min(due)));
         }
     }
 
     fn write_pod_events(&mut self, now: Instant) {
+        if self.pod_events_due.is_none_or(|due| due > now) {
+            return;
+        }
         let Control { pod_events, state, ctx, .. } = self;
         pod_events.retain(|node, event| {
             let Some(view) = state.nodes.get(node) else { return false };
@@ -290,6 +298,7 @@ impl Control {
             }
             true
         });
+        self.pod_events_due = self.pod_events.values().filter_map(|event| event.due).min();
     }
 
     fn report(&mut self, report: Done) {
@@ -330,7 +339,7 @@ impl Control {
             by(self.hints.next());
             by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
             by(self.pools_changed.then(|| self.last_pools + POOLS));
-            by(self.pod_events.values().filter_map(|event| event.due).min());
+            by(self.pod_events_due);
             if !self.planning {
                 by(self.next_round());
             }

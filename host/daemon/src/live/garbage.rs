@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::api::Api;
 use longshore_api::crd::NodeClaim;
+use longshore_cloud::Instance;
 
 use super::context::Context;
 use super::lifecycle::is_true;
@@ -34,16 +35,22 @@ pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<
             let _ = api.delete(name, &kube::api::DeleteParams::default()).await;
         }
     }
-    // Asked anew: a claim may have been made since.
+    let now = ctx.now().as_second();
+    let uids: BTreeSet<&str> = claims.iter().filter_map(|c| c.metadata.uid.as_deref()).collect();
+    let unowned = |i: &Instance| i.claim_uid.as_deref().is_some_and(|uid| !uids.contains(uid));
+    let old = |i: &Instance| i.created > 0 && now - i.created > LEAKED;
+    let suspects: Vec<&Arc<Instance>> = instances.iter().filter(|i| unowned(i) && old(i)).collect();
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    // Asked of the server itself: a claim may have been made since, and a watch may be behind.
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
     let known = api.list_metadata(&kube::api::ListParams::default()).await.map_err(|e| e.to_string())?;
     let uids: BTreeSet<&str> = known.items.iter().filter_map(|c| c.metadata.uid.as_deref()).collect();
-    for instance in &instances {
+    for instance in suspects {
         let Some(uid) = instance.claim_uid.as_deref().filter(|uid| !uids.contains(uid)) else { continue };
-        if instance.created > 0 && ctx.now().as_second() - instance.created > LEAKED {
-            tracing::warn!(provider_id = instance.provider_id, uid, "an instance without NodeClaim; deleting it");
-            let _ = ctx.provider.delete(&instance.provider_id).await;
-        }
+        tracing::warn!(provider_id = instance.provider_id, uid, "an instance without NodeClaim; deleting it");
+        let _ = ctx.provider.delete(&instance.provider_id).await;
     }
     Ok(())
 }

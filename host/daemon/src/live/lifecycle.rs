@@ -453,7 +453,7 @@ async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> 
         // Launched, perhaps, by a process that did not live to write it down.
         let uid = claim.metadata.uid.as_deref();
         let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
-        id = all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id).unwrap_or_default();
+        id = all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id.clone()).unwrap_or_default();
     }
     if !id.is_empty() && !mutant("leaks-instance") {
         ctx.may_write()?;

@@ -64,7 +64,7 @@ impl CloudProvider for Measured {
         self.timed("node.termination", "Get", self.cloud.get(provider_id)).await
     }
 
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         self.timed("nodeclaim.garbagecollection", "List", self.cloud.list()).await
     }
 }

@@ -184,8 +184,10 @@ fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<No
     let mut milli: BTreeMap<String, i64> = BTreeMap::new();
     let mut add = |resource: &str, text: &str| {
         let amount = quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0);
-        let sum = milli.entry(resource.to_owned()).or_default();
-        *sum = sum.saturating_add(amount);
+        match milli.get_mut(resource) {
+            Some(sum) => *sum = sum.saturating_add(amount),
+            None => drop(milli.insert(resource.to_owned(), amount)),
+        }
     };
     let joined: HashSet<&str> = nodes.iter().map(|n| n.provider_id.as_str()).filter(|id| !id.is_empty()).collect();
     let mut number = 0;

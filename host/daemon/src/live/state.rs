@@ -157,10 +157,7 @@ impl ClusterState {
                 (Vec::new(), None)
             }
             Change::Upsert(json) => self.upsert(kind, json),
-            Change::Remove(json) => {
-                let head: AnyHead = serde_json::from_str(json).unwrap_or_default();
-                (self.remove(kind, &full(&head.metadata)), None)
-            }
+            Change::Remove(json) => (self.remove(kind, &full(&head(json).unwrap_or_default())), None),
             Change::End => {
                 self.troubles.remove(&kind);
                 self.listed.insert(kind);
@@ -280,11 +277,10 @@ impl ClusterState {
             let touched = self.pod(name.clone(), &pod);
             return (touched, problem.and_then(|p| refused(&name, p.to_string())));
         }
-        let head: AnyHead = match serde_json::from_str(json) {
-            Ok(head) => head,
+        let name = match head(json) {
+            Ok(head) => full(&head),
             Err(error) => return (Vec::new(), refused("?", error.to_string())),
         };
-        let name = full(&head.metadata);
         self.note_seen(kind, &name);
         self.known.entry(kind).or_default().insert(name.clone());
         if let Err(problem) = self.store.apply(&at.api_version(), at.kind, json) {
@@ -458,6 +454,14 @@ impl ClusterState {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+/// The metadata of an object. What follows it is not read here.
+fn head(json: &str) -> Result<Head, serde_json::Error> {
+    match longshore_api::json::member(json.as_bytes(), 0, "metadata").and_then(|at| json.get(at)) {
+        Some(metadata) => serde_json::from_str(metadata),
+        None => Ok(serde_json::from_str::<AnyHead>(json)?.metadata),
     }
 }
 

@@ -170,10 +170,16 @@ struct Line<'a> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Head {
-    metadata: ListMeta,
+struct Failure {
     code: u16,
     message: String,
+}
+
+/// The version of an object, read no further than to where it stands.
+fn version_of(object: &str) -> Option<&str> {
+    let metadata = json::member(object.as_bytes(), 0, "metadata")?;
+    let version = json::member(object.as_bytes(), metadata.start, "resourceVersion")?;
+    object.get(version)?.strip_prefix('"')?.strip_suffix('"')
 }
 
 async fn follow(
@@ -211,13 +217,15 @@ async fn follow(
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
             return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
         };
-        let head: Head = serde_json::from_str(object.get()).unwrap_or_default();
+        let failure = || serde_json::from_str::<Failure>(object.get()).unwrap_or_default();
         let change = match what {
             "ADDED" | "MODIFIED" => Some(Change::Upsert(object.get().into())),
             "DELETED" => Some(Change::Remove(object.get().into())),
             "BOOKMARK" => None,
-            "ERROR" if head.code == 410 => return Ok(Ended::Gone),
-            "ERROR" => return Err(format!("watch {}: {}", kind.at().plural, head.message)),
+            "ERROR" => match failure() {
+                Failure { code: 410, .. } => return Ok(Ended::Gone),
+                Failure { message, .. } => return Err(format!("watch {}: {message}", kind.at().plural)),
+            },
             _ => None,
         };
         if let Some(change) = change
@@ -225,8 +233,9 @@ async fn follow(
         {
             return Ok(Ended::NobodyReads);
         }
-        if !head.metadata.resource_version.is_empty() {
-            *version = head.metadata.resource_version;
+        if let Some(seen) = version_of(object.get()).filter(|seen| !seen.is_empty()) {
+            version.clear();
+            version.push_str(seen);
         }
     }
 }
@@ -296,6 +305,11 @@ mod tests {
         let (meta, items) = page(text).unwrap();
         assert_eq!((meta.resource_version.as_str(), meta.next.as_str()), ("7", "a b"));
         assert_eq!(items, [r#"{"a":[1,{"b":"]"}]}"#, r#"{"c":2}"#]);
+        assert_eq!(
+            version_of(r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"12"},"spec":{}}"#),
+            Some("12")
+        );
+        assert_eq!((version_of("{}"), version_of(r#"{"metadata":[{"resourceVersion":"1"}]}"#)), (None, None));
         assert_eq!(page(r#"{"items":null}"#).unwrap().1.len(), 0);
         assert!(page("[]").is_none());
         assert_eq!(escaped("a b/="), "a%20b%2F%3D");

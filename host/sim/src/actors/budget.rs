@@ -4,10 +4,10 @@
 //! numbers are counted anew and pods that went, or did not go within two minutes, are taken off the note.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::alike::{self, Count};
 use super::{Desk, Work, fields, selector};
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::{Sub, resources};
@@ -17,8 +17,10 @@ const DISRUPTION_TIMEOUT: i64 = 120;
 
 /// A pod has come, gone, or changed whether it is well: budgets that select it count again.
 pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
-    let well = |p: &Value| (fields::ready(p), fields::deleting(p), fields::ended(p), p["metadata"]["labels"].clone());
-    if change.event == Event::Modified && before.map(well) == Some(well(&change.object)) {
+    let state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::ended(p));
+    let same =
+        |b: &Value| state(b) == state(&change.object) && b["metadata"]["labels"] == change.object["metadata"]["labels"];
+    if change.event == Event::Modified && before.is_some_and(same) {
         return;
     }
     let namespace = &change.key.namespace;
@@ -41,16 +43,21 @@ pub fn reconcile(desk: &mut Desk, key: &Key, budget: &Value) {
         return;
     }
     let chosen = &budget["spec"]["selector"];
-    let pods: Vec<Arc<Value>> = desk
+    let disrupted = disrupted(desk, key, budget);
+    let pods: Vec<&Count> = desk
         .view
-        .within(resources::POD, &key.namespace)
-        .filter(|(_, pod)| selector::selects(chosen, pod) && !fields::ended(pod))
-        .map(|(_, pod)| pod.clone())
+        .alike()
+        .within(&key.namespace)
+        .filter(|count| selector::selects_labels(chosen, Some(&count.labels)))
         .collect();
     let (expected, desired) = wanted(desk, budget, &pods);
-    let disrupted = disrupted(desk, key, budget);
-    let well = |p: &&Arc<Value>| fields::ready(p) && !fields::deleting(p) && !disrupted.contains_key(fields::name(p));
-    let healthy = pods.iter().filter(well).count() as i64;
+    // Those that have been evicted are as good as gone.
+    let leaves = |name: &String| {
+        let pod = desk.view.get(&fields::key(resources::POD, &key.namespace, name));
+        pod.is_some_and(|p| alike::well(p) && !fields::ended(p) && selector::selects(chosen, p))
+    };
+    let evicted = disrupted.keys().filter(|name| leaves(name)).count();
+    let healthy = pods.iter().map(|count| count.well).sum::<usize>() as i64 - evicted as i64;
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
     let status = [
         ("expectedPods", json!(expected)),
@@ -72,44 +79,47 @@ pub fn reconcile(desk: &mut Desk, key: &Key, budget: &Value) {
 }
 
 /// Pods expected, and how many of them must be well.
-fn wanted(desk: &Desk, budget: &Value, pods: &[Arc<Value>]) -> (i64, i64) {
+fn wanted(desk: &Desk, budget: &Value, pods: &[&Count]) -> (i64, i64) {
     let spec = &budget["spec"];
     let set = |field: &str| spec.get(field).filter(|v| !v.is_null());
+    let there = || pods.iter().map(|count| count.pods).sum::<usize>() as i64;
     if let Some(most) = set("maxUnavailable") {
         let expected = scale(desk, pods);
         let away = fields::count_or_share(Some(most), expected, true).unwrap_or(0);
         return (expected, (expected - away).max(0));
     }
     match set("minAvailable") {
-        Some(Value::Number(least)) => (pods.len() as i64, least.as_i64().unwrap_or(0)),
+        Some(Value::Number(least)) => (there(), least.as_i64().unwrap_or(0)),
         Some(share) => {
             let expected = scale(desk, pods);
             (expected, fields::count_or_share(Some(share), expected, true).unwrap_or(expected))
         }
-        None => (pods.len() as i64, 1),
+        None => (there(), 1),
     }
 }
 
 /// How many pods the controllers of these pods are meant to have; a pod without one counts for itself.
-fn scale(desk: &Desk, pods: &[Arc<Value>]) -> i64 {
-    let mut scales: BTreeMap<String, i64> = BTreeMap::new();
-    for pod in pods {
-        let owner = fields::controller(pod).map_or("", |o| fields::text(o, "/uid"));
-        let (uid, replicas) = replicas(desk, owner).unwrap_or_else(|| (fields::uid(pod).to_owned(), 1));
-        scales.insert(uid, replicas);
+fn scale(desk: &Desk, pods: &[&Count]) -> i64 {
+    let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut alone = 0;
+    for (controller, pods) in pods.iter().flat_map(|count| &count.controllers) {
+        match replicas(desk, controller) {
+            Some((uid, replicas)) => drop(scales.insert(uid, replicas)),
+            None => alone += *pods as i64,
+        }
     }
-    scales.values().sum()
+    scales.values().sum::<i64>() + alone
 }
 
 /// The UID and number of replicas of what scales a pod. A ReplicaSet of a Deployment counts as the Deployment does:
 /// during a roll-out it is only a part.
-fn replicas(desk: &Desk, uid: &str) -> Option<(String, i64)> {
+fn replicas<'a>(desk: &'a Desk, uid: &str) -> Option<(&'a str, i64)> {
     const SCALED: [Resource; 3] = [resources::REPLICA_SET, resources::STATEFUL_SET, resources::REPLICATION_CONTROLLER];
     let key = desk.view.by_uid(uid).filter(|key| SCALED.contains(&key.resource))?;
     let set = desk.view.get(key)?;
     let above = fields::controller(set).and_then(|o| desk.view.by_uid(fields::text(o, "/uid")));
     let scaled = above.and_then(|key| desk.view.get(key)).unwrap_or(set);
-    Some((fields::uid(scaled).to_owned(), fields::number(scaled, "/spec/replicas").unwrap_or(1)))
+    Some((fields::uid(scaled), fields::number(scaled, "/spec/replicas").unwrap_or(1)))
 }
 
 /// Evictions that have not become deletions yet.

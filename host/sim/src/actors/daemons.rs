@@ -3,11 +3,13 @@
 //! As in Kubernetes its pods are bound by kube-scheduler, each told its node by a node affinity on the name. Absent:
 //! roll-outs other than `OnDelete` for a changed template (pods keep the template they were made with).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use super::view::Member;
 use super::{Desk, fields, selector, template};
 use crate::object::{Change, Event, Key};
 use crate::server::resources;
@@ -37,46 +39,104 @@ pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
     all.into_iter().for_each(|key| desk.reconcile(key));
 }
 
-/// Makes and deletes pods node by node.
-pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
-    let mut pods: BTreeMap<String, Vec<(Key, Arc<Value>)>> = BTreeMap::new();
-    for (key, pod) in desk.view.controlled(resources::POD, fields::uid(set)) {
-        pods.entry(target(&pod).to_owned()).or_default().push((key, pod));
-    }
-    let tolerations = tolerations(&set["spec"]["template"]);
-    let nodes: Vec<(String, Fate)> = desk
-        .view
-        .all(resources::NODE)
-        .map(|(key, node)| (key.name.to_string(), fate(set, &tolerations, node)))
-        .collect();
-    let mut wanted = 0;
-    if !fields::deleting(set) {
-        for (node, fate) in &nodes {
-            wanted += i64::from(*fate == Fate::Runs);
-            let here = pods.get(node).map_or(&[][..], Vec::as_slice);
-            on_node(desk, key, set, &tolerations, node, *fate, here);
+/// What was found out about nodes, by DaemonSet: every start of a pod asks for all of them again.
+#[derive(Default)]
+pub struct Daemons(FxHashMap<Key, Known>);
+
+/// Of one DaemonSet.
+#[derive(Default)]
+struct Known {
+    /// UID and generation that it was found out for.
+    of: (String, Option<i64>),
+    /// By name of the node, with the version of it.
+    nodes: FxHashMap<Arc<str>, (Arc<Value>, Fate)>,
+}
+
+impl Known {
+    /// What becomes of a daemon on each node, by name.
+    fn fates(&mut self, desk: &Desk, set: &Value, tolerations: &[Value]) -> Vec<(Arc<str>, Fate)> {
+        let (uid, generation) = (fields::uid(set), fields::number(set, "/metadata/generation"));
+        if self.of.0 != uid || self.of.1 != generation {
+            *self = Known { of: (uid.to_owned(), generation), nodes: FxHashMap::default() };
         }
-        // A pod that waits for a node that has gone since waits for nothing.
-        let known: BTreeSet<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
-        let lost = pods.iter().filter(|(node, _)| !known.contains(node.as_str())).flat_map(|(_, pods)| pods);
-        for (key, _) in lost.filter(|(_, p)| fields::text(p, "/spec/nodeName").is_empty() && !fields::deleting(p)) {
-            desk.delete(key);
+        let mut fates = Vec::new();
+        for (key, node) in desk.view.all(resources::NODE) {
+            let fate = match self.nodes.get(&key.name) {
+                Some((seen, fate)) if Arc::ptr_eq(seen, node) => *fate,
+                _ => {
+                    let fate = fate(set, tolerations, node);
+                    self.nodes.insert(key.name.clone(), (node.clone(), fate));
+                    fate
+                }
+            };
+            fates.push((key.name, fate));
         }
+        if self.nodes.len() > 2 * fates.len() + 16 {
+            self.nodes.retain(|name, _| fates.binary_search_by(|(other, _)| other.cmp(name)).is_ok());
+        }
+        fates
     }
-    let running = || pods.values().flatten().filter(|(_, p)| !fields::ended(p) && !fields::deleting(p));
-    let ready = running().filter(|(_, p)| fields::ready(p)).count() as i64;
-    desk.set_status(
-        key,
-        &[
-            ("desiredNumberScheduled", json!(wanted)),
-            ("currentNumberScheduled", json!(running().count())),
-            ("updatedNumberScheduled", json!(running().count())),
-            ("numberMisscheduled", json!(0)),
-            ("numberReady", json!(ready)),
-            ("numberAvailable", json!(ready)),
-            ("observedGeneration", set["metadata"]["generation"].clone()),
-        ],
-    );
+}
+
+impl Daemons {
+    /// Makes and deletes pods node by node.
+    pub fn reconcile(&mut self, desk: &mut Desk, key: &Key) {
+        let Some(set) = desk.view.get(key).cloned() else { return drop(self.0.remove(key)) };
+        let tolerations = tolerations(&set["spec"]["template"]);
+        let nodes = self.0.entry(key.clone()).or_default().fates(desk, &set, &tolerations);
+        let wanted = nodes.iter().filter(|(_, fate)| *fate == Fate::Runs).count() as i64;
+        let mut running = 0;
+        let mut ready = 0;
+        let mut steps = Vec::new();
+        {
+            let mut pods: BTreeMap<&str, Vec<(&Key, &Member)>> = BTreeMap::new();
+            for (key, member) in desk.view.members(resources::POD, fields::uid(&set)) {
+                pods.entry(&*member.target).or_default().push((key, member));
+                running += i64::from(member.active);
+                ready += i64::from(member.active && member.ready);
+            }
+            for (node, fate) in &nodes {
+                let here = pods.remove(&**node).unwrap_or_default();
+                on_node(node, *fate, &here, &mut steps);
+            }
+            // A pod that waits for a node that has gone since waits for nothing.
+            let waits =
+                |m: &Member| fields::text(&m.object, "/spec/nodeName").is_empty() && !fields::deleting(&m.object);
+            let lost = pods.values().flatten().filter(|(_, m)| waits(m));
+            steps.extend(lost.map(|(key, _)| Step::Delete((*key).clone())));
+        }
+        let deleting = fields::deleting(&set);
+        for step in steps.into_iter().filter(|_| !deleting) {
+            match step {
+                Step::Delete(pod) => desk.delete(&pod),
+                Step::Make(node) => {
+                    let name = desk.name(&format!("{}-", key.name));
+                    let pod = pod(&set, &tolerations, &node, &name);
+                    desk.create(resources::POD, pod);
+                }
+            }
+        }
+        desk.set_status(
+            key,
+            &[
+                ("desiredNumberScheduled", json!(if deleting { 0 } else { wanted })),
+                ("currentNumberScheduled", json!(running)),
+                ("updatedNumberScheduled", json!(running)),
+                ("numberMisscheduled", json!(0)),
+                ("numberReady", json!(ready)),
+                ("numberAvailable", json!(ready)),
+                ("observedGeneration", set["metadata"]["generation"].clone()),
+            ],
+        );
+    }
+}
+
+/// What is done for one DaemonSet.
+enum Step {
+    /// A pod goes.
+    Delete(Key),
+    /// One is made for a node.
+    Make(Arc<str>),
 }
 
 /// What becomes of a daemon on a node.
@@ -105,28 +165,18 @@ fn fate(set: &Value, tolerations: &[Value], node: &Value) -> Fate {
     }
 }
 
-fn on_node(
-    desk: &mut Desk,
-    key: &Key,
-    set: &Value,
-    tolerations: &[Value],
-    node: &str,
-    fate: Fate,
-    here: &[(Key, Arc<Value>)],
-) {
-    let (ended, live): (Vec<_>, Vec<_>) = here.iter().partition(|(_, p)| fields::ended(p));
-    for (key, _) in ended.iter().filter(|(_, p)| !fields::deleting(p)) {
-        desk.delete(key);
-    }
+fn on_node(node: &Arc<str>, fate: Fate, here: &[(&Key, &Member)], steps: &mut Vec<Step>) {
+    let ended = |m: &Member| fields::ended(&m.object);
+    let stays = |m: &Member| !fields::deleting(&m.object);
+    let over = here.iter().filter(|(_, m)| !m.active && ended(m) && stays(m));
+    steps.extend(over.map(|(key, _)| Step::Delete((*key).clone())));
     // One that is on its way out is waited for.
     let keep = usize::from(fate != Fate::Goes);
-    if fate == Fate::Runs && live.is_empty() && ended.is_empty() {
-        let name = desk.name(&format!("{}-", key.name));
-        let pod = pod(set, tolerations, node, &name);
-        desk.create(resources::POD, pod);
-    }
-    for (key, _) in live.iter().filter(|(_, p)| !fields::deleting(p)).skip(keep) {
-        desk.delete(key);
+    let surplus = here.iter().filter(|(_, m)| m.active).skip(keep);
+    if fate == Fate::Runs && here.is_empty() {
+        steps.push(Step::Make(node.clone()));
+    } else {
+        steps.extend(surplus.map(|(key, _)| Step::Delete((*key).clone())));
     }
 }
 
@@ -155,7 +205,7 @@ fn pod(set: &Value, tolerations: &[Value], node: &str, name: &str) -> Value {
 }
 
 /// The node that a daemon's pod is on, or meant for.
-fn target(pod: &Value) -> &str {
+pub fn target(pod: &Value) -> &str {
     match fields::text(pod, "/spec/nodeName") {
         "" => fields::text(
             pod,

@@ -39,7 +39,7 @@ pub fn wake(desk: &mut Desk, change: &Change) {
 
 /// Moves replicas from old ReplicaSets to the current one.
 pub fn reconcile(desk: &mut Desk, key: &Key, deployment: &Value) {
-    let hash = template::hash(&deployment["spec"]["template"]);
+    let hash = template::hash(desk, deployment);
     let mut sets = sets(desk, deployment);
     let wanted = fields::number(deployment, "/spec/replicas").unwrap_or(1).max(0);
     if !fields::deleting(deployment) && deployment["spec"]["paused"] != true {

@@ -61,7 +61,9 @@ impl NodeLifecycle {
             let wait = desk.timing.pod_collection;
             return desk.after(wait, Work::Node(Step::Collect(fields::name(node).to_owned())));
         }
-        let watched = |n: &Value| (fields::condition(n, "Ready").to_owned(), n["spec"].clone());
+        fn watched(node: &Value) -> (&str, &Value) {
+            (fields::condition(node, "Ready"), &node["spec"])
+        }
         if before.map(watched) != Some(watched(node)) {
             desk.soon(Work::Node(Step::Taint(change.key.clone())));
             desk.soon(Work::Node(Step::Evict(change.key.clone())));

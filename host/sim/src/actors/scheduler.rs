@@ -126,8 +126,9 @@ impl Scheduler {
         if !ours || gated || fields::deleting(pod) {
             return self.forget(key);
         }
-        let matters =
-            |p: &Value| (p["spec"].clone(), p["metadata"]["labels"].clone(), p["status"]["nominatedNodeName"].clone());
+        fn matters(pod: &Value) -> [&Value; 3] {
+            [&pod["spec"], &pod["metadata"]["labels"], &pod["status"]["nominatedNodeName"]]
+        }
         if !self.waiting.contains_key(key) || before.map(matters) != Some(matters(pod)) {
             self.cluster.put_pod(key, pod, before);
             self.enqueue(desk, key, pod);
@@ -221,8 +222,14 @@ impl Scheduler {
             Err(why) => {
                 self.fail(desk, key);
                 let now = desk.clock.now();
-                let mut probe = (*pod).clone();
-                if fields::set_condition(&mut probe, "PodScheduled", "False", "Unschedulable", &why, now) {
+                let said = |c: &Value| {
+                    let is = |field: &str, text: &str| fields::text(c, field) == text;
+                    is("/type", "PodScheduled")
+                        && is("/status", "False")
+                        && is("/reason", "Unschedulable")
+                        && is("/message", &why)
+                };
+                if !fields::items(&pod, "/status/conditions").iter().any(said) {
                     desk.update(key, Sub::Status, |pod| {
                         fields::set_condition(pod, "PodScheduled", "False", "Unschedulable", &why, now);
                     });

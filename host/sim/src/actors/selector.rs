@@ -1,15 +1,20 @@
 //! Label selectors and tolerations as controllers read them, on JSON. (kube-scheduler has its own, interned.)
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::fields;
 
 /// Whether a `metav1.LabelSelector` selects an object by its labels. An absent one selects nothing, an empty one all.
 pub fn selects(selector: &Value, object: &Value) -> bool {
+    selects_labels(selector, fields::at(object, "/metadata/labels").and_then(Value::as_object))
+}
+
+/// As [`selects`], by the labels alone.
+pub fn selects_labels(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
     if !selector.is_object() {
         return false;
     }
-    let label = |key: &str| fields::label(object, key);
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     wanted.into_iter().all(|(key, value)| label(key) == value.as_str())
         && fields::items(selector, "/matchExpressions").iter().all(|e| {

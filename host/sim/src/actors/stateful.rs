@@ -16,7 +16,7 @@ const REVISION: &str = "controller-revision-hash";
 /// Makes pods from the lowest ordinal up and deletes them from the highest down, one after another unless
 /// `podManagementPolicy: Parallel`.
 pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
-    let hash = template::hash(&set["spec"]["template"]);
+    let hash = template::hash(desk, set);
     let mut pods: BTreeMap<i64, (Key, Arc<Value>)> = BTreeMap::new();
     for (pod_key, pod) in desk.view.controlled(resources::POD, fields::uid(set)) {
         let rest = pod_key.name.strip_prefix(&*key.name).and_then(|r| r.strip_prefix('-'));

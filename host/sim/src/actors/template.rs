@@ -1,8 +1,9 @@
 //! Pods from pod templates.
 
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::fields;
+use super::{Desk, fields};
 use crate::object::Resource;
 
 /// A pod of a template, controlled by `owner`. `name` is its whole name.
@@ -25,7 +26,21 @@ pub fn label(object: &mut Value, key: &str, value: &str) {
     fields::map_at(metadata, "labels")[key] = value.into();
 }
 
-/// A short name for the content of a template, as in `pod-template-hash`.
-pub fn hash(template: &Value) -> String {
-    super::chance::suffix(super::chance::Chance(0).draw("template", &template.to_string()))
+/// Short names for templates, as they were made last, by the UID of the object whose template it is.
+#[derive(Default)]
+pub struct Hashes(FxHashMap<Box<str>, (Option<i64>, String)>);
+
+/// A short name for the content of an object's template, as in `pod-template-hash`.
+pub fn hash(desk: &mut Desk, object: &Value) -> String {
+    let (uid, generation) = (fields::uid(object), fields::number(object, "/metadata/generation"));
+    if let Some((of, hash)) = desk.hashes.0.get(uid)
+        && *of == generation
+        && generation.is_some()
+    {
+        return hash.clone();
+    }
+    let template = object["spec"]["template"].to_string();
+    let hash = super::chance::suffix(super::chance::Chance(0).draw("template", &template));
+    desk.hashes.0.insert(uid.into(), (generation, hash.clone()));
+    hash
 }

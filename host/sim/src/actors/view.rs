@@ -2,42 +2,78 @@
 //!
 //! Whoever acts has seen every change before: no actor needs to remember what it has just asked for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::fields;
+use super::alike::Alike;
+use super::{daemons, fields};
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::resources;
 
 type Names = (Arc<str>, Arc<str>);
 
-/// Objects that have something in common.
-type Group = BTreeMap<Key, Member>;
+/// Objects that have something in common, and how many of those that are pods and controlled by it do what.
+#[derive(Default)]
+struct Group {
+    members: BTreeMap<Key, Member>,
+    pods: Tally,
+}
 
 /// An object, and what is asked of it so often that it is read only once.
-struct Member {
-    object: Arc<Value>,
-    /// Neither ended nor being deleted.
-    active: bool,
+pub struct Member {
+    /// The object.
+    pub object: Arc<Value>,
+    /// It has neither ended nor is it being deleted.
+    pub active: bool,
     /// Condition Ready is True.
-    ready: bool,
-    /// UID of its controller, if it has one.
-    controller: Option<Box<str>>,
+    pub ready: bool,
+    /// The node that a pod of a DaemonSet is on, or meant for; empty for anything else.
+    pub target: Box<str>,
+    /// Who it is a member of controls it.
+    controlled: bool,
 }
 
 impl Member {
-    fn new(object: &Arc<Value>) -> Self {
-        let controller = fields::controller(object).map(|o| fields::text(o, "/uid").into());
-        let active = !fields::ended(object) && !fields::deleting(object);
-        Member { active, ready: fields::ready(object), controller, object: object.clone() }
+    fn new(object: &Arc<Value>, of: &str) -> Self {
+        let controller = fields::controller(object).filter(|o| fields::text(o, "/uid") == of);
+        let target = controller.filter(|o| o["kind"] == "DaemonSet").map_or("", |_| daemons::target(object));
+        Member {
+            active: !fields::ended(object) && !fields::deleting(object),
+            ready: fields::ready(object),
+            target: target.into(),
+            controlled: controller.is_some(),
+            object: object.clone(),
+        }
+    }
+
+    fn tally(&self, key: &Key) -> Tally {
+        let counts = self.controlled && self.active && key.resource == resources::POD;
+        Tally { active: usize::from(counts), ready: usize::from(counts && self.ready) }
+    }
+}
+
+impl Group {
+    fn put(&mut self, key: &Key, member: Member) {
+        self.take(key);
+        let Tally { active, ready } = member.tally(key);
+        self.pods = Tally { active: self.pods.active + active, ready: self.pods.ready + ready };
+        self.members.insert(key.clone(), member);
+    }
+
+    fn take(&mut self, key: &Key) {
+        if let Some(member) = self.members.remove(key) {
+            let Tally { active, ready } = member.tally(key);
+            self.pods = Tally { active: self.pods.active - active, ready: self.pods.ready - ready };
+        }
     }
 }
 
 /// How many pods of a controller there are that have neither ended nor are being deleted, and how many of them are
 /// ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     /// All of them.
     pub active: usize,
@@ -49,11 +85,13 @@ pub struct Tally {
 #[derive(Default)]
 pub struct View {
     objects: BTreeMap<Resource, BTreeMap<Names, Arc<Value>>>,
-    by_uid: HashMap<Box<str>, Key>,
+    by_uid: FxHashMap<Box<str>, Key>,
     /// Who names an owner, by the owner's UID.
-    owned: HashMap<Box<str>, Group>,
+    owned: FxHashMap<Box<str>, Group>,
     /// Pods by node.
-    placed: HashMap<Box<str>, Group>,
+    placed: FxHashMap<Box<str>, Group>,
+    /// Pods with the same labels, counted.
+    alike: Alike,
 }
 
 impl View {
@@ -76,15 +114,23 @@ impl View {
             old.map(|uid| self.by_uid.remove(uid));
             new.map(|uid| self.by_uid.insert(uid.into(), key.clone()));
         }
-        before.into_iter().flat_map(owner_uids).for_each(|uid| leave(&mut self.owned, uid, key));
+        let stays = |uid: &str| after.is_some_and(|after| owner_uids(after).any(|other| other == uid));
+        for uid in before.into_iter().flat_map(owner_uids).filter(|uid| !stays(uid)) {
+            leave(&mut self.owned, uid, key);
+        }
         if let Some(after) = after {
             owner_uids(after).for_each(|uid| join(&mut self.owned, uid, key, after));
         }
         if key.resource == resources::POD {
-            before.into_iter().for_each(|pod| leave(&mut self.placed, fields::text(pod, "/spec/nodeName"), key));
-            if let Some(pod) = after.filter(|pod| !fields::text(pod, "/spec/nodeName").is_empty()) {
-                join(&mut self.placed, fields::text(pod, "/spec/nodeName"), key, pod);
+            let [old, new] =
+                [before, after.map(|o| &**o)].map(|pod| pod.map_or("", |p| fields::text(p, "/spec/nodeName")));
+            if old != new {
+                leave(&mut self.placed, old, key);
             }
+            if let Some(pod) = after.filter(|_| !new.is_empty()) {
+                join(&mut self.placed, new, key, pod);
+            }
+            self.alike.change(&key.namespace, before, after.map(|pod| &**pod));
         }
     }
 
@@ -128,7 +174,7 @@ impl View {
 
     /// Everything that names an owner, by kind, namespace and name.
     pub fn dependents(&self, uid: &str) -> Vec<Key> {
-        self.owned.get(uid).into_iter().flat_map(|all| all.keys().cloned()).collect()
+        self.owned.get(uid).into_iter().flat_map(|all| all.members.keys().cloned()).collect()
     }
 
     /// What of a kind a controller controls.
@@ -139,22 +185,24 @@ impl View {
 
     /// Counts the pods that a controller controls.
     pub fn tally(&self, uid: &str) -> Tally {
-        let active = self.members(resources::POD, uid).filter(|(_, m)| m.active);
-        active.fold(Tally { active: 0, ready: 0 }, |t, (_, m)| Tally {
-            active: t.active + 1,
-            ready: t.ready + usize::from(m.ready),
-        })
+        self.owned.get(uid).map_or(Tally::default(), |group| group.pods)
     }
 
-    fn members(&self, resource: Resource, uid: &str) -> impl Iterator<Item = (&Key, &Member)> {
-        let all = self.owned.get(uid).into_iter().flatten();
-        all.filter(move |(key, m)| key.resource.kind == resource.kind && m.controller.as_deref() == Some(uid))
+    /// What of a kind a controller controls, with what is known of each.
+    pub fn members(&self, resource: Resource, uid: &str) -> impl Iterator<Item = (&Key, &Member)> {
+        let all = self.owned.get(uid).into_iter().flat_map(|group| &group.members);
+        all.filter(move |(key, m)| key.resource == resource && m.controlled)
     }
 
     /// Pods bound to a node, ended ones too.
     pub fn pods_on(&self, node: &str) -> Vec<(Key, Arc<Value>)> {
-        let all = self.placed.get(node).into_iter().flatten();
+        let all = self.placed.get(node).into_iter().flat_map(|group| &group.members);
         all.map(|(key, member)| (key.clone(), member.object.clone())).collect()
+    }
+
+    /// Pods with the same labels, counted.
+    pub fn alike(&self) -> &Alike {
+        &self.alike
     }
 }
 
@@ -162,17 +210,18 @@ fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
     fields::items(object, "/metadata/ownerReferences").iter().map(|o| fields::text(o, "/uid"))
 }
 
-fn join(map: &mut HashMap<Box<str>, Group>, at: &str, key: &Key, object: &Arc<Value>) {
+fn join(map: &mut FxHashMap<Box<str>, Group>, at: &str, key: &Key, object: &Arc<Value>) {
+    let member = Member::new(object, at);
     match map.get_mut(at) {
-        Some(group) => drop(group.insert(key.clone(), Member::new(object))),
-        None => drop(map.insert(at.into(), Group::from([(key.clone(), Member::new(object))]))),
+        Some(group) => group.put(key, member),
+        None => map.entry(at.into()).or_default().put(key, member),
     }
 }
 
-fn leave(map: &mut HashMap<Box<str>, Group>, at: &str, key: &Key) {
+fn leave(map: &mut FxHashMap<Box<str>, Group>, at: &str, key: &Key) {
     if let Some(group) = map.get_mut(at) {
-        group.remove(key);
-        if group.is_empty() {
+        group.take(key);
+        if group.members.is_empty() {
             map.remove(at);
         }
     }

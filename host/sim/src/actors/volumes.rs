@@ -16,7 +16,9 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A pod was bound, has started or has gone: its claims are looked at.
 pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
-    let state = |p: &Value| (fields::text(p, "/spec/nodeName").to_owned(), fields::ended(p));
+    fn state(pod: &Value) -> (&str, bool) {
+        (fields::text(pod, "/spec/nodeName"), fields::ended(pod))
+    }
     if change.event == Event::Modified && before.map(state) == Some(state(&change.object)) {
         return;
     }

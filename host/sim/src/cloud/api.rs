@@ -1,5 +1,7 @@
 //! The cloud as the daemon asks it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use tokio::sync::oneshot;
@@ -31,13 +33,13 @@ impl CloudProvider for Cloud {
         tokio::time::sleep(self.0.pace.call).await;
         let inner = self.inner();
         let machine = inner.by_id.get(provider_id).map(|at| &inner.machines[*at]);
-        machine.filter(|m| m.state != State::Gone).map(|m| m.instance.clone()).ok_or_else(|| gone(provider_id))
+        machine.filter(|m| m.state != State::Gone).map(|m| (*m.instance).clone()).ok_or_else(|| gone(provider_id))
     }
 
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         tokio::time::sleep(self.0.pace.call).await;
         let inner = self.inner();
-        Ok(inner.machines.iter().filter(|m| m.state != State::Gone).map(|m| m.instance.clone()).collect())
+        Ok(inner.there().map(|m| m.instance.clone()).collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! One instance.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_cloud::{Instance, Launch, Taint};
@@ -28,7 +29,7 @@ pub enum State {
 /// An instance.
 pub struct Machine {
     /// What the cloud says of it.
-    pub instance: Instance,
+    pub instance: Arc<Instance>,
     /// What it was made for.
     pub launch: Launch,
     /// The name of its node.
@@ -63,6 +64,7 @@ impl Machine {
             allocatable: chosen.allocatable,
             created,
         };
+        let instance = Arc::new(instance);
         Machine {
             instance,
             launch: launch.clone(),

@@ -76,7 +76,7 @@ impl CloudProvider for Tapped {
         self.pass(format!("get {provider_id}"), true, async move { cloud.get(&id).await }).await
     }
 
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let cloud = self.cloud.clone();
         self.pass("list".to_owned(), true, async move { cloud.list().await }).await
     }

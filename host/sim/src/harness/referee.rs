@@ -164,8 +164,7 @@ fn stuck(desk: &Desk, pod: &Value) -> bool {
 }
 
 fn pods_on(desk: &Desk, node: &str) -> impl Iterator<Item = std::sync::Arc<Value>> + use<> {
-    let node = node.to_owned();
-    desk.server.list(resources::POD).into_iter().filter(move |pod| fields::text(pod, "/spec/nodeName") == node)
+    desk.server.pods_on(node).into_iter()
 }
 
 fn node_of(desk: &Desk, provider_id: &str) -> Option<std::sync::Arc<Value>> {

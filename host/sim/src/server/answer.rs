@@ -10,7 +10,7 @@ use super::delete::{self, DeleteOptions, Deleted};
 use super::gate::Body;
 use super::meta::{self, text};
 use super::refusal::Refused;
-use super::request::{self, AsOf, Parameters, Place};
+use super::request::{self, AsOf, Head, Parameters, Place};
 use super::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT};
 use super::state::State;
 use super::store::Stored;
@@ -30,7 +30,7 @@ struct Call<'a> {
 }
 
 /// Answers a request.
-pub fn answer(server: &Server, who: &str, request: &Request<Vec<u8>>) -> Answer {
+pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>) -> Answer {
     let path = request.uri().path();
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
         return Ok(request::answer(200, "ok"));
@@ -39,8 +39,8 @@ pub fn answer(server: &Server, who: &str, request: &Request<Vec<u8>>) -> Answer 
         let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.4", "platform": "linux/amd64"});
         return Ok(request::answer(200, version.to_string()));
     }
-    let place = Place::read(path).ok_or_else(Refused::nowhere)?;
-    let parameters = Parameters::read(request.uri().query());
+    let Head { place, parameters, verb } = head;
+    let place = place.ok_or_else(Refused::nowhere)?;
     let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let field_manager = match parameters.get("fieldManager") {
         // As a real server takes the name of the client program.
@@ -53,7 +53,6 @@ pub fn answer(server: &Server, who: &str, request: &Request<Vec<u8>>) -> Answer 
     let manager = Manager { subresource: place.sub.clone(), ..Manager::update(field_manager) };
     let manner = Manner { manager, dry_run: parameters.get("dryRun") == "All", blind: false };
     let partial = list::is_partial(header("accept"));
-    let verb = request::verb(request.method(), Some(&place), &parameters);
     let call = Call { server, place, parameters, partial, manner, request };
     match (verb, call.place.sub.as_str()) {
         ("watch", "") => call.watch(),

@@ -147,7 +147,9 @@ impl tower_service::Service<Request<kube::client::Body>> for Connection {
 }
 
 async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::Result<Response<Body>> {
-    let asked = request::asked(who, &request);
+    let head = request::Head::read(&request);
+    let asked = head.asked(who);
+    request.extensions_mut().insert(head);
     match server.gate().judge(asked) {
         Verdict::Go => {}
         Verdict::Delay(pause) => tokio::time::sleep(pause).await,

@@ -11,6 +11,7 @@ use super::Server;
 use super::gate::Body;
 use super::refusal::{Cause, Refused};
 use super::request::{self, AsOf, Parameters, Place};
+use super::resources::POD;
 use super::select::Selector;
 use super::state::State;
 use super::store::Stored;
@@ -44,7 +45,7 @@ pub fn list(state: &State, wanted: &Wanted, parameters: &Parameters, as_of: Opti
     let mut taken = 0;
     let mut last = None;
     let mut left = 0;
-    state.store.walk(wanted.resource, after, start.revision, &mut |stored| {
+    let mut visit = |stored: &Arc<Stored>| {
         if !stored.path.starts_with(&prefix) {
             return false;
         }
@@ -66,7 +67,11 @@ pub fn list(state: &State, wanted: &Wanted, parameters: &Parameters, as_of: Opti
             last = Some(stored.path.clone());
         }
         true
-    });
+    };
+    match wanted.selector.node().filter(|_| wanted.resource == POD && start.revision == state.store.revision()) {
+        Some(node) => drop(state.store.on_node(node, after).all(visit)),
+        None => state.store.walk(wanted.resource, after, start.revision, &mut visit),
+    }
     let mut metadata = json!({"resourceVersion": start.revision.to_string()});
     if let (true, Some(last)) = (left > 0, last) {
         metadata["continue"] = json!(token(start.revision, &last));

@@ -61,6 +61,7 @@ impl Place {
 }
 
 /// Parameters of a request.
+#[derive(Clone)]
 pub struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
@@ -87,6 +88,9 @@ impl Parameters {
 
 /// Takes percent signs apart.
 fn decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -106,15 +110,33 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What a request is about, for who counts and refuses.
-pub fn asked(who: &str, request: &Request<Vec<u8>>) -> Asked {
-    let place = Place::read(request.uri().path());
-    let verb = verb(request.method(), place.as_ref(), &Parameters::read(request.uri().query()));
-    let (resource, subresource, namespace, name) = match place {
-        Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
-        None => Default::default(),
-    };
-    Asked { who: who.to_owned(), verb, resource, subresource, namespace, name, number: 0 }
+/// The head of a request, read once for all who want to know.
+#[derive(Clone)]
+pub struct Head {
+    /// Nothing for a path that is none of a kind.
+    pub place: Option<Place>,
+    pub parameters: Parameters,
+    /// What is to be done, in the words of RBAC; empty for what nobody does.
+    pub verb: &'static str,
+}
+
+impl Head {
+    /// Reads it.
+    pub fn read(request: &Request<Vec<u8>>) -> Self {
+        let place = Place::read(request.uri().path());
+        let parameters = Parameters::read(request.uri().query());
+        let verb = verb(request.method(), place.as_ref(), &parameters);
+        Head { place, parameters, verb }
+    }
+
+    /// What the request is about, for who counts and refuses.
+    pub fn asked(&self, who: &str) -> Asked {
+        let (resource, subresource, namespace, name) = match self.place.clone() {
+            Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
+            None => Default::default(),
+        };
+        Asked { who: who.to_owned(), verb: self.verb, resource, subresource, namespace, name, number: 0 }
+    }
 }
 
 /// What is to be done, in the words of RBAC; empty for what nobody does.

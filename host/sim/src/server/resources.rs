@@ -2,26 +2,29 @@
 //!
 //! A kind that is not here is answered with 404, as by a server without its group.
 
-use crate::object::Resource;
-
-/// A kind of the cluster or, with `true`, of namespaces.
-const fn kind(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-) -> Resource {
-    Resource { group, version, kind, plural, namespaced }
-}
+use crate::object::{Kind, Resource};
 
 macro_rules! kinds {
     ($($(#[$about:meta])* $name:ident = ($group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal);)*) => {
-        $($(#[$about])* pub const $name: Resource = kind($group, $version, $kind, $plural, $namespaced);)*
+        /// Where each is in [`KINDS`].
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "named as the constants are")]
+        enum Place { $($name),* }
+
+        $($(#[$about])* pub const $name: Resource = Resource::numbered(Place::$name as u8);)*
 
         /// Every kind.
         pub const ALL: &[Resource] = &[$($name),*];
+
+        /// What they are called; `true` for those of namespaces.
+        static KINDS: &[Kind] = &[
+            $(Kind { group: $group, version: $version, kind: $kind, plural: $plural, namespaced: $namespaced }),*
+        ];
     };
+}
+
+/// The kind in a place, which only the constants here have.
+pub(crate) fn kind(place: u8) -> &'static Kind {
+    &KINDS[place as usize]
 }
 
 kinds! {

@@ -62,6 +62,12 @@ impl Selector {
         self
     }
 
+    /// The only node whose pods it takes, if it asks for one.
+    pub fn node(&self) -> Option<&str> {
+        let one = self.fields.iter().find(|(path, _, equal)| *equal && *path == ["spec", "nodeName"]);
+        one.map(|(_, node, _)| node.as_str()).filter(|node| !node.is_empty())
+    }
+
     /// Whether it takes everything.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()

@@ -8,10 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::bell::{Bell, Ear};
-use super::resources::ALL;
+use super::meta::text;
+use super::resources::{ALL, POD};
 use crate::object::{Change, Event, Key, Resource};
 
 /// How long a write is remembered: as long as etcd keeps it.
@@ -81,10 +83,15 @@ impl Stored {
         })
     }
 
+    /// The node that it is bound to, if it is a pod and bound; empty otherwise.
+    fn node(&self) -> &str {
+        if self.key.resource == POD { text(&self.value, &["spec", "nodeName"]) } else { "" }
+    }
+
     fn written(&self) -> &Text {
         self.text.get_or_init(|| {
             let resource = self.key.resource;
-            let mut out = Vec::with_capacity(1024);
+            let mut out = Vec::with_capacity(4096);
             out.extend_from_slice(
                 format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version()).as_bytes(),
             );
@@ -100,7 +107,7 @@ impl Stored {
                 let _ = serde_json::to_writer(&mut out, value);
             }
             out.push(b'}');
-            Text { whole: out.into(), rest }
+            Text { whole: Bytes::copy_from_slice(&out), rest }
         })
     }
 }
@@ -119,8 +126,13 @@ pub struct Logged {
     at: Duration,
 }
 
+/// Objects in order, by path.
+type Objects = BTreeMap<Arc<str>, Arc<Stored>>;
+
 struct Table {
-    objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    objects: Objects,
+    /// Pods by the node that they are bound to; no other kind is asked for so.
+    on_node: FxHashMap<Box<str>, Objects>,
     log: VecDeque<Arc<Logged>>,
     /// Revision of the last write to this kind that watches cannot be told of any more.
     lost: u64,
@@ -137,6 +149,27 @@ pub struct Store {
     changed: Bell,
 }
 
+impl Table {
+    /// Notes where a pod is now.
+    fn place(&mut self, before: Option<&Stored>, after: Option<&Arc<Stored>>) {
+        let (old, new) = (before.map_or("", Stored::node), after.map_or("", |stored| stored.node()));
+        if let Some(before) = before
+            && old != new
+            && let Some(here) = self.on_node.get_mut(old)
+        {
+            here.remove(&before.path);
+            if here.is_empty() {
+                self.on_node.remove(old);
+            }
+        }
+        let Some(after) = after.filter(|_| !new.is_empty()) else { return };
+        match self.on_node.get_mut(new) {
+            Some(here) => drop(here.insert(after.path.clone(), after.clone())),
+            None => drop(self.on_node.insert(new.into(), BTreeMap::from([(after.path.clone(), after.clone())]))),
+        }
+    }
+}
+
 /// Where an object is among its kind. The order of these is the order of lists.
 pub fn path(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
@@ -145,7 +178,13 @@ pub fn path(namespace: &str, name: &str) -> Arc<str> {
 impl Store {
     /// An empty one.
     pub fn new() -> Self {
-        let table = || Table { objects: BTreeMap::new(), log: VecDeque::new(), lost: 0, changed: Bell::default() };
+        let table = || Table {
+            objects: BTreeMap::new(),
+            on_node: FxHashMap::default(),
+            log: VecDeque::new(),
+            lost: 0,
+            changed: Bell::default(),
+        };
         Store {
             tables: ALL.iter().map(|resource| (*resource, table())).collect(),
             log: VecDeque::new(),
@@ -199,6 +238,13 @@ impl Store {
         })
     }
 
+    /// Pods that are bound to a node, in order, from after `after`.
+    pub fn on_node(&self, node: &str, after: &str) -> impl Iterator<Item = &Arc<Stored>> {
+        let here = self.tables.get(&POD).and_then(|table| table.on_node.get(node));
+        let bounds = (Bound::Excluded(after), Bound::Unbounded);
+        here.into_iter().flat_map(move |here| here.range::<str, _>(bounds).map(|(_, stored)| stored))
+    }
+
     /// Goes over a kind as it was at a revision, from after `after`, until `visit` says no.
     pub fn walk(&self, resource: Resource, after: &str, revision: u64, visit: &mut dyn FnMut(&Arc<Stored>) -> bool) {
         let Some(table) = self.tables.get(&resource) else { return };
@@ -238,6 +284,7 @@ impl Store {
         let stored = self.stored(key, before.as_ref().map_or(path, |b| b.path.clone()), value);
         if let Some(table) = self.tables.get_mut(&key.resource) {
             table.objects.insert(stored.path.clone(), stored.clone());
+            table.place(before.as_deref(), Some(&stored));
         }
         self.log(event, stored.clone(), before, at);
         stored
@@ -246,7 +293,9 @@ impl Store {
     /// Takes an object out. Its last version gets the next revision.
     pub fn remove(&mut self, key: &Key, at: Duration) -> Option<Arc<Stored>> {
         let path = path(&key.namespace, &key.name);
-        let before = self.tables.get_mut(&key.resource)?.objects.remove(&path)?;
+        let table = self.tables.get_mut(&key.resource)?;
+        let before = table.objects.remove(&path)?;
+        table.place(Some(&before), None);
         self.revision += 1;
         let mut value = (*before.value).clone();
         value["metadata"]["resourceVersion"] = Value::String(self.revision.to_string());

@@ -40,13 +40,8 @@ impl Wanted {
     }
 
     fn write(&self, out: &mut Vec<u8>, event: &str, stored: &Stored) {
-        let whole;
-        let text: &[u8] = if self.partial {
-            whole = stored.partial().to_owned();
-            whole.as_bytes()
-        } else {
-            stored.text()
-        };
+        let text: &[u8] = if self.partial { stored.partial().as_bytes() } else { stored.text() };
+        out.reserve(text.len() + 40);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
@@ -74,16 +69,14 @@ impl Wanted {
     }
 
     fn bookmark(&self, revision: u64, ends_beginning: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
-        if ends_beginning {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
+        let marks = if ends_beginning { r#""annotations":{"k8s.io/initial-events-end":"true"},"# } else { "" };
         let (kind, version) = match self.partial {
             true => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             false => (self.resource.kind, self.resource.api_version()),
         };
-        let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
-        format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
+        let metadata = format!(r#"{{{marks}"creationTimestamp":null,"resourceVersion":"{revision}"}}"#);
+        let object = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{metadata}}}"#);
+        format!("{{\"object\":{object},\"type\":\"BOOKMARK\"}}\n").into()
     }
 }
 

@@ -250,28 +250,20 @@ fn check_version(old: &Stored, new: &Value, manner: &Manner) -> Result<(), Refus
     }
 }
 
-/// Takes back what this kind of write cannot change.
+/// Takes back what this kind of write cannot change. Little of it differs: what is equal is not copied.
 fn confine(old: &Value, new: &mut Value, resource: Resource, sub: Sub) {
     if sub == Sub::Status && resource.is_custom() {
-        let status = new.get("status").cloned();
-        let managed = new["metadata"].get("managedFields").cloned();
-        *new = old.clone();
-        put_back(new, "status", status);
-        put_back(&mut new["metadata"], "managedFields", managed);
+        put_back_all(new, old, &["status", "metadata"]);
+        put_back_all(&mut new["metadata"], &old["metadata"], &["managedFields"]);
         return;
     }
     if resource.has_status() {
         match sub {
             Sub::Status => {
-                let status = new.get("status").cloned();
-                let metadata = new.get("metadata").cloned();
-                let owners = old["metadata"].get("ownerReferences").cloned();
-                *new = old.clone();
-                put_back(new, "status", status);
-                put_back(new, "metadata", metadata);
-                put_back(&mut new["metadata"], "ownerReferences", owners);
+                put_back_all(new, old, &["status", "metadata"]);
+                put_back(&mut new["metadata"], "ownerReferences", old["metadata"].get("ownerReferences"));
             }
-            Sub::Object => put_back(new, "status", old.get("status").cloned()),
+            Sub::Object => put_back(new, "status", old.get("status")),
         }
     }
     for field in [
@@ -283,16 +275,27 @@ fn confine(old: &Value, new: &mut Value, resource: Resource, sub: Sub) {
         "selfLink",
         "resourceVersion",
     ] {
-        put_back(&mut new["metadata"], field, old["metadata"].get(field).cloned());
+        put_back(&mut new["metadata"], field, old["metadata"].get(field));
     }
 }
 
-fn put_back(object: &mut Value, field: &str, value: Option<Value>) {
+fn put_back(object: &mut Value, field: &str, value: Option<&Value>) {
     let fields = meta::fields(object);
-    match value {
-        Some(value) => drop(fields.insert(field.to_owned(), value)),
-        None => drop(fields.remove(field)),
+    match (value, fields.get_mut(field)) {
+        (Some(value), Some(new)) if new == value => {}
+        (Some(value), Some(new)) => *new = value.clone(),
+        (Some(value), None) => drop(fields.insert(field.to_owned(), value.clone())),
+        (None, Some(_)) => drop(fields.remove(field)),
+        (None, None) => {}
     }
+}
+
+/// Puts back all fields but some.
+fn put_back_all(object: &mut Value, old: &Value, but: &[&str]) {
+    let Some(old) = old.as_object() else { return };
+    let stays = |field: &str| but.contains(&field);
+    meta::fields(object).retain(|field, _| stays(field) || old.contains_key(field));
+    old.iter().filter(|(field, _)| !stays(field)).for_each(|(field, value)| put_back(object, field, Some(value)));
 }
 
 /// Counts a change of what is asked for.
@@ -301,11 +304,11 @@ fn count(resource: Resource, old: &Value, new: &mut Value, sub: Sub) {
         return;
     }
     let differs = if resource.is_custom() {
-        let said = |object: &Value| {
-            let fields = object.as_object().cloned().unwrap_or_default();
-            fields.into_iter().filter(|(name, _)| name != "metadata" && name != "status").collect::<Vec<_>>()
-        };
-        said(old) != said(new)
+        fn said(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+            let fields = object.as_object().into_iter().flatten();
+            fields.filter(|(name, _)| *name != "metadata" && *name != "status")
+        }
+        !said(old).eq(said(new))
     } else {
         old.get("spec") != new.get("spec")
             || (resource.plural == "endpointslices" && old["endpoints"] != new["endpoints"])

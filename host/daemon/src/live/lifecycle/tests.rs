@@ -106,7 +106,7 @@ impl CloudProvider for Cloud {
     async fn get(&self, id: &str) -> Result<Instance, CloudError> {
         Err(CloudError::NotFound(id.to_owned()))
     }
-    async fn list(&self) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         Ok(Vec::new())
     }
 }

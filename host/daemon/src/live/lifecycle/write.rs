@@ -2,8 +2,11 @@
 //! can be old (a watch that lags, a replica that has just taken over), and what came of an old one must not undo what a
 //! newer one has brought about. A refusal is a conflict, and the next look has the new version.
 
+use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::Request;
 use longshore_api::crd::{Condition, NodeClaim, NodeClaimStatus, condition};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::live::context::Context;
@@ -56,10 +59,27 @@ pub async fn patch_status(
 ) -> Result<Option<String>, String> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": status}));
-    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+    let written = send_status(ctx, name, patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.as_deref());
+    Ok(written)
+}
+
+/// Sends a patch of the status of a claim. Returns the claim's new version; nothing else of the answer is read.
+#[allow(clippy::missing_errors_doc)]
+async fn send_status(ctx: &Context, name: &str, patch: Value) -> Result<Option<String>, kube::Error> {
+    #[derive(Deserialize)]
+    struct Written {
+        metadata: Version,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        resource_version: Option<String>,
+    }
+    let path = Request::new(NodeClaim::url_path(&(), None));
+    let request = path.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch));
+    let written: Written = ctx.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
     Ok(written.metadata.resource_version)
 }
 
@@ -68,10 +88,9 @@ pub async fn patch_status(
 pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), String> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let patch = Patch::Merge(json!({"status": {"lastPodEventTime": time}}));
-    let written = api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
+    let patch = json!({"status": {"lastPodEventTime": time}});
+    let written = send_status(ctx, name, patch).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.as_deref());
     Ok(())
 }
 

@@ -9,6 +9,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// A world is JSON in small pieces that come and go: a third of its time went into the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The daemon in a simulated cluster, in virtual time.
 ///
 /// The daemon's own log goes to standard error where RUST_LOG asks for it.
