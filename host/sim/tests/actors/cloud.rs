@@ -113,7 +113,7 @@ fn an_answer_that_is_lost_leaves_an_instance_that_the_next_call_finds() {
         assert_eq!(world.cloud.list().await.expect("it answers").len(), 1);
         world.cloud.set_faults(Faults::default());
         let again = world.cloud.create(&claim).await.expect("it is there");
-        assert_eq!(world.cloud.list().await.expect("it answers"), [again]);
+        assert_eq!(world.cloud.list().await.expect("it answers"), [std::sync::Arc::new(again)]);
         assert!(world.cloud.ledger().bought_twice().is_empty());
         assert_eq!(world.cloud.ledger().leaked(|_| false).len(), 1);
     });
