@@ -577,13 +577,24 @@ impl Control {
         }
         for at in 0..world.pods.len() {
             let pod = &world.pods[at];
-            if pod.node.is_some() || pod.nominated.is_some() || !pod.unschedulable {
+            // Told of a node that is going, it was planned for another one since.
+            let told = pod.nominated.is_some_and(|node| self.stays(world.names.text(node)));
+            if pod.node.is_some() || told || !pod.unschedulable {
                 continue;
             }
             let full = pod_name(world, PodIx(at as u32));
             if let Some(host) = host_of.get(full.as_str()) {
                 world.pods[at].nominated = Some(world.names.intern(host));
             }
+        }
+    }
+
+    /// Whether a node, or a claim that will be one, is there and is not on its way out.
+    fn stays(&self, name: &str) -> bool {
+        let claim_stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
+        match self.state.nodes.get(name) {
+            Some(node) => node.deletion.is_none() && self.state.claim_of(node).iter().all(|claim| claim_stays(claim)),
+            None => self.state.claims.get(name).is_some_and(|claim| claim_stays(claim)),
         }
     }
 
