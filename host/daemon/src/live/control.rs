@@ -585,13 +585,23 @@ impl Control {
             if pod.node.is_some() || !pod.unschedulable {
                 continue;
             }
-            let told = pod.nominated.is_some();
+            // Told of a node that is going, it was planned for another one since.
+            let told = pod.nominated.is_some_and(|node| self.stays(world.names.text(node)));
             let full = pod_name(world, PodIx(at as u32));
             if let Some(&(to_come, _, host)) = host_of.get(full.as_str())
                 && (to_come || !told)
             {
                 world.pods[at].nominated = Some(world.names.intern(host));
             }
+        }
+    }
+
+    /// Whether a node, or a claim that will be one, is there and is not on its way out.
+    fn stays(&self, name: &str) -> bool {
+        let claim_stays = |claim: &NodeClaim| claim.metadata.deletion_timestamp.is_none();
+        match self.state.nodes.get(name) {
+            Some(node) => node.deletion.is_none() && self.state.claim_of(node).iter().all(|claim| claim_stays(claim)),
+            None => self.state.claims.get(name).is_some_and(|claim| claim_stays(claim)),
         }
     }
 

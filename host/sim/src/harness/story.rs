@@ -72,6 +72,8 @@ impl Story {
         let faults = faults_of(&mut dice);
         let base = pools::pools(&mut dice);
         let cast = pods::cast(&mut dice, size);
+        let capacity = &mut world.cloud.capacity;
+        *capacity = capacity.map(|capacity| capacity.max(cast.needs_of_each_offering(size)));
         let acts = acts::acts(&mut dice, &cast, &faults, replicas);
         Story { seed, world, replicas, elects, faults, base, acts }
     }

@@ -13,6 +13,8 @@ pub struct Player {
     pub manifest: String,
     /// The least and the most replicas that it may have.
     pub replicas: (u32, u32),
+    /// All its pods must run in one zone.
+    pub in_one_zone: bool,
 }
 
 impl Player {
@@ -31,6 +33,15 @@ pub struct Cast {
     pub base: String,
     /// Others that come some time.
     pub others: Vec<String>,
+}
+
+impl Cast {
+    /// Instances that each offering must have, so that all pods of one zone can run there: each may have a node of its
+    /// own, others may have come before, and three of the types are big enough for every pod. 0 if no pod asks for one.
+    pub fn needs_of_each_offering(&self, size: u32) -> u32 {
+        let tied: u32 = self.players.iter().filter(|player| player.in_one_zone).map(|player| player.replicas.1).sum();
+        if tied == 0 { 0 } else { (tied + size).div_ceil(3) }
+    }
 }
 
 /// How the pods of a Deployment stand to each other.
@@ -168,7 +179,7 @@ spec: {{{budget}, selector: {{matchLabels: {{app: {name}}}}}}}
         );
     }
     let asked = if alone { 3000 } else { cpu } * i64::from(most);
-    (Player { name, manifest, replicas: (0, most) }, asked)
+    (Player { name, manifest, replicas: (0, most), in_one_zone: shape == Shape::Zone }, asked)
 }
 
 fn workload(kind: &str, name: &str, cpu: &str, memory: &str, own: &str, meta: &str, spec: &str) -> String {
