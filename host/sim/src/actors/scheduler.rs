@@ -25,6 +25,7 @@ use super::{Desk, Work, fields, selector, volumes};
 use crate::object::{Change, Event, Key};
 use crate::server::{Sub, resources};
 use cluster::{Cluster, Host, ShapeNo};
+pub use shape::{amounts, requests};
 use topology::{Against, Rules};
 
 /// Back-off after the first failure, doubled with each further one up to [`LONGEST`].

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_core::model::{Names, Resources};
 use serde_json::Value;
 
 use super::desk::Desk;
 use crate::actors::fields;
+use crate::actors::scheduler::{amounts, requests};
 use crate::object::{Change, Event};
 use crate::server::resources;
 
@@ -104,8 +106,26 @@ fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap
         let since = registered.filter(|c| c["status"] == "True").and_then(|c| second(c, "/lastTransitionTime"));
         let late = since.is_some_and(|since| desk.clock.now().as_second() - since > TAKES);
         let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && born(&waiting) <= born(&other);
-        if waits && !late && !fields::deleting(&other) {
+        if waits && !late && !fields::deleting(&other) && has_room(desk, &other, theirs) {
             desk.violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
         }
     }
+}
+
+/// Whether a claim's node still has room for all the pods of the claim that wait: others may have taken their places.
+fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
+    let name = fields::text(claim, "/status/nodeName");
+    let Some(node) = desk.server.get(&fields::key(resources::NODE, "", name)) else { return true };
+    let mut names = Names::default();
+    let room = amounts(node.pointer("/status/allocatable").unwrap_or(&Value::Null), &mut names);
+    let mut wanted = Resources::default();
+    for pod in desk.server.list(resources::POD) {
+        let on = fields::text(&pod, "/spec/nodeName");
+        let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
+        let ended = ["Succeeded", "Failed"].contains(&fields::text(&pod, "/status/phase"));
+        if on == name && !ended || on.is_empty() && planned.contains(&full()) {
+            wanted.add(&requests(&pod["spec"], &mut names));
+        }
+    }
+    wanted.fits(&room)
 }

@@ -107,7 +107,7 @@ fn weight(term: &Value) -> i32 {
 }
 
 /// The most that a pod needs at once.
-fn requests(spec: &Value, names: &mut Names) -> Resources {
+pub fn requests(spec: &Value, names: &mut Names) -> Resources {
     let mut of = |container: &Value| {
         let resources = &container["resources"];
         let mut asked = amounts(&resources["requests"], names);

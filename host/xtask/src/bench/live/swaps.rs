@@ -1,6 +1,6 @@
 //! A policy that is replaced over and over while rounds are made: none is lost, and none is held up.
 //!
-//! 2 000 pods run; a pod that no node will ever take comes at every step, so that a round is made for it, and the file
+//! 1 000 pods run; a pod that no node will ever take comes at every step, so that a round is made for it, and the file
 //! of the policy is replaced just before. Two components take turns; every tenth replacement is broken, each time in
 //! another way, and must leave the one before in place.
 
@@ -20,7 +20,7 @@ use crate::steps::{self, table};
 /// The components that take turns, by what they call themselves.
 const NAMES: [&str; 2] = ["price", "spot-risk"];
 /// Deployments and their pods.
-const PODS: (usize, usize) = (40, 50);
+const PODS: (usize, usize) = (20, 50);
 /// So many replacements, one is broken.
 const BROKEN: u64 = 10;
 /// Pods that wait for ever, at most; then they are deleted, and others come.
