@@ -112,7 +112,8 @@ fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap
     }
 }
 
-/// Whether a claim's node still has room for all the pods of the claim that wait: others may have taken their places.
+/// Whether a claim's node still has room for all that wait for it, the claim's pods and those that were told of it since:
+/// others may have taken their places.
 fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
     let name = fields::text(claim, "/status/nodeName");
     let Some(node) = desk.server.get(&fields::key(resources::NODE, "", name)) else { return true };
@@ -123,7 +124,8 @@ fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
         let on = fields::text(&pod, "/spec/nodeName");
         let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
         let ended = ["Succeeded", "Failed"].contains(&fields::text(&pod, "/status/phase"));
-        if on == name && !ended || on.is_empty() && planned.contains(&full()) {
+        let promised = || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());
+        if on == name && !ended || on.is_empty() && promised() {
             wanted.add(&requests(&pod["spec"], &mut names));
         }
     }
