@@ -25,7 +25,9 @@ const PODS: (usize, usize) = (20, 50);
 const BROKEN: u64 = 10;
 /// Pods that wait for ever, at most; then they are deleted, and others come.
 const WAITING: usize = 40;
-/// How long a replacement or a round may take.
+/// How long after a replacement the next pod comes, and how long status may take to say so.
+const LOOK: Duration = Duration::from_millis(700);
+/// How long a round may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is put in the place of a component.
@@ -63,7 +65,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let mut rounds: [Vec<f64>; 3] = Default::default();
     let begun = Instant::now();
     for step in 1..=count {
-        if waiting == WAITING {
+        if waiting >= WAITING {
             plane.run(&["delete", "pods", "--selector=nowhere=yes", "--wait=false", "--now"])?;
             waiting = 0;
             until("nobody waits", || Ok(told()? == 0))?;
@@ -75,19 +77,24 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             turn = 1 - turn;
             put(&folder, &file, &Broken::Bytes(good[turn].clone()))?;
         }
+        // The file is looked at twice a second; what is new is taken over by the round after that.
+        std::thread::sleep(LOOK);
         let first = if bad { 2 } else { 1 };
-        for at in [first, 0] {
+        for at in 0.. {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            soon("a pod is answered", || Ok(told()? == waiting))?;
-            rounds[at].push(since.elapsed().as_secs_f64());
-            if at != 0 {
-                soon("the replacement is seen", || {
-                    let policy = &status()?["policies"]["policies"][0];
-                    let version = policy["version"].as_str().unwrap_or_default();
-                    Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
-                })?;
+            soon("a pod is answered", PATIENCE, || Ok(told()? == waiting))?;
+            rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
+            let seen = soon("the replacement is seen", LOOK, || {
+                let policy = &status()?["policies"]["policies"][0];
+                let version = policy["version"].as_str().unwrap_or_default();
+                Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
+            });
+            match seen {
+                Ok(()) => break,
+                Err(_) if at < 20 => {}
+                Err(error) => return Err(error.context(format!("replacement {step}"))),
             }
         }
         if bad {
@@ -147,10 +154,10 @@ fn told() -> anyhow::Result<usize> {
     Ok(reasons.iter().filter_map(|reason| reason["pods"].as_u64()).sum::<u64>() as usize)
 }
 
-fn soon(what: &str, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+fn soon(what: &str, patience: Duration, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !holds().unwrap_or(false) {
-        ensure!(begun.elapsed() < PATIENCE, "not within {} s: {what}", PATIENCE.as_secs());
+        ensure!(begun.elapsed() < patience, "not within {:.1} s: {what}", patience.as_secs_f64());
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
