@@ -111,7 +111,14 @@ impl Mixes {
         let mut services: BTreeMap<String, (usize, Value, Value)> = BTreeMap::new();
         for object in made["items"].as_array().into_iter().flatten() {
             match object["kind"].as_str() {
-                Some("DaemonSet") => objects.push(object.clone()),
+                Some("DaemonSet") => {
+                    // What only a server gives.
+                    let mut daemons = object.clone();
+                    if let Some(metadata) = daemons["metadata"].as_object_mut() {
+                        metadata.retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
+                    }
+                    objects.push(daemons);
+                }
                 Some("Pod") => {
                     let owner = object["metadata"]["ownerReferences"][0]["name"].as_str().context("a pod's owner")?;
                     let like = || (0, object["metadata"]["labels"].clone(), object["spec"].clone());
