@@ -26,10 +26,11 @@ cargo xtask bench [cost|speed|policy]…  our plans beside Karpenter's
     --improve EFFORT                    how hard ours tries (cost: normal)
     --no-oracle                         without Karpenter's column
     --only TEXT                         only cases whose name contains TEXT
-cargo xtask bench live [scale|mixes|churn|fold]…
+cargo xtask bench live [scale|mixes|churn|swaps|fold]…
                                         controllers on a real control plane: time, CPU, memory, cost
     --mixes N, --pods N                 how many platforms, of how many pods (20, 500)
     --minutes N                         how long pods come and go (10)
+    --swaps N                           how often a policy is replaced (1000)
     --config FILE                       a longshore.toml for ours
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found

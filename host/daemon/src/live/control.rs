@@ -700,7 +700,7 @@ impl Control {
             let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
             let pods: Vec<(String, Option<u32>)> =
                 placement.pods.iter().map(|&pod| (pod_name(world, pod), group_of(world, pod))).collect();
-            if self.state.nodes.get(name).is_some_and(|n| n.labels.contains_key("karpenter.sh/registered")) {
+            if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
                 hints.extend(self.hints.plan(name, pods.iter().map(|(pod, group)| Planned { pod, group: *group })));
             } else if self.state.claims.contains_key(name) {
                 self.expected.insert(name.to_owned(), pods);
@@ -719,7 +719,7 @@ impl Control {
     /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for again.
     fn drop_stale_hints(&mut self, now: Instant) {
         let nodes = &self.state.nodes;
-        let open = |node: &str| nodes.get(node).is_none_or(|n| n.labels.contains_key("karpenter.sh/registered"));
+        let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
         for pod in self.hints.stale(now, open) {
             let ctx = self.ctx.clone();
             tokio::spawn(async move {

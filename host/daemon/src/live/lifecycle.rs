@@ -235,7 +235,7 @@ async fn register(
             return Ok(false);
         }
     };
-    if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.labels.contains_key(labels::REGISTERED) {
+    if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.is_registered() {
         let message = "its node joined without the taint karpenter.sh/unregistered, which keeps pods away until then";
         ctx.events.claim(claim, true, "UnregisteredTaintMissing", message).await;
     }

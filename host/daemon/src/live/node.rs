@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_api::crd::{Taint, Time};
+use longshore_api::labels;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -75,6 +76,11 @@ struct Condition {
 }
 
 impl NodeView {
+    /// Whether it was opened to pods.
+    pub fn is_registered(&self) -> bool {
+        self.labels.contains_key(labels::REGISTERED)
+    }
+
     /// Reads a Node.
     ///
     /// # Errors

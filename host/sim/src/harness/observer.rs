@@ -123,9 +123,8 @@ fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
     for pod in desk.server.list(resources::POD) {
         let on = fields::text(&pod, "/spec/nodeName");
         let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
-        let ended = ["Succeeded", "Failed"].contains(&fields::text(&pod, "/status/phase"));
         let promised = || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());
-        if on == name && !ended || on.is_empty() && promised() {
+        if on == name && !fields::ended(&pod) || on.is_empty() && promised() {
             wanted.add(&requests(&pod["spec"], &mut names));
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! `scale` is one wave of pods, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
 //! nodes that are there, `swaps` a policy that is replaced over and over, `fold` a cluster of 10 000 nodes that has to be
-//! known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it. Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more
-//! of it than any controller.
+//! known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it.
+//! Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more of
+//! it than any controller.
 
 mod churn;
 mod controller;
@@ -42,9 +43,10 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", steps::longshore)?;
-    let mut kinds = vec![Kind { name: "longshore", program: longshore, config: asked.config.map(PathBuf::from) }];
+    let mut kinds =
+        vec![Kind { name: "longshore", program: longshore, config: asked.config.map(PathBuf::from), variables: &[] }];
     match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
-        Some(program) => kinds.push(Kind { name: "karpenter", program, config: None }),
+        Some(program) => kinds.push(Kind { name: "karpenter", program, config: None, variables: &[] }),
         None => println!("    without Karpenter: LONGSHORE_KARPENTER names its KWOK controller where it is"),
     }
     let mixes = Mixes::find()?;

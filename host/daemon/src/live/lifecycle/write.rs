@@ -57,17 +57,12 @@ pub async fn patch_status(
     version: Option<&str>,
     status: &NodeClaimStatus,
 ) -> Result<Option<String>, String> {
-    ctx.may_write()?;
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
-    let written = send_status(ctx, name, patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.as_deref());
-    Ok(written)
+    send_status(ctx, claim, json!({"metadata": {"resourceVersion": version}, "status": status})).await
 }
 
 /// Sends a patch of the status of a claim. Returns the claim's new version; nothing else of the answer is read.
 #[allow(clippy::missing_errors_doc)]
-async fn send_status(ctx: &Context, name: &str, patch: Value) -> Result<Option<String>, kube::Error> {
+async fn send_status(ctx: &Context, claim: &NodeClaim, patch: Value) -> Result<Option<String>, String> {
     #[derive(Deserialize)]
     struct Written {
         metadata: Version,
@@ -77,21 +72,20 @@ async fn send_status(ctx: &Context, name: &str, patch: Value) -> Result<Option<S
     struct Version {
         resource_version: Option<String>,
     }
+    ctx.may_write()?;
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
     let path = Request::new(NodeClaim::url_path(&(), None));
     let request = path.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch));
-    let written: Written = ctx.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+    let request = request.map_err(|e| kube::Error::BuildRequest(e).to_string())?;
+    let written: Written = ctx.client.request(request).await.map_err(|e| e.to_string())?;
+    ctx.written.note(name, written.metadata.resource_version.as_deref());
     Ok(written.metadata.resource_version)
 }
 
 /// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so no version is named.
 #[allow(clippy::missing_errors_doc)]
 pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), String> {
-    ctx.may_write()?;
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let patch = json!({"status": {"lastPodEventTime": time}});
-    let written = send_status(ctx, name, patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.as_deref());
-    Ok(())
+    send_status(ctx, claim, json!({"status": {"lastPodEventTime": time}})).await.map(drop)
 }
 
 /// Deletes a claim, if it is still as it was looked at. Says whether it was there.

@@ -18,6 +18,8 @@ pub struct Kind {
     pub program: PathBuf,
     /// Its `longshore.toml`, if it is ours and has one.
     pub config: Option<PathBuf>,
+    /// Variables that it gets besides those that every controller gets.
+    pub variables: &'static [(&'static str, &'static str)],
 }
 
 impl Kind {
@@ -70,22 +72,11 @@ impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
         let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() };
-        Controller::start_at(kind, &config, types, true, &[])
-    }
-
-    /// The same with more variables.
-    pub fn start_with(kind: &Kind, plane: &ControlPlane, types: &Path, more: &[(&str, &str)]) -> anyhow::Result<Self> {
-        Controller::start_at(kind, &plane.longshore_kubeconfig(), types, true, more)
+        Controller::start_at(kind, &config, types, true)
     }
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
-    pub fn start_at(
-        kind: &Kind,
-        kubeconfig: &Path,
-        types: &Path,
-        leads: bool,
-        more: &[(&str, &str)],
-    ) -> anyhow::Result<Self> {
+    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
@@ -100,7 +91,7 @@ impl Controller {
             .env("DISABLE_LEADER_ELECTION", leads.to_string())
             .env("METRICS_PORT", METRICS.to_string())
             .env("HEALTH_PROBE_PORT", PROBES.to_string())
-            .envs(more.iter().copied())
+            .envs(kind.variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

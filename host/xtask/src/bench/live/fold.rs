@@ -30,7 +30,7 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     let file = crate::target().join("bench/listing.kubeconfig");
     std::fs::write(&file, config.to_string())?;
     // It gets no Lease here: this server takes no orders, so there is nothing to do but know.
-    let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false, &[])?;
+    let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false)?;
     let begun = Instant::now();
     while !is_ready() {
         controller.usage()?;

@@ -112,15 +112,25 @@ fn once(kind: &Kind, types: &Path, objects: &[Value], wanted: usize, ready: bool
 }
 
 /// Waits until something holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+pub fn until(what: &str, holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    within(PATIENCE, Duration::from_millis(500), what, holds)
+}
+
+/// The same for no longer than `patience`, looking every so often.
+pub fn within(
+    patience: Duration,
+    every: Duration,
+    what: &str,
+    mut holds: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < patience {
         if holds().unwrap_or(false) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(every);
     }
-    bail!("not within {} s: {what}", PATIENCE.as_secs())
+    bail!("not within {} s: {what}", patience.as_secs_f64())
 }
 
 /// Waits until the NodePool can be planned for.

@@ -7,14 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::Bench;
 use super::controller::{Controller, Kind, METRICS, ask};
 use super::load;
-use super::scale::{pool_is_ready, running, until};
+use super::scale::{pool_is_ready, running, until, within};
 use crate::steps::{self, table};
 
 /// The components that take turns, by what they call themselves.
@@ -29,6 +29,11 @@ const WAITING: usize = 40;
 const LOOK: Duration = Duration::from_millis(700);
 /// How long a round may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the daemon is asked.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// A round follows a pod at once.
+const QUICK: &[(&str, &str)] = &[("BATCH_IDLE_DURATION", "100ms")];
 
 /// What is put in the place of a component.
 enum Broken {
@@ -52,15 +57,14 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let plane = ControlPlane::start("bench-swaps")?;
     plane.apply(&load::list(&load::pool(&[])))?;
     let ours = &bench.kinds[0];
-    let kind = Kind { name: ours.name, program: ours.program.clone(), config: Some(config) };
-    let quick = [("BATCH_IDLE_DURATION", "100ms")];
-    let mut controller = Controller::start_with(&kind, &plane, &bench.types, &quick)?;
+    let kind = Kind { name: ours.name, program: ours.program.clone(), config: Some(config), variables: QUICK };
+    let mut controller = Controller::start(&kind, &plane, &bench.types)?;
     pool_is_ready(&plane)?;
     plane.apply(&load::list(&load::plain(PODS.0, PODS.1, &load::A_CORE)))?;
     until("all pods run", || Ok(running(&plane)? >= PODS.0 * PODS.1))?;
     until("the policy is loaded", || Ok(status()?["policies"]["policies"][0]["digest"].is_string()))?;
     let before = controller.usage()?;
-    let (mut swapped, mut refused, mut waiting, mut turn) = (0, 0, 0, 0);
+    let (mut waiting, mut turn) = (0, 0);
     // Seconds from a pod to its answer, by what happened to the policy meanwhile.
     let mut rounds: [Vec<f64>; 3] = Default::default();
     let begun = Instant::now();
@@ -84,9 +88,9 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            soon("a pod is answered", PATIENCE, || Ok(told()? == waiting))?;
+            within(PATIENCE, EVERY, "a pod is answered", || Ok(told()? == waiting))?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
-            let seen = soon("the replacement is seen", LOOK, || {
+            let seen = within(LOOK, EVERY, "the replacement is seen", || {
                 let policy = &status()?["policies"]["policies"][0];
                 let version = policy["version"].as_str().unwrap_or_default();
                 Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
@@ -97,15 +101,12 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
                 Err(error) => return Err(error.context(format!("replacement {step}"))),
             }
         }
-        if bad {
-            refused += 1
-        } else {
-            swapped += 1
-        }
         if step % 100 == 0 {
             println!("    {step}: {:.1} MiB, {:.0} s", controller.usage()?.memory, begun.elapsed().as_secs_f64());
         }
     }
+    let refused = count / BROKEN;
+    let swapped = count - refused;
     let after = controller.usage()?;
     std::thread::sleep(Duration::from_secs(10));
     let later = controller.usage()?;
@@ -152,15 +153,6 @@ fn told() -> anyhow::Result<usize> {
     let status = status()?;
     let reasons = status["waiting"].as_array().cloned().unwrap_or_default();
     Ok(reasons.iter().filter_map(|reason| reason["pods"].as_u64()).sum::<u64>() as usize)
-}
-
-fn soon(what: &str, patience: Duration, mut holds: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    while !holds().unwrap_or(false) {
-        ensure!(begun.elapsed() < patience, "not within {:.1} s: {what}", patience.as_secs_f64());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 /// A pod that wants a label that nothing has.
