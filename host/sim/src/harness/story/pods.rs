@@ -36,11 +36,13 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// Instances that each offering must have, so that all pods of one zone can run there: each may have a node of its
-    /// own, others may have come before, and three of the types are big enough for every pod. 0 if no pod asks for one.
+    /// Instances that each offering must have, so that all pods can run. Three of the types are big enough for every pod.
+    /// Those of one zone may each have a node of its own there, and others may have come before. If all pools want the
+    /// same capacity type, the four zones have to hold everybody, nodes that are on their way out included.
     pub fn needs_of_each_offering(&self, size: u32) -> u32 {
         let tied: u32 = self.players.iter().filter(|player| player.in_one_zone).map(|player| player.replicas.1).sum();
-        if tied == 0 { 0 } else { (tied + size).div_ceil(3) }
+        let in_one_zone = if tied == 0 { 0 } else { (tied + size).div_ceil(3) };
+        in_one_zone.max((2 * size).div_ceil(3 * 4))
     }
 }
 
