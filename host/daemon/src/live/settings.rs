@@ -8,6 +8,7 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use crate::args::karpenter::{FLAGS, Flag, Meaning};
 use crate::failure::Failure;
+use crate::spread::SchedulerConfig;
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,15 +42,6 @@ const GATES: [&str; 8] = [
     "TerminateFirstRepair",
     "PodDeletionCostManagement",
 ];
-
-/// Where default topology spread constraints are to be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchedulerConfig {
-    /// There they are.
-    Text(String),
-    /// In a file.
-    File(PathBuf),
-}
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -132,11 +124,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("LOG_LEVEL", text, "debug, info or error")),
         },
         instance_types: get("INSTANCE_TYPES_FILE_PATH").filter(|p| !p.is_empty()).map(PathBuf::from),
-        scheduler: get("SCHEDULER_CONFIG").filter(|text| !text.trim().is_empty()).map(|text| {
-            // YAML has a colon with a value behind it, or is a map of one line; a path hardly ever.
-            let inline = text.contains('\n') || text.contains(": ") || text.trim_start().starts_with('{');
-            if inline { SchedulerConfig::Text(text) } else { SchedulerConfig::File(text.trim().into()) }
-        }),
+        scheduler: get("SCHEDULER_CONFIG").and_then(|typed| SchedulerConfig::typed(&typed)),
         notes,
     })
 }
@@ -251,16 +239,5 @@ mod tests {
                 "environment variable BATCH_MAX_DURATOIN is not known, did you mean BATCH_MAX_DURATION?"
             ]
         );
-    }
-
-    #[test]
-    fn the_schedulers_configuration_is_a_text_or_a_file() {
-        let of = |text: &str| with(&[("SCHEDULER_CONFIG", text)]).unwrap().scheduler;
-        assert_eq!(of(" "), None);
-        assert_eq!(of("/etc/spread.yaml"), Some(SchedulerConfig::File("/etc/spread.yaml".into())));
-        for text in ["{podTopologySpread: {}}", "podTopologySpread: {}", "podTopologySpread:\n  defaultConstraints: []"]
-        {
-            assert_eq!(of(text), Some(SchedulerConfig::Text(text.into())));
-        }
     }
 }
