@@ -193,6 +193,13 @@ pub enum Unfit {
     Excluded,
 }
 
+impl Unfit {
+    /// Whether the pod itself is the reason, whatever there is to buy.
+    pub fn is_of_the_pod(&self) -> bool {
+        matches!(self, Unfit::Invalid(_) | Unfit::ResourceClaims | Unfit::Volume(_))
+    }
+}
+
 /// How many instance types each reason removes, in the order in which they are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TypesLeft {

@@ -35,7 +35,7 @@ use super::pools::{self, Class};
 use super::round::{self, Round};
 use super::serve::SharedBoard;
 use super::shortages::Shortages;
-use super::state::{ClusterState, Touched};
+use super::state::{ClusterState, Picture, Touched};
 use super::termination;
 use super::watch::Change;
 use crate::explain::Explained;
@@ -69,10 +69,12 @@ enum Done {
     Explained,
 }
 
-/// A question of somebody outside: what about this pod, `namespace/name`?
-pub struct Ask {
-    pub pod: String,
-    pub reply: oneshot::Sender<Result<Explained, String>>,
+/// A question of somebody outside.
+pub enum Ask {
+    /// What about this pod, `namespace/name`?
+    Pod { pod: String, reply: oneshot::Sender<Result<Explained, String>> },
+    /// What does the cluster look like? Answered at once by who leads, by others never.
+    Picture(oneshot::Sender<Picture>),
 }
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
@@ -124,7 +126,7 @@ struct Control {
     /// The first of those dates.
     pod_events_due: Option<Instant>,
     last_plan: serde_json::Value,
-    asks: VecDeque<Ask>,
+    asks: VecDeque<(String, oneshot::Sender<Result<Explained, String>>)>,
     shown: Instant,
     changed: bool,
     /// When this process began to watch.
@@ -194,7 +196,7 @@ pub async fn run(
                     control.observe(kind, change);
                 }
             }
-            Some(ask) = asks.recv() => control.asks.push_back(ask),
+            Some(ask) = asks.recv() => control.asked(ask),
             () = sleep_until(next) => {}
         }
         control.turn(Instant::now());
@@ -222,6 +224,10 @@ impl Control {
                 why = refused.why,
                 "object cannot be read; the last version stays"
             );
+        }
+        let reached = self.state.milestones();
+        if self.led {
+            reached.iter().for_each(|milestone| self.ctx.metrics.reached(milestone, self.ctx.now()));
         }
         let now = Instant::now();
         for what in touched {
@@ -536,16 +542,42 @@ impl Control {
         });
     }
 
+    fn asked(&mut self, ask: Ask) {
+        match ask {
+            Ask::Pod { pod, reply } => self.asks.push_back((pod, reply)),
+            Ask::Picture(reply) if self.led => drop(reply.send(self.picture())),
+            Ask::Picture(_) => {}
+        }
+    }
+
+    /// The cluster as metrics tell of it.
+    fn picture(&self) -> Picture {
+        let coming = self.state.claims.values().filter(|claim| {
+            claim.metadata.deletion_timestamp.is_none()
+                && !claim.status.as_ref().is_some_and(|status| is_true(status, "Registered"))
+        });
+        let planned = coming.flat_map(|claim| planned_pods(claim)).map(|planned| planned.pod);
+        let more = self.expected.values().flatten().map(|(pod, _)| pod.as_str());
+        let expected: BTreeSet<&str> = planned.chain(more).filter(|pod| self.state.waits(pod)).collect();
+        let deciding = self.last_round.filter(|_| self.planning).map(|began| began.elapsed());
+        Picture {
+            now: self.ctx.now(),
+            queue: self.state.pending() - expected.len(),
+            deciding,
+            ..self.state.picture(&(self.how.catalogue)())
+        }
+    }
+
     /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it.
     fn answer(&mut self) {
-        let Some(ask) = self.asks.pop_front() else { return };
+        let Some((pod, reply)) = self.asks.pop_front() else { return };
         self.planning = true;
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let _ = ask.reply.send(round::explain(&how, world, &ask.pod));
+            let _ = reply.send(round::explain(&how, world, &pod));
             let _ = done.blocking_send(Done::Explained);
         });
     }
@@ -628,6 +660,8 @@ impl Control {
         let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
         self.ctx.metrics.unschedulable(plan.unplaced.len());
+        let ignored = plan.unplaced.iter().filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
+        self.ctx.metrics.ignored(ignored.count());
         if !plan.claims.is_empty() {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);

@@ -139,7 +139,11 @@ pub async fn step(
 async fn announce(ctx: &Context, pool: &NodePool, status: &NodePoolStatus) {
     let old = pool.status.as_ref().map_or(&[][..], |s| &s.conditions);
     for new in &status.conditions {
-        let before = condition(old, &new.type_).map_or(ConditionStatus::Unknown, |c| c.status);
+        let stood = condition(old, &new.type_);
+        if stood.map(|c| c.status) != Some(new.status) {
+            ctx.metrics.pool_transition(stood, new);
+        }
+        let before = stood.map_or(ConditionStatus::Unknown, |c| c.status);
         if before != new.status {
             let message = format!(
                 "Status condition transitioned, Type: {}, Status: {before:?} -> {:?}, Reason: {}{}{}",

@@ -145,6 +145,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
+    ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), settings.metrics, settings.probes).await;
     served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
     tokio::task::spawn_blocking({

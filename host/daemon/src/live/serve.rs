@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use axum::routing::get;
+use futures::stream;
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -16,6 +19,7 @@ use tokio::time::timeout;
 
 use super::context::{Context, lock};
 use super::control::Ask;
+use super::gauges::Pages;
 use crate::explain::Explained;
 
 /// What the loop tells about itself.
@@ -59,7 +63,7 @@ pub async fn serve(
 ) -> Result<(), String> {
     let shared = Shared { ctx, board, asks };
     let told = Router::new()
-        .route("/metrics", get(|State(s): State<Shared>| async move { s.ctx.metrics.text() }))
+        .route("/metrics", get(metrics_text))
         .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
         .route("/explain/pod/{*name}", get(explain))
         .with_state(shared.clone());
@@ -80,6 +84,22 @@ async fn listen(at: SocketAddr, router: Router) -> Result<impl Future<Output = (
     })
 }
 
+/// How long the loop may take to picture the cluster; metrics come without it otherwise.
+const GLANCE: Duration = Duration::from_secs(5);
+
+/// What is counted, and behind it what the cluster looks like, written while it is read.
+async fn metrics_text(State(s): State<Shared>) -> impl IntoResponse {
+    let picture = async {
+        let (reply, answer) = oneshot::channel();
+        s.asks.send(Ask::Picture(reply)).await.ok()?;
+        answer.await.ok()
+    };
+    let picture = if s.ctx.observes() { timeout(GLANCE, picture).await.ok().flatten() } else { None };
+    let pages = picture.into_iter().flat_map(Pages::new);
+    let pages = std::iter::once(s.ctx.metrics.text()).chain(pages).map(Ok::<_, std::convert::Infallible>);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], Body::from_stream(stream::iter(pages)))
+}
+
 async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     if lock(&s.board).synced {
         (StatusCode::OK, "ok")
@@ -94,7 +114,7 @@ async fn explain(
 ) -> Result<axum::Json<Explained>, (StatusCode, String)> {
     let (reply, answer) = oneshot::channel();
     let busy = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
-    s.asks.send(Ask { pod, reply }).await.map_err(|_| busy("the daemon is stopping"))?;
+    s.asks.send(Ask::Pod { pod, reply }).await.map_err(|_| busy("the daemon is stopping"))?;
     match timeout(PATIENCE, answer).await {
         Ok(Ok(Ok(explained))) => Ok(axum::Json(explained)),
         Ok(Ok(Err(why))) => Err((StatusCode::NOT_FOUND, why)),

@@ -23,6 +23,8 @@ pub struct Settings {
     pub preferences: Option<PreferencePolicy>,
     pub min_values: Option<MinValuesPolicy>,
     pub reserved_capacity: bool,
+    /// Metrics and Events tell of the state of objects.
+    pub observes: bool,
     pub log_level: String,
     pub instance_types: Option<PathBuf>,
     /// Default topology spread constraints.
@@ -118,6 +120,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("MIN_VALUES_POLICY", text, "Strict or BestEffort")),
         },
         reserved_capacity,
+        observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         log_level: match get("LOG_LEVEL").as_deref() {
             None | Some("") => "info".into(),
             Some(level @ ("debug" | "info" | "error" | "warn")) => level.into(),
@@ -187,7 +190,7 @@ mod tests {
     fn nothing_set_means_karpenters_defaults() {
         let settings = with(&[]).unwrap();
         assert_eq!((settings.metrics.port(), settings.probes.port()), (8080, 8081));
-        assert!(settings.elects && settings.reserved_capacity && settings.notes.is_empty());
+        assert!(settings.elects && settings.reserved_capacity && settings.observes && settings.notes.is_empty());
         assert_eq!((settings.idle.as_secs(), settings.longest.as_secs()), (1, 10));
         assert_eq!(settings.lease, "karpenter-leader-election");
     }
@@ -201,10 +204,11 @@ mod tests {
             ("FEATURE_GATES", "ReservedCapacity=false, NodeRepair=true"),
             ("PREFERENCE_POLICY", "Ignore"),
             ("KUBE_CLIENT_QPS", "7"),
+            ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
         ]);
         let settings = settings.unwrap();
         assert_eq!((settings.metrics.port(), settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
-        assert!(!settings.reserved_capacity);
+        assert!(!settings.reserved_capacity && !settings.observes);
         assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
     }
 

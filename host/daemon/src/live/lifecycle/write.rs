@@ -29,9 +29,9 @@ pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: Node
 
 /// Counts a condition that has changed its status.
 fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
-    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_)).map(|c| c.status);
-    if before != Some(new.status) {
-        ctx.metrics.transition("nodeclaim", &new.type_, new.status);
+    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_));
+    if before.map(|c| c.status) != Some(new.status) {
+        ctx.metrics.claim_transition(before, new);
     }
 }
 
