@@ -302,3 +302,22 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
     let complaint = stderr(&refused);
     assert!(complaint.contains("SCHEDULER_CONFIG:1: podTopologySpread.defaultConstraints[0]"), "{complaint}");
 }
+
+#[test]
+fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
+    let barren = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: risc}\nspec: {template: {spec: {\
+                  nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: [\
+                  {key: kubernetes.io/arch, operator: In, values: [riscv64]}]}}}\n";
+    let barren = file("barren.yaml", barren);
+    let args = ["--snapshot", SMALL, path(&barren), "--instance-types", TYPES];
+    let why = "no instance type can be had: 5 of 5 types: labels do not match; none has what the NodePool requires of kubernetes.io/arch: riscv64";
+    let planned = run(&[&["plan"], &args[..]].concat());
+    exits(&planned, 0);
+    assert!(stdout(&planned).contains(&format!("\nNodePool risc: {why}\n")), "{}", stdout(&planned));
+    let explained = run(&[&["explain", "pod", "huge"], &args[..]].concat());
+    exits(&explained, 0);
+    let line = format!("\nNodePool risc, whatever pod asks: {why}.\n");
+    assert!(stdout(&explained).contains(&line), "{}", stdout(&explained));
+    let json = json(&run(&[&["plan", "-o", "json"], &args[..]].concat()));
+    assert_eq!(json["barren"]["risc"], why);
+}

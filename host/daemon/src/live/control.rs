@@ -126,6 +126,8 @@ struct Control {
     /// The first of those dates.
     pod_events_due: Option<Instant>,
     last_plan: serde_json::Value,
+    /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
+    barren: BTreeMap<String, String>,
     asks: VecDeque<(String, oneshot::Sender<Result<Explained, String>>)>,
     shown: Instant,
     changed: bool,
@@ -177,6 +179,7 @@ pub async fn run(
         pod_events: BTreeMap::new(),
         pod_events_due: None,
         last_plan: serde_json::Value::Null,
+        barren: BTreeMap::new(),
         asks: VecDeque::new(),
         shown: now,
         changed: true,
@@ -667,6 +670,7 @@ impl Control {
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
         self.tell_leftovers(&snapshot, &plan);
+        self.tell_barren(&snapshot, &plan);
         self.hint_existing(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
@@ -726,6 +730,24 @@ impl Control {
         });
     }
 
+    /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as long as it is so.
+    fn tell_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        if snapshot.pending.is_empty() {
+            return;
+        }
+        let found = report::barren(&snapshot.world, plan);
+        for (pool, why) in found.iter().filter(|(pool, why)| self.barren.get(*pool) != Some(why)) {
+            tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
+        }
+        for (name, why) in &found {
+            let Some(pool) = self.state.pools.get(name).cloned() else { continue };
+            let (ctx, why) =
+                (self.ctx.clone(), format!("NodePool requirements filtered out all instance types: {why}"));
+            tokio::spawn(async move { ctx.events.pool(&pool, true, "NoCompatibleInstanceTypes", &why).await });
+        }
+        self.barren = found;
+    }
+
     /// Tells kube-scheduler about pods that nodes with room are meant for, and remembers those of nodes on their way.
     fn hint_existing(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
@@ -782,6 +804,8 @@ impl Control {
 
     fn show(&mut self, synced: bool, leads: bool, now: Instant) {
         (self.changed, self.shown) = (false, now);
+        let pools = &self.state.pools;
+        self.barren.retain(|name, _| pools.contains_key(name));
         self.ctx.metrics.leads.set(i64::from(leads));
         self.ctx.metrics.synced.set(i64::from(synced));
         let unsynced = if synced { 0 } else { now.duration_since(self.began).as_secs() };
@@ -804,7 +828,7 @@ impl Control {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "withoutCapacity": short.told(), "policies": policies,
+            "withoutCapacity": short.told(), "policies": policies, "barren": self.barren,
         });
     }
 }
