@@ -110,7 +110,49 @@ impl Context {
         };
         futures::stream::iter(pods).for_each_concurrent(TURNS, one).await;
     }
+
+    /// Takes the hint of each of these pods back, unless it has been told something else meanwhile.
+    pub async fn take_back(&self, pods: Vec<String>) {
+        futures::stream::iter(pods)
+            .for_each_concurrent(TURNS, |pod| async move { self.take_one_back(&pod).await })
+            .await;
+    }
+
+    async fn take_one_back(&self, pod: &str) {
+        let Some((namespace, name)) = pod.split_once('/') else { return };
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let mut old = None;
+        for pause in TAKE_BACK {
+            if self.may_write().is_err() {
+                return;
+            }
+            match self.try_take_back(&api, name, &mut old).await {
+                Ok(()) => return,
+                Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return,
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+        }
+    }
+
+    async fn try_take_back(&self, api: &Api<Pod>, name: &str, old: &mut Option<String>) -> kube::Result<()> {
+        let pod = api.get(name).await?;
+        let told = pod.status.and_then(|status| status.nominated_node_name).filter(|node| !node.is_empty());
+        let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else { return Ok(()) };
+        *old = Some(told);
+        let version = json!({"resourceVersion": pod.metadata.resource_version});
+        let patch = Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));
+        api.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+    }
 }
+
+/// Pauses between attempts to take a hint back.
+const TAKE_BACK: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+];
 
 /// How many pods are told of their node at a time, so that other writes get their turn.
 const TURNS: usize = 32;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Api, Patch, PatchParams};
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
 use longshore_core::model::{Names, Settings, World};
 use longshore_core::plan::{Plan, PodIx};
@@ -748,9 +747,14 @@ impl Control {
         self.barren = found;
     }
 
-    /// Tells kube-scheduler about pods that nodes with room are meant for, and remembers those of nodes on their way.
+    /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes on their way, and
+    /// takes back what it was told of any before.
     fn hint_existing(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
+        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
+        let planned = bought.chain(plan.existing.iter().flat_map(|placement| &placement.pods));
+        let mut anew: BTreeSet<String> = planned.map(|&pod| pod_name(world, pod)).collect();
+        anew.retain(|pod| self.hints.planned_anew(pod));
         let mut hints = Vec::new();
         for placement in &plan.existing {
             let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
@@ -759,9 +763,13 @@ impl Control {
             if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
                 hints.extend(self.hints.plan(name, pods.iter().map(|(pod, group)| Planned { pod, group: *group })));
             } else if self.state.claims.contains_key(name) {
-                self.expected.insert(name.to_owned(), pods);
+                let expected = self.expected.entry(name.to_owned()).or_default();
+                expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
+                expected.extend(pods);
             }
         }
+        anew.retain(|pod| !hints.iter().any(|(told, _)| told == pod));
+        self.take_back(anew.into_iter().collect());
         self.tell(hints);
     }
 
@@ -776,14 +784,14 @@ impl Control {
     fn drop_stale_hints(&mut self, now: Instant) {
         let nodes = &self.state.nodes;
         let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
-        for pod in self.hints.stale(now, open) {
+        let stale = self.hints.stale(now, open);
+        self.take_back(stale);
+    }
+
+    fn take_back(&self, pods: Vec<String>) {
+        if !pods.is_empty() {
             let ctx = self.ctx.clone();
-            tokio::spawn(async move {
-                let Some((namespace, name)) = pod.split_once('/') else { return };
-                let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(ctx.plain.clone(), namespace);
-                let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": null}}));
-                let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
-            });
+            tokio::spawn(async move { ctx.take_back(pods).await });
         }
     }
 

@@ -30,8 +30,13 @@ pub struct Hints {
     /// Pods that did not follow theirs: they get no other.
     ignored: BTreeSet<String>,
     /// Pods that wait for their turn, by node and group. The first of each has been named.
-    turns: BTreeMap<(String, u32), VecDeque<String>>,
+    turns: BTreeMap<Turn, VecDeque<String>>,
+    /// The turn that a pod waits for.
+    turn_of: BTreeMap<String, Turn>,
 }
+
+/// A node and a group of pods that must spread.
+type Turn = (String, u32);
 
 impl Hints {
     /// What to tell now of pods planned for a node; the others wait for their turn.
@@ -42,11 +47,13 @@ impl Hints {
                 continue;
             }
             if let Some(group) = group {
-                let turn = self.turns.entry((node.to_owned(), group)).or_default();
-                if !turn.iter().any(|p| p == pod) {
-                    turn.push_back(pod.to_owned());
+                let turn = (node.to_owned(), group);
+                if self.turn_of.get(pod) != Some(&turn) {
+                    self.leave_turn(pod);
+                    self.turns.entry(turn.clone()).or_default().push_back(pod.to_owned());
+                    self.turn_of.insert(pod.to_owned(), turn.clone());
                 }
-                if turn.front().is_none_or(|first| first != pod) {
+                if self.turns.get(&turn).and_then(VecDeque::front).is_none_or(|first| first != pod) {
                     continue;
                 }
             }
@@ -61,13 +68,13 @@ impl Hints {
     /// Pods whose turn has come, now that others have a node.
     pub fn advance(&mut self, waits: impl Fn(&str) -> bool) -> Vec<Hint> {
         let mut now = Vec::new();
+        let (said, turn_of) = (&mut self.said, &mut self.turn_of);
         self.turns.retain(|(node, _), turn| {
-            let first = turn.front().cloned();
-            while turn.front().is_some_and(|pod| !waits(pod)) {
-                turn.pop_front();
+            while let Some(pod) = turn.pop_front_if(|pod| !waits(pod)) {
+                turn_of.remove(&pod);
             }
-            if let Some(pod) = turn.front().filter(|pod| first.as_ref() != Some(pod)) {
-                self.said.insert(pod.clone(), node.clone());
+            if let Some(pod) = turn.front().filter(|pod| said.get(*pod) != Some(node)) {
+                said.insert(pod.clone(), node.clone());
                 now.push((pod.clone(), node.clone()));
             }
             !turn.is_empty()
@@ -92,6 +99,23 @@ impl Hints {
         self.told.remove(pod);
     }
 
+    /// A pod was planned for another node. Says whether one is nominated for it, which is to be taken back: its room is
+    /// kept, and after a restart it would look like the answer.
+    pub fn planned_anew(&mut self, pod: &str) -> bool {
+        let told = self.told.remove(pod).is_some();
+        if told {
+            self.said.remove(pod);
+        }
+        self.leave_turn(pod);
+        told
+    }
+
+    fn leave_turn(&mut self, pod: &str) {
+        if let Some(turn) = self.turn_of.remove(pod).and_then(|turn| self.turns.get_mut(&turn)) {
+            turn.retain(|waiting| waiting != pod);
+        }
+    }
+
     /// Whether anybody has been told who still waits.
     pub fn any(&self) -> bool {
         !self.told.is_empty()
@@ -113,7 +137,7 @@ impl Hints {
                     continue;
                 }
                 self.told.remove(&pod);
-                self.turns.values_mut().for_each(|turn| turn.retain(|p| *p != pod));
+                self.leave_turn(&pod);
                 self.ignored.insert(pod.clone());
                 stale.push(pod);
             }
@@ -168,6 +192,18 @@ mod tests {
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), [""; 0]);
         hints.advance(|_| false);
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), ["a"], "another pod of that name");
+    }
+
+    #[test]
+    fn a_pod_that_is_planned_anew_is_told_anew() {
+        let now = Instant::now();
+        let mut hints = Hints::default();
+        hints.plan("n", [spread("a"), spread("b")].into_iter());
+        hints.seen("a", true, now);
+        assert!(hints.planned_anew("a"));
+        assert!(!hints.planned_anew("a"), "once");
+        assert_eq!(names(&hints.advance(|_| true)), ["b"]);
+        assert_eq!(names(&hints.plan("m", [spread("a")].into_iter())), ["a"]);
     }
 
     #[test]
