@@ -13,6 +13,7 @@
 mod cluster;
 mod explain;
 mod finish;
+mod limits;
 mod node;
 mod nodepool;
 mod object;
@@ -64,6 +65,8 @@ struct Door {
     /// Pods and DaemonSets without a priority of their own, by index, with the name of their class.
     pods_by_class: Vec<(usize, Option<Sym>)>,
     daemons_by_class: Vec<(usize, Option<Sym>)>,
+    /// What pods may use at most.
+    limits: limits::Limits,
 }
 
 struct PriorityClass {

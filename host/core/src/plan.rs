@@ -44,8 +44,21 @@ pub struct Plan {
     pub effective: f64,
     /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour, as `effective`).
     pub lower_bound: f64,
+    /// NodePools that nothing can be bought for, whatever pod asks, in order of preference.
+    pub barren: Vec<Barren>,
     /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner, worth a report.
     pub replaced: Vec<Violation>,
+}
+
+/// A NodePool that no instance type is left for before any pod is looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Barren {
+    /// The NodePool.
+    pub pool: PoolIx,
+    /// [`Unfit::Types`], or [`Unfit::MinValues`] where the types that there are have too few values.
+    pub unfit: Unfit,
+    /// The label whose requirement, taken alone, is more than there is; nothing where only several together are.
+    pub requirement: Option<Sym>,
 }
 
 /// A node to buy.
@@ -191,6 +204,13 @@ pub enum Unfit {
     ReservedCapacity,
     /// The scorer excludes every offering that would do.
     Excluded,
+}
+
+impl Unfit {
+    /// Whether the pod itself is the reason, whatever there is to buy.
+    pub fn is_of_the_pod(&self) -> bool {
+        matches!(self, Unfit::Invalid(_) | Unfit::ResourceClaims | Unfit::Volume(_))
+    }
 }
 
 /// How many instance types each reason removes, in the order in which they are looked at.

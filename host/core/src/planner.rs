@@ -10,6 +10,7 @@ use crate::improve;
 use crate::kube_scheduler::Simulator;
 use crate::plan::{Effort, Plan};
 use crate::policy::Policies;
+use crate::schedule::barren;
 use crate::schedule::floor::{self, Floor, Problem};
 use crate::schedule::items::Item;
 use crate::snapshot::Snapshot;
@@ -52,17 +53,18 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
         return Ok(Plan::default());
     }
     let (mut problem, floor) = floor(snapshot, policies, options.effort);
+    let barren = barren::find(&mut problem);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed);
     let candidates: Vec<Plan> =
         packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
     let mut replaced = Vec::new();
     for candidate in realisable(&mut problem, candidates, &floor, options.effort) {
         match check(snapshot, &candidate) {
-            Ok(()) => return Ok(Plan { replaced, ..candidate }),
+            Ok(()) => return Ok(Plan { replaced, barren, ..candidate }),
             Err(violations) => replaced.extend(violations),
         }
     }
-    let plan = Plan { lower_bound, replaced, ..finish::finish(&mut problem, floor) };
+    let plan = Plan { lower_bound, replaced, barren, ..finish::finish(&mut problem, floor) };
     match check(snapshot, &plan) {
         Ok(()) => Ok(plan),
         Err(violations) => Err(Box::new(Rejected { plan, violations })),

@@ -2,9 +2,10 @@
 //!
 //! [`items`] groups pods that are alike and works out what each asks for, preference by preference; [`states`] narrows
 //! what a new node may be, label by label, with every result interned; [`fit`] says which instance types are big
-//! enough; [`topology`] counts pods by domain; [`floor`] packs first-fit-decreasing with all of them. The improver
+//! enough; [`barren`] finds NodePools that nothing can be bought for; [`topology`] counts pods by domain; [`floor`] packs first-fit-decreasing with all of them. The improver
 //! starts where the floor ends.
 
+pub mod barren;
 pub mod bits;
 pub mod fit;
 pub mod floor;

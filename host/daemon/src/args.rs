@@ -61,6 +61,10 @@ pub struct WorldArgs {
     /// Configuration
     #[arg(long, value_name = "longshore.toml")]
     pub config: Option<PathBuf>,
+    /// Default topology spread constraints, as `run` has them: podTopologySpread.defaultConstraints or a
+    /// KubeSchedulerConfiguration, itself or in a file
+    #[arg(long, value_name = "YAML|FILE")]
+    pub scheduler_config: Option<String>,
     /// How much work goes into a cheaper plan [default: normal]
     #[arg(long, value_name = "EFFORT")]
     pub improve: Option<Improve>,

@@ -111,7 +111,7 @@ pub fn explain(case: &Case<'_>, name: &str) -> Result<Explained, Failure> {
     let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, pod);
     let explanation = of_pod(case, pod, &refusals);
     Ok(Explained {
-        text: text(case.snapshot, pod, &explanation, &refusals),
+        text: text(case.snapshot, pod, &explanation, &refusals) + &barren(case),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
 }
@@ -219,6 +219,12 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
         text += &format!("\n{}", table(&[("WHERE", Align::Left), (title, Align::Left)], &rows));
     }
     text
+}
+
+/// NodePools that refuse every pod, behind those that refuse this one.
+fn barren(case: &Case<'_>) -> String {
+    let all = report::barren(&case.snapshot.world, case.plan);
+    all.iter().map(|(pool, why)| format!("\nNodePool {pool}, whatever pod asks: {why}.\n")).collect()
 }
 
 fn bought(claim: &Claim, alone: Option<&Priced>) -> String {

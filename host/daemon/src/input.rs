@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::options::Options;
+use crate::spread::default_spread;
 
 /// Reads what `options` name.
 pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
@@ -29,6 +30,9 @@ pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
         return Err(unusable(first));
     }
     world.settings = options.settings.clone();
+    if let Some(config) = &options.scheduler {
+        world.settings.default_spread = default_spread(config, &mut world.names)?;
+    }
     world.now = youngest(&world);
     catalogue(&mut world, options.instance_types.as_deref(), &mut problems)?;
     Ok((world, problems))

@@ -20,6 +20,7 @@ mod process;
 pub mod replay;
 mod report;
 mod sim;
+mod spread;
 mod status;
 mod types;
 mod words;

@@ -13,6 +13,7 @@ mod definitions;
 pub mod edges;
 mod events;
 mod garbage;
+mod gauges;
 mod hints;
 mod jobs;
 pub mod journal;

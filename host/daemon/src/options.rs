@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::args::WorldArgs;
 use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
 use crate::failure::Failure;
+use crate::spread::SchedulerConfig;
 
 /// How to plan, and on what.
 #[derive(Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub seed: u64,
     /// What planning depends on.
     pub settings: Settings,
+    /// Default topology spread constraints; they join `settings` when they are read, in the names of the world.
+    pub scheduler: Option<SchedulerConfig>,
     /// Scorers, in order.
     pub policies: Vec<PolicyEntry>,
     /// Files with signals by name.
@@ -71,6 +74,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             node_cost: planning.node_cost.unwrap_or(defaults.node_cost),
             ..defaults
         },
+        scheduler: args.scheduler_config.as_deref().and_then(SchedulerConfig::typed),
         policies,
         signals: files(config.signals)?,
     })

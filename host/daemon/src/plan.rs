@@ -15,7 +15,7 @@ use crate::input;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
-use crate::report::{Decision, Report, Survival, text};
+use crate::report::{self, Decision, Report, Survival, text};
 
 /// Plans, and prints the plan.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
@@ -97,6 +97,7 @@ fn report(planned: &Planned) -> Report {
         decision,
         survives,
         survives_told,
+        barren: report::barren(&planned.snapshot.world, &planned.plan),
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }

@@ -10,7 +10,7 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use longshore_core::model::{Offering, TypeId, World};
-use longshore_core::plan::{Plan, PlannedClaim, PodIx, Target, Unfit, Unplaced};
+use longshore_core::plan::{Barren, Plan, PlannedClaim, PodIx, Target, Unfit, Unplaced};
 use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -40,6 +40,10 @@ pub struct Report {
     pub survives: Option<Survival>,
     /// The same where it is told of the plan, as `longshore run` does.
     pub survives_told: Option<Survival>,
+    /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the decision: it follows from
+    /// what the plan was made on.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub barren: BTreeMap<String, String>,
     /// What policies had to say: failures and fall-backs.
     pub policies: Vec<String>,
     /// Input that was skipped.
@@ -189,6 +193,16 @@ fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
     let mut names: Vec<String> = pods.iter().map(|&pod| pod_name(world, pod)).collect();
     names.sort_unstable();
     names
+}
+
+/// Why nothing can be bought for NodePools, whatever pod asks, by their names.
+pub fn barren(world: &World, plan: &Plan) -> BTreeMap<String, String> {
+    let one = |barren: &Barren| {
+        let pool = &world.pools[barren.pool.0 as usize];
+        let words = Words { world, shape: None, pool: Some(pool) };
+        (world.names.text(pool.name).to_owned(), words.barren(barren))
+    };
+    plan.barren.iter().map(one).collect()
 }
 
 /// One claim with names.

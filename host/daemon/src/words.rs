@@ -5,7 +5,7 @@ mod amount;
 use std::collections::BTreeMap;
 
 use longshore_core::model::{NodePool, Op, PodShape, Requirement, Sym, TaintEffect, World};
-use longshore_core::plan::{TopologyRule, TypesLeft, Unfit};
+use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
 
 pub use amount::{amount, resource_name, size};
 
@@ -122,6 +122,21 @@ impl Words<'_> {
             Unfit::MinValues { key } => format!("too few values of {} are left for minValues", self.text(*key)),
             Unfit::ReservedCapacity => "reserved capacity that fits is used up, and it waits for more".into(),
             Unfit::Excluded => "the scorer excludes every offering that would do".into(),
+        }
+    }
+
+    /// Why nothing can be bought for a NodePool, whatever pod asks.
+    pub fn barren(&self, barren: &Barren) -> String {
+        let why = self.sentence(&barren.unfit);
+        let alone = |key: Sym| self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key));
+        match (&barren.unfit, barren.requirement) {
+            (Unfit::MinValues { .. }, _) => format!("no instance types can be had together: {why}"),
+            (_, Some(key)) => {
+                let wanted = alone(key).map(|r| format!(": {}", self.requirement(r))).unwrap_or_default();
+                let key = self.text(key);
+                format!("no instance type can be had: {why}; none has what the NodePool requires of {key}{wanted}")
+            }
+            (_, None) => format!("no instance type can be had: {why}"),
         }
     }
 

@@ -273,3 +273,51 @@ fn version_is_said() {
     exits(&output, 0);
     assert_eq!(stdout(&output), format!("longshore {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
+    let pod = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, uid: {name}, labels: {{app: free}}}}\n\
+             spec: {{containers: [{{name: main, resources: {{requests: {{cpu: 100m, memory: 1Gi}}}}}}]}}\n\
+             status: {{phase: Pending, conditions: [{{type: PodScheduled, status: \"False\", reason: Unschedulable}}]}}\n"
+        )
+    };
+    let service =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: {selector: {app: free}}\n";
+    let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let pool: Vec<&str> = small.split("\n---\n").take(2).collect();
+    let documents = [pool.join("\n---\n"), service.to_owned(), pod("free-0"), pod("free-1")];
+    let cluster = file("spread.yaml", &documents.join("\n---\n"));
+    let constraints = "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}\n";
+    let constraints = file("constraints.yaml", constraints);
+    let claims = |more: &[&str]| {
+        let plan = ["plan", "--snapshot", path(&cluster), "--instance-types", TYPES, "-o", "json"];
+        json(&run(&[&plan[..], more].concat()))["claims"].as_array().unwrap().len()
+    };
+    assert_eq!(claims(&[]), 1);
+    assert_eq!(claims(&["--scheduler-config", path(&constraints)]), 2);
+    let refused = plan(&["--scheduler-config", "{podTopologySpread: {defaultConstraints: [{maxSkew: 0}]}}"]);
+    exits(&refused, 2);
+    let complaint = stderr(&refused);
+    assert!(complaint.contains("SCHEDULER_CONFIG:1: podTopologySpread.defaultConstraints[0]"), "{complaint}");
+}
+
+#[test]
+fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
+    let barren = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: risc}\nspec: {template: {spec: {\
+                  nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: [\
+                  {key: kubernetes.io/arch, operator: In, values: [riscv64]}]}}}\n";
+    let barren = file("barren.yaml", barren);
+    let args = ["--snapshot", SMALL, path(&barren), "--instance-types", TYPES];
+    let why = "no instance type can be had: 5 of 5 types: labels do not match; none has what the NodePool requires of kubernetes.io/arch: riscv64";
+    let planned = run(&[&["plan"], &args[..]].concat());
+    exits(&planned, 0);
+    assert!(stdout(&planned).contains(&format!("\nNodePool risc: {why}\n")), "{}", stdout(&planned));
+    let explained = run(&[&["explain", "pod", "huge"], &args[..]].concat());
+    exits(&explained, 0);
+    let line = format!("\nNodePool risc, whatever pod asks: {why}.\n");
+    assert!(stdout(&explained).contains(&line), "{}", stdout(&explained));
+    let json = json(&run(&[&["plan", "-o", "json"], &args[..]].concat()));
+    assert_eq!(json["barren"]["risc"], why);
+}

@@ -155,6 +155,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
     let names = &mut door.world.names;
     let own = labels(&meta.labels, names);
     let mut shape = bare_shape(spec, own, namespace, names)?;
+    let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
     let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
     let created = created(meta)?;
     let started = match status {
@@ -192,6 +193,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
         door.pods_by_class.push((door.world.pods.len(), priority_class));
     }
     door.world.pods.push(pod);
+    door.limits.push(limits);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! arrival decides nothing: [`Store::world`] is the same for the same objects. Strings that nobody uses any more stay
 //! interned (names of pods are not interned, so churn does not add to them); shapes of pods are swept.
 
-use longshore_core::model::{Names, Sym, World};
+use longshore_core::model::{Names, Resources, Sym, World};
 use rustc_hash::FxHashMap;
 
 use super::finish::renumber_shapes;
@@ -132,6 +132,17 @@ impl Store {
         self.slots.len()
     }
 
+    /// The objects as they came, in no order, and not put in relation to each other: enough to count and to add up, and
+    /// nothing to plan on.
+    pub fn raw(&self) -> &World {
+        &self.reader.door.world
+    }
+
+    /// What the containers of a pod of [`Store::raw`] may use at most, by its index.
+    pub fn limits(&self, pod: usize) -> &Resources {
+        self.reader.door.limits.get(pod)
+    }
+
     /// Everything as a world of its own, in an order that does not depend on how it came. `now`, settings and the
     /// catalogue are left to the caller.
     pub fn world(&self) -> World {
@@ -154,7 +165,10 @@ impl Store {
         let door = &mut self.reader.door;
         let world = &mut door.world;
         match table {
-            Table::Pods => drop(world.pods.swap_remove(at)),
+            Table::Pods => {
+                world.pods.swap_remove(at);
+                door.limits.swap_remove(at);
+            }
             Table::Nodes => drop(world.nodes.swap_remove(at)),
             Table::Claims => drop(world.claims.swap_remove(at)),
             Table::Pools => drop(world.pools.swap_remove(at)),
@@ -244,6 +258,30 @@ mod tests {
         assert_eq!(names(&store), [("a".into(), 1000)]);
         store.apply("v1", "Pod", &pod("a", "2")).unwrap();
         assert_eq!(names(&store), [("a".into(), 2000)]);
+    }
+
+    #[test]
+    fn limits_stay_with_their_pod() {
+        let mut store = Store::new();
+        let pod = |name: &str, limits: &str, init: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","resources":{{"limits":{{{limits}}}}}}},
+                {{"name":"d","resources":{{"requests":{{"memory":"1Gi"}}}}}}],"initContainers":[{{"name":"i",
+                "resources":{{"limits":{{{init}}}}}}}],"overhead":{{"cpu":"10m","memory":"1Mi"}}}}}}"#
+            )
+        };
+        for (name, limits, init) in [("a", r#""cpu":"1""#, r#""cpu":"2""#), ("b", "", ""), ("c", r#""cpu":"3""#, "")] {
+            store.apply("v1", "Pod", &pod(name, limits, init)).unwrap();
+        }
+        store.remove("", "Pod", "default", "a");
+        for round in 1..3_000 {
+            store.apply("v1", "Pod", &pod("d", &format!(r#""cpu":"{round}m""#), "")).unwrap();
+        }
+        let cpu = |at: usize| store.limits(at).get(longshore_core::model::ResourceId::Cpu);
+        let mut all: Vec<(&str, i64)> =
+            store.raw().pods.iter().enumerate().map(|(at, pod)| (&*pod.name, cpu(at))).collect();
+        all.sort_unstable();
+        assert_eq!(all, [("b", 0), ("c", 3010), ("d", 3009)]);
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Typ
 }
 
 /// Counts the offerings of a type that a state admits and that are taken to be without capacity.
-fn count_short(p: &Problem<'_>, state: StateId, at: usize, left: &mut TypesLeft) {
+pub(super) fn count_short(p: &Problem<'_>, state: StateId, at: usize, left: &mut TypesLeft) {
     let short = p.snapshot.world.catalogue.short();
     if short.is_empty() {
         return;

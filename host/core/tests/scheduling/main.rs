@@ -1,5 +1,6 @@
 //! Small clusters in, readable plans out: every rule of scheduling through the door and the planner, each plan checked.
 
+mod barren;
 mod checker;
 mod labels;
 mod nodes;

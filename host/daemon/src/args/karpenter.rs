@@ -100,7 +100,7 @@ pub const FLAGS: [Flag; 38] = [
     switch(
         "disable-cluster-state-observability",
         "DISABLE_CLUSTER_STATE_OBSERVABILITY",
-        Nothing("metrics of the state cost nothing worth saving"),
+        Does("No metrics and Events of the state of pods, nodes and conditions, only of what is done"),
     ),
     flag("karpenter-service", "KARPENTER_SERVICE", "NAME", Nothing("nothing uses it")),
     switch(

@@ -42,12 +42,19 @@ pub struct Context {
     pub telling: Telling,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
+    /// Whether metrics and Events tell of the state of objects, and not only of what is done; off unless said.
+    pub observes: AtomicBool,
 }
 
 impl Context {
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Whether the state of objects is told of.
+    pub fn observes(&self) -> bool {
+        self.observes.load(Ordering::Relaxed)
     }
 
     /// Whether this process may change anything now: it leads, and has said so to the server recently enough.

@@ -34,7 +34,7 @@ use super::pools::{self, Class};
 use super::round::{self, Round};
 use super::serve::SharedBoard;
 use super::shortages::Shortages;
-use super::state::{ClusterState, Touched};
+use super::state::{ClusterState, Picture, Touched};
 use super::termination;
 use super::watch::Change;
 use crate::explain::Explained;
@@ -68,10 +68,12 @@ enum Done {
     Explained,
 }
 
-/// A question of somebody outside: what about this pod, `namespace/name`?
-pub struct Ask {
-    pub pod: String,
-    pub reply: oneshot::Sender<Result<Explained, String>>,
+/// A question of somebody outside.
+pub enum Ask {
+    /// What about this pod, `namespace/name`?
+    Pod { pod: String, reply: oneshot::Sender<Result<Explained, String>> },
+    /// What does the cluster look like? Answered at once by who leads, by others never.
+    Picture(oneshot::Sender<Picture>),
 }
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
@@ -123,7 +125,9 @@ struct Control {
     /// The first of those dates.
     pod_events_due: Option<Instant>,
     last_plan: serde_json::Value,
-    asks: VecDeque<Ask>,
+    /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
+    barren: BTreeMap<String, String>,
+    asks: VecDeque<(String, oneshot::Sender<Result<Explained, String>>)>,
     shown: Instant,
     changed: bool,
     /// When this process began to watch.
@@ -174,6 +178,7 @@ pub async fn run(
         pod_events: BTreeMap::new(),
         pod_events_due: None,
         last_plan: serde_json::Value::Null,
+        barren: BTreeMap::new(),
         asks: VecDeque::new(),
         shown: now,
         changed: true,
@@ -193,7 +198,7 @@ pub async fn run(
                     control.observe(kind, change);
                 }
             }
-            Some(ask) = asks.recv() => control.asks.push_back(ask),
+            Some(ask) = asks.recv() => control.asked(ask),
             () = sleep_until(next) => {}
         }
         control.turn(Instant::now());
@@ -221,6 +226,10 @@ impl Control {
                 why = refused.why,
                 "object cannot be read; the last version stays"
             );
+        }
+        let reached = self.state.milestones();
+        if self.led {
+            reached.iter().for_each(|milestone| self.ctx.metrics.reached(milestone, self.ctx.now()));
         }
         let now = Instant::now();
         for what in touched {
@@ -535,16 +544,42 @@ impl Control {
         });
     }
 
+    fn asked(&mut self, ask: Ask) {
+        match ask {
+            Ask::Pod { pod, reply } => self.asks.push_back((pod, reply)),
+            Ask::Picture(reply) if self.led => drop(reply.send(self.picture())),
+            Ask::Picture(_) => {}
+        }
+    }
+
+    /// The cluster as metrics tell of it.
+    fn picture(&self) -> Picture {
+        let coming = self.state.claims.values().filter(|claim| {
+            claim.metadata.deletion_timestamp.is_none()
+                && !claim.status.as_ref().is_some_and(|status| is_true(status, "Registered"))
+        });
+        let planned = coming.flat_map(|claim| planned_pods(claim)).map(|planned| planned.pod);
+        let more = self.expected.values().flatten().map(|(pod, _)| pod.as_str());
+        let expected: BTreeSet<&str> = planned.chain(more).filter(|pod| self.state.waits(pod)).collect();
+        let deciding = self.last_round.filter(|_| self.planning).map(|began| began.elapsed());
+        Picture {
+            now: self.ctx.now(),
+            queue: self.state.pending() - expected.len(),
+            deciding,
+            ..self.state.picture(&(self.how.catalogue)())
+        }
+    }
+
     /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it.
     fn answer(&mut self) {
-        let Some(ask) = self.asks.pop_front() else { return };
+        let Some((pod, reply)) = self.asks.pop_front() else { return };
         self.planning = true;
         let mut world = self.state.world();
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let _ = ask.reply.send(round::explain(&how, world, &ask.pod));
+            let _ = reply.send(round::explain(&how, world, &pod));
             let _ = done.blocking_send(Done::Explained);
         });
     }
@@ -627,11 +662,14 @@ impl Control {
         let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
         self.ctx.metrics.unschedulable(plan.unplaced.len());
+        let ignored = plan.unplaced.iter().filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
+        self.ctx.metrics.ignored(ignored.count());
         if !plan.claims.is_empty() {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
         self.tell_leftovers(&snapshot, &plan);
+        self.tell_barren(&snapshot, &plan);
         self.hint_existing(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
@@ -689,6 +727,24 @@ impl Control {
                 ctx.events.pod(&pod, true, "FailedScheduling", &format!("Failed to schedule pod, {why}")).await;
             }
         });
+    }
+
+    /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as long as it is so.
+    fn tell_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        if snapshot.pending.is_empty() {
+            return;
+        }
+        let found = report::barren(&snapshot.world, plan);
+        for (pool, why) in found.iter().filter(|(pool, why)| self.barren.get(*pool) != Some(why)) {
+            tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
+        }
+        for (name, why) in &found {
+            let Some(pool) = self.state.pools.get(name).cloned() else { continue };
+            let (ctx, why) =
+                (self.ctx.clone(), format!("NodePool requirements filtered out all instance types: {why}"));
+            tokio::spawn(async move { ctx.events.pool(&pool, true, "NoCompatibleInstanceTypes", &why).await });
+        }
+        self.barren = found;
     }
 
     /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes on their way, and
@@ -756,6 +812,8 @@ impl Control {
 
     fn show(&mut self, synced: bool, leads: bool, now: Instant) {
         (self.changed, self.shown) = (false, now);
+        let pools = &self.state.pools;
+        self.barren.retain(|name, _| pools.contains_key(name));
         self.ctx.metrics.leads.set(i64::from(leads));
         self.ctx.metrics.synced.set(i64::from(synced));
         let unsynced = if synced { 0 } else { now.duration_since(self.began).as_secs() };
@@ -778,7 +836,7 @@ impl Control {
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,
-            "withoutCapacity": short.told(), "policies": policies,
+            "withoutCapacity": short.told(), "policies": policies, "barren": self.barren,
         });
     }
 }

@@ -120,6 +120,7 @@ impl Daemon {
             shortages: Arc::default(),
             telling: Telling::default(),
             nominates: AtomicBool::new(true),
+            observes: AtomicBool::new(false),
         });
         let (asks, asked) = channel(16);
         let (idle, longest) = window;

@@ -1,5 +1,5 @@
-//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes, and
-//! for five where a pod is told in every round that it has no node.
+//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes, for
+//! five where a pod is told in every round that it has no node, and for one where a NodePool admits no instance type.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,6 +17,17 @@ use super::context::lock;
 const QUIET: Duration = Duration::from_secs(120);
 const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
+const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
+
+/// How long the same words are not repeated.
+fn quiet(reason: &str) -> Duration {
+    match reason {
+        "FailedScheduling" => QUIET_FOR_LEFTOVERS,
+        "NoCompatibleInstanceTypes" => QUIET_FOR_BARREN,
+        _ => QUIET,
+    }
+}
+
 /// Writes Events.
 pub struct Events {
     client: Client,
@@ -24,12 +35,38 @@ pub struct Events {
     /// Namespace and name of the Lease, which stands for this daemon.
     lease: (String, String),
     said: Mutex<HashMap<String, Instant>>,
+    few: Mutex<Few>,
+}
+
+/// Events that are told only as long as there are few of them: ten at once, and five a second.
+struct Few {
+    left: f64,
+    counted: Instant,
+}
+
+impl Few {
+    const MOST: f64 = 10.0;
+    const A_SECOND: f64 = 5.0;
+
+    fn new(now: Instant) -> Self {
+        Few { left: Few::MOST, counted: now }
+    }
+
+    /// Whether one more may be told.
+    fn take(&mut self, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.counted).as_secs_f64();
+        self.left = (self.left + since * Few::A_SECOND).min(Few::MOST);
+        self.counted = now;
+        let may = self.left >= 1.0;
+        self.left -= f64::from(u8::from(may));
+        may
+    }
 }
 
 impl Events {
     /// Events by a client. `lease` is the namespace and name of what those about this daemon are said of.
     pub fn new(client: Client, clock: Clock, lease: (String, String)) -> Self {
-        Events { client, clock, lease, said: Mutex::default() }
+        Events { client, clock, lease, said: Mutex::default(), few: Mutex::new(Few::new(Instant::now())) }
     }
 
     /// Says something about a pod, `namespace/name`.
@@ -43,6 +80,19 @@ impl Events {
         let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
         self.say("karpenter.sh/v1", "NodeClaim", "", name.unwrap_or(""), uid.unwrap_or(""), warning, reason, message)
             .await;
+    }
+
+    /// Says something about a NodeClaim that is left unsaid where much is said already. Nobody waits for it to be written.
+    pub fn claim_if_few(&self, claim: &NodeClaim, warning: bool, reason: &str, message: String) {
+        if !lock(&self.few).take(Instant::now()) {
+            tracing::debug!(nodeclaim = claim.metadata.name, message, "too many to write an Event");
+            return;
+        }
+        let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
+        let (name, uid) = (name.unwrap_or_default(), uid.unwrap_or_default());
+        if let Some(event) = self.event("karpenter.sh/v1", "NodeClaim", "", name, uid, warning, reason, &message) {
+            tokio::spawn(write(self.client.clone(), event));
+        }
     }
 
     /// Says something about a NodePool.
@@ -75,19 +125,37 @@ impl Events {
         reason: &str,
         message: &str,
     ) {
+        if let Some(event) = self.event(api_version, kind, namespace, name, uid, warning, reason, message) {
+            write(self.client.clone(), event).await;
+        }
+    }
+
+    /// An Event to write, unless the same was said a moment ago.
+    #[allow(clippy::too_many_arguments)]
+    fn event(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        warning: bool,
+        reason: &str,
+        message: &str,
+    ) -> Option<Event> {
         {
             let mut said = lock(&self.said);
             let now = Instant::now();
             said.retain(|_, until| now < *until);
             let key = format!("{kind}/{namespace}/{name}/{reason}/{message}");
             if said.contains_key(&key) {
-                return;
+                return None;
             }
-            said.insert(key, now + if reason == "FailedScheduling" { QUIET_FOR_LEFTOVERS } else { QUIET });
+            said.insert(key, now + quiet(reason));
         }
         let home = if namespace.is_empty() { "default" } else { namespace };
         let now = self.clock.now();
-        let event = Event {
+        Some(Event {
             metadata: ObjectMeta {
                 name: Some(format!("{name}.{:x}", now.as_nanosecond())),
                 namespace: Some(home.to_owned()),
@@ -109,10 +177,32 @@ impl Events {
             last_timestamp: Some(Time(now)),
             count: Some(1),
             ..Event::default()
-        };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), home);
-        if let Err(error) = api.create(&PostParams::default(), &event).await {
-            tracing::debug!(%error, reason, "an Event could not be written");
-        }
+        })
+    }
+}
+
+async fn write(client: Client, event: Event) {
+    let api: Api<Event> = Api::namespaced(client, event.metadata.namespace.as_deref().unwrap_or("default"));
+    if let Err(error) = api.create(&PostParams::default(), &event).await {
+        tracing::debug!(%error, reason = event.reason, "an Event could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_at_once_is_cut_short_and_a_little_is_not() {
+        let start = Instant::now();
+        let mut few = Few::new(start);
+        let told = |few: &mut Few, at: f64| (0..30).filter(|_| few.take(start + Duration::from_secs_f64(at))).count();
+        assert_eq!([told(&mut few, 0.0), told(&mut few, 0.5), told(&mut few, 60.0)], [10, 2, 10]);
+    }
+
+    #[test]
+    fn words_are_not_repeated_for_as_long_as_their_reason_says() {
+        let seconds = |reason| quiet(reason).as_secs();
+        assert_eq!(["FailedScheduling", "NoCompatibleInstanceTypes", "Launched"].map(seconds), [300, 60, 120]);
     }
 }

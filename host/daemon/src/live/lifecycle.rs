@@ -28,7 +28,7 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::shortages::PAUSE;
 use write::{delete, patch_meta, write};
-pub use write::{patch_status, pod_event};
+pub use write::{patch_status, pod_event, transition};
 
 /// The finalizer of claims and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use longshore_api::crd::{ConditionStatus, NodeClaim};
+use longshore_api::crd::{Condition as Stated, ConditionStatus, NodeClaim, Timestamp};
 use prometheus::{
     Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
@@ -11,6 +11,11 @@ use prometheus::{
 
 use super::context::lock;
 use super::journal::Condition;
+use super::state::{Milestone, Reached};
+
+mod summary;
+
+use summary::Summary;
 
 /// All metrics.
 pub struct Metrics {
@@ -20,6 +25,14 @@ pub struct Metrics {
     terminated: IntCounterVec,
     nodes_created: IntCounterVec,
     transitions: IntCounterVec,
+    pool_transitions: IntCounterVec,
+    transition_seconds: HistogramVec,
+    pool_transition_seconds: HistogramVec,
+    ended_seconds: HistogramVec,
+    pods_bound: HistogramVec,
+    pods_startup: Summary,
+    nodes_termination: Summary,
+    ignored: IntGauge,
     /// Seconds of deciding.
     pub scheduling: HistogramVec,
     nodes_terminated: IntCounterVec,
@@ -137,9 +150,64 @@ impl Metrics {
             ),
             transitions: counter(
                 &registry,
-                "karpenter_operator_nodeclaim_status_condition_transitions_total",
+                "operator_nodeclaim_status_condition_transitions_total",
                 "Conditions that changed.",
-                &["type", "status"],
+                &["type", "status", "reason"],
+            ),
+            pool_transitions: counter(
+                &registry,
+                "operator_nodepool_status_condition_transitions_total",
+                "Conditions that changed.",
+                &["type", "status", "reason"],
+            ),
+            transition_seconds: histogram(
+                &registry,
+                "operator_nodeclaim_status_condition_transition_seconds",
+                "Seconds that a condition was so before it changed.",
+                &LONG,
+                &["type", "status", "to_status"],
+            ),
+            pool_transition_seconds: histogram(
+                &registry,
+                "operator_nodepool_status_condition_transition_seconds",
+                "Seconds that a condition was so before it changed.",
+                &LONG,
+                &["type", "status", "to_status"],
+            ),
+            ended_seconds: histogram(
+                &registry,
+                "operator_nodeclaim_termination_duration_seconds",
+                "Seconds from a NodeClaim's deletion to its end.",
+                &LONG,
+                &[],
+            ),
+            pods_bound: histogram(
+                &registry,
+                "karpenter_pods_bound_duration_seconds",
+                "Seconds from a pod's creation until it has a node.",
+                &LONG,
+                &["dynamic_resources"],
+            ),
+            pods_startup: registered(
+                &registry,
+                Summary::new(
+                    "karpenter_pods_startup_duration_seconds",
+                    "Seconds from a pod's creation until it runs.",
+                    None,
+                ),
+            ),
+            nodes_termination: registered(
+                &registry,
+                Summary::new(
+                    "karpenter_nodes_termination_duration_seconds",
+                    "Seconds from a node's deletion to its end.",
+                    Some("nodepool"),
+                ),
+            ),
+            ignored: gauge(
+                &registry,
+                "karpenter_scheduler_ignored_pods_count",
+                "Pods that cannot be planned for whatever there is.",
             ),
             scheduling: registered(&registry, scheduling),
             nodes_terminated: counter(
@@ -256,6 +324,7 @@ impl Metrics {
         let pool = label(claim, POOL);
         self.terminated.with_label_values(&[pool, label(claim, CAPACITY_TYPE), label(claim, ZONE)]).inc();
         self.claims_termination.with_label_values(&[pool]).observe(seconds);
+        self.ended_seconds.with_label_values::<&str>(&[]).observe(seconds);
         if let Some(seconds) = instance {
             self.instances_termination.with_label_values(&[pool]).observe(seconds);
         }
@@ -271,12 +340,15 @@ impl Metrics {
         self.nodes_drained.with_label_values(&[label(claim, POOL)]).inc();
     }
 
-    /// A node is gone, so many seconds after it was made.
-    pub fn node_terminated(&self, labels: &BTreeMap<String, String>, seconds: Option<f64>) {
+    /// A node is gone, so many seconds after it was made, and so many after its deletion was asked for.
+    pub fn node_terminated(&self, labels: &BTreeMap<String, String>, seconds: Option<f64>, ending: Option<f64>) {
         let of = |key: &str| labels.get(key).map_or("", String::as_str);
         self.nodes_terminated.with_label_values(&[of(POOL), of(ZONE)]).inc();
         if let Some(seconds) = seconds {
             self.nodes_lifetime.with_label_values(&[of(POOL)]).observe(seconds);
+        }
+        if let Some(seconds) = ending {
+            self.nodes_termination.observe(of(POOL), seconds);
         }
     }
 
@@ -285,8 +357,30 @@ impl Metrics {
         self.unschedulable.with_label_values(&["provisioner"]).set(pods as i64);
     }
 
+    /// Pods of a round that nothing could be planned for, whatever there is.
+    pub fn ignored(&self, pods: usize) {
+        self.ignored.set(pods as i64);
+    }
+
+    /// A pod has reached something.
+    pub fn reached(&self, milestone: &Milestone, now: Timestamp) {
+        let Ok(created) = milestone.created.parse::<Timestamp>() else { return };
+        let seconds = (now.duration_since(created).as_secs_f64()).max(0.0);
+        match milestone.what {
+            Reached::Bound => {
+                let dynamic = if milestone.dynamic { "true" } else { "false" };
+                self.pods_bound.with_label_values(&[dynamic]).observe(seconds);
+            }
+            Reached::Running => self.pods_startup.observe("", seconds),
+        }
+    }
+
     /// What a NodePool may have and has, by resource, in the resource's own unit. Both empty once it is gone.
     pub fn pool(&self, pool: &str, limits: &BTreeMap<String, f64>, usage: &BTreeMap<String, f64>) {
+        let named = |amounts: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
+            amounts.iter().map(|(resource, amount)| (resource.replace('-', "_"), *amount)).collect()
+        };
+        let (limits, usage) = (&named(limits), &named(usage));
         let now: BTreeSet<String> = limits.keys().chain(usage.keys()).cloned().collect();
         let mut pools = lock(&self.pools);
         let before = pools.remove(pool).unwrap_or_default();
@@ -302,8 +396,13 @@ impl Metrics {
     }
 
     /// A condition of a claim changed.
-    pub fn transition(&self, _kind: &str, condition: &str, status: ConditionStatus) {
-        self.transitions.with_label_values(&[condition, &format!("{status:?}")]).inc();
+    pub fn claim_transition(&self, old: Option<&Stated>, new: &Stated) {
+        transition(&self.transitions, &self.transition_seconds, old, new);
+    }
+
+    /// A condition of a NodePool changed.
+    pub fn pool_transition(&self, old: Option<&Stated>, new: &Stated) {
+        transition(&self.pool_transitions, &self.pool_transition_seconds, old, new);
     }
 
     /// Offerings that could not be had a moment ago.
@@ -327,6 +426,16 @@ impl Metrics {
         let mut out = Vec::new();
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
         String::from_utf8(out).unwrap_or_default()
+    }
+}
+
+fn transition(count: &IntCounterVec, seconds: &HistogramVec, old: Option<&Stated>, new: &Stated) {
+    let status = |status: ConditionStatus| format!("{status:?}");
+    count.with_label_values(&[new.type_.as_str(), &status(new.status), &new.reason]).inc();
+    if let Some(old) = old {
+        let held = new.last_transition_time.0.duration_since(old.last_transition_time.0).as_secs_f64();
+        let labels = [old.type_.as_str(), &status(old.status), &status(new.status)];
+        seconds.with_label_values(&labels).observe(held.max(0.0));
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
-use super::lifecycle::Outcome;
+use super::lifecycle::{Outcome, transition};
 use super::node::NodeView;
 
 /// What is known of the class that a NodePool names.
@@ -139,16 +139,11 @@ pub async fn step(
 async fn announce(ctx: &Context, pool: &NodePool, status: &NodePoolStatus) {
     let old = pool.status.as_ref().map_or(&[][..], |s| &s.conditions);
     for new in &status.conditions {
-        let before = condition(old, &new.type_).map_or(ConditionStatus::Unknown, |c| c.status);
-        if before != new.status {
-            let message = format!(
-                "Status condition transitioned, Type: {}, Status: {before:?} -> {:?}, Reason: {}{}{}",
-                new.type_,
-                new.status,
-                new.reason,
-                if new.message.is_empty() { "" } else { ", Message: " },
-                new.message
-            );
+        let stood = condition(old, &new.type_);
+        if stood.map(|c| c.status) != Some(new.status) {
+            ctx.metrics.pool_transition(stood, new);
+        }
+        if let Some(message) = transition(stood, new) {
             ctx.events.pool(pool, new.status == ConditionStatus::False, &new.type_, &message).await;
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use longshore_core::model::{Names, Spread};
 use longshore_kwok::provider::Kwok;
+use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
 use super::context::{Context, lock};
@@ -16,9 +16,10 @@ use super::edges::{Daemon, Edges, Lease, fixed};
 use super::journal::{self, Journal};
 use super::policies::{Manager, Setup};
 use super::serve;
-use super::settings::{self, SchedulerConfig, Settings};
+use super::settings::{self, Settings};
 use crate::args::{Log, RunArgs};
 use crate::failure::Failure;
+use crate::spread::default_spread;
 use crate::{Answer, input};
 
 /// Where a pod finds the name of its namespace.
@@ -81,28 +82,12 @@ fn tell(ctx: &Context, manager: &Manager, journal: &Journal, board: &serve::Shar
     }
 }
 
-/// Reads default topology spread constraints.
-fn default_spread(config: Option<&SchedulerConfig>, names: &mut Names) -> Result<Vec<Spread>, Failure> {
-    let (source, text) = match config {
-        None => return Ok(Vec::new()),
-        Some(SchedulerConfig::Text(text)) => ("SCHEDULER_CONFIG".to_owned(), text.clone()),
-        Some(SchedulerConfig::File(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.clone(), source })?;
-            (file.display().to_string(), text)
-        }
-    };
-    let list = longshore_api::manifests::default_spread(&source, &text, names).map_err(Failure::Unusable)?;
-    tracing::info!(source, constraints = list.len(), "default topology spread constraints");
-    Ok(list)
-}
-
 fn usage(message: &str, hint: &str) -> Failure {
     Failure::Usage { message: message.to_owned(), hint: hint.to_owned() }
 }
 
 fn logging(settings: &Settings, log: Log) {
-    let filter = tracing_subscriber::EnvFilter::try_new(format!("{},kube=warn,hyper=warn", settings.log_level));
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let filter = EnvFilter::try_new(directives(&settings.log_level)).unwrap_or_else(|_| EnvFilter::new("info"));
     let made = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = match log {
         Log::Json => made.json().try_init(),
@@ -110,14 +95,22 @@ fn logging(settings: &Settings, log: Log) {
     };
 }
 
+/// What is logged. The client says an error for every answer of 500 and above, those included that it asks again for; what
+/// comes of it in the end is for whoever asked to say, once.
+fn directives(level: &str) -> String {
+    let client = if level == "debug" { "" } else { ",kube_client::client::builder=off" };
+    format!("{level},kube=warn,hyper=warn{client}")
+}
+
 async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model::Settings) -> Result<(), Failure> {
     let (mut world, problems) =
         input::catalogue_only(args.instance_types.as_deref().or(settings.instance_types.as_deref()))?;
     input::complain(&problems);
-    let meant = longshore_core::model::Settings {
-        default_spread: default_spread(settings.scheduler.as_ref(), &mut world.names)?,
-        ..meant.clone()
-    };
+    let mut meant = meant.clone();
+    if let Some(config) = &settings.scheduler {
+        meant.default_spread = default_spread(config, &mut world.names)?;
+        tracing::info!(source = %config, constraints = meant.default_spread.len(), "default topology spread constraints");
+    }
     let config = config(args.kubeconfig.as_deref()).await?;
     let client = client(config.clone())?;
     let mut once = config;
@@ -152,6 +145,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
+    ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), settings.metrics, settings.probes).await;
     served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
     tokio::task::spawn_blocking({
@@ -218,5 +212,47 @@ async fn told_to_stop() {
             _ = tokio::signal::ctrl_c() => {}
         },
         Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            lock(&self.0).write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(level: &str) -> String {
+        let written = Written::default();
+        let out = written.clone();
+        let made = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives(level)));
+        let made = made.with_writer(move || out.clone()).with_ansi(false).without_time().finish();
+        tracing::subscriber::with_default(made, || {
+            tracing::error!(target: "kube_client::client::builder", "failed with status 503 Service Unavailable");
+            tracing::warn!(target: "kube_client::config", "no proxy");
+            tracing::info!(target: "kube_runtime", "too much");
+            tracing::warn!(target: "longshore_daemon::live", "cannot watch; trying again");
+        });
+        String::from_utf8(lock(&written.0).clone()).unwrap()
+    }
+
+    #[test]
+    fn the_client_is_silent_about_answers_that_it_asks_again_for() {
+        let told = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: cannot watch; trying again";
+        assert_eq!(logged("info").trim(), told);
+        assert!(logged("debug").contains("failed with status 503"));
     }
 }

@@ -8,6 +8,7 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
 use crate::args::karpenter::{FLAGS, Flag, Meaning};
 use crate::failure::Failure;
+use crate::spread::SchedulerConfig;
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Settings {
     pub preferences: Option<PreferencePolicy>,
     pub min_values: Option<MinValuesPolicy>,
     pub reserved_capacity: bool,
+    /// Metrics and Events tell of the state of objects.
+    pub observes: bool,
     pub log_level: String,
     pub instance_types: Option<PathBuf>,
     /// Default topology spread constraints.
@@ -41,15 +44,6 @@ const GATES: [&str; 8] = [
     "TerminateFirstRepair",
     "PodDeletionCostManagement",
 ];
-
-/// Where default topology spread constraints are to be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchedulerConfig {
-    /// There they are.
-    Text(String),
-    /// In a file.
-    File(PathBuf),
-}
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -126,17 +120,14 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("MIN_VALUES_POLICY", text, "Strict or BestEffort")),
         },
         reserved_capacity,
+        observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         log_level: match get("LOG_LEVEL").as_deref() {
             None | Some("") => "info".into(),
             Some(level @ ("debug" | "info" | "error" | "warn")) => level.into(),
             Some(text) => return Err(wrong("LOG_LEVEL", text, "debug, info or error")),
         },
         instance_types: get("INSTANCE_TYPES_FILE_PATH").filter(|p| !p.is_empty()).map(PathBuf::from),
-        scheduler: get("SCHEDULER_CONFIG").filter(|text| !text.trim().is_empty()).map(|text| {
-            // YAML has a colon with a value behind it, or is a map of one line; a path hardly ever.
-            let inline = text.contains('\n') || text.contains(": ") || text.trim_start().starts_with('{');
-            if inline { SchedulerConfig::Text(text) } else { SchedulerConfig::File(text.trim().into()) }
-        }),
+        scheduler: get("SCHEDULER_CONFIG").and_then(|typed| SchedulerConfig::typed(&typed)),
         notes,
     })
 }
@@ -199,7 +190,7 @@ mod tests {
     fn nothing_set_means_karpenters_defaults() {
         let settings = with(&[]).unwrap();
         assert_eq!((settings.metrics.port(), settings.probes.port()), (8080, 8081));
-        assert!(settings.elects && settings.reserved_capacity && settings.notes.is_empty());
+        assert!(settings.elects && settings.reserved_capacity && settings.observes && settings.notes.is_empty());
         assert_eq!((settings.idle.as_secs(), settings.longest.as_secs()), (1, 10));
         assert_eq!(settings.lease, "karpenter-leader-election");
     }
@@ -213,10 +204,11 @@ mod tests {
             ("FEATURE_GATES", "ReservedCapacity=false, NodeRepair=true"),
             ("PREFERENCE_POLICY", "Ignore"),
             ("KUBE_CLIENT_QPS", "7"),
+            ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
         ]);
         let settings = settings.unwrap();
         assert_eq!((settings.metrics.port(), settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
-        assert!(!settings.reserved_capacity);
+        assert!(!settings.reserved_capacity && !settings.observes);
         assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
     }
 
@@ -251,16 +243,5 @@ mod tests {
                 "environment variable BATCH_MAX_DURATOIN is not known, did you mean BATCH_MAX_DURATION?"
             ]
         );
-    }
-
-    #[test]
-    fn the_schedulers_configuration_is_a_text_or_a_file() {
-        let of = |text: &str| with(&[("SCHEDULER_CONFIG", text)]).unwrap().scheduler;
-        assert_eq!(of(" "), None);
-        assert_eq!(of("/etc/spread.yaml"), Some(SchedulerConfig::File("/etc/spread.yaml".into())));
-        for text in ["{podTopologySpread: {}}", "podTopologySpread: {}", "podTopologySpread:\n  defaultConstraints: []"]
-        {
-            assert_eq!(of(text), Some(SchedulerConfig::Text(text.into())));
-        }
     }
 }

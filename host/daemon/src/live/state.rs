@@ -11,12 +11,17 @@ use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::manifests::Store;
 use longshore_core::model::{Names, World};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::kinds::Kind;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::pools::Class;
 use super::watch::Change;
+
+mod picture;
+
+pub use picture::{NodeSum, Picture, PodLine};
 
 /// What somebody has to look at again.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -65,6 +70,8 @@ pub struct ClusterState {
     /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
     /// longer.
     waits_changed: Vec<(Box<str>, Option<bool>)>,
+    /// What pods have reached since this was last asked, as far as anybody asks.
+    milestones: Vec<Milestone>,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
     known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -75,13 +82,76 @@ pub struct ClusterState {
     pub revision: u64,
 }
 
+/// Most steps that are kept for somebody to ask; who folds a journal never does.
+const MILESTONES: usize = 4096;
+
 /// What is kept of a pod beside the store.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct PodMark {
     node: Option<Arc<str>>,
-    ended: bool,
+    phase: Phase,
+    ready: bool,
     leaving: bool,
     daemon: bool,
+}
+
+/// `status.phase` of a pod.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    #[default]
+    Unknown,
+}
+
+impl Phase {
+    /// As Kubernetes writes it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Succeeded => "Succeeded",
+            Phase::Failed => "Failed",
+            Phase::Unknown => "Unknown",
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        let all = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed];
+        all.into_iter().find(|phase| phase.text() == text).unwrap_or_default()
+    }
+}
+
+impl PodMark {
+    fn ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether it is as before for its node.
+    fn stays(&self, old: &PodMark) -> bool {
+        (&self.node, self.ended(), self.leaving, self.daemon) == (&old.node, old.ended(), old.leaving, old.daemon)
+    }
+}
+
+/// A step in the life of a pod that was seen before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Milestone {
+    pub what: Reached,
+    /// `metadata.creationTimestamp`.
+    pub created: String,
+    /// It asks for dynamic resources.
+    pub dynamic: bool,
+}
+
+/// What a pod has reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reached {
+    /// A node.
+    Bound,
+    /// Its phase is Running.
+    Running,
 }
 
 #[derive(Deserialize, Default)]
@@ -98,6 +168,7 @@ struct Head {
     name: String,
     namespace: String,
     deletion_timestamp: Option<String>,
+    creation_timestamp: String,
     generation: Option<i64>,
     owner_references: Vec<Owner>,
 }
@@ -112,6 +183,7 @@ struct Owner {
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     node_name: Option<String>,
+    resource_claims: Vec<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -202,6 +274,11 @@ impl ClusterState {
     /// longer.
     pub fn waits_changed(&mut self) -> Vec<(Box<str>, Option<bool>)> {
         std::mem::take(&mut self.waits_changed)
+    }
+
+    /// What pods have reached since this was last asked.
+    pub fn milestones(&mut self) -> Vec<Milestone> {
+        std::mem::take(&mut self.milestones)
     }
 
     /// Whether a node is being deleted.
@@ -324,13 +401,14 @@ impl ClusterState {
     fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<Touched> {
         let mark = PodMark {
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Arc::from),
-            ended: matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"),
+            phase: Phase::read(&pod.status.phase),
+            ready: pod.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True"),
             leaving: pod.metadata.deletion_timestamp.is_some(),
             daemon: pod.metadata.owner_references.iter().any(|o| o.kind == "DaemonSet"),
         };
         let refused = pod.status.conditions.iter();
         let waits = mark.node.is_none()
-            && !mark.ended
+            && !mark.ended()
             && !mark.leaving
             && !mark.daemon
             && refused
@@ -340,9 +418,19 @@ impl ClusterState {
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
             && !mark.daemon
-            && old.is_none_or(|old| *old != mark)
+            && old.is_none_or(|old| !mark.stays(old))
         {
             touched.push(Touched::PodEvent(node.to_string()));
+        }
+        if let Some(old) = old {
+            let bound = (old.node.is_none() && mark.node.is_some() && !mark.ended()).then_some(Reached::Bound);
+            let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running).then_some(Reached::Running);
+            let room = MILESTONES.saturating_sub(self.milestones.len());
+            for what in bound.into_iter().chain(runs).take(room) {
+                let dynamic = !pod.spec.resource_claims.is_empty();
+                let created = pod.metadata.creation_timestamp.clone();
+                self.milestones.push(Milestone { what, created, dynamic });
+            }
         }
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
@@ -525,6 +613,29 @@ mod tests {
         assert_eq!(state.pending(), 1);
         assert_eq!(state.fold(Kind::Pod, &pod("a", "n1")).0, [Touched::PodEvent("n1".into())]);
         assert_eq!((state.pending(), state.pods()), (0, 1));
+    }
+
+    #[test]
+    fn a_pod_reaches_its_node_and_runs_once_each() {
+        let mut state = ClusterState::default();
+        let seen = |node: &str, phase: &str| {
+            let pod = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"shop","creationTimestamp":"2026-11-01T12:00:00Z"}},
+                "spec":{{"nodeName":"{node}","containers":[]}},"status":{{"phase":"{phase}"}}}}"#
+            );
+            Change::Upsert(pod.into())
+        };
+        let mut reached = |node: &str, phase: &str| {
+            state.fold(Kind::Pod, &seen(node, phase));
+            state.milestones().into_iter().map(|m| (m.what, m.created)).collect::<Vec<_>>()
+        };
+        let at = || "2026-11-01T12:00:00Z".to_owned();
+        assert_eq!(reached("", "Pending"), []);
+        assert_eq!(reached("n", "Pending"), [(Reached::Bound, at())]);
+        assert_eq!(reached("n", "Pending"), []);
+        assert_eq!(reached("n", "Running"), [(Reached::Running, at())]);
+        assert_eq!(reached("n", "Running"), []);
+        assert_eq!(size_of::<PodMark>(), 24, "there are many");
     }
 
     #[test]

@@ -121,8 +121,9 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     let rest: Vec<&String> = node.finalizers.iter().filter(|f| *f != FINALIZER).collect();
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
     ctx.patch_node(&node.name, &json!({"metadata": metadata})).await?;
-    let lived = node.created.as_ref().map(|at| (ctx.now().as_second() - at.0.as_second()).max(0) as f64);
-    ctx.metrics.node_terminated(&node.labels, lived);
+    let since = |at: &longshore_api::crd::Time| (ctx.now().as_second() - at.0.as_second()).max(0) as f64;
+    let lived = node.created.as_ref().map(since);
+    ctx.metrics.node_terminated(&node.labels, lived, node.deletion.as_ref().map(since));
     Ok(None)
 }
 

@@ -20,6 +20,7 @@ pub fn render(report: &Report, world: &World) -> String {
     text += &purchases(decision, world);
     text += &existing(decision);
     text += &leftovers(decision);
+    text += &barren(report);
     text += &totals(report, world);
     text
 }
@@ -134,6 +135,15 @@ fn leftovers(decision: &Decision) -> String {
         }
     }
     text + "\n"
+}
+
+/// NodePools that nothing can be bought for, one a line.
+fn barren(report: &Report) -> String {
+    let mut text = String::new();
+    for (pool, why) in &report.barren {
+        _ = writeln!(text, "NodePool {pool}: {why}");
+    }
+    if text.is_empty() { text } else { text + "\n" }
 }
 
 /// The first few names, and how many more there are.

@@ -44,6 +44,9 @@ pub fn text(status: &Value) -> String {
         let and = if pods > texts(&waiting["some"]).len() { ", …" } else { "" };
         line("waiting", format!("{} ({some}{and}): {}", count(pods, "pod"), shown(&waiting["why"])));
     }
+    for (pool, why) in status["barren"].as_object().into_iter().flatten() {
+        line("nodepool", format!("{pool}: {}", shown(why)));
+    }
     for (kind, why) in status["troubles"].as_object().into_iter().flatten() {
         line("trouble", format!("{kind}: {}", shown(why)));
     }
@@ -122,6 +125,7 @@ mod tests {
                 "some": ["m5.large/z1/spot", "m5.large/z2/spot"],
             },
             "waiting": [{"why": "NodePool web: 3 of 3 types: too little cpu", "pods": 3, "some": ["shop/a", "shop/b"]}],
+            "barren": {"arm": "no instance type can be had: 3 of 3 types: labels do not match"},
             "troubles": {"Pod": "cannot watch pods: no answer"},
             "policies": {
                 "config": {"file": "/etc/longshore.toml", "error": null},
@@ -136,6 +140,7 @@ mod tests {
             rounds    4; in the last, 50 pods got 3 NodeClaims at 1.2500 USD/h, 2 left over, 12 ms
             capacity  2 offerings without, until 14:03:20 UTC: m5.large/z1/spot, m5.large/z2/spot
             waiting   3 pods (shop/a, shop/b, …): NodePool web: 3 of 3 types: too little cpu
+            nodepool  arm: no instance type can be had: 3 of 3 types: labels do not match
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml
             policy    cost (enforce): cost 1.2.0

@@ -50,6 +50,48 @@ pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> 
     Ok(running)
 }
 
+/// The limits of a pod: those of its containers and sidecars together, or of an init container with the sidecars started
+/// before it, whichever is more; what the pod as a whole may use instead, where that is said; its overhead on what is
+/// limited. A container without a limit adds nothing.
+pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut running = Resources::default();
+    for (index, container) in spec.containers.iter().enumerate() {
+        running.add(&said(&container.resources, at.field("containers").index(index), names)?);
+    }
+    let mut sidecars = Resources::default();
+    let mut starting = Resources::default();
+    for (index, container) in spec.init_containers.iter().enumerate() {
+        let mut most = said(&container.resources, at.field("initContainers").index(index), names)?;
+        if container.is_sidecar() {
+            running.add(&most);
+            sidecars.add(&most);
+            most = sidecars.clone();
+        } else {
+            most.add(&sidecars);
+        }
+        starting.max(&most);
+    }
+    running.max(&starting);
+    let whole = said(&spec.resources, at, names)?;
+    whole.iter().for_each(|(resource, value)| running.set(resource, value));
+    for (name, value) in spec.overhead.iter() {
+        let (resource, value) = (resource(name, names), amount(name, value, at.field("overhead").key(name))?);
+        if running.get(resource) > 0 {
+            running.add_one(resource, value);
+        }
+    }
+    Ok(running)
+}
+
+/// The limits that a container or a pod says.
+fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut all = Resources::default();
+    for (name, value) in wire.iter().flat_map(|wire| wire.limits.iter()) {
+        all.set(resource(name, names), amount(name, value, at.field("resources").field("limits").key(name))?);
+    }
+    Ok(all)
+}
+
 /// A container's requests; where it has only a limit, that is its request.
 fn of_container(container: &WireContainer<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
     let Some(wire) = &container.resources else { return Ok(Resources::default()) };

@@ -126,6 +126,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         shortages: Arc::default(),
         telling: crate::live::context::Telling::default(),
         nominates: AtomicBool::new(true),
+        observes: AtomicBool::new(true),
     }
 }
 

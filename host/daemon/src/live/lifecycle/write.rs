@@ -5,7 +5,7 @@
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::Request;
-use longshore_api::crd::{Condition, NodeClaim, NodeClaimStatus, condition};
+use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, NodeClaimStatus, condition};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,10 +29,34 @@ pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: Node
 
 /// Counts a condition that has changed its status.
 fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
-    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_)).map(|c| c.status);
-    if before != Some(new.status) {
-        ctx.metrics.transition("nodeclaim", &new.type_, new.status);
+    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_));
+    if before.map(|c| c.status) != Some(new.status) {
+        ctx.metrics.claim_transition(before, new);
+        tell(ctx, old, before, new);
     }
+}
+
+/// Says in an Event that a condition has changed, as long as there are not too many of them: one for each condition of each
+/// claim costs the API server more than the claims do.
+fn tell(ctx: &Context, claim: &NodeClaim, before: Option<&Condition>, new: &Condition) {
+    if ctx.observes()
+        && let Some(message) = transition(before, new)
+    {
+        ctx.events.claim_if_few(claim, new.status == ConditionStatus::False, &new.type_, message);
+    }
+}
+
+/// What an Event says of a condition that has changed; nothing for one that nobody could say anything of and still can
+/// not.
+pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String> {
+    let before = before.map_or(ConditionStatus::Unknown, |c| c.status);
+    let message = if new.message.is_empty() { String::new() } else { format!(", Message: {}", new.message) };
+    (before != new.status).then(|| {
+        let Condition { type_, status, reason, .. } = new;
+        format!(
+            "Status condition transitioned, Type: {type_}, Status: {before:?} -> {status:?}, Reason: {reason}{message}"
+        )
+    })
 }
 
 /// Patches the metadata of a claim. Returns its new version.
@@ -105,5 +129,28 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
         // Another claim has this name, or somebody wrote at the same moment: the next look tells.
         Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_says_what_a_condition_was_and_is() {
+        let stated = |status: &str, message: &str| -> Condition {
+            serde_json::from_value(json!({
+                "type": "Registered", "status": status, "reason": "Registered", "message": message,
+                "lastTransitionTime": "2026-11-01T12:00:00Z",
+            }))
+            .unwrap()
+        };
+        let (unknown, yes, no) = (stated("Unknown", ""), stated("True", ""), stated("False", "no node"));
+        assert_eq!(transition(None, &unknown), None);
+        assert_eq!(transition(Some(&yes), &yes), None);
+        let of = "Status condition transitioned, Type: Registered, Status:";
+        assert_eq!(transition(None, &yes).unwrap(), format!("{of} Unknown -> True, Reason: Registered"));
+        let told = format!("{of} True -> False, Reason: Registered, Message: no node");
+        assert_eq!(transition(Some(&yes), &no).unwrap(), told);
     }
 }

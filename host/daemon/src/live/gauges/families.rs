@@ -1,0 +1,281 @@
+//! Every gauge that tells of the cluster: its name, what it says, how many rows it has and how one is written.
+
+use std::collections::BTreeMap;
+
+use longshore_api::crd::{Condition, ConditionStatus, Time};
+use longshore_api::{labels, quantity};
+use longshore_core::model::{ResourceId, Resources};
+
+use super::line::Lines;
+use crate::live::state::{NodeSum, Phase, Picture, PodLine};
+
+/// Gauges of one name.
+pub struct Family {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub rows: fn(&Picture) -> usize,
+    pub write: fn(&Picture, usize, &mut Lines<'_>),
+}
+
+const fn family(
+    name: &'static str,
+    help: &'static str,
+    rows: fn(&Picture) -> usize,
+    write: fn(&Picture, usize, &mut Lines<'_>),
+) -> Family {
+    Family { name, help, rows, write }
+}
+
+/// All of them, in the order in which they are written.
+pub const FAMILIES: [Family; 21] = [
+    family("karpenter_nodes_allocatable", "What pods can have of a node.", nodes, |p, at, out| {
+        let node = &p.nodes[at];
+        resources(p, node, written(&node.view.allocatable), out);
+    }),
+    family("karpenter_nodes_system_overhead", "What a node keeps for itself.", nodes, |p, at, out| {
+        let view = &p.nodes[at].view;
+        let allocatable = |name: &str| view.allocatable.get(name).map_or(0.0, |text| number(text));
+        let kept = written(&view.capacity).map(|(name, has)| (name, has - allocatable(name)));
+        resources(p, &p.nodes[at], kept, out);
+    }),
+    family(
+        "karpenter_nodes_total_pod_requests",
+        "What the pods on a node request, daemons too.",
+        nodes,
+        |p, at, out| {
+            resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.requests), out);
+        },
+    ),
+    family("karpenter_nodes_total_pod_limits", "Limits of the pods on a node, daemons too.", nodes, |p, at, out| {
+        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.limits), out);
+    }),
+    family("karpenter_nodes_total_daemon_requests", "What the daemons on a node request.", nodes, |p, at, out| {
+        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].daemons.requests), out);
+    }),
+    family("karpenter_nodes_total_daemon_limits", "Limits of the daemons on a node.", nodes, |p, at, out| {
+        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].daemons.limits), out);
+    }),
+    family("karpenter_nodes_current_lifetime_seconds", "Age of a node.", nodes, |p, at, out| {
+        let node = &p.nodes[at];
+        if let Some(age) = node.view.created.as_ref().map(|at| since(p, at)) {
+            out.put(of_node(p, node), age);
+        }
+    }),
+    family("karpenter_cluster_utilization_percent", "Requests, of what pods can have.", one, utilization),
+    family("karpenter_nodepools_cost_total", "USD per hour of what a NodePool has launched.", one, |p, _, out| {
+        p.costs.iter().for_each(|(pool, cost)| out.put([("nodepool", pool.as_str())], *cost));
+    }),
+    family("karpenter_pods_state", "1 for each pod; its state is in the labels.", pods, state_of_pod),
+    family("karpenter_pods_unbound_time_seconds", "Age of a pod without a node.", pods, |p, at, out| {
+        let pod = &p.pods[at];
+        if pod.node.is_none() && matches!(pod.phase, Phase::Pending | Phase::Unknown) {
+            let dynamic = ("dynamic_resources", truth(pod.dynamic));
+            out.put(of_pod(pod).into_iter().chain([dynamic]), age(p, pod));
+        }
+    }),
+    family("karpenter_pods_unstarted_time_seconds", "Age of a pod that does not run yet.", pods, |p, at, out| {
+        let pod = &p.pods[at];
+        if matches!(pod.phase, Phase::Pending | Phase::Unknown) {
+            out.put(of_pod(pod), age(p, pod));
+        }
+    }),
+    family("karpenter_scheduler_queue_depth", "Pods that wait and are expected on no node.", one, |p, _, out| {
+        out.put([("controller", "provisioner")], p.queue as f64);
+    }),
+    family("karpenter_scheduler_unfinished_work_seconds", "For how long a round is deciding.", one, |p, _, out| {
+        out.put([("controller", "provisioner")], p.deciding.map_or(0.0, |span| span.as_secs_f64()));
+    }),
+    family(
+        "operator_nodeclaim_status_condition_count",
+        "1 for each condition of a NodeClaim.",
+        claims,
+        |p, at, out| {
+            conditions(p.claims[at].metadata.name.as_deref(), of_claim(p, at), out, |_| 1.0);
+        },
+    ),
+    family(
+        "operator_nodeclaim_status_condition_current_status_seconds",
+        "For how long a condition of a NodeClaim has been so.",
+        claims,
+        |p, at, out| {
+            let held = |c: &Condition| since(p, &c.last_transition_time);
+            conditions(p.claims[at].metadata.name.as_deref(), of_claim(p, at), out, held);
+        },
+    ),
+    family("operator_nodepool_status_condition_count", "1 for each condition of a NodePool.", pools, |p, at, out| {
+        conditions(p.pools[at].metadata.name.as_deref(), of_pool(p, at), out, |_| 1.0);
+    }),
+    family(
+        "operator_nodepool_status_condition_current_status_seconds",
+        "For how long a condition of a NodePool has been so.",
+        pools,
+        |p, at, out| {
+            let held = |c: &Condition| since(p, &c.last_transition_time);
+            conditions(p.pools[at].metadata.name.as_deref(), of_pool(p, at), out, held);
+        },
+    ),
+    family(
+        "operator_nodeclaim_termination_current_time_seconds",
+        "For how long it is ending.",
+        claims,
+        |p, at, out| {
+            let meta = &p.claims[at].metadata;
+            ending(p, meta.name.as_deref(), meta.deletion_timestamp.as_ref(), out);
+        },
+    ),
+    family("operator_nodepool_termination_current_time_seconds", "For how long it is ending.", pools, |p, at, out| {
+        let meta = &p.pools[at].metadata;
+        ending(p, meta.name.as_deref(), meta.deletion_timestamp.as_ref(), out);
+    }),
+    family("operator_node_termination_current_time_seconds", "For how long it is ending.", nodes, |p, at, out| {
+        let view = &p.nodes[at].view;
+        ending(p, Some(&view.name), view.deletion.as_ref(), out);
+    }),
+];
+
+fn nodes(p: &Picture) -> usize {
+    p.nodes.len()
+}
+
+fn pods(p: &Picture) -> usize {
+    p.pods.len()
+}
+
+fn claims(p: &Picture) -> usize {
+    p.claims.len()
+}
+
+fn pools(p: &Picture) -> usize {
+    p.pools.len()
+}
+
+fn one(_: &Picture) -> usize {
+    1
+}
+
+/// A line for each resource of a node.
+fn resources<'a>(p: &Picture, node: &NodeSum, amounts: impl Iterator<Item = (&'a str, f64)>, out: &mut Lines<'_>) {
+    for (resource, amount) in amounts {
+        let resource = resource.replace('-', "_");
+        out.put(of_node(p, node).chain([("resource_type", resource.as_str())]), amount);
+    }
+}
+
+/// The labels that tell a node.
+fn of_node<'a>(p: &'a Picture, node: &'a NodeSum) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let view = &*node.view;
+    let label = |key: &str| view.labels.get(key).map_or("", String::as_str);
+    let own =
+        [("node_name", view.name.as_str()), ("nodepool", label(labels::NODEPOOL)), ("managed", truth(node.managed))];
+    own.into_iter().chain(p.keys.iter().map(move |(key, name)| (name.as_str(), label(key))))
+}
+
+fn of_pod(pod: &PodLine) -> [(&str, &str); 2] {
+    let (namespace, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
+    [("namespace", namespace), ("name", name)]
+}
+
+fn state_of_pod(p: &Picture, at: usize, out: &mut Lines<'_>) {
+    let pod = &p.pods[at];
+    let name = pod.node.as_deref().unwrap_or_default();
+    let node = p.nodes.binary_search_by(|node| node.view.name.as_str().cmp(name)).ok().map(|at| &p.nodes[at]);
+    let label = |key: &str| node.and_then(|node| node.view.labels.get(key)).map_or("", String::as_str);
+    let owner = p.owners.get(pod.owner as usize).map_or("", String::as_str);
+    let [namespace, own] = of_pod(pod);
+    let labels = [
+        own,
+        namespace,
+        ("owner", owner),
+        ("node", name),
+        ("scheduled", truth(pod.node.is_some())),
+        ("nodepool", label(labels::NODEPOOL)),
+        ("zone", label(labels::ZONE)),
+        ("arch", label(labels::ARCH)),
+        ("capacity_type", label(labels::CAPACITY_TYPE)),
+        ("instance_type", label(labels::INSTANCE_TYPE)),
+        ("phase", pod.phase.text()),
+        ("ready", truth(pod.ready)),
+        ("managed", node.map_or("", |node| truth(node.managed))),
+    ];
+    out.put(labels, 1.0);
+}
+
+fn utilization(p: &Picture, _: usize, out: &mut Lines<'_>) {
+    let mut there: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut asked: BTreeMap<&str, f64> = BTreeMap::new();
+    for node in &p.nodes {
+        written(&node.view.allocatable).for_each(|(name, amount)| *there.entry(name).or_default() += amount);
+        amounts(p, &node.pods.requests).for_each(|(name, amount)| *asked.entry(name).or_default() += amount);
+    }
+    for (resource, there) in there.into_iter().filter(|(_, there)| *there > 0.0) {
+        let share = 100.0 * asked.get(resource).copied().unwrap_or(0.0) / there;
+        out.put([("resource_type", resource.replace('-', "_").as_str())], share);
+    }
+}
+
+fn of_claim(p: &Picture, at: usize) -> &[Condition] {
+    p.claims[at].status.as_ref().map_or(&[], |status| &status.conditions)
+}
+
+fn of_pool(p: &Picture, at: usize) -> &[Condition] {
+    p.pools[at].status.as_ref().map_or(&[], |status| &status.conditions)
+}
+
+fn conditions(name: Option<&str>, all: &[Condition], out: &mut Lines<'_>, value: impl Fn(&Condition) -> f64) {
+    for c in all {
+        let labels = [
+            ("name", name.unwrap_or_default()),
+            ("type", &c.type_),
+            ("status", status(c.status)),
+            ("reason", &c.reason),
+        ];
+        out.put(labels, value(c));
+    }
+}
+
+fn status(status: ConditionStatus) -> &'static str {
+    match status {
+        ConditionStatus::True => "True",
+        ConditionStatus::False => "False",
+        ConditionStatus::Unknown => "Unknown",
+    }
+}
+
+fn ending(p: &Picture, name: Option<&str>, since_when: Option<&Time>, out: &mut Lines<'_>) {
+    if let Some(at) = since_when {
+        out.put([("name", name.unwrap_or_default())], since(p, at));
+    }
+}
+
+/// Seconds since a time, never less than none.
+fn since(p: &Picture, at: &Time) -> f64 {
+    (p.now.as_second() - at.0.as_second()).max(0) as f64
+}
+
+fn age(p: &Picture, pod: &PodLine) -> f64 {
+    (p.now.as_second() - pod.created).max(0) as f64
+}
+
+fn truth(yes: bool) -> &'static str {
+    if yes { "true" } else { "false" }
+}
+
+/// Amounts as they are written in a node's status, in their own unit.
+fn written(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, f64)> {
+    all.iter().map(|(name, text)| (name.as_str(), number(text)))
+}
+
+fn number(text: &str) -> f64 {
+    quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0) as f64 / 1000.0
+}
+
+/// Amounts that were added up, in their own unit: cores of `cpu`.
+fn amounts<'a>(p: &'a Picture, all: &'a Resources) -> impl Iterator<Item = (&'a str, f64)> {
+    all.iter().map(|(resource, amount)| match resource {
+        ResourceId::Cpu => ("cpu", amount as f64 / 1000.0),
+        ResourceId::Memory => ("memory", amount as f64),
+        ResourceId::Pods => ("pods", amount as f64),
+        ResourceId::EphemeralStorage => ("ephemeral-storage", amount as f64),
+        ResourceId::Other(name) => (p.others.get(&name).map_or("other", String::as_str), amount as f64),
+    })
+}
