@@ -41,6 +41,16 @@ pub struct JournalEntry {
     pub segment_size: Option<u64>,
 }
 
+/// What becomes of pods that kube-scheduler has not looked at yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NewPods {
+    /// They are planned for if no node has room for them, and if there is nobody that they could preempt.
+    #[default]
+    Foresee,
+    /// They are planned for once kube-scheduler has given up on them.
+    Await,
+}
+
 /// `[planning]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planning {
@@ -48,6 +58,8 @@ pub struct Planning {
     pub improve: Option<Effort>,
     /// `node-cost`, USD per hour and node, finite and not negative.
     pub node_cost: Option<f64>,
+    /// `new-pods`.
+    pub new_pods: Option<NewPods>,
     /// `preference-policy`.
     pub preferences: Option<PreferencePolicy>,
     /// `min-values-policy`.
@@ -146,6 +158,7 @@ fn planning(table: &mut Table) -> Planning {
     Planning {
         improve: table.one_of("improve", &EFFORTS),
         node_cost: table.amount("node-cost"),
+        new_pods: table.one_of("new-pods", &[("Foresee", NewPods::Foresee), ("Await", NewPods::Await)]),
         preferences: table.one_of(
             "preference-policy",
             &[("Respect", PreferencePolicy::Respect), ("Ignore", PreferencePolicy::Ignore)],
@@ -318,6 +331,7 @@ mod tests {
                 planning: Planning {
                     improve: Some(Effort::Thorough),
                     node_cost: Some(0.01),
+                    new_pods: None,
                     preferences: Some(PreferencePolicy::Ignore),
                     min_values: Some(MinValuesPolicy::BestEffort),
                     seed: Some(7),
@@ -373,9 +387,9 @@ mod tests {
             expect![[r#"
                 conf/longshore.toml:1:2: unknown table `planing`: expected one of `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
-                conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `node-cost`, `preference-policy`, `seed`
+                conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`
                     hint: did you mean `improve`?
-                conf/longshore.toml:5:1: unknown key `colour` in [planning]: expected one of `improve`, `min-values-policy`, `node-cost`, `preference-policy`, `seed`
+                conf/longshore.toml:5:1: unknown key `colour` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`
                     hint: delete the line, or look at README.md for the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`

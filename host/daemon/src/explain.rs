@@ -184,7 +184,9 @@ fn outcome(case: &Case<'_>, pod: PodIx) -> Outcome {
         Some(node) => Outcome::Runs { node: text(node) },
         None if record.is_static => Outcome::NotPlanned { why: "it is a static pod" },
         None if record.nominated.is_some() => Outcome::NotPlanned { why: "a node is nominated for it" },
-        None if !record.unschedulable => Outcome::NotPlanned { why: "kube-scheduler has not given up on it" },
+        None if !record.unschedulable && !record.foreseen => {
+            Outcome::NotPlanned { why: "kube-scheduler has not given up on it" }
+        }
         None => Outcome::NotPlanned { why: "its owner places it itself" },
     }
 }

@@ -182,6 +182,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
         terminal: status.is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
         unschedulable: status.is_some_and(is_unschedulable),
+        foreseen: false,
         nominated: status.and_then(|s| symbol(&s.nominated_node_name, names)),
         is_static: node_owned || meta.annotation(label::MIRROR_POD).is_some(),
         resource_claims: !spec.resource_claims.is_empty(),

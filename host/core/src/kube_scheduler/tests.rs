@@ -163,6 +163,7 @@ impl Town {
             terminal: false,
             deleting: false,
             unschedulable: node.is_none(),
+            foreseen: false,
             nominated: None,
             is_static: false,
             resource_claims: false,

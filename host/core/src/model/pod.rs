@@ -37,6 +37,9 @@ pub struct Pod {
     pub deleting: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
+    /// kube-scheduler has not looked at it yet, and who made the world takes it that it will find no node but those of
+    /// the plan. It is planned for as if it were `unschedulable`.
+    pub foreseen: bool,
     /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the name of a NodeClaim
     /// while there is no node yet. As long as that is there, the pod counts as one of its pods.
     pub nominated: Option<Sym>,

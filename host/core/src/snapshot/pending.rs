@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::plan::{PodIx, Unfit};
 
-/// Pods that kube-scheduler has given up on, `crowded_out` of the node that was nominated for them or without one, and
+/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one, and
 /// pods that nodes on their way out must let go.
 pub fn collect(
     world: &World,
@@ -55,7 +55,8 @@ struct Kinds {
 
 fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
     let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
-    pod.unschedulable && pod.node.is_none() && !daemon && !pod.is_static && !pod.terminal && !pod.deleting
+    let waits = pod.unschedulable || pod.foreseen;
+    waits && pod.node.is_none() && !daemon && !pod.is_static && !pod.terminal && !pod.deleting
 }
 
 /// A pod that will come back elsewhere when its node goes.

@@ -37,6 +37,7 @@ use super::shortages::Shortages;
 use super::state::{ClusterState, Picture, Touched};
 use super::termination;
 use super::watch::Change;
+use crate::config::NewPods;
 use crate::explain::Explained;
 use crate::report::{self, Leftover};
 
@@ -91,7 +92,8 @@ const POOLS: Duration = Duration::from_secs(1);
 const LEADER: Duration = Duration::from_millis(250);
 /// The status for others is written anew at most this often.
 const SHOW: Duration = Duration::from_millis(500);
-/// A claim's `lastPodEventTime` is written at most this often.
+/// A claim's `lastPodEventTime` is written so long after the first pod that it tells of, with the time of the last: while
+/// nodes fill up, kube-apiserver has other things to do.
 const POD_EVENTS: Duration = Duration::from_secs(10);
 /// Most pods of a round that get an Event saying where they should go.
 const NOMINATED_EVENTS: usize = 50;
@@ -136,11 +138,10 @@ struct Control {
 
 /// Pods came to a node or went.
 struct PodEvent {
-    /// When it is written, nothing if it has been.
-    due: Option<Instant>,
+    /// When it is written.
+    due: Instant,
     /// The time to write.
     time: String,
-    written: Option<Instant>,
 }
 
 /// Runs until the channel of observations closes.
@@ -184,6 +185,7 @@ pub async fn run(
         changed: true,
         began: now,
     };
+    control.learn();
     loop {
         let next = control.next(Instant::now());
         tokio::select! {
@@ -268,20 +270,15 @@ impl Control {
         self.window = Some((opened, now));
     }
 
-    /// Notes that pods came to a node or went. Its claim is told a little later, so that many changes are one write.
+    /// Notes that pods came to a node or went. Its claim is told later, so that many changes are one write.
     fn pod_event(&mut self, node: String, now: Instant) {
         if !self.state.nodes.contains_key(&node) {
             return;
         }
         let time = lifecycle::rfc3339(self.ctx.now());
-        let event = self.pod_events.entry(node).or_insert(PodEvent { due: None, time: String::new(), written: None });
-        event.time = time;
-        if event.due.is_none() {
-            let next = event.written.map_or(now, |at| at + POD_EVENTS);
-            let due = next.max(now + POOLS);
-            event.due = Some(due);
-            self.pod_events_due = Some(self.pod_events_due.map_or(due, |first| first.min(due)));
-        }
+        let due = now + POD_EVENTS;
+        self.pod_events.entry(node).or_insert_with(|| PodEvent { due, time: String::new() }).time = time;
+        self.pod_events_due = Some(self.pod_events_due.map_or(due, |first| first.min(due)));
     }
 
     fn write_pod_events(&mut self, now: Instant) {
@@ -290,13 +287,12 @@ impl Control {
         }
         let Control { pod_events, state, ctx, .. } = self;
         pod_events.retain(|node, event| {
-            let Some(view) = state.nodes.get(node) else { return false };
-            if event.due.is_none_or(|due| due > now) {
-                // Kept for as long as it holds back the next.
-                return event.due.is_some() || event.written.is_some_and(|at| now < at + POD_EVENTS);
+            if event.due > now {
+                return true;
             }
-            (event.due, event.written) = (None, Some(now));
-            if let [claim] = state.claim_of(view).as_slice() {
+            if let Some(view) = state.nodes.get(node)
+                && let [claim] = state.claim_of(view).as_slice()
+            {
                 let (ctx, claim, time) = (ctx.clone(), claim.clone(), event.time.clone());
                 tokio::spawn(async move {
                     if let Err(error) = lifecycle::pod_event(&ctx, &claim, &time).await {
@@ -304,9 +300,9 @@ impl Control {
                     }
                 });
             }
-            true
+            false
         });
-        self.pod_events_due = self.pod_events.values().filter_map(|event| event.due).min();
+        self.pod_events_due = self.pod_events.values().map(|event| event.due).min();
     }
 
     fn report(&mut self, report: Done) {
@@ -528,8 +524,10 @@ impl Control {
         self.last_round = Some(now);
         self.rounds += 1;
         let (clock, number) = (self.ctx.clock, self.rounds);
+        self.learn();
         self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let mut world = self.state.world();
+        self.foresee(&mut world);
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         if self.how.inline {
@@ -575,6 +573,7 @@ impl Control {
         let Some((pod, reply)) = self.asks.pop_front() else { return };
         self.planning = true;
         let mut world = self.state.world();
+        self.foresee(&mut world);
         self.assign(&mut world);
         world.now = self.ctx.now().as_second();
         let (how, done) = (self.how.clone(), self.done.clone());
@@ -582,6 +581,29 @@ impl Control {
             let _ = reply.send(round::explain(&how, world, &pod));
             let _ = done.blocking_send(Done::Explained);
         });
+    }
+
+    /// What the configuration says to whoever folds what is seen. To be called between two rounds.
+    fn learn(&mut self) {
+        self.state.foresees = self.how.manager.take().planning().new_pods.unwrap_or_default() == NewPods::Foresee;
+    }
+
+    /// Marks pods that kube-scheduler will find no node for, if the plan finds none: it takes its time over a thousand,
+    /// and their nodes can be on their way by then. Not those that could preempt others.
+    fn foresee(&self, world: &mut World) {
+        if !self.state.any_fresh() {
+            return;
+        }
+        let priority = |world: &World, at: usize| world.shapes.get(world.pods[at].shape).priority;
+        let run = (0..world.pods.len()).filter(|&at| world.pods[at].node.is_some() && !world.pods[at].terminal);
+        let lowest = run.map(|at| priority(world, at)).min();
+        for at in 0..world.pods.len() {
+            let pod = &world.pods[at];
+            let new =
+                pod.node.is_none() && !pod.unschedulable && self.state.is_fresh(&pod_name(world, PodIx(at as u32)));
+            let preempts = lowest.is_some_and(|lowest| priority(world, at) > lowest);
+            world.pods[at].foreseen = new && !preempts;
+        }
     }
 
     /// Counts pods to the claims that they were planned for, until nodes have taken them or should have: to the one that is
@@ -616,7 +638,7 @@ impl Control {
         }
         for at in 0..world.pods.len() {
             let pod = &world.pods[at];
-            if pod.node.is_some() || !pod.unschedulable {
+            if pod.node.is_some() || !(pod.unschedulable || pod.foreseen) {
                 continue;
             }
             // Told of a node that is going, it was planned for another one since.
@@ -711,7 +733,9 @@ impl Control {
 
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
-        for unplaced in &plan.unplaced {
+        // Of the others kube-scheduler speaks first.
+        let given_up = |pod: PodIx| !snapshot.world.pods[pod.0 as usize].foreseen;
+        for unplaced in plan.unplaced.iter().filter(|unplaced| given_up(unplaced.pod)) {
             let pod = pod_name(&snapshot.world, unplaced.pod);
             let Leftover { message, .. } = report::leftover(snapshot, unplaced);
             waiting.insert(pod, message);
@@ -761,7 +785,9 @@ impl Control {
             let pods: Vec<(String, Option<u32>)> =
                 placement.pods.iter().map(|&pod| (pod_name(world, pod), group_of(world, pod))).collect();
             if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
-                hints.extend(self.hints.plan(name, pods.iter().map(|(pod, group)| Planned { pod, group: *group })));
+                // Those that kube-scheduler has not looked at yet it will place by itself.
+                let given_up = pods.iter().filter(|(pod, _)| !self.state.is_fresh(pod));
+                hints.extend(self.hints.plan(name, given_up.map(|(pod, group)| Planned { pod, group: *group })));
             } else if self.state.claims.contains_key(name) {
                 let expected = self.expected.entry(name.to_owned()).or_default();
                 expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));

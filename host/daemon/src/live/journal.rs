@@ -180,6 +180,7 @@ impl Journal {
             size,
             Box::new(move || {
                 note.nominated = nominated(&snapshot);
+                note.foreseen = foreseen(&snapshot);
                 note.outcome = match plan {
                     Ok(plan) => {
                         Outcome::Decided(Summary::new(&Decision::new(&snapshot, &plan), snapshot.pending.len()))
@@ -296,6 +297,13 @@ fn nominated(snapshot: &Snapshot) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// Pods that are planned for before kube-scheduler has looked at them.
+fn foreseen(snapshot: &Snapshot) -> Vec<String> {
+    let world = &snapshot.world;
+    let all = (0..world.pods.len()).filter(|&at| world.pods[at].foreseen);
+    all.map(|at| pod_name(world, longshore_core::plan::PodIx(at as u32))).collect()
 }
 
 /// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins over the file.

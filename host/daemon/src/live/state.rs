@@ -67,6 +67,10 @@ pub struct ClusterState {
     pods: HashMap<Box<str>, PodMark>,
     /// Pods that wait for a node, and whether one is nominated for them.
     pending: BTreeMap<Box<str>, bool>,
+    /// Those of them that kube-scheduler has not looked at yet.
+    fresh: HashSet<Box<str>>,
+    /// Whether such pods wait.
+    pub foresees: bool,
     /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
     /// longer.
     waits_changed: Vec<(Box<str>, Option<bool>)>,
@@ -121,6 +125,16 @@ impl Phase {
     fn read(text: &str) -> Self {
         let all = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed];
         all.into_iter().find(|phase| phase.text() == text).unwrap_or_default()
+    }
+}
+
+impl PodHead {
+    /// Whether kube-scheduler is who places it, and may do so now. Pods that ask for dynamic resources are left to its
+    /// word.
+    fn is_for_kube_scheduler(&self) -> bool {
+        let spec = &self.spec;
+        let default = ["", "default-scheduler"].contains(&spec.scheduler_name.as_str());
+        default && spec.scheduling_gates.is_empty() && spec.resource_claims.is_empty()
     }
 }
 
@@ -183,6 +197,8 @@ struct Owner {
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     node_name: Option<String>,
+    scheduler_name: String,
+    scheduling_gates: Vec<IgnoredAny>,
     resource_claims: Vec<IgnoredAny>,
 }
 
@@ -290,6 +306,16 @@ impl ClusterState {
     pub fn node_name_of(&self, provider_id: &str) -> Option<&str> {
         let names = self.by_provider.get(provider_id).filter(|names| names.len() == 1)?;
         names.first().map(String::as_str)
+    }
+
+    /// Whether there are pods that kube-scheduler has not looked at yet.
+    pub fn any_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Whether a pod waits that kube-scheduler has not looked at yet.
+    pub fn is_fresh(&self, pod: &str) -> bool {
+        self.fresh.contains(pod)
     }
 
     /// Whether a pod waits for a node.
@@ -406,14 +432,15 @@ impl ClusterState {
             leaving: pod.metadata.deletion_timestamp.is_some(),
             daemon: pod.metadata.owner_references.iter().any(|o| o.kind == "DaemonSet"),
         };
-        let refused = pod.status.conditions.iter();
-        let waits = mark.node.is_none()
-            && !mark.ended()
-            && !mark.leaving
-            && !mark.daemon
-            && refused
-                .into_iter()
-                .any(|c| c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable");
+        let verdict = pod.status.conditions.iter().find(|c| c.kind == "PodScheduled");
+        let refused = verdict.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable");
+        let fresh = self.foresees && verdict.is_none() && pod.is_for_kube_scheduler();
+        let waits = mark.node.is_none() && !mark.ended() && !mark.leaving && !mark.daemon && (refused || fresh);
+        if waits && fresh {
+            self.fresh.insert(name.clone());
+        } else {
+            self.fresh.remove(&name);
+        }
         let mut touched = Vec::new();
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
@@ -505,6 +532,7 @@ impl ClusterState {
         }
         match kind {
             Kind::Pod => {
+                self.fresh.remove(name);
                 if self.pending.remove(name).is_some() {
                     self.waits_changed.push((name.into(), None));
                 }
@@ -636,6 +664,29 @@ mod tests {
         assert_eq!(reached("n", "Running"), [(Reached::Running, at())]);
         assert_eq!(reached("n", "Running"), []);
         assert_eq!(size_of::<PodMark>(), 24, "there are many");
+    }
+
+    #[test]
+    fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen() {
+        let seen = |foresees: bool, spec: &str, status: &str| {
+            let mut state = ClusterState { foresees, ..ClusterState::default() };
+            let pod = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
+            );
+            state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+            (state.waits("shop/a"), state.is_fresh("shop/a"))
+        };
+        assert_eq!(seen(true, "", ""), (true, true));
+        assert_eq!(seen(false, "", ""), (false, false));
+        let given_up = r#""conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]"#;
+        assert_eq!(seen(true, "", given_up), (true, false));
+        let gated = r#""conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]"#;
+        assert_eq!(seen(true, "", gated), (false, false));
+        assert_eq!(seen(true, r#","schedulingGates":[{"name":"quota"}]"#, ""), (false, false));
+        assert_eq!(seen(true, r#","schedulerName":"volcano""#, ""), (false, false));
+        assert_eq!(seen(true, r#","schedulerName":"default-scheduler""#, ""), (true, true));
+        assert_eq!(seen(true, r#","resourceClaims":[{"name":"gpu"}]"#, ""), (false, false));
+        assert_eq!(seen(true, r#","nodeName":"n""#, ""), (false, false));
     }
 
     #[test]

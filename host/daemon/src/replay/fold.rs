@@ -1,6 +1,6 @@
 //! The state as the daemon had it, and the snapshots that its rounds took.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longshore_core::model::{Names, World};
@@ -97,11 +97,13 @@ impl Folded {
         let (settings, options) = round.how.meant(&mut world.names)?;
         let nominated: HashMap<&str, &str> =
             round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
+        let foreseen: HashSet<&str> = round.foreseen.iter().map(String::as_str).collect();
         for at in 0..world.pods.len() {
             if world.pods[at].node.is_none() {
                 let name = pod_name(&world, PodIx(at as u32));
                 let node = nominated.get(name.as_str()).map(|node| world.names.intern(node));
                 world.pods[at].nominated = node;
+                world.pods[at].foreseen = foreseen.contains(name.as_str());
             }
         }
         world.now = round.now;

@@ -37,6 +37,9 @@ pub struct Round {
     pub answers: Vec<Answer>,
     /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`, node.
     pub nominated: Vec<(String, String)>,
+    /// Pods that kube-scheduler had not looked at and would give up on, `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreseen: Vec<String>,
     /// What went into it that is not written down, in words. A replay can differ by it.
     pub missing: Vec<String>,
     /// What came of it.
