@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::{Setup, referee};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
-use crate::faults::{Fate, Faults, LATEST, STALEST, unit, writes};
+use crate::faults::{Fate, Faults, STALEST, unit, writes};
 use crate::log::{Log, clock_text};
 use crate::server::resources::{LEASE, NODE_CLAIM};
 use crate::server::{Asked, Server, Verdict};
@@ -91,6 +91,8 @@ struct Inner {
     cut: Option<(String, Duration)>,
     /// Until then the daemon cannot know better.
     blind: Duration,
+    /// When NodeClaims arrive whose request was held up.
+    late: Vec<Duration>,
     /// Revisions of the last seconds, for stale lists.
     revisions: VecDeque<(Duration, u64)>,
 }
@@ -202,6 +204,12 @@ impl Desk {
         self.inner().blind <= self.clock.elapsed()
     }
 
+    /// Whether a claim that is made now was asked for earlier: it was planned by what was true then.
+    pub fn makes_late_claim(&self) -> bool {
+        let now = self.clock.elapsed();
+        self.inner().late.iter().any(|at| at.abs_diff(now) < Duration::from_millis(5))
+    }
+
     /// What becomes of a request.
     pub fn judge(&self, asked: &Asked) -> Verdict {
         if !asked.who.starts_with("daemon#") {
@@ -240,9 +248,8 @@ impl Desk {
                 _ => self.blind(&mut inner, Duration::from_secs(60)),
             }
         }
-        // A claim that comes late was planned by what was true when it was sent.
-        if asked.verb == "create" && asked.resource == Some(NODE_CLAIM) && !matches!(verdict, Verdict::Go) {
-            self.blind(&mut inner, LATEST + Duration::from_secs(5));
+        if let (Verdict::Delay(pause), "create", Some(NODE_CLAIM)) = (&verdict, asked.verb, asked.resource) {
+            inner.late.push(now + *pause);
         }
         if self.keeps {
             inner.note(now, &asked.who, &what, &verdict);

@@ -92,7 +92,7 @@ fn planned_for_nobody(desk: &Desk, claim: &Value, pods: &[String], gone: &BTreeM
 
 /// Nothing is bought for a pod that another claim was made for and still can take.
 fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap<String, Vec<String>>) {
-    if !desk.sees() {
+    if !desk.sees() || desk.makes_late_claim() {
         return;
     }
     for (name, theirs) in planned {
