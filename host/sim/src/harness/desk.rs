@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::faults::{Fate, Faults, STALEST, unit, writes};
 use crate::log::{Log, clock_text};
-use crate::server::resources::{LEASE, NODE_CLAIM};
+use crate::server::resources::LEASE;
 use crate::server::{Asked, Server, Verdict};
 use crate::world::World;
 
@@ -91,8 +91,6 @@ struct Inner {
     cut: Option<(String, Duration)>,
     /// Until then the daemon cannot know better.
     blind: Duration,
-    /// When NodeClaims arrive whose request was held up.
-    late: Vec<Duration>,
     /// Revisions of the last seconds, for stale lists.
     revisions: VecDeque<(Duration, u64)>,
 }
@@ -204,12 +202,6 @@ impl Desk {
         self.inner().blind <= self.clock.elapsed()
     }
 
-    /// Whether a claim that is made now was asked for earlier: it was planned by what was true then.
-    pub fn makes_late_claim(&self) -> bool {
-        let now = self.clock.elapsed();
-        self.inner().late.iter().any(|at| at.abs_diff(now) < Duration::from_millis(5))
-    }
-
     /// What becomes of a request.
     pub fn judge(&self, asked: &Asked) -> Verdict {
         if !asked.who.starts_with("daemon#") {
@@ -247,9 +239,6 @@ impl Desk {
                 Verdict::Delay(_) => self.blind(&mut inner, Duration::from_secs(5)),
                 _ => self.blind(&mut inner, Duration::from_secs(60)),
             }
-        }
-        if let (Verdict::Delay(pause), "create", Some(NODE_CLAIM)) = (&verdict, asked.verb, asked.resource) {
-            inner.late.push(now + *pause);
         }
         if self.keeps {
             inner.note(now, &asked.who, &what, &verdict);

@@ -15,6 +15,8 @@ use crate::server::resources;
 
 /// Pods that a claim was made for, as the daemon writes them down.
 const PODS: &str = "longshore.dev/planned-pods";
+/// The second that a claim was planned at, and a number.
+const ROUND: &str = "longshore.dev/round";
 /// A registered node has so long to take its pods, seconds; a little less than the daemon gives it.
 const TAKES: i64 = 25;
 
@@ -92,7 +94,10 @@ fn planned_for_nobody(desk: &Desk, claim: &Value, pods: &[String], gone: &BTreeM
 
 /// Nothing is bought for a pod that another claim was made for and still can take.
 fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap<String, Vec<String>>) {
-    if !desk.sees() || desk.makes_late_claim() {
+    // One whose request was held up was planned by what was true then.
+    let round = fields::annotation(claim, ROUND).and_then(|round| round.split('-').next()?.parse::<i64>().ok());
+    let late = round.is_some_and(|planned| desk.clock.now().as_second() - planned > 1);
+    if late || !desk.sees() {
         return;
     }
     for (name, theirs) in planned {
