@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use longshore_core::model::{NodePool, Op, PodShape, Requirement, Sym, TaintEffect, World};
 use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
 
-pub use amount::{amount, resource_name, size};
+pub use amount::{amount, known_name, resource_name, size};
 
 use crate::failure::count;
 

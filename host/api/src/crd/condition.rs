@@ -39,6 +39,17 @@ pub enum ConditionStatus {
     Unknown,
 }
 
+impl ConditionStatus {
+    /// As it is written: `True`, `False` or `Unknown`.
+    pub fn text(self) -> &'static str {
+        match self {
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
+        }
+    }
+}
+
 /// The condition of a type, if there is one.
 pub fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)

@@ -1,9 +1,8 @@
 //! NodePools that nothing can be bought for, whatever pod asks: what they require of nodes is more than any instance
 //! type has. First-fit would pass them over without a word.
 
-use super::bits::Bits;
 use super::floor::Problem;
-use super::refusal::count_short;
+use super::refusal::{count_short, labelled};
 use super::sets::Set;
 use crate::model::{MinValuesPolicy, Sym};
 use crate::plan::{Barren, TypesLeft, Unfit};
@@ -30,12 +29,8 @@ fn of_pool(p: &mut Problem<'_>, pool: usize) -> Option<Barren> {
 fn types_left(p: &mut Problem<'_>, pool: usize) -> TypesLeft {
     let initial = p.pools[pool].initial;
     let all = p.snapshot.world.catalogue.types().len();
-    let mut labels = Bits::all(all);
-    for (key, set) in &p.states.get(initial).sets.clone().0 {
-        if !p.states.is_cell_key(*key) {
-            labels.and(&p.states.mask(*key, set).clone());
-        }
-    }
+    let sets = p.states.get(initial).sets.clone();
+    let labels = labelled(p, &sets);
     let mut left = TypesLeft { all: all as u32, ..TypesLeft::default() };
     for at in 0..all {
         if labels.has(at) {

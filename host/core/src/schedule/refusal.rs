@@ -89,12 +89,7 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
 /// Counts types by the first reason that removes each.
 fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> TypesLeft {
     let all = p.snapshot.world.catalogue.types().len();
-    let mut labels = Bits::all(all);
-    for (key, set) in &sets.0 {
-        if !p.states.is_cell_key(*key) {
-            labels.and(&p.states.mask(*key, set).clone());
-        }
-    }
+    let labels = labelled(p, sets);
     let state = p.states.state(pool, sets.clone());
     let offered = p.states.get(state).types.clone();
     let limits = within_limits(p, pool);
@@ -118,6 +113,17 @@ fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Typ
             count_short(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {
             left.limits += 1;
+        }
+    }
+    left
+}
+
+/// The instance types whose own labels requirements admit.
+pub(super) fn labelled(p: &mut Problem<'_>, sets: &Sets) -> Bits {
+    let mut left = Bits::all(p.snapshot.world.catalogue.types().len());
+    for (key, set) in &sets.0 {
+        if !p.states.is_cell_key(*key) {
+            left.and(p.states.mask(*key, set));
         }
     }
     left

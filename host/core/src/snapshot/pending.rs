@@ -12,8 +12,8 @@ use crate::model::{
 };
 use crate::plan::{PodIx, Unfit};
 
-/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one, and
-/// pods that nodes on their way out must let go.
+/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one,
+/// and pods that nodes on their way out must let go.
 pub fn collect(
     world: &World,
     leaving: &FxHashSet<Sym>,

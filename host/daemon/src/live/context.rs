@@ -122,14 +122,14 @@ impl Context {
         let Some((namespace, name)) = pod.split_once('/') else { return };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let mut old = None;
-        for pause in TAKE_BACK {
+        for attempt in 0..TAKE_BACK {
             if self.may_write().is_err() {
                 return;
             }
             match self.try_take_back(&api, name, &mut old).await {
                 Ok(()) => return,
                 Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return,
-                Err(_) => tokio::time::sleep(pause).await,
+                Err(_) => tokio::time::sleep(Duration::from_secs(1 << attempt)).await,
             }
         }
     }
@@ -145,14 +145,8 @@ impl Context {
     }
 }
 
-/// Pauses between attempts to take a hint back.
-const TAKE_BACK: [Duration; 5] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-    Duration::from_secs(16),
-];
+/// How often it is tried to take a hint back.
+const TAKE_BACK: u32 = 5;
 
 /// How many pods are told of their node at a time, so that other writes get their turn.
 const TURNS: usize = 32;

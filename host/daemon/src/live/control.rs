@@ -77,6 +77,9 @@ pub enum Ask {
     Picture(oneshot::Sender<Picture>),
 }
 
+/// Pods and their groups, by the claim that they were planned for after it was made.
+type Expected = BTreeMap<String, Vec<(String, Option<u32>)>>;
+
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
 /// After this long a round is made for pods that wait, whatever has changed,
@@ -121,7 +124,7 @@ struct Control {
     arrivals: Arrivals,
     hints: Hints,
     /// Pods planned for a claim after it was made, until its node is there.
-    expected: BTreeMap<String, Vec<(String, Option<u32>)>>,
+    expected: Expected,
     /// Nodes whose pods have changed, and when their claims are told.
     pod_events: BTreeMap<String, PodEvent>,
     /// The first of those dates.
@@ -478,9 +481,7 @@ impl Control {
         } else if let [node] = nodes.as_slice() {
             hold = self.arrivals.hold(name, &claim, node, now);
             let state = &self.state;
-            let more = self.expected.get(name).map_or(&[][..], Vec::as_slice);
-            let more = more.iter().map(|(pod, group)| Planned { pod, group: *group });
-            let pods = planned_pods(&claim).chain(more).filter(|planned| state.waits(planned.pod));
+            let pods = planned_for(&self.expected, name, &claim).filter(|planned| state.waits(planned.pod));
             hints = self.hints.plan(&node.name, pods);
         }
         let ctx = self.ctx.clone();
@@ -526,10 +527,7 @@ impl Control {
         let (clock, number) = (self.ctx.clock, self.rounds);
         self.learn();
         self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
-        let mut world = self.state.world();
-        self.foresee(&mut world);
-        self.assign(&mut world);
-        world.now = self.ctx.now().as_second();
+        let world = self.world();
         if self.how.inline {
             let round = round::decide(&self.how, clock, number, world);
             self.decided(round);
@@ -540,6 +538,15 @@ impl Control {
             let round = round::decide(&how, clock, number, world);
             let _ = done.blocking_send(Done::Round(Box::new(round)));
         });
+    }
+
+    /// What a round plans from: the cluster as it is, and what is known of the pods that wait in it.
+    fn world(&self) -> World {
+        let mut world = self.state.world();
+        self.foresee(&mut world);
+        self.assign(&mut world);
+        world.now = self.ctx.now().as_second();
+        world
     }
 
     fn asked(&mut self, ask: Ask) {
@@ -572,10 +579,7 @@ impl Control {
     fn answer(&mut self) {
         let Some((pod, reply)) = self.asks.pop_front() else { return };
         self.planning = true;
-        let mut world = self.state.world();
-        self.foresee(&mut world);
-        self.assign(&mut world);
-        world.now = self.ctx.now().as_second();
+        let world = self.world();
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
             let _ = reply.send(round::explain(&how, world, &pod));
@@ -624,11 +628,10 @@ impl Control {
             }
             let id = status.map(|s| s.provider_id.as_str()).filter(|id| !id.is_empty());
             let node = id.and_then(|id| self.state.node_name_of(id)).unwrap_or(name);
-            let more = self.expected.get(name).into_iter().flatten().map(|(pod, _)| pod.as_str());
-            let planned = planned_pods(claim).map(|planned| planned.pod);
+            let planned = planned_for(&self.expected, name, claim).map(|planned| planned.pod);
             let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
             let this = (joined.is_none(), created, node);
-            for pod in planned.chain(more).filter(|pod| self.state.waits(pod)) {
+            for pod in planned.filter(|pod| self.state.waits(pod)) {
                 let host = host_of.entry(pod).or_insert(this);
                 *host = this.max(*host);
             }
@@ -692,7 +695,7 @@ impl Control {
         }
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
-        self.hint_existing(&snapshot, &plan);
+        self.hint(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
         let wanted = wanted(&snapshot, &plan, &self.state.pools, &name);
@@ -773,12 +776,12 @@ impl Control {
 
     /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes on their way, and
     /// takes back what it was told of any before.
-    fn hint_existing(&mut self, snapshot: &Snapshot, plan: &Plan) {
+    fn hint(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
         let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
         let planned = bought.chain(plan.existing.iter().flat_map(|placement| &placement.pods));
-        let mut anew: BTreeSet<String> = planned.map(|&pod| pod_name(world, pod)).collect();
-        anew.retain(|pod| self.hints.planned_anew(pod));
+        let planned = planned.map(|&pod| pod_name(world, pod));
+        let mut anew: BTreeSet<String> = planned.filter(|pod| self.hints.planned_anew(pod)).collect();
         let mut hints = Vec::new();
         for placement in &plan.existing {
             let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
@@ -865,6 +868,12 @@ impl Control {
             "withoutCapacity": short.told(), "policies": policies, "barren": self.barren,
         });
     }
+}
+
+/// All pods that were planned for a claim, those of its own round first.
+fn planned_for<'a>(expected: &'a Expected, name: &str, claim: &'a NodeClaim) -> impl Iterator<Item = Planned<'a>> {
+    let more = expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { pod, group: *group });
+    planned_pods(claim).chain(more)
 }
 
 /// Most reasons for waiting that are told, and pods that are named for each.

@@ -38,6 +38,27 @@ pub struct Events {
     few: Mutex<Few>,
 }
 
+/// What an Event is about. What has no namespace or no known UID has an empty one.
+struct Object<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> Object<'a> {
+    fn new(api_version: &'a str, kind: &'a str, name: &'a str) -> Self {
+        Object { api_version, kind, namespace: "", name, uid: "" }
+    }
+
+    /// An object of Karpenter's own API.
+    fn of(kind: &'a str, meta: &'a ObjectMeta) -> Self {
+        let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
+        Object { uid, ..Object::new("karpenter.sh/v1", kind, name) }
+    }
+}
+
 /// Events that are told only as long as there are few of them: ten at once, and five a second.
 struct Few {
     left: f64,
@@ -72,14 +93,12 @@ impl Events {
     /// Says something about a pod, `namespace/name`.
     pub async fn pod(&self, pod: &str, warning: bool, reason: &str, message: &str) {
         let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-        self.say("v1", "Pod", namespace, name, "", warning, reason, message).await;
+        self.say(Object { namespace, ..Object::new("v1", "Pod", name) }, warning, reason, message).await;
     }
 
     /// Says something about a NodeClaim.
     pub async fn claim(&self, claim: &NodeClaim, warning: bool, reason: &str, message: &str) {
-        let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
-        self.say("karpenter.sh/v1", "NodeClaim", "", name.unwrap_or(""), uid.unwrap_or(""), warning, reason, message)
-            .await;
+        self.say(Object::of("NodeClaim", &claim.metadata), warning, reason, message).await;
     }
 
     /// Says something about a NodeClaim that is left unsaid where much is said already. Nobody waits for it to be written.
@@ -88,61 +107,37 @@ impl Events {
             tracing::debug!(nodeclaim = claim.metadata.name, message, "too many to write an Event");
             return;
         }
-        let (name, uid) = (claim.metadata.name.as_deref(), claim.metadata.uid.as_deref());
-        let (name, uid) = (name.unwrap_or_default(), uid.unwrap_or_default());
-        if let Some(event) = self.event("karpenter.sh/v1", "NodeClaim", "", name, uid, warning, reason, &message) {
+        if let Some(event) = self.event(Object::of("NodeClaim", &claim.metadata), warning, reason, &message) {
             tokio::spawn(write(self.client.clone(), event));
         }
     }
 
     /// Says something about a NodePool.
     pub async fn pool(&self, pool: &NodePool, warning: bool, reason: &str, message: &str) {
-        let (name, uid) = (pool.metadata.name.as_deref(), pool.metadata.uid.as_deref());
-        self.say("karpenter.sh/v1", "NodePool", "", name.unwrap_or(""), uid.unwrap_or(""), warning, reason, message)
-            .await;
+        self.say(Object::of("NodePool", &pool.metadata), warning, reason, message).await;
     }
 
     /// Says something about a node.
     pub async fn node(&self, name: &str, warning: bool, reason: &str, message: &str) {
-        self.say("v1", "Node", "", name, name, warning, reason, message).await;
+        self.say(Object { uid: name, ..Object::new("v1", "Node", name) }, warning, reason, message).await;
     }
 
     /// Says something about this daemon, on its Lease.
     pub async fn own(&self, warning: bool, reason: &str, message: &str) {
         let (namespace, name) = &self.lease;
-        self.say("coordination.k8s.io/v1", "Lease", namespace, name, "", warning, reason, message).await;
+        let lease = Object { namespace, ..Object::new("coordination.k8s.io/v1", "Lease", name) };
+        self.say(lease, warning, reason, message).await;
     }
 
-    #[allow(clippy::too_many_arguments)]
-    async fn say(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        uid: &str,
-        warning: bool,
-        reason: &str,
-        message: &str,
-    ) {
-        if let Some(event) = self.event(api_version, kind, namespace, name, uid, warning, reason, message) {
+    async fn say(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) {
+        if let Some(event) = self.event(object, warning, reason, message) {
             write(self.client.clone(), event).await;
         }
     }
 
     /// An Event to write, unless the same was said a moment ago.
-    #[allow(clippy::too_many_arguments)]
-    fn event(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-        uid: &str,
-        warning: bool,
-        reason: &str,
-        message: &str,
-    ) -> Option<Event> {
+    fn event(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) -> Option<Event> {
+        let Object { api_version, kind, namespace, name, uid } = object;
         {
             let mut said = lock(&self.said);
             let now = Instant::now();

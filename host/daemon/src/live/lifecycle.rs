@@ -372,7 +372,7 @@ fn root(ctx: &Context, status: &mut NodeClaimStatus) {
     let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
     let worst = |wanted: ConditionStatus| parts.iter().flatten().find(|c| c.status == wanted).map(|c| (*c).clone());
     let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
-        (ConditionStatus::False, "UnhealthyDependents".to_owned(), format!("{}={:?}", c.type_, c.status))
+        (ConditionStatus::False, "UnhealthyDependents".to_owned(), format!("{}={}", c.type_, c.status.text()))
     } else if parts.iter().all(|c| c.is_some_and(|c| c.status == ConditionStatus::True)) {
         (ConditionStatus::True, "Ready".to_owned(), String::new())
     } else {

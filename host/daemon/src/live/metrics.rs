@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use longshore_api::crd::{Condition as Stated, ConditionStatus, NodeClaim, Timestamp};
+use longshore_api::crd::{Condition as Stated, NodeClaim, Timestamp};
 use prometheus::{
     Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
@@ -378,7 +378,7 @@ impl Metrics {
     /// What a NodePool may have and has, by resource, in the resource's own unit. Both empty once it is gone.
     pub fn pool(&self, pool: &str, limits: &BTreeMap<String, f64>, usage: &BTreeMap<String, f64>) {
         let named = |amounts: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
-            amounts.iter().map(|(resource, amount)| (resource.replace('-', "_"), *amount)).collect()
+            amounts.iter().map(|(resource, amount)| (resource_type(resource), *amount)).collect()
         };
         let (limits, usage) = (&named(limits), &named(usage));
         let now: BTreeSet<String> = limits.keys().chain(usage.keys()).cloned().collect();
@@ -429,12 +429,16 @@ impl Metrics {
     }
 }
 
+/// A resource as the label `resource_type` has it.
+pub fn resource_type(resource: &str) -> String {
+    resource.replace('-', "_")
+}
+
 fn transition(count: &IntCounterVec, seconds: &HistogramVec, old: Option<&Stated>, new: &Stated) {
-    let status = |status: ConditionStatus| format!("{status:?}");
-    count.with_label_values(&[new.type_.as_str(), &status(new.status), &new.reason]).inc();
+    count.with_label_values(&[new.type_.as_str(), new.status.text(), &new.reason]).inc();
     if let Some(old) = old {
         let held = new.last_transition_time.0.duration_since(old.last_transition_time.0).as_secs_f64();
-        let labels = [old.type_.as_str(), &status(old.status), &status(new.status)];
+        let labels = [old.type_.as_str(), old.status.text(), new.status.text()];
         seconds.with_label_values(&labels).observe(held.max(0.0));
     }
 }

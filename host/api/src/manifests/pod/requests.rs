@@ -20,17 +20,51 @@ pub(crate) struct WireResources<'a> {
 
 only_from_maps!(WireResources<'a>);
 
-/// The requests of a pod: containers and sidecars together, or an init container with the sidecars started before it,
-/// whichever is more; what the pod as a whole asks for instead, where it does; its overhead; and one of `pods`.
+/// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where it does; its overhead;
+/// and one of `pods`.
 pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut running = of_containers(spec, at, names, of_container)?;
+    of_pod(spec, &mut running, at.field("resources"), names)?;
+    for (name, value) in spec.overhead.iter() {
+        let value = amount(name, value, at.field("overhead").key(name))?;
+        running.add_one(resource(name, names), value);
+    }
+    running.set(ResourceId::Pods, 1);
+    Ok(running)
+}
+
+/// The limits of a pod: those of its containers; what the pod as a whole may use instead, where that is said; its overhead
+/// on what is limited. A container without a limit adds nothing.
+pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let limit = |container: &WireContainer<'_>, at: Path<'_>, names: &mut Names| said(&container.resources, at, names);
+    let mut running = of_containers(spec, at, names, limit)?;
+    let whole = said(&spec.resources, at, names)?;
+    whole.iter().for_each(|(resource, value)| running.set(resource, value));
+    for (name, value) in spec.overhead.iter() {
+        let (resource, value) = (resource(name, names), amount(name, value, at.field("overhead").key(name))?);
+        if running.get(resource) > 0 {
+            running.add_one(resource, value);
+        }
+    }
+    Ok(running)
+}
+
+/// What is read of each container, together: of containers and sidecars that run at once, or of an init container with the
+/// sidecars started before it, whichever is more.
+fn of_containers<'a>(
+    spec: &WireSpec<'a>,
+    at: Path<'_>,
+    names: &mut Names,
+    read: impl Fn(&WireContainer<'a>, Path<'_>, &mut Names) -> Result<Resources, Fault>,
+) -> Result<Resources, Fault> {
     let mut running = Resources::default();
     for (index, container) in spec.containers.iter().enumerate() {
-        running.add(&of_container(container, at.field("containers").index(index), names)?);
+        running.add(&read(container, at.field("containers").index(index), names)?);
     }
     let mut sidecars = Resources::default();
     let mut starting = Resources::default();
     for (index, container) in spec.init_containers.iter().enumerate() {
-        let mut needed = of_container(container, at.field("initContainers").index(index), names)?;
+        let mut needed = read(container, at.field("initContainers").index(index), names)?;
         if container.is_sidecar() {
             running.add(&needed);
             sidecars.add(&needed);
@@ -41,45 +75,6 @@ pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> 
         starting.max(&needed);
     }
     running.max(&starting);
-    of_pod(spec, &mut running, at.field("resources"), names)?;
-    for (name, value) in spec.overhead.iter() {
-        let value = amount(name, value, at.field("overhead").key(name))?;
-        running.add_one(resource(name, names), value);
-    }
-    running.set(ResourceId::Pods, 1);
-    Ok(running)
-}
-
-/// The limits of a pod: those of its containers and sidecars together, or of an init container with the sidecars started
-/// before it, whichever is more; what the pod as a whole may use instead, where that is said; its overhead on what is
-/// limited. A container without a limit adds nothing.
-pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
-    let mut running = Resources::default();
-    for (index, container) in spec.containers.iter().enumerate() {
-        running.add(&said(&container.resources, at.field("containers").index(index), names)?);
-    }
-    let mut sidecars = Resources::default();
-    let mut starting = Resources::default();
-    for (index, container) in spec.init_containers.iter().enumerate() {
-        let mut most = said(&container.resources, at.field("initContainers").index(index), names)?;
-        if container.is_sidecar() {
-            running.add(&most);
-            sidecars.add(&most);
-            most = sidecars.clone();
-        } else {
-            most.add(&sidecars);
-        }
-        starting.max(&most);
-    }
-    running.max(&starting);
-    let whole = said(&spec.resources, at, names)?;
-    whole.iter().for_each(|(resource, value)| running.set(resource, value));
-    for (name, value) in spec.overhead.iter() {
-        let (resource, value) = (resource(name, names), amount(name, value, at.field("overhead").key(name))?);
-        if running.get(resource) > 0 {
-            running.add_one(resource, value);
-        }
-    }
     Ok(running)
 }
 

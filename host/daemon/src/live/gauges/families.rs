@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use longshore_api::crd::{Condition, ConditionStatus, Time};
+use longshore_api::crd::{Condition, Time};
 use longshore_api::{labels, quantity};
 use longshore_core::model::{ResourceId, Resources};
 
 use super::line::Lines;
+use crate::live::metrics::resource_type;
 use crate::live::state::{NodeSum, Phase, Picture, PodLine};
+use crate::words::known_name;
 
 /// Gauges of one name.
 pub struct Family {
@@ -90,7 +92,7 @@ pub const FAMILIES: [Family; 21] = [
         "1 for each condition of a NodeClaim.",
         claims,
         |p, at, out| {
-            conditions(p.claims[at].metadata.name.as_deref(), of_claim(p, at), out, |_| 1.0);
+            conditions(of_claim(p, at), out, |_| 1.0);
         },
     ),
     family(
@@ -98,20 +100,18 @@ pub const FAMILIES: [Family; 21] = [
         "For how long a condition of a NodeClaim has been so.",
         claims,
         |p, at, out| {
-            let held = |c: &Condition| since(p, &c.last_transition_time);
-            conditions(p.claims[at].metadata.name.as_deref(), of_claim(p, at), out, held);
+            conditions(of_claim(p, at), out, |c| since(p, &c.last_transition_time));
         },
     ),
     family("operator_nodepool_status_condition_count", "1 for each condition of a NodePool.", pools, |p, at, out| {
-        conditions(p.pools[at].metadata.name.as_deref(), of_pool(p, at), out, |_| 1.0);
+        conditions(of_pool(p, at), out, |_| 1.0);
     }),
     family(
         "operator_nodepool_status_condition_current_status_seconds",
         "For how long a condition of a NodePool has been so.",
         pools,
         |p, at, out| {
-            let held = |c: &Condition| since(p, &c.last_transition_time);
-            conditions(p.pools[at].metadata.name.as_deref(), of_pool(p, at), out, held);
+            conditions(of_pool(p, at), out, |c| since(p, &c.last_transition_time));
         },
     ),
     family(
@@ -156,8 +156,7 @@ fn one(_: &Picture) -> usize {
 /// A line for each resource of a node.
 fn resources<'a>(p: &Picture, node: &NodeSum, amounts: impl Iterator<Item = (&'a str, f64)>, out: &mut Lines<'_>) {
     for (resource, amount) in amounts {
-        let resource = resource.replace('-', "_");
-        out.put(of_node(p, node).chain([("resource_type", resource.as_str())]), amount);
+        out.put(of_node(p, node).chain([("resource_type", &*resource_type(resource))]), amount);
     }
 }
 
@@ -209,35 +208,32 @@ fn utilization(p: &Picture, _: usize, out: &mut Lines<'_>) {
     }
     for (resource, there) in there.into_iter().filter(|(_, there)| *there > 0.0) {
         let share = 100.0 * asked.get(resource).copied().unwrap_or(0.0) / there;
-        out.put([("resource_type", resource.replace('-', "_").as_str())], share);
+        out.put([("resource_type", &*resource_type(resource))], share);
     }
 }
 
-fn of_claim(p: &Picture, at: usize) -> &[Condition] {
-    p.claims[at].status.as_ref().map_or(&[], |status| &status.conditions)
+/// An object and how it is.
+type Conditions<'a> = (Option<&'a str>, &'a [Condition]);
+
+fn of_claim(p: &Picture, at: usize) -> Conditions<'_> {
+    let claim = &p.claims[at];
+    (claim.metadata.name.as_deref(), claim.status.as_ref().map_or(&[], |status| &status.conditions))
 }
 
-fn of_pool(p: &Picture, at: usize) -> &[Condition] {
-    p.pools[at].status.as_ref().map_or(&[], |status| &status.conditions)
+fn of_pool(p: &Picture, at: usize) -> Conditions<'_> {
+    let pool = &p.pools[at];
+    (pool.metadata.name.as_deref(), pool.status.as_ref().map_or(&[], |status| &status.conditions))
 }
 
-fn conditions(name: Option<&str>, all: &[Condition], out: &mut Lines<'_>, value: impl Fn(&Condition) -> f64) {
+fn conditions((name, all): Conditions<'_>, out: &mut Lines<'_>, value: impl Fn(&Condition) -> f64) {
     for c in all {
         let labels = [
             ("name", name.unwrap_or_default()),
             ("type", &c.type_),
-            ("status", status(c.status)),
+            ("status", c.status.text()),
             ("reason", &c.reason),
         ];
         out.put(labels, value(c));
-    }
-}
-
-fn status(status: ConditionStatus) -> &'static str {
-    match status {
-        ConditionStatus::True => "True",
-        ConditionStatus::False => "False",
-        ConditionStatus::Unknown => "Unknown",
     }
 }
 
@@ -271,11 +267,9 @@ fn number(text: &str) -> f64 {
 
 /// Amounts that were added up, in their own unit: cores of `cpu`.
 fn amounts<'a>(p: &'a Picture, all: &'a Resources) -> impl Iterator<Item = (&'a str, f64)> {
-    all.iter().map(|(resource, amount)| match resource {
-        ResourceId::Cpu => ("cpu", amount as f64 / 1000.0),
-        ResourceId::Memory => ("memory", amount as f64),
-        ResourceId::Pods => ("pods", amount as f64),
-        ResourceId::EphemeralStorage => ("ephemeral-storage", amount as f64),
-        ResourceId::Other(name) => (p.others.get(&name).map_or("other", String::as_str), amount as f64),
+    all.iter().map(|(resource, amount)| {
+        let other = |name| p.others.get(&name).map_or("other", String::as_str);
+        let unit = if resource == ResourceId::Cpu { 1000.0 } else { 1.0 };
+        (known_name(resource).unwrap_or_else(other), amount as f64 / unit)
     })
 }
