@@ -428,7 +428,7 @@ mod tests {
                 conf/longshore.toml:2:11: `improve` is `fast`: expected one of `none`, `quick`, `normal`, `thorough`
                     hint: choose one of them
                 conf/longshore.toml:3:13: `node-cost` is -1: expected an amount of at least 0
-                    hint: it is in USD per hour and node, 0.005 unless set
+                    hint: it is in USD per hour and node, 0.015 unless set
                 conf/longshore.toml:4:8: `seed` is -4: expected an integer of at least 0
                     hint: choose a number from 0 on
                 conf/longshore.toml:5:21: `preference-policy` is `ignore`: expected one of `Respect`, `Ignore`

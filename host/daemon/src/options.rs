@@ -138,7 +138,7 @@ mod tests {
         args.improve = Some(Improve::None);
         args.config = None;
         let options = resolve(&args).unwrap();
-        assert_eq!((options.effort, options.settings.node_cost), (Effort::None, 0.005));
+        assert_eq!((options.effort, options.settings.node_cost), (Effort::None, Settings::NODE_COST));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

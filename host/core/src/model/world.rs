@@ -36,10 +36,16 @@ pub struct Settings {
     pub min_values: MinValuesPolicy,
     /// Karpenter's gate ReservedCapacity.
     pub reserved_capacity: bool,
-    /// USD per hour that any node costs beside its price: root volume, addresses, agents billed by the host.
+    /// USD per hour that any node costs beside its price: root volume, addresses, agents billed by the host, and the work
+    /// that every node makes for the control plane.
     pub node_cost: f64,
     /// Default topology spread constraints (selector empty: deduced per pod from Services and owner).
     pub default_spread: Vec<Spread>,
+}
+
+impl Settings {
+    /// [`Settings::node_cost`] where nobody says one: about 11 USD a month.
+    pub const NODE_COST: f64 = 0.015;
 }
 
 impl Default for Settings {
@@ -48,7 +54,7 @@ impl Default for Settings {
             preferences: PreferencePolicy::default(),
             min_values: MinValuesPolicy::default(),
             reserved_capacity: true,
-            node_cost: 0.005,
+            node_cost: Settings::NODE_COST,
             default_spread: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use longshore_core::model::Settings;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -303,8 +304,8 @@ impl<'d, 't> Table<'d, 't> {
         if number.is_finite() && number >= 0.0 {
             return Some(number);
         }
-        let hint = "it is in USD per hour and node, 0.005 unless set";
-        self.faults.add(at, format!("`{key}` is {number}: expected an amount of at least 0"), hint.into());
+        let hint = format!("it is in USD per hour and node, {} unless set", Settings::NODE_COST);
+        self.faults.add(at, format!("`{key}` is {number}: expected an amount of at least 0"), hint);
         None
     }
 

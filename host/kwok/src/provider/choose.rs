@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources};
+use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
 
 use super::faults::Faults;
 
@@ -26,33 +26,38 @@ pub struct Choice {
 /// # Errors
 /// Insufficient capacity, with the counts of what each rule left out and the offerings that are short.
 pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
-    let wanted = requests(launch)?;
+    let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
-    let mut best: Option<(f64, BTreeMap<String, String>, &InstanceType)> = None;
+    let mut best: Option<(&InstanceType, &Offering)> = None;
     for t in catalogue.types() {
-        if !big_enough(t, names, &wanted) {
+        if !wanted.fits(t) {
             too_small += 1;
             continue;
         }
-        for offering in &catalogue.offerings()[t.offerings.start as usize..t.offerings.end as usize] {
-            let Some(labels) = labels(t, offering, names, launch) else {
+        let offerings = &catalogue.offerings()[t.offerings.start as usize..t.offerings.end as usize];
+        if !wanted.admits_type(t) {
+            labels_refuse += offerings.len();
+            continue;
+        }
+        for offering in offerings {
+            if !wanted.admits(t, offering) {
                 labels_refuse += 1;
                 continue;
-            };
-            let of = |key: &str| labels.get(key).map_or("", String::as_str);
-            let at = [names.text(t.name), of("topology.kubernetes.io/zone"), of("karpenter.sh/capacity-type")];
+            }
+            let [zone, capacity_type] = [ZONE, CAPACITY_TYPE].map(|key| wanted.value_of(offering, key));
+            let at = [names.text(t.name), zone, capacity_type];
             if !offering.available || faults.is_short(at) {
                 let [instance_type, zone, capacity_type] = at.map(str::to_owned);
                 short.push(OfferingName { instance_type, zone, capacity_type });
                 continue;
             }
-            if best.as_ref().is_none_or(|b| offering.price < b.0) {
-                best = Some((offering.price, labels, t));
+            if best.is_none_or(|(_, best)| offering.price < best.price) {
+                best = Some((t, offering));
             }
         }
     }
-    let Some((price, labels, t)) = best else {
+    let Some((t, offering)) = best else {
         let message = format!(
             "no offering for NodeClaim {}: {labels_refuse} refused by its requirements, {} without capacity, \
              {too_small} instance types too small",
@@ -61,14 +66,99 @@ pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Fa
         );
         return Err(CloudError::InsufficientCapacity(Shortage { message, offerings: short }));
     };
-    Ok(Choice { labels, capacity: amounts(&t.capacity, names), allocatable: amounts(&t.allocatable, names), price })
+    Ok(Choice {
+        labels: wanted.labels(t, offering),
+        capacity: amounts(&t.capacity, names),
+        allocatable: amounts(&t.allocatable, names),
+        price: offering.price,
+    })
 }
 
-fn requests(launch: &Launch) -> Result<Vec<(String, i64)>, CloudError> {
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+
+/// A claim as a catalogue is compared with it: label keys and resources by their symbols there.
+struct Wanted<'a> {
+    names: &'a Names,
+    /// A resource that no type has has no symbol.
+    requests: Vec<(Option<ResourceId>, i64)>,
+    /// Those whose label the catalogue knows.
+    requirements: Vec<(Sym, &'a longshore_cloud::Requirement)>,
+    /// What the name of a type must satisfy.
+    type_names: Vec<&'a longshore_cloud::Requirement>,
+    /// Labels of the claim that its own requirements refuse: types and offerings must say something else of them.
+    contradicted: Vec<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(launch: &'a Launch, names: &'a Names) -> Result<Self, CloudError> {
+        let all = launch.requirements.iter();
+        let own = |r: &longshore_cloud::Requirement| launch.labels.get(&r.key).is_some_and(|v| !r.admits(Some(v)));
+        Ok(Wanted {
+            names,
+            requests: requests(launch, names)?,
+            requirements: all.clone().filter_map(|r| Some((names.get(&r.key)?, r))).collect(),
+            type_names: all.clone().filter(|r| r.key == INSTANCE_TYPE).collect(),
+            contradicted: all.filter(|r| own(r)).map(|r| r.key.as_str()).collect(),
+        })
+    }
+
+    fn fits(&self, t: &InstanceType) -> bool {
+        let has = |resource: Option<ResourceId>| resource.map_or(0, |resource| t.allocatable.get(resource));
+        self.requests.iter().all(|&(resource, amount)| has(resource) >= amount)
+    }
+
+    /// Whether the labels that a type gives its nodes are admitted.
+    fn admits_type(&self, t: &InstanceType) -> bool {
+        let name = self.names.text(t.name);
+        self.type_names.iter().all(|r| r.admits(Some(name))) && self.finds_values(&t.requirements)
+    }
+
+    /// Whether those of an offering are as well, and no label of the claim is left to contradict it.
+    fn admits(&self, t: &InstanceType, offering: &Offering) -> bool {
+        let says = |key: &str| {
+            let mut all = t.requirements.iter().chain(&offering.requirements);
+            key == INSTANCE_TYPE || all.any(|r| matches!(r.op, Op::In(_)) && self.names.text(r.key) == key)
+        };
+        self.finds_values(&offering.requirements) && self.contradicted.iter().all(|key| says(key))
+    }
+
+    fn finds_values(&self, requirements: &[Requirement]) -> bool {
+        requirements.iter().all(|r| !matches!(r.op, Op::In(_)) || self.value(r).is_some())
+    }
+
+    /// The first value of a requirement that the claim admits.
+    fn value(&self, requirement: &Requirement) -> Option<&'a str> {
+        let Op::In(values) = &requirement.op else { return None };
+        let admitted = |value: &str| {
+            let mut same = self.requirements.iter().filter(|(key, _)| *key == requirement.key);
+            same.all(|(_, r)| r.admits(Some(value)))
+        };
+        values.iter().map(|&value| self.names.text(value)).find(|value| admitted(value))
+    }
+
+    /// What an offering says of a label, empty for nothing.
+    fn value_of(&self, offering: &Offering, key: &str) -> &'a str {
+        let found = offering.requirements.iter().find(|r| self.names.text(r.key) == key);
+        found.and_then(|r| self.value(r)).unwrap_or_default()
+    }
+
+    /// The labels of a node of this type and offering. Where a type may have one of several values, the first that is
+    /// admitted is taken.
+    fn labels(&self, t: &InstanceType, offering: &Offering) -> BTreeMap<String, String> {
+        let all = t.requirements.iter().chain(&offering.requirements);
+        let said = all.filter_map(|r| Some((self.names.text(r.key), self.value(r)?)));
+        let name = [(INSTANCE_TYPE, self.names.text(t.name))];
+        name.into_iter().chain(said).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+}
+
+fn requests(launch: &Launch, names: &Names) -> Result<Vec<(Option<ResourceId>, i64)>, CloudError> {
     let amount = |(resource, text): (&String, &String)| {
         let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
         match parsed {
-            Ok(amount) => Ok((resource.clone(), amount)),
+            Ok(amount) => Ok((resource_of(resource, names), amount)),
             Err(error) => Err(CloudError::Invalid(format!(
                 "NodeClaim {}: spec.resources.requests.{resource}: quantity {text:?} {error}",
                 launch.name
@@ -76,6 +166,16 @@ fn requests(launch: &Launch) -> Result<Vec<(String, i64)>, CloudError> {
         }
     };
     launch.requests.iter().map(amount).collect()
+}
+
+fn resource_of(name: &str, names: &Names) -> Option<ResourceId> {
+    match name {
+        "cpu" => Some(ResourceId::Cpu),
+        "memory" => Some(ResourceId::Memory),
+        "pods" => Some(ResourceId::Pods),
+        "ephemeral-storage" => Some(ResourceId::EphemeralStorage),
+        other => names.get(other).map(ResourceId::Other),
+    }
 }
 
 fn name_of(resource: ResourceId, names: &Names) -> &str {
@@ -86,31 +186,6 @@ fn name_of(resource: ResourceId, names: &Names) -> &str {
         ResourceId::EphemeralStorage => "ephemeral-storage",
         ResourceId::Other(name) => names.text(name),
     }
-}
-
-fn big_enough(t: &InstanceType, names: &Names, wanted: &[(String, i64)]) -> bool {
-    wanted.iter().all(|(resource, amount)| {
-        let has = t.allocatable.iter().find(|(id, _)| name_of(*id, names) == resource).map_or(0, |(_, has)| has);
-        has >= *amount
-    })
-}
-
-/// The labels of a node of this type and offering, or nothing if the claim's requirements refuse it. Where a type may
-/// have one of several values, the first that is admitted is taken.
-fn labels(t: &InstanceType, o: &Offering, names: &Names, launch: &Launch) -> Option<BTreeMap<String, String>> {
-    let mut labels = BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), names.text(t.name).to_owned())]);
-    let admitted =
-        |key: &str, value: &str| launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(Some(value)));
-    for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
-        let (key, Op::In(values)) = (names.text(*key), op) else { continue };
-        let value = values.iter().map(|&v| names.text(v)).find(|v| admitted(key, v))?;
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    let refused = launch.requirements.iter().any(|r| {
-        let value = labels.get(&r.key).or_else(|| launch.labels.get(&r.key));
-        value.is_some_and(|value| !r.admits(Some(value)))
-    });
-    (!refused).then_some(labels)
 }
 
 /// Amounts as Kubernetes writes them.
@@ -124,4 +199,87 @@ fn amounts(resources: &Resources, names: &Names) -> BTreeMap<String, String> {
         (name_of(id, names).to_owned(), text)
     };
     resources.iter().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::catalogue::built_in;
+
+    /// A claim from lines: `cpu=1` asks, `KEY In a b` requires, `KEY: value` is a label of the claim itself.
+    fn claim(lines: &[&str]) -> Launch {
+        let mut launch = Launch { name: "c".into(), ..Launch::default() };
+        for line in lines {
+            if let Some((resource, amount)) = line.split_once('=') {
+                launch.requests.insert(resource.into(), amount.into());
+            } else if let Some((key, value)) = line.split_once(": ") {
+                launch.labels.insert(key.into(), value.into());
+            } else {
+                let mut words = line.split(' ').map(str::to_owned);
+                let (key, operator) = (words.next().unwrap(), words.next().unwrap());
+                launch.requirements.push(longshore_cloud::Requirement { key, operator, values: words.collect() });
+            }
+        }
+        launch
+    }
+
+    /// The type, zone and capacity type chosen and its operating system, or why none is.
+    fn chosen(lines: &[&str], faults: &[(&str, &str)]) -> String {
+        let mut names = Names::default();
+        let catalogue = built_in(&mut names);
+        let asked =
+            faults.iter().map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned())).collect();
+        let faults = Faults::read([&asked]).unwrap();
+        match choose(&catalogue, &names, &claim(lines), &faults) {
+            Ok(choice) => {
+                let keys = [INSTANCE_TYPE, ZONE, CAPACITY_TYPE, "kubernetes.io/os"];
+                keys.map(|key| choice.labels[key].as_str()).join(" ")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_cheapest_that_is_admitted_and_big_enough_is_taken() {
+        let cases: [&[&str]; 9] = [
+            &["cpu=500m"],
+            &["cpu=3", "memory=20Gi", "kubernetes.io/arch In arm64"],
+            &[
+                "cpu=3",
+                "karpenter.sh/capacity-type NotIn spot",
+                "topology.kubernetes.io/zone In test-zone-c test-zone-b",
+            ],
+            &["node.kubernetes.io/instance-type In m-8x-arm64-linux s-16x-amd64-linux"],
+            &["cpu=1", "kubernetes.io/os In windows"],
+            &["cpu=1", "team In red", "team: red"],
+            // A label of the claim that its own requirements refuse, and one that every node says something else of.
+            &["cpu=1", "team In red", "team: blue"],
+            &["cpu=1", "kubernetes.io/os In linux", "kubernetes.io/os: windows"],
+            &["cpu=1", "example.com/gpu=1"],
+        ];
+        let told: Vec<String> =
+            cases.iter().map(|lines| format!("{}: {}", lines.join(", "), chosen(lines, &[]))).collect();
+        expect![[r#"
+            cpu=500m: c-1x-amd64-linux test-zone-a spot linux
+            cpu=3, memory=20Gi, kubernetes.io/arch In arm64: m-4x-arm64-linux test-zone-a spot linux
+            cpu=3, karpenter.sh/capacity-type NotIn spot, topology.kubernetes.io/zone In test-zone-c test-zone-b: c-4x-amd64-linux test-zone-b on-demand linux
+            node.kubernetes.io/instance-type In m-8x-arm64-linux s-16x-amd64-linux: m-8x-arm64-linux test-zone-a spot linux
+            cpu=1, kubernetes.io/os In windows: c-2x-amd64-windows test-zone-a spot windows
+            cpu=1, team In red, team: red: c-2x-amd64-linux test-zone-a spot linux
+            cpu=1, team In red, team: blue: insufficient capacity: no offering for NodeClaim c: 1056 refused by its requirements, 0 without capacity, 12 instance types too small
+            cpu=1, kubernetes.io/os In linux, kubernetes.io/os: windows: c-2x-amd64-linux test-zone-a spot linux
+            cpu=1, example.com/gpu=1: insufficient capacity: no offering for NodeClaim c: 0 refused by its requirements, 0 without capacity, 144 instance types too small"#]].assert_eq(&told.join("\n"));
+    }
+
+    #[test]
+    fn what_is_short_is_passed_over_and_told_where_nothing_else_is_left() {
+        let only = ["node.kubernetes.io/instance-type In c-1x-amd64-linux", "karpenter.sh/capacity-type In spot"];
+        let short = |pattern| chosen(&only, &[("no-capacity", pattern)]);
+        let told = [short("c-1x-amd64-linux/test-zone-a/spot"), short("*/*/spot")];
+        expect![[r#"
+            c-1x-amd64-linux test-zone-b spot linux
+            insufficient capacity: no offering for NodeClaim c: 1148 refused by its requirements, 4 without capacity, 0 instance types too small"#]].assert_eq(&told.join("\n"));
+    }
 }

@@ -102,7 +102,8 @@ impl Scene {
         world.now = self.time / 1000;
         let live = self.manager.take();
         live.begin_round(world.now);
-        world.settings = Settings { node_cost: live.planning().node_cost.unwrap_or(0.005), ..Settings::default() };
+        world.settings =
+            Settings { node_cost: live.planning().node_cost.unwrap_or(Settings::NODE_COST), ..Settings::default() };
         world.catalogue = self.catalogue.clone();
         let options = Options { seed: live.planning().seed.unwrap_or(0), ..Options::default() };
         let snapshot = Snapshot::new(Arc::new(world));
