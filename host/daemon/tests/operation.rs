@@ -1,65 +1,34 @@
 //! How the daemon is operated, on a real control plane: bad surroundings are said and waited for, a cloud that is short
-//! is not asked in vain, and what an operator looks at shows what he knows. Where there is no control plane, what needs
-//! one is reported as ignored, by name.
+//! is not asked in vain, and what an operator looks at shows what he knows.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane::{self, ControlPlane};
 
-fn main() {
-    let arguments = Arguments::from_args();
-    let unavailable = control_plane::available().err();
-    if let Some(reason) = &unavailable {
-        eprintln!("not run, no control plane: {reason}");
-    }
-    let needs: [(&str, fn() -> Result<()>); 3] = [
-        ("what_is_missing_in_the_cluster_is_said_and_waited_for", missing),
-        ("offerings_without_capacity_are_left_out_until_they_are_asked_for_again", storm),
-        ("default_spread_constraints_are_planned_with", spread),
-    ];
-    let alone: [(&str, fn() -> Result<()>); 2] = [
-        ("a_server_that_cannot_be_reached_is_waited_for", unreachable),
-        ("what_cannot_be_understood_at_the_start_is_refused_with_a_hint", refused),
-    ];
-    let trial = |(name, test): (&str, fn() -> Result<()>)| {
-        Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
-    };
-    let needs = needs.into_iter().map(|t| trial(t).with_ignored_flag(unavailable.is_some()));
-    libtest_mimic::run(&arguments, needs.chain(alone.into_iter().map(trial)).collect()).exit();
-}
+#[allow(dead_code, reason = "its other users need the rest")]
+mod plane;
 
-/// A daemon whose log is kept; killed when dropped.
-struct Daemon {
-    child: Child,
-    log: PathBuf,
-    port: u16,
+use plane::{CLASS, Daemon, deployment, get, pool, running, until, usual_pool};
+
+fn main() {
+    plane::main(
+        None,
+        &[
+            ("what_is_missing_in_the_cluster_is_said_and_waited_for", missing),
+            ("offerings_without_capacity_are_left_out_until_they_are_asked_for_again", storm),
+            ("default_spread_constraints_are_planned_with", spread),
+        ],
+        &[
+            ("a_server_that_cannot_be_reached_is_waited_for", unreachable),
+            ("what_cannot_be_understood_at_the_start_is_refused_with_a_hint", refused),
+        ],
+    );
 }
 
 impl Daemon {
-    fn start(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
-        let port = free_port()?;
-        let log = std::env::temp_dir().join(format!("longshore-operation-{}-{port}.log", std::process::id()));
-        let child = Command::new(env!("CARGO_BIN_EXE_longshore"))
-            .args(["run", "--kubeconfig"])
-            .arg(kubeconfig)
-            .args(["--metrics-port", &port.to_string(), "--health-probe-port", &free_port()?.to_string()])
-            .arg("--disable-leader-election")
-            .args(args)
-            .stderr(File::create(&log)?)
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Daemon { child, log, port })
-    }
-
-    fn log(&self) -> Result<String> {
-        Ok(std::fs::read_to_string(&self.log)?)
-    }
-
     fn says(&self, what: &str) -> Result<bool> {
         Ok(self.log()?.contains(what))
     }
@@ -89,33 +58,6 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.log);
-    }
-}
-
-fn free_port() -> Result<u16> {
-    // Nobody gets it again soon: the kernel goes round.
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    let mut last = String::new();
-    while begun.elapsed() < Duration::from_secs(120) {
-        match holds() {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) => last = format!(" ({error:#})"),
-        }
-        std::thread::sleep(Duration::from_millis(300));
-    }
-    bail!("not within two minutes: {what}{last}")
-}
-
 fn scratch(name: &str, text: &str) -> Result<PathBuf> {
     let file = std::env::temp_dir().join(format!("longshore-operation-{}-{name}", std::process::id()));
     std::fs::write(&file, text)?;
@@ -127,7 +69,7 @@ fn nowhere(name: &str) -> Result<PathBuf> {
     let config = format!(
         "{{apiVersion: v1, kind: Config, current-context: x, contexts: [{{name: x, context: {{cluster: x, user: x}}}}], \
          clusters: [{{name: x, cluster: {{server: 'http://127.0.0.1:{}'}}}}], users: [{{name: x, user: {{}}}}]}}",
-        free_port()?
+        control_plane::free_ports::<1>()?[0]
     );
     scratch(name, &config)
 }
@@ -184,58 +126,6 @@ fn refused() -> Result<()> {
     Ok(())
 }
 
-const CLASS: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {nodeRegistrationDelay: 1s}
-";
-
-fn pool(name: &str, class: &str, annotations: &str) -> String {
-    format!(
-        "
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: {name}}}
-spec:
-  template:
-    metadata: {{annotations: {{{annotations}}}}}
-    spec:
-      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}
-      requirements:
-      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
-"
-    )
-}
-
-fn pods(name: &str, replicas: u32, more: &str) -> String {
-    format!(
-        "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      {more}
-      containers: [{{name: c, image: pause, resources: {{requests: {{cpu: 700m, memory: 600Mi}}}}}}]
-"
-    )
-}
-
-fn get(plane: &ControlPlane, what: &str, path: &str) -> Result<String> {
-    plane.run(&["get", what, "-o", &format!("jsonpath={path}")])
-}
-
-fn running(plane: &ControlPlane) -> Result<usize> {
-    Ok(get(plane, "pods", "{.items[?(@.status.phase=='Running')].metadata.name}")?.split_whitespace().count())
-}
-
 fn deploy(name: &str) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     Ok(path.canonicalize()?.to_str().context("a path that is no text")?.to_owned())
@@ -258,7 +148,7 @@ fn missing() -> Result<()> {
     role["metadata"] = serde_json::json!({"name": "karpenter"});
     let file = scratch("role.json", &role.to_string())?;
     plane.run(&["replace", "-f", file.to_str().context("a path that is no text")?])?;
-    let mut daemon = Daemon::start(plane.longshore_kubeconfig().as_ref(), &[])?;
+    let mut daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     let install = "kubectl apply --server-side --force-conflicts -f deploy/crds";
     until("the missing definition is said, with what installs it", || {
         Ok(daemon.says("nodepools of karpenter.sh/v1 are not known to the cluster")? && daemon.says(install)?)
@@ -285,14 +175,13 @@ fn missing() -> Result<()> {
     until("an Event says so", || {
         Ok(events()?.lines().any(|l| l.starts_with("orphan ") && l.contains("NodeClassNotFound")))
     })?;
-    plane.apply(&pods("web", 3, ""))?;
+    plane.apply(&deployment("web", 3, ""))?;
     until("the pods are told", || Ok(events()?.contains("Failed to schedule pod")))?;
     ensure!(
         get(&plane, "nodeclaims", "{.items[*].metadata.name}")?.is_empty(),
         "it bought for a NodePool without class"
     );
-    plane.apply(CLASS)?;
-    plane.apply(&pool("default", "default", ""))?;
+    plane.apply(&usual_pool())?;
     until("the pods run on the other's nodes", || Ok(running(&plane)? == 3))?;
     let table = plane.run(&["get", "nodepools,nodeclaims", "-o", "wide"])?;
     let heads: Vec<Vec<&str>> =
@@ -325,8 +214,8 @@ fn storm() -> Result<()> {
     let short = "kwok.longshore.dev/no-capacity: '*/*/spot'";
     plane.apply(CLASS)?;
     plane.apply(&pool("default", "default", short))?;
-    let daemon = Daemon::start(plane.longshore_kubeconfig().as_ref(), &[])?;
-    plane.apply(&pods("web", 5, "nodeSelector: {karpenter.sh/capacity-type: spot}"))?;
+    let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+    plane.apply(&deployment("web", 5, "nodeSelector: {karpenter.sh/capacity-type: spot}"))?;
     let gauge = "longshore_offerings_without_capacity{capacity_type=\"spot\",zone=\"test-zone-a\"}";
     until("the shortage is counted", || Ok(daemon.metric(gauge)?.is_some_and(|n| n > 0.0)))?;
     until("the pods are told until when", || {
@@ -345,7 +234,7 @@ fn storm() -> Result<()> {
     ensure!(made()? == before, "{before} NodeClaims, then {}:\n{}", made()?, daemon.log()?);
     // Pods that may run elsewhere do, at once.
     let begun = Instant::now();
-    plane.apply(&pods("any", 5, ""))?;
+    plane.apply(&deployment("any", 5, ""))?;
     until("pods that need no spot run", || Ok(running(&plane)? == 5))?;
     ensure!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
     let kinds = get(&plane, "nodeclaims", "{.items[*].metadata.labels.karpenter\\.sh/capacity-type}")?;
@@ -370,13 +259,11 @@ fn storm() -> Result<()> {
 
 fn spread() -> Result<()> {
     let plane = ControlPlane::start("operation-spread")?;
-    plane.apply(CLASS)?;
-    plane.apply(&pool("default", "default", ""))?;
+    plane.apply(&usual_pool())?;
     let config = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, \
                   whenUnsatisfiable: DoNotSchedule}]}}";
-    let daemon =
-        Daemon::start(plane.longshore_kubeconfig().as_ref(), &["--scheduler-config", config, "--isolated-vpc"])?;
-    plane.apply(&pods("web", 8, ""))?;
+    let daemon = Daemon::start(&plane.longshore_kubeconfig(), &["--scheduler-config", config, "--isolated-vpc"])?;
+    plane.apply(&deployment("web", 8, ""))?;
     until("8 pods run", || Ok(running(&plane)? == 8))?;
     let zones = get(&plane, "nodeclaims", "{.items[*].metadata.labels.topology\\.kubernetes\\.io/zone}")?;
     let distinct: std::collections::BTreeSet<&str> = zones.split_whitespace().collect();

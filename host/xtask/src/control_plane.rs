@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result};
 
 pub use binaries::Binaries;
 pub use cluster::{Cluster, State, sweep};
+pub use ports::free as free_ports;
 pub use process::{Process, Usage};
 pub use program::Program;
 

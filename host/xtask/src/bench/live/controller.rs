@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use longshore_xtask::control_plane::ControlPlane;
+use longshore_xtask::control_plane::{self, ControlPlane};
 
 /// A program that makes nodes for pods.
 pub struct Kind {
@@ -29,13 +29,8 @@ impl Kind {
     }
 }
 
-/// Where a controller says how it is.
-pub const PROBES: u16 = 28081;
-/// Where it is measured and asked.
-pub const METRICS: u16 = 28080;
-
-/// What is at a path of a controller's ports; nothing if it does not answer with 200.
-pub fn ask(port: u16, path: &str) -> Option<String> {
+/// What is at a path of a port; nothing if it does not answer with 200.
+fn ask(port: u16, path: &str) -> Option<String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -55,6 +50,10 @@ pub struct Controller {
     child: Child,
     /// What it says.
     pub log: PathBuf,
+    /// Where it is measured and asked.
+    metrics: u16,
+    /// Where it says how it is.
+    probes: u16,
 }
 
 /// What it has taken so far.
@@ -77,6 +76,7 @@ impl Controller {
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
     pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
+        let [metrics, probes] = control_plane::free_ports()?;
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
@@ -89,15 +89,25 @@ impl Controller {
             .env("INSTANCE_TYPES_FILE_PATH", types)
             .env("SYSTEM_NAMESPACE", "kube-system")
             .env("DISABLE_LEADER_ELECTION", leads.to_string())
-            .env("METRICS_PORT", METRICS.to_string())
-            .env("HEALTH_PROBE_PORT", PROBES.to_string())
+            .env("METRICS_PORT", metrics.to_string())
+            .env("HEALTH_PROBE_PORT", probes.to_string())
             .envs(kind.variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {}", kind.program.display()))?;
-        Ok(Controller { child, log })
+        Ok(Controller { child, log, metrics, probes })
+    }
+
+    /// What is at a path of the port where it is measured and asked, if it answers.
+    pub fn ask(&self, path: &str) -> Option<String> {
+        ask(self.metrics, path)
+    }
+
+    /// Whether it says that it knows everything.
+    pub fn is_ready(&self) -> bool {
+        ask(self.probes, "/readyz").is_some()
     }
 
     /// What it has taken, as the kernel counts.

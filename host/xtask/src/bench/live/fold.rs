@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::Bench;
-use super::controller::{Controller, PROBES, ask};
+use super::controller::Controller;
 use super::listing::Listing;
 use super::load::Mixes;
 use crate::steps::table;
@@ -32,7 +32,7 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     // It gets no Lease here: this server takes no orders, so there is nothing to do but know.
     let mut controller = Controller::start_at(&bench.kinds[0], &file, &bench.types, false)?;
     let begun = Instant::now();
-    while !is_ready() {
+    while !controller.is_ready() {
         controller.usage()?;
         if begun.elapsed() > PATIENCE {
             bail!("not ready within {} s; its log is {}", PATIENCE.as_secs(), controller.log.display());
@@ -51,9 +51,4 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
         format!("{:.1}", 10.0 * (later.cpu - folded.cpu)),
     ];
     Ok(table(&["SECONDS", "CPU S", "MIB", "MIB AT MOST", "CPU % AFTERWARDS"], &[row.to_vec()]))
-}
-
-/// Whether the controller says that it knows everything.
-fn is_ready() -> bool {
-    ask(PROBES, "/readyz").is_some()
 }

@@ -12,7 +12,7 @@ use longshore_xtask::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::Bench;
-use super::controller::{Controller, Kind, METRICS, ask};
+use super::controller::{Controller, Kind};
 use super::load;
 use super::scale::{pool_is_ready, running, until, within};
 use crate::steps::{self, table};
@@ -62,7 +62,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     pool_is_ready(&plane)?;
     plane.apply(&load::list(&load::plain(PODS.0, PODS.1, &load::A_CORE)))?;
     until("all pods run", || Ok(running(&plane)? >= PODS.0 * PODS.1))?;
-    until("the policy is loaded", || Ok(status()?["policies"]["policies"][0]["digest"].is_string()))?;
+    until("the policy is loaded", || Ok(status(&controller)?["policies"]["policies"][0]["digest"].is_string()))?;
     let before = controller.usage()?;
     let (mut waiting, mut turn) = (0, 0);
     // Seconds from a pod to its answer, by what happened to the policy meanwhile.
@@ -72,7 +72,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
         if waiting >= WAITING {
             plane.run(&["delete", "pods", "--selector=nowhere=yes", "--wait=false", "--now"])?;
             waiting = 0;
-            until("nobody waits", || Ok(told()? == 0))?;
+            until("nobody waits", || Ok(told(&controller)? == 0))?;
         }
         let bad = step % BROKEN == 0;
         if bad {
@@ -88,10 +88,10 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            within(PATIENCE, EVERY, "a pod is answered", || Ok(told()? == waiting))?;
+            within(PATIENCE, EVERY, "a pod is answered", || Ok(told(&controller)? == waiting))?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
             let seen = within(LOOK, EVERY, "the replacement is seen", || {
-                let policy = &status()?["policies"]["policies"][0];
+                let policy = &status(&controller)?["policies"]["policies"][0];
                 let version = policy["version"].as_str().unwrap_or_default();
                 Ok(policy["error"].is_null() != bad && version.starts_with(NAMES[turn]))
             });
@@ -110,8 +110,8 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let after = controller.usage()?;
     std::thread::sleep(Duration::from_secs(10));
     let later = controller.usage()?;
-    let policies = &status()?["policies"];
-    let metrics = ask(METRICS, "/metrics").unwrap_or_default();
+    let policies = &status(&controller)?["policies"];
+    let metrics = controller.ask("/metrics").unwrap_or_default();
     let lost = metrics.lines().filter(|l| l.starts_with("longshore_rounds_total") && !l.ends_with(" 0"));
     let lost: Vec<&str> = lost.filter(|l| l.contains("rejected") || l.contains("replaced")).collect();
     let row = |name: &str, times: &mut Vec<f64>| {
@@ -143,14 +143,14 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
 }
 
 /// What `longshore status` is made from.
-fn status() -> anyhow::Result<Value> {
-    let body = ask(METRICS, "/status").context("the daemon does not answer")?;
+fn status(controller: &Controller) -> anyhow::Result<Value> {
+    let body = controller.ask("/status").context("the daemon does not answer")?;
     Ok(serde_json::from_str(&body)?)
 }
 
 /// How many pods the daemon says no node can be had for.
-fn told() -> anyhow::Result<usize> {
-    let status = status()?;
+fn told(controller: &Controller) -> anyhow::Result<usize> {
+    let status = status(controller)?;
     let reasons = status["waiting"].as_array().cloned().unwrap_or_default();
     Ok(reasons.iter().filter_map(|reason| reason["pods"].as_u64()).sum::<u64>() as usize)
 }

@@ -1,0 +1,171 @@
+//! What tests on a real control plane share: a daemon with the rights that `deploy/` ships, and what it is asked for.
+//! Where there is no control plane, each test that needs one is reported as ignored, by name.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use longshore_xtask::control_plane::{self, ControlPlane};
+
+/// A test by its name.
+pub type Test = (&'static str, fn() -> Result<()>);
+
+/// Runs tests that need a control plane, `at_once` of them unless the command line says how many, and others that need
+/// none.
+pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(at_once);
+    let unavailable = control_plane::available().err();
+    if let Some(reason) = &unavailable {
+        eprintln!("not run, no control plane: {reason}");
+    }
+    let trial =
+        |&(name, test): &Test| Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))));
+    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(unavailable.is_some()));
+    libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
+}
+
+/// A class whose nodes take a second to register.
+pub const CLASS: &str = "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+spec: {nodeRegistrationDelay: 1s}
+";
+
+/// A NodePool with a class and annotations for its claims.
+pub fn pool(name: &str, class: &str, annotations: &str) -> String {
+    format!(
+        "
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: {name}}}
+spec:
+  template:
+    metadata: {{annotations: {{{annotations}}}}}
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}
+      requirements:
+      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
+"
+    )
+}
+
+/// The usual NodePool and its class.
+pub fn usual_pool() -> String {
+    format!("{CLASS}{}", pool("default", "default", ""))
+}
+
+/// A Deployment of pods that ask for most of a core, with a line more in their spec.
+pub fn deployment(name: &str, replicas: usize, more: &str) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      {more}
+      containers: [{{name: c, image: pause, resources: {{requests: {{cpu: 700m, memory: 600Mi}}}}}}]
+"
+    )
+}
+
+/// A daemon whose log is kept; killed when dropped.
+pub struct Daemon {
+    pub child: Child,
+    log: PathBuf,
+    pub port: u16,
+}
+
+impl Daemon {
+    /// One that leads for ever.
+    pub fn start(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
+        Daemon::compete(kubeconfig, &[args, &["--disable-leader-election"]].concat())
+    }
+
+    /// One that competes for the Lease.
+    pub fn compete(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
+        let [port, probes] = control_plane::free_ports()?;
+        let log = std::env::temp_dir().join(format!("longshore-daemon-{}-{port}.log", std::process::id()));
+        let child = Command::new(env!("CARGO_BIN_EXE_longshore"))
+            .args(["run", "--kubeconfig"])
+            .arg(kubeconfig)
+            .args(["--metrics-port", &port.to_string(), "--health-probe-port", &probes.to_string()])
+            .args(args)
+            .stderr(File::create(&log)?)
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Daemon { child, log, port })
+    }
+
+    pub fn log(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(&self.log)?)
+    }
+
+    /// Sends `STOP`, `CONT` or `TERM`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status()?;
+        ensure!(sent.success(), "kill -{name}: {sent}");
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    let mut last = String::new();
+    while begun.elapsed() < Duration::from_secs(180) {
+        match holds() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) => last = format!(" ({error:#})"),
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    bail!("not within three minutes: {what}{last}")
+}
+
+/// What a path leads to in objects of a kind, or in one of `kind/name`.
+pub fn get(plane: &ControlPlane, what: &str, path: &str) -> Result<String> {
+    plane.run(&["get", what, "-o", &format!("jsonpath={path}")])
+}
+
+/// The same, word by word.
+pub fn words(plane: &ControlPlane, what: &str, path: &str) -> Result<Vec<String>> {
+    Ok(get(plane, what, path)?.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Names of all objects of a kind.
+pub fn names(plane: &ControlPlane, what: &str) -> Result<Vec<String>> {
+    words(plane, what, "{.items[*].metadata.name}")
+}
+
+/// How many pods run.
+pub fn running(plane: &ControlPlane) -> Result<usize> {
+    Ok(words(plane, "pods", "{.items[?(@.status.phase=='Running')].metadata.name}")?.len())
+}
+
+/// Asks for NodeClaims to be deleted.
+pub fn delete_claims(plane: &ControlPlane, names: &[String]) -> Result<()> {
+    let mut delete = vec!["delete", "nodeclaim", "--wait=false"];
+    delete.extend(names.iter().map(String::as_str));
+    plane.run(&delete).map(drop)
+}
