@@ -91,9 +91,9 @@ impl Arrivals {
         left
     }
 
-    /// A claim is registered: nothing is awaited of it any more.
-    pub fn registered(&mut self, name: &str) {
-        self.joined.remove(name);
+    /// A claim is registered: nothing is awaited of it any more. Says whether that is news.
+    pub fn registered(&mut self, name: &str) -> bool {
+        self.joined.remove(name).is_some()
     }
 }
 

@@ -84,7 +84,7 @@ type Work = futures::future::BoxFuture<'static, Outcome>;
 
 /// After this long a round is made for pods that wait, whatever has changed,
 const RETRY: Duration = Duration::from_secs(10);
-/// and sooner where pods have been told of a node: others may have taken their places.
+/// and sooner where pods have been told of a node, or one has just opened: others may have taken their places.
 const SOON: Duration = Duration::from_secs(3);
 /// How long claims that were written may take to come back by the watch.
 const ECHO: Duration = Duration::from_secs(10);
@@ -122,6 +122,8 @@ struct Control {
     last_pools: Instant,
     pools_changed: bool,
     arrivals: Arrivals,
+    /// When a node was opened to pods last.
+    opened: Option<Instant>,
     hints: Hints,
     /// Pods planned for a claim after it was made, until its node is there.
     expected: Expected,
@@ -177,6 +179,7 @@ pub async fn run(
         last_pools: now,
         pools_changed: true,
         arrivals: Arrivals::default(),
+        opened: None,
         hints: Hints::default(),
         expected: BTreeMap::new(),
         pod_events: BTreeMap::new(),
@@ -359,7 +362,9 @@ impl Control {
         let closes = match (self.window, self.last_round) {
             (Some((opened, last)), _) => (last + self.how.idle).min(opened + self.how.longest),
             (None, Some(last)) if self.hints.any() => last + SOON,
-            (None, Some(last)) if self.waits() => last + RETRY,
+            (None, Some(last)) if self.waits() => {
+                last + if self.opened.is_some_and(|at| last < at + HINT) { SOON } else { RETRY }
+            }
             _ => return None,
         };
         let echo = if self.awaited.is_empty() { closes } else { self.awaited_since + ECHO };
@@ -476,7 +481,9 @@ impl Control {
         let mut hold = None;
         let mut hints = Vec::new();
         if is_true(&status, "Registered") {
-            self.arrivals.registered(name);
+            if self.arrivals.registered(name) {
+                self.opened = Some(now);
+            }
             self.expected.remove(name);
         } else if let [node] = nodes.as_slice() {
             hold = self.arrivals.hold(name, &claim, node, now);
