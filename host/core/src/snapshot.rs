@@ -3,6 +3,7 @@
 mod nodes;
 mod pending;
 mod running;
+mod spread;
 mod volumes;
 
 use std::sync::Arc;
@@ -37,8 +38,17 @@ impl Snapshot {
     pub fn new(world: Arc<World>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
-        let nodes::Joined { nodes, leaving, crowded_out } = nodes::join(&world, &daemons, &volumes);
-        let running = Arc::new(Running::index(&world, &nodes));
+        let nodes::Joined { mut nodes, leaving, mut crowded_out, expected } = nodes::join(&world, &daemons, &volumes);
+        let mut running = Running::index(&world, &nodes);
+        let too_many = spread::too_many(&world, &nodes, &running, &expected);
+        if !too_many.is_empty() {
+            for &(pod, at) in expected.iter().filter(|(pod, _)| too_many.contains(pod)) {
+                nodes[at].release(pod, world.shapes.get(world.pods[pod.0 as usize].shape));
+            }
+            crowded_out.extend(too_many);
+            running = Running::index(&world, &nodes);
+        }
+        let running = Arc::new(running);
         let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
         let (pools, unusable_pools) = pools(&world);
         Snapshot { world, nodes, pending, pools, unusable_pools, daemons, running }
@@ -130,4 +140,15 @@ pub struct StateNode {
     pub volumes: Vec<(Sym, u32)>,
     /// Pods bound to it that are neither terminal nor terminating, daemons included.
     pub pods: Vec<PodIx>,
+}
+
+impl StateNode {
+    /// A pod that was expected is so no longer. Its volumes still count.
+    fn release(&mut self, pod: PodIx, shape: &PodShape) {
+        self.free.add(&shape.requests);
+        self.pods.retain(|other| *other != pod);
+        for port in &shape.ports {
+            self.ports.iter().position(|other| other == port).map(|at| self.ports.swap_remove(at));
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod provider;
 mod referee;
 mod replica;
 mod settled;
+mod spread;
 pub mod story;
 pub mod telling;
 

@@ -48,6 +48,8 @@ pub struct Joined {
     pub leaving: FxHashSet<Sym>,
     /// Pods whose place on the node that is nominated for them others have taken.
     pub crowded_out: FxHashSet<PodIx>,
+    /// The other nominated ones and the places of their nodes, by UID.
+    pub expected: Vec<(PodIx, usize)>,
 }
 
 /// Joins nodes, claims and pods.
@@ -82,8 +84,8 @@ pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Join
     nodes.sort_by(|a, b| {
         b.initialized.cmp(&a.initialized).then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
-    let crowded_out = bind(world, &mut nodes, daemons, volumes);
-    Joined { nodes, leaving, crowded_out }
+    let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes);
+    Joined { nodes, leaving, crowded_out, expected }
 }
 
 /// Symbols of the labels and taints that carry a node through its first minutes.
@@ -230,8 +232,14 @@ fn state(
 }
 
 /// Takes what bound pods, nominated pods and daemons still to come use off each node. Returns the nominated ones that
-/// have no room left; who ends on the node counts as gone for them, for that may be why they were nominated.
-fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volumes: &Volumes) -> FxHashSet<PodIx> {
+/// have no room left, and the others with the places of their nodes; who ends on the node counts as gone for them, for
+/// that may be why they were nominated.
+fn bind(
+    world: &World,
+    nodes: &mut [StateNode],
+    daemons: &[Arc<PodShape>],
+    volumes: &Volumes,
+) -> (FxHashSet<PodIx>, Vec<(PodIx, usize)>) {
     let at: FxHashMap<Sym, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
     let daemon_kind = world.names.get("DaemonSet");
     let mut running_daemons = vec![Resources::default(); nodes.len()];
@@ -267,7 +275,7 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
     }
     let mut crowded_out = FxHashSet::default();
     nominated.sort_by(|a, b| world.pods[a.0.0 as usize].uid.cmp(&world.pods[b.0.0 as usize].uid));
-    for (ix, i) in nominated {
+    nominated.retain(|&(ix, i)| {
         let mut room = nodes[i].free.clone();
         if let Some(ending) = ending.get(&i) {
             room.add(ending);
@@ -275,10 +283,11 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
         let requests = &world.shapes.get(world.pods[ix.0 as usize].shape).requests;
         if nodes[i].initialized && !requests.fits(&room) {
             crowded_out.insert(ix);
-        } else {
-            bind(nodes, ix, i);
+            return false;
         }
-    }
+        bind(nodes, ix, i);
+        true
+    });
     let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Sym, Sym)>), Resources> = FxHashMap::default();
     let keys: FxHashSet<Sym> =
         daemons.iter().flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten())).map(|r| r.key).collect();
@@ -310,5 +319,5 @@ fn bind(world: &World, nodes: &mut [StateNode], daemons: &[Arc<PodShape>], volum
             }
         }
     }
-    crowded_out
+    (crowded_out, nominated)
 }

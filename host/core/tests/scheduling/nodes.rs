@@ -98,3 +98,27 @@ fn volumes_decide_the_zone() {
     "#]]
     .assert_eq(&plan(&objects));
 }
+
+#[test]
+fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
+    let rule = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                       "labelSelector": {"matchLabels": {"app": "web"}}}]);
+    let web = |name: &str, more: serde_json::Value| {
+        let mut pod = pod(name, "web", "1", "1Gi", &json!({"topologySpreadConstraints": rule}));
+        merge(&mut pod, &more);
+        pod
+    };
+    let on = |name: &str, node: &str| web(name, json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}));
+    let told = |name: &str, node: &str| web(name, json!({"status": {"nominatedNodeName": node}}));
+    let nodes = [any(), node("n1", "a", "8", "32Gi"), node("n2", "b", "8", "32Gi"), node("n3", "c", "8", "32Gi")];
+    let planned = |pods: &[serde_json::Value]| plan(&[&nodes, pods].concat());
+    // Two were meant for each zone. While all of them may still come, nobody is in the way.
+    let [a, b] = [on("a", "n1"), on("b", "n2")];
+    expect![[""]].assert_eq(&planned(&[a.clone(), b.clone(), told("c", "n3"), told("d", "n1"), told("e", "n2")]));
+    // One that was meant for the third went to the first: there is one too many in it now, and too few in the third.
+    let other = on("other", "n1");
+    expect![[r#"
+        n3: d
+    "#]]
+    .assert_eq(&planned(&[a, b, other, told("d", "n1"), told("e", "n2")]));
+}

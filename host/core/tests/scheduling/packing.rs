@@ -140,7 +140,8 @@ fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
         }]});
         objects.extend(pods(count, &app, cpu, memory, &spread));
     }
-    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    let settings = Settings { node_cost: 0.005, ..Settings::default() };
+    let snapshot = Snapshot::new(Arc::new(world(&objects, settings)));
     let simulator = Simulator::new(&snapshot);
     // Nodes come up together at odd seeds; ten courses, of which the planner has tried four.
     let left =

@@ -8,6 +8,7 @@ use longshore_core::model::{Names, Resources};
 use serde_json::Value;
 
 use super::desk::Desk;
+use super::spread::one_too_many;
 use crate::actors::fields;
 use crate::actors::scheduler::{amounts, requests};
 use crate::object::{Change, Event};
@@ -111,7 +112,8 @@ fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap
         let since = registered.filter(|c| c["status"] == "True").and_then(|c| second(c, "/lastTransitionTime"));
         let late = since.is_some_and(|since| desk.clock.now().as_second() - since > TAKES);
         let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && born(&waiting) <= born(&other);
-        if waits && !late && !fields::deleting(&other) && has_room(desk, &other, theirs) {
+        let may = || has_room(desk, &other, theirs) && !one_too_many(desk, &waiting, &other, planned);
+        if waits && !late && !fields::deleting(&other) && may() {
             desk.violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
         }
     }

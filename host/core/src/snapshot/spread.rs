@@ -1,0 +1,103 @@
+//! Pods that are expected on a node and may not run there: others of their group went elsewhere than was planned.
+//!
+//! kube-scheduler places pods that must spread as it likes, within their constraints. Where one of them took a place in
+//! another domain than the plan's, its own domain has one too few and the other one too many as soon as everybody who is
+//! expected there comes; that kube-scheduler will not allow, however much room there is. So whoever is one too many is
+//! planned again at once.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Running, StateNode};
+use crate::matching::{admits, untolerated};
+use crate::model::pod::NodeInclusion;
+use crate::model::{PodShape, ShapeId, Spread, Sym, World};
+use crate::plan::PodIx;
+
+/// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this order, each of them only as
+/// long as it is so without those before. `running` counts the expected among the others. Nodes that kube-scheduler
+/// cannot use yet are left alone, and so are default constraints.
+pub fn too_many(
+    world: &World,
+    nodes: &[StateNode],
+    running: &Running,
+    expected: &[(PodIx, usize)],
+) -> FxHashSet<PodIx> {
+    let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
+    let mut found = FxHashSet::default();
+    for &(pod, at) in expected.iter().filter(|(_, at)| nodes[*at].initialized) {
+        let id = world.pods[pod.0 as usize].shape;
+        let shape = world.shapes.get(id);
+        let required = shape.spread.iter().filter(|rule| rule.required);
+        let tallies = tallies
+            .entry(id)
+            .or_insert_with(|| required.map(|rule| Tally::new(world, nodes, running, shape, rule)).collect());
+        if tallies.iter().any(|tally| tally.is_exceeded(&nodes[at])) {
+            tallies.iter_mut().for_each(|tally| tally.moves(&nodes[at]));
+            found.insert(pod);
+        }
+    }
+    found
+}
+
+/// Pods that a constraint counts, by domain.
+struct Tally {
+    key: Sym,
+    max_skew: i32,
+    /// The pods of this shape are among those that are counted.
+    counts_own: bool,
+    /// Fewer domains than `minDomains` count as one with nobody.
+    too_few: bool,
+    by_domain: BTreeMap<Sym, i32>,
+}
+
+impl Tally {
+    fn new(world: &World, nodes: &[StateNode], running: &Running, shape: &PodShape, rule: &Spread) -> Self {
+        let counts = |node: &StateNode| {
+            (rule.node_affinity == NodeInclusion::Ignore || admits(&node.labels, shape, &world.names))
+                && (rule.node_taints == NodeInclusion::Ignore
+                    || untolerated(&shape.tolerations, &node.taints, false).is_none())
+        };
+        // What is still to come is no domain for kube-scheduler, unless somebody of the group is expected there.
+        let mut by_domain: BTreeMap<Sym, i32> = BTreeMap::new();
+        for node in nodes.iter().filter(|node| node.initialized && counts(node)) {
+            node.labels.get(rule.key).map(|domain| by_domain.entry(domain).or_default());
+        }
+        let selected = |id: ShapeId| {
+            let other = world.shapes.get(id);
+            other.namespace == shape.namespace && rule.selector.matches(&other.labels)
+        };
+        for id in running.candidates(&rule.selector).into_iter().filter(|id| selected(*id)) {
+            for &(node, count) in running.on(id) {
+                let node = &nodes[node.0 as usize];
+                if let Some(domain) = node.labels.get(rule.key).filter(|_| counts(node)) {
+                    *by_domain.entry(domain).or_default() += count as i32;
+                }
+            }
+        }
+        Tally {
+            key: rule.key,
+            max_skew: rule.max_skew,
+            counts_own: rule.selector.matches(&shape.labels),
+            too_few: rule.min_domains.is_some_and(|least| (by_domain.len() as i32) < least),
+            by_domain,
+        }
+    }
+
+    fn is_exceeded(&self, node: &StateNode) -> bool {
+        let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get(&domain)) else { return false };
+        let least = if self.too_few { 0 } else { self.by_domain.values().copied().min().unwrap_or(0) };
+        self.counts_own && here - least > self.max_skew
+    }
+
+    /// Somebody leaves a node for the domain with the fewest, which is where he will be planned.
+    fn moves(&mut self, node: &StateNode) {
+        if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
+            *here -= i32::from(self.counts_own);
+        }
+        if let Some(least) = self.by_domain.values_mut().min().filter(|_| !self.too_few) {
+            *least += i32::from(self.counts_own);
+        }
+    }
+}
