@@ -85,8 +85,8 @@ fn a_plan_is_shown_to_people_as_a_table() {
                   NodePool default: 4 of 5 types: too little cpu; 1: too little memory
 
             Price              0.0580  USD/h
-            Objective          0.0680  USD/h as scored, with 0.005 for each node
-            Lower bound        0.0368  USD/h, gap 45.8 %
+            Objective          0.0880  USD/h as scored, with 0.015 for each node
+            Lower bound        0.0477  USD/h, gap 45.8 %
             Robust              10/10  runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does (mean 0.0 pods)
                                 10/10  if it is not (mean 0.0 pods)
 
