@@ -16,29 +16,48 @@ use crate::model::{PodShape, ShapeId, Spread, Sym, World};
 use crate::plan::PodIx;
 
 /// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this order, each of them only as
-/// long as it is so without those before. `running` counts the expected among the others. Nodes that kube-scheduler
-/// cannot use yet are left alone, and so are default constraints.
+/// long as it is so without those before, and only if it is so once all who wait besides have come where fewest are.
+/// `running` counts the expected among the others. Nodes that kube-scheduler cannot use yet are left alone, and so are
+/// default constraints.
 pub fn too_many(
     world: &World,
     nodes: &[StateNode],
     running: &Running,
     expected: &[(PodIx, usize)],
 ) -> FxHashSet<PodIx> {
-    let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
     let mut found = FxHashSet::default();
-    for &(pod, at) in expected.iter().filter(|(_, at)| nodes[*at].initialized) {
-        let id = world.pods[pod.0 as usize].shape;
-        let shape = world.shapes.get(id);
+    let shape_of = |pod: PodIx| world.pods[pod.0 as usize].shape;
+    let spreads = |pod: PodIx| world.shapes.get(shape_of(pod)).spread.iter().any(|rule| rule.required);
+    let bound: Vec<_> = expected.iter().filter(|(pod, at)| nodes[*at].initialized && spreads(*pod)).collect();
+    if bound.is_empty() {
+        return found;
+    }
+    let waiting = waiting(world, expected);
+    let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
+    for &&(pod, at) in &bound {
+        let shape = world.shapes.get(shape_of(pod));
         let required = shape.spread.iter().filter(|rule| rule.required);
         let tallies = tallies
-            .entry(id)
-            .or_insert_with(|| required.map(|rule| Tally::new(world, nodes, running, shape, rule)).collect());
+            .entry(shape_of(pod))
+            .or_insert_with(|| required.map(|rule| Tally::new(world, nodes, running, &waiting, shape, rule)).collect());
         if tallies.iter().any(|tally| tally.is_exceeded(&nodes[at])) {
             tallies.iter_mut().for_each(|tally| tally.moves(&nodes[at]));
             found.insert(pod);
         }
     }
     found
+}
+
+/// How many pods of each shape wait and are expected nowhere.
+fn waiting(world: &World, expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
+    let known: FxHashSet<PodIx> = expected.iter().map(|(pod, _)| *pod).collect();
+    let mut waiting = FxHashMap::default();
+    for (at, pod) in world.pods.iter().enumerate() {
+        if pod.node.is_none() && !pod.terminal && !pod.deleting && !known.contains(&PodIx(at as u32)) {
+            *waiting.entry(pod.shape).or_default() += 1;
+        }
+    }
+    waiting
 }
 
 /// Pods that a constraint counts, by domain.
@@ -53,7 +72,14 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(world: &World, nodes: &[StateNode], running: &Running, shape: &PodShape, rule: &Spread) -> Self {
+    fn new(
+        world: &World,
+        nodes: &[StateNode],
+        running: &Running,
+        waiting: &FxHashMap<ShapeId, u32>,
+        shape: &PodShape,
+        rule: &Spread,
+    ) -> Self {
         let counts = |node: &StateNode| {
             (rule.node_affinity == NodeInclusion::Ignore || admits(&node.labels, shape, &world.names))
                 && (rule.node_taints == NodeInclusion::Ignore
@@ -76,12 +102,22 @@ impl Tally {
                 }
             }
         }
-        Tally {
+        let mut tally = Tally {
             key: rule.key,
             max_skew: rule.max_skew,
             counts_own: rule.selector.matches(&shape.labels),
             too_few: rule.min_domains.is_some_and(|least| (by_domain.len() as i32) < least),
             by_domain,
+        };
+        let to_come = waiting.iter().filter(|(id, _)| selected(**id)).map(|(_, count)| count).sum::<u32>();
+        (0..to_come).for_each(|_| tally.comes());
+        tally
+    }
+
+    /// Somebody comes where fewest are.
+    fn comes(&mut self) {
+        if let Some(least) = self.by_domain.values_mut().min().filter(|_| !self.too_few) {
+            *least += 1;
         }
     }
 
@@ -96,8 +132,8 @@ impl Tally {
         if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
             *here -= i32::from(self.counts_own);
         }
-        if let Some(least) = self.by_domain.values_mut().min().filter(|_| !self.too_few) {
-            *least += i32::from(self.counts_own);
+        if self.counts_own {
+            self.comes();
         }
     }
 }

@@ -120,5 +120,11 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
     expect![[r#"
         n3: d
     "#]]
-    .assert_eq(&planned(&[a, b, other, told("d", "n1"), told("e", "n2")]));
+    .assert_eq(&planned(&[a.clone(), b.clone(), other, told("d", "n1"), told("e", "n2")]));
+    // But if somebody is planned for the third anyway, all may stay where they are.
+    let next = web("next", json!({}));
+    expect![[r#"
+        n3: next
+    "#]]
+    .assert_eq(&planned(&[a, b, told("d", "n1"), told("e", "n2"), next]));
 }
