@@ -28,13 +28,13 @@ pub fn too_many(
     let mut found = FxHashSet::default();
     let shape_of = |pod: PodIx| world.pods[pod.0 as usize].shape;
     let spreads = |pod: PodIx| world.shapes.get(shape_of(pod)).spread.iter().any(|rule| rule.required);
-    let bound: Vec<_> = expected.iter().filter(|(pod, at)| nodes[*at].initialized && spreads(*pod)).collect();
-    if bound.is_empty() {
+    let open: Vec<_> = expected.iter().filter(|(pod, at)| nodes[*at].initialized && spreads(*pod)).collect();
+    if open.is_empty() {
         return found;
     }
     let waiting = waiting(world, expected);
     let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
-    for &&(pod, at) in &bound {
+    for &&(pod, at) in &open {
         let shape = world.shapes.get(shape_of(pod));
         let required = shape.spread.iter().filter(|rule| rule.required);
         let tallies = tallies
@@ -129,11 +129,12 @@ impl Tally {
 
     /// Somebody leaves a node for the domain with the fewest, which is where he will be planned.
     fn moves(&mut self, node: &StateNode) {
+        if !self.counts_own {
+            return;
+        }
         if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
-            *here -= i32::from(self.counts_own);
+            *here -= 1;
         }
-        if self.counts_own {
-            self.comes();
-        }
+        self.comes();
     }
 }
