@@ -15,7 +15,7 @@ use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
 use crate::report::{self, Claim, Decision, Priced};
 use crate::status;
-use crate::words::{Words, amount, resource_name};
+use crate::words::{Words, amount};
 
 /// What became of a pod, and why.
 #[derive(Debug, Serialize)]
@@ -154,7 +154,7 @@ fn of_pod(case: &Case<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanation {
     let requests = world.shapes.get(record.shape).requests.iter();
     let requests: Vec<String> = requests
         .filter(|(resource, _)| *resource != ResourceId::Pods)
-        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource_name(resource, &world.names)))
+        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource.name(&world.names)))
         .collect();
     Explanation {
         pod: report::pod_name(world, pod),

@@ -10,7 +10,7 @@ use crate::args::{Output, TypesArgs};
 use crate::failure::{Failure, count};
 use crate::input;
 use crate::report::table::{Align, table};
-use crate::words::{amount, resource_name};
+use crate::words::amount;
 
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
@@ -62,7 +62,7 @@ fn row(world: &World, id: TypeId) -> Vec<String> {
         .capacity
         .iter()
         .filter(|(resource, _)| matches!(resource, ResourceId::Other(_)))
-        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource_name(resource, &world.names)))
+        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource.name(&world.names)))
         .collect();
     vec![
         world.names.text(kind.name).into(),
@@ -91,7 +91,7 @@ fn object(world: &World, id: TypeId) -> Value {
     let kind = world.catalogue.instance_type(id);
     let resources = |all: &longshore_core::model::Resources| -> Value {
         all.iter()
-            .map(|(resource, value)| (resource_name(resource, &world.names).to_owned(), amount(resource, value).into()))
+            .map(|(resource, value)| (resource.name(&world.names).to_owned(), amount(resource, value).into()))
             .collect::<serde_json::Map<_, Value>>()
             .into()
     };

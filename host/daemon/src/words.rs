@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use longshore_core::model::{NodePool, Op, PodShape, Requirement, Sym, TaintEffect, World};
 use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
 
-pub use amount::{amount, known_name, resource_name, size};
+pub use amount::{amount, size};
 
 use crate::failure::count;
 
@@ -95,7 +95,7 @@ impl Words<'_> {
             Unfit::Label { key } => self.label(*key),
             Unfit::Resource { resource, wants, free } => format!(
                 "too little {}: wants {}, free {}",
-                resource_name(*resource, &self.world.names),
+                resource.name(&self.world.names),
                 amount(*resource, *wants),
                 amount(*resource, *free)
             ),
@@ -116,7 +116,7 @@ impl Words<'_> {
             Unfit::HostPort { port } => format!("host port {port} is taken"),
             Unfit::VolumeLimit { driver } => format!("no more volumes of {} can be attached", self.text(*driver)),
             Unfit::LimitReached { resource } => {
-                format!("the NodePool's limit of {} is reached", resource_name(*resource, &self.world.names))
+                format!("the NodePool's limit of {} is reached", resource.name(&self.world.names))
             }
             Unfit::NodeLimitReached => "the NodePool's limit of nodes is reached".into(),
             Unfit::MinValues { key } => format!("too few values of {} are left for minValues", self.text(*key)),

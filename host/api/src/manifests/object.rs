@@ -23,13 +23,7 @@ pub(crate) fn annotations(meta: &Meta<'_>, names: &mut Names) -> Labels {
 
 /// The resource of a name.
 pub(crate) fn resource(name: &str, names: &mut Names) -> ResourceId {
-    match name {
-        "cpu" => ResourceId::Cpu,
-        "memory" => ResourceId::Memory,
-        "pods" => ResourceId::Pods,
-        "ephemeral-storage" => ResourceId::EphemeralStorage,
-        other => ResourceId::Other(names.intern(other)),
-    }
+    ResourceId::named(name, names)
 }
 
 /// One amount of a resource, in the unit of the resource.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::names::Sym;
+use super::names::{Names, Sym};
 
 /// A resource. The four that every node has are fixed; others (`nvidia.com/gpu`, `hugepages-2Mi`, …) carry the symbol
 /// of their name.
@@ -22,14 +22,38 @@ pub enum ResourceId {
 
 impl ResourceId {
     /// What Kubernetes calls it.
-    pub fn name(self, names: &super::names::Names) -> &str {
+    pub fn name(self, names: &Names) -> &str {
+        self.known_name().unwrap_or_else(|name| names.text(name))
+    }
+
+    /// The same for a resource that every node has.
+    ///
+    /// # Errors
+    /// The symbol of the name of any other.
+    pub fn known_name(self) -> Result<&'static str, Sym> {
         match self {
-            ResourceId::Cpu => "cpu",
-            ResourceId::Memory => "memory",
-            ResourceId::Pods => "pods",
-            ResourceId::EphemeralStorage => "ephemeral-storage",
-            ResourceId::Other(name) => names.text(name),
+            ResourceId::Cpu => Ok("cpu"),
+            ResourceId::Memory => Ok("memory"),
+            ResourceId::Pods => Ok("pods"),
+            ResourceId::EphemeralStorage => Ok("ephemeral-storage"),
+            ResourceId::Other(name) => Err(name),
         }
+    }
+
+    /// The resource of a name, if every node has it.
+    pub fn known(name: &str) -> Option<Self> {
+        match name {
+            "cpu" => Some(ResourceId::Cpu),
+            "memory" => Some(ResourceId::Memory),
+            "pods" => Some(ResourceId::Pods),
+            "ephemeral-storage" => Some(ResourceId::EphemeralStorage),
+            _ => None,
+        }
+    }
+
+    /// The resource of any name.
+    pub fn named(name: &str, names: &mut Names) -> Self {
+        ResourceId::known(name).unwrap_or_else(|| ResourceId::Other(names.intern(name)))
     }
 }
 

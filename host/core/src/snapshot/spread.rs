@@ -36,7 +36,8 @@ pub fn too_many(
     let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
     for &&(pod, at) in &open {
         let shape = world.shapes.get(shape_of(pod));
-        let required = shape.spread.iter().filter(|rule| rule.required);
+        // One that does not count the pod itself never finds it one too many.
+        let required = shape.spread.iter().filter(|rule| rule.required && rule.selector.matches(&shape.labels));
         let tallies = tallies
             .entry(shape_of(pod))
             .or_insert_with(|| required.map(|rule| Tally::new(world, nodes, running, &waiting, shape, rule)).collect());
@@ -60,12 +61,10 @@ fn waiting(world: &World, expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32
     waiting
 }
 
-/// Pods that a constraint counts, by domain.
+/// Pods that a constraint counts, by domain; those of the shape that it is of are among them.
 struct Tally {
     key: Sym,
     max_skew: i32,
-    /// The pods of this shape are among those that are counted.
-    counts_own: bool,
     /// Fewer domains than `minDomains` count as one with nobody.
     too_few: bool,
     by_domain: BTreeMap<Sym, i32>,
@@ -105,7 +104,6 @@ impl Tally {
         let mut tally = Tally {
             key: rule.key,
             max_skew: rule.max_skew,
-            counts_own: rule.selector.matches(&shape.labels),
             too_few: rule.min_domains.is_some_and(|least| (by_domain.len() as i32) < least),
             by_domain,
         };
@@ -124,14 +122,11 @@ impl Tally {
     fn is_exceeded(&self, node: &StateNode) -> bool {
         let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get(&domain)) else { return false };
         let least = if self.too_few { 0 } else { self.by_domain.values().copied().min().unwrap_or(0) };
-        self.counts_own && here - least > self.max_skew
+        here - least > self.max_skew
     }
 
     /// Somebody leaves a node for the domain with the fewest, which is where he will be planned.
     fn moves(&mut self, node: &StateNode) {
-        if !self.counts_own {
-            return;
-        }
         if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
             *here -= 1;
         }

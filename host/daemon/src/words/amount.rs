@@ -1,25 +1,6 @@
 //! Amounts of resources as people write them in manifests.
 
-use longshore_core::model::{Names, ResourceId, Sym};
-
-/// `cpu`, `memory`, `nvidia.com/gpu`, …
-pub fn resource_name(resource: ResourceId, names: &Names) -> &str {
-    known_name(resource).unwrap_or_else(|name| names.text(name))
-}
-
-/// The name of a resource that every cluster has.
-///
-/// # Errors
-/// The symbol of the name of any other.
-pub fn known_name(resource: ResourceId) -> Result<&'static str, Sym> {
-    match resource {
-        ResourceId::Cpu => Ok("cpu"),
-        ResourceId::Memory => Ok("memory"),
-        ResourceId::Pods => Ok("pods"),
-        ResourceId::EphemeralStorage => Ok("ephemeral-storage"),
-        ResourceId::Other(name) => Err(name),
-    }
-}
+use longshore_core::model::ResourceId;
 
 /// An amount in the unit of its resource: `1500m`, `2Gi`, `3`.
 pub fn amount(resource: ResourceId, value: i64) -> String {

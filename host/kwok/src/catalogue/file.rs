@@ -235,13 +235,8 @@ fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Names) -> Result<R
             (format!("resources[{name}]"), format!("quantity {} {error}", quoted(&text)), "write it like 4 or 16Gi")
         };
         let quantity = Quantity::parse(&text).map_err(wrong)?;
-        let (resource, value) = match name.as_str() {
-            "cpu" => (ResourceId::Cpu, quantity.milli()),
-            "memory" => (ResourceId::Memory, quantity.whole()),
-            "pods" => (ResourceId::Pods, quantity.whole()),
-            "ephemeral-storage" => (ResourceId::EphemeralStorage, quantity.whole()),
-            other => (ResourceId::Other(names.intern(other)), quantity.whole()),
-        };
+        let resource = ResourceId::named(name, names);
+        let value = if resource == ResourceId::Cpu { quantity.milli() } else { quantity.whole() };
         all.set(resource, value.map_err(wrong)?);
     }
     Ok(all)

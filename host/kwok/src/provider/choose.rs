@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
@@ -73,10 +74,6 @@ pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Fa
         price: offering.price,
     })
 }
-
-const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-const ZONE: &str = "topology.kubernetes.io/zone";
-const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 
 /// A claim as a catalogue is compared with it: label keys and resources by their symbols there.
 struct Wanted<'a> {
@@ -158,7 +155,10 @@ fn requests(launch: &Launch, names: &Names) -> Result<Vec<(Option<ResourceId>, i
     let amount = |(resource, text): (&String, &String)| {
         let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
         match parsed {
-            Ok(amount) => Ok((resource_of(resource, names), amount)),
+            Ok(amount) => {
+                let other = || names.get(resource).map(ResourceId::Other);
+                Ok((ResourceId::known(resource).or_else(other), amount))
+            }
             Err(error) => Err(CloudError::Invalid(format!(
                 "NodeClaim {}: spec.resources.requests.{resource}: quantity {text:?} {error}",
                 launch.name
@@ -166,26 +166,6 @@ fn requests(launch: &Launch, names: &Names) -> Result<Vec<(Option<ResourceId>, i
         }
     };
     launch.requests.iter().map(amount).collect()
-}
-
-fn resource_of(name: &str, names: &Names) -> Option<ResourceId> {
-    match name {
-        "cpu" => Some(ResourceId::Cpu),
-        "memory" => Some(ResourceId::Memory),
-        "pods" => Some(ResourceId::Pods),
-        "ephemeral-storage" => Some(ResourceId::EphemeralStorage),
-        other => names.get(other).map(ResourceId::Other),
-    }
-}
-
-fn name_of(resource: ResourceId, names: &Names) -> &str {
-    match resource {
-        ResourceId::Cpu => "cpu",
-        ResourceId::Memory => "memory",
-        ResourceId::Pods => "pods",
-        ResourceId::EphemeralStorage => "ephemeral-storage",
-        ResourceId::Other(name) => names.text(name),
-    }
 }
 
 /// Amounts as Kubernetes writes them.
@@ -196,7 +176,7 @@ fn amounts(resources: &Resources, names: &Names) -> BTreeMap<String, String> {
             ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
             _ => amount.to_string(),
         };
-        (name_of(id, names).to_owned(), text)
+        (id.name(names).to_owned(), text)
     };
     resources.iter().map(text).collect()
 }

@@ -9,7 +9,6 @@ use longshore_core::model::{ResourceId, Resources};
 use super::line::Lines;
 use crate::live::metrics::resource_type;
 use crate::live::state::{NodeSum, Phase, Picture, PodLine};
-use crate::words::known_name;
 
 /// Gauges of one name.
 pub struct Family {
@@ -270,6 +269,6 @@ fn amounts<'a>(p: &'a Picture, all: &'a Resources) -> impl Iterator<Item = (&'a 
     all.iter().map(|(resource, amount)| {
         let other = |name| p.others.get(&name).map_or("other", String::as_str);
         let unit = if resource == ResourceId::Cpu { 1000.0 } else { 1.0 };
-        (known_name(resource).unwrap_or_else(other), amount as f64 / unit)
+        (resource.known_name().unwrap_or_else(other), amount as f64 / unit)
     })
 }

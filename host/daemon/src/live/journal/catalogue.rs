@@ -147,14 +147,7 @@ fn requirements(all: &[WireRequirement], names: &mut Names) -> Vec<Requirement> 
 }
 
 fn resources(all: &[(String, i64)], names: &mut Names) -> Resources {
-    let id = |name: &str, names: &mut Names| match name {
-        "cpu" => ResourceId::Cpu,
-        "memory" => ResourceId::Memory,
-        "pods" => ResourceId::Pods,
-        "ephemeral-storage" => ResourceId::EphemeralStorage,
-        other => ResourceId::Other(names.intern(other)),
-    };
-    Resources::new(all.iter().map(|(name, amount)| (id(name, names), *amount)).collect::<Vec<_>>())
+    Resources::new(all.iter().map(|(name, amount)| (ResourceId::named(name, names), *amount)).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

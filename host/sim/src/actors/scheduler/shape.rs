@@ -65,13 +65,10 @@ pub fn amounts(map: &Value, names: &mut Names) -> Resources {
             Value::String(text) => Quantity::parse(text).ok()?,
             number => Quantity::parse(&number.to_string()).ok()?,
         };
-        Some(match resource.as_str() {
-            "cpu" => (ResourceId::Cpu, quantity.milli_saturating().ok()?),
-            "memory" => (ResourceId::Memory, quantity.whole_saturating().ok()?),
-            "pods" => (ResourceId::Pods, quantity.whole_saturating().ok()?),
-            "ephemeral-storage" => (ResourceId::EphemeralStorage, quantity.whole_saturating().ok()?),
-            other => (ResourceId::Other(names.intern(other)), quantity.whole_saturating().ok()?),
-        })
+        let resource = ResourceId::named(resource, names);
+        let amount =
+            if resource == ResourceId::Cpu { quantity.milli_saturating() } else { quantity.whole_saturating() };
+        Some((resource, amount.ok()?))
     }))
 }
 
