@@ -57,16 +57,32 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
+/// What guests written in Rust are compiled for.
+pub const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Installs the standard library of [`TARGET`] where it is not there: rustup does that itself by `rust-toolchain.toml`,
+/// but neither for a toolchain that was installed without it nor where `RUSTUP_AUTO_INSTALL=0`.
+pub fn install_target() -> Result<()> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(root());
+    let found = rustc.output().context("cannot run rustc")?;
+    if found.status.success() && Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir() {
+        return Ok(());
+    }
+    run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()))
+        .with_context(|| format!("guests need Rust's target {TARGET}, and rustup does not install it"))
+}
+
 /// Compiles a workspace of guests written in Rust; `name` is its target folder.
 pub(crate) fn build_crates(workspace: &Path, name: &str) -> Result<()> {
+    install_target()?;
     let manifest = workspace.join("Cargo.toml");
-    run(cargo("build", &manifest, name).args(["--release", "--target", "wasm32-unknown-unknown"]))
-        .context("guests need the target: rustup target add wasm32-unknown-unknown")
+    run(cargo("build", &manifest, name).args(["--release", "--target", TARGET]))
 }
 
 /// The core module of a crate that [`build_crates`] compiled.
 pub(crate) fn module(name: &str, crate_name: &str) -> PathBuf {
-    folder().join(name).join("wasm32-unknown-unknown/release").join(crate_name).with_extension("wasm")
+    folder().join(name).join(TARGET).join("release").join(crate_name).with_extension("wasm")
 }
 
 /// The tool that wraps modules and generates bindings, built.

@@ -106,9 +106,10 @@ fn built(name: &str) -> anyhow::Result<PathBuf> {
 /// Builds the first-party policies, with cargo's progress in sight, and says which folder they are in.
 pub fn plugins() -> anyhow::Result<PathBuf> {
     let root = crate::root();
+    guests::install_target()?;
     // The same builds as those of `guests::build_plugins`, which then finds everything done.
     for (manifest, folder, more) in [
-        ("plugins/Cargo.toml", "plugins", &["--release", "--target", "wasm32-unknown-unknown"][..]),
+        ("plugins/Cargo.toml", "plugins", &["--release", "--target", guests::TARGET][..]),
         ("host/xtask/guest-tool/Cargo.toml", "tool", &[]),
     ] {
         let mut build = cargo(&["build", "--locked", "--manifest-path"]);
