@@ -1,0 +1,630 @@
+//! What Karpenter's own end-to-end suite asks of a controller, tried on a real control plane: its specs about
+//! NodeClaims, termination, expiration, integration and chaos, each named by the suite's letters and number. All of
+//! them share one cluster and one daemon; each has a namespace, a NodePool and a node label of its own name.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use longshore_xtask::control_plane::{self, ControlPlane};
+use serde_json::Value;
+
+#[allow(dead_code, reason = "its other users need the rest")]
+mod plane;
+
+use plane::Daemon;
+
+/// A spec by its name.
+type Spec = (&'static str, fn(&Scene) -> Result<()>);
+
+const SPECS: &[Spec] = &[
+    ("nc1-nc4-standalone", standalone),
+    ("nc2-requests", requests),
+    ("nc5-node-deleted", node_deleted),
+    ("nc7-class-missing", class_missing),
+    ("nc8-class-not-ready", class_not_ready),
+    ("nc9-instance-unknown", instance_unknown),
+    ("te4-termination-grace-period", termination_grace_period),
+    ("te7-drain-in-order", in_order),
+    ("ex1-expired", expired),
+    ("ex2-expired-with-budget", expired_with_budget),
+    ("in1-in2-limit-range", limit_range),
+    ("in3-host-ports-of-daemons", host_ports),
+    ("in5-one-pod-a-node", one_a_node),
+    ("in28-do-not-disrupt-for", do_not_disrupt_for),
+    ("dr11-hashes", hashes),
+    ("ch1-tainted-by-others", tainted_by_others),
+];
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Most of a spec is waiting.
+    arguments.test_threads = arguments.test_threads.or(Some(4));
+    let unavailable = control_plane::available().err();
+    if let Some(reason) = &unavailable {
+        eprintln!("not run, no control plane: {reason}");
+    }
+    let stage: Arc<Mutex<Option<Arc<Stage>>>> = Arc::default();
+    let trial = |&(name, spec): &Spec| {
+        let stage = stage.clone();
+        let run = move || {
+            let scene = Stage::shared(&stage).and_then(|stage| Scene::new(stage, name));
+            scene.and_then(|scene| spec(&scene)).map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        Trial::test(name, run).with_ignored_flag(unavailable.is_some())
+    };
+    let conclusion = libtest_mimic::run(&arguments, SPECS.iter().map(trial).collect());
+    // Now, for the end of the process drops nothing.
+    drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take());
+    conclusion.exit();
+}
+
+/// A cluster with its daemon.
+struct Stage {
+    // Ended in this order.
+    _daemon: Daemon,
+    plane: ControlPlane,
+}
+
+impl Stage {
+    fn shared(stage: &Mutex<Option<Arc<Stage>>>) -> Result<Arc<Stage>> {
+        let mut stage = stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stage) = &*stage {
+            return Ok(stage.clone());
+        }
+        let plane = ControlPlane::start("regression")?;
+        plane.apply(plane::CLASS)?;
+        let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+        Ok(stage.insert(Arc::new(Stage { _daemon: daemon, plane })).clone())
+    }
+}
+
+/// What one spec sees of it.
+struct Scene {
+    stage: Arc<Stage>,
+    /// Of the spec, its namespace, its NodePool, and the value of label `spec` on its nodes.
+    name: &'static str,
+}
+
+impl Scene {
+    fn new(stage: Arc<Stage>, name: &'static str) -> Result<Self> {
+        stage.plane.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"))?;
+        Ok(Self { stage, name })
+    }
+
+    /// Applies manifests in which `$` stands for the name of the spec.
+    fn apply(&self, manifests: &str) -> Result<()> {
+        self.stage.plane.apply(&manifests.replace('$', self.name)).map(drop)
+    }
+
+    /// Applies a NodePool, with more of `template.spec` and more requirements.
+    fn pool(&self, spec: &str, requirements: &str) -> Result<()> {
+        self.apply(&format!(
+            "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: $}}
+spec:
+  disruption: {{consolidateAfter: Never, budgets: [{{nodes: 100%}}]}}
+  template:
+    metadata: {{labels: {{spec: $}}}}
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
+      requirements:
+      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
+      {requirements}
+      {spec}
+"
+        ))
+    }
+
+    /// Applies a Deployment of pods for the spec's nodes, with annotations and more of the pods' spec.
+    fn deployment(&self, name: &str, replicas: usize, cpu: &str, annotations: &str, more: &str) -> Result<()> {
+        self.apply(&format!(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: $}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}, annotations: {{{annotations}}}}}
+    spec:
+      nodeSelector: {{spec: $}}
+      containers: [{{name: c, image: pause, resources: {{requests: {{cpu: {cpu}}}}}}}]
+      {more}
+"
+        ))
+    }
+
+    /// Applies a NodeClaim of no NodePool, with more of its metadata and spec.
+    fn claim(&self, metadata: &str, class: &str, spec: &str) -> Result<()> {
+        self.apply(&format!(
+            "
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {{name: $, labels: {{spec: $}}{metadata}}}
+spec:
+  nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}
+  requirements:
+  - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
+  {spec}
+"
+        ))
+    }
+
+    /// Runs kubectl, in the namespace of the spec.
+    fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.stage.plane.run(&[&["--namespace", self.name], args].concat())
+    }
+
+    /// Objects of a kind; nodes and NodeClaims only where they are the spec's.
+    fn all(&self, kind: &str) -> Result<Vec<Value>> {
+        let selector = format!("spec={}", self.name);
+        let mut args = vec!["get", kind, "--output", "json"];
+        if kind == "nodes" || kind == "nodeclaims" {
+            args.extend(["--selector", &selector]);
+        }
+        let list: Value = serde_json::from_str(&self.kubectl(&args)?)?;
+        Ok(list["items"].as_array().context("no List")?.clone())
+    }
+
+    /// Names of them.
+    fn names(&self, kind: &str) -> Result<BTreeSet<String>> {
+        Ok(self.all(kind)?.iter().map(name).collect())
+    }
+
+    /// The only one of a kind.
+    fn only(&self, kind: &str) -> Result<Value> {
+        let mut all = self.all(kind)?;
+        ensure!(all.len() == 1, "{} {kind}", all.len());
+        all.pop().context("none")
+    }
+
+    /// Waits until something holds.
+    fn until(&self, seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        let mut last = String::new();
+        while begun.elapsed() < Duration::from_secs(seconds) {
+            match holds() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => last = format!(" ({error:#})"),
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        bail!("not within {seconds} s: {what}{last}")
+    }
+
+    /// Sees that something goes on to hold.
+    fn stays(&self, seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(seconds) {
+            ensure!(holds()?, "no more after {:?}: {what}", begun.elapsed());
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    /// Waits until there are so many pods and all of them run.
+    fn run(&self, seconds: u64, pods: usize) -> Result<()> {
+        self.until(seconds, &format!("{pods} pods run"), || {
+            let all = self.all("pods")?;
+            let run =
+                |pod: &&Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+            Ok(all.len() == pods && all.iter().filter(run).count() == pods)
+        })
+    }
+
+    /// Waits until the only claim is initialised.
+    fn initialised(&self) -> Result<Value> {
+        self.until(60, "the NodeClaim is initialised", || Ok(is_true(&self.only("nodeclaims")?, "Initialized")))?;
+        self.only("nodeclaims")
+    }
+
+    /// Waits until neither claims nor nodes are left.
+    fn gone(&self, seconds: u64) -> Result<()> {
+        self.until(seconds, "NodeClaims and nodes are gone", || {
+            Ok(self.all("nodeclaims")?.is_empty() && self.all("nodes")?.is_empty())
+        })
+    }
+
+    /// Deletes what is expensive for the other specs.
+    fn clear(&self) -> Result<()> {
+        self.kubectl(&["delete", "deployments,daemonsets,poddisruptionbudgets", "--all"])?;
+        self.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", self.name), "--wait=false"])?;
+        self.gone(60)
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+fn is_true(object: &Value, condition: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|c| c["type"] == condition && c["status"] == "True")
+}
+
+fn deleting(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn disrupted(node: &Value) -> bool {
+    let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    taints.iter().any(|t| t["key"] == "karpenter.sh/disrupted" && t["effect"] == "NoSchedule")
+}
+
+/// Milli-units of a quantity in whole units or `m`.
+fn milli(quantity: &Value) -> Result<u64> {
+    let text = quantity.as_str().with_context(|| format!("{quantity} is no quantity"))?;
+    Ok(match text.strip_suffix('m') {
+        Some(milli) => milli.parse()?,
+        None => text.parse::<u64>()? * 1000,
+    })
+}
+
+// NodeClaims
+
+fn standalone(scene: &Scene) -> Result<()> {
+    scene.claim(
+        ", annotations: {custom-annotation: custom}",
+        "default",
+        "taints: [{key: custom-taint, effect: NoSchedule, value: custom}]",
+    )?;
+    let claim = scene.initialised()?;
+    let node = scene.only("nodes")?;
+    ensure!(node["metadata"]["labels"]["karpenter.sh/capacity-type"] == "on-demand", "{node}");
+    ensure!(node["metadata"]["annotations"]["custom-annotation"] == "custom", "{node}");
+    let taints = node["spec"]["taints"].as_array().context("no taints")?;
+    ensure!(taints.iter().any(|t| t["key"] == "custom-taint" && t["value"] == "custom"), "{node}");
+    let owner = &node["metadata"]["ownerReferences"][0];
+    ensure!(owner["uid"] == claim["metadata"]["uid"] && owner["blockOwnerDeletion"] == true, "{node}");
+    scene.kubectl(&["delete", "nodeclaim", scene.name, "--wait=false"])?;
+    scene.gone(60)
+}
+
+fn requests(scene: &Scene) -> Result<()> {
+    scene.claim("", "default", "resources: {requests: {cpu: '3', memory: 64Gi}}")?;
+    let claim = scene.initialised()?;
+    let allocatable = &scene.only("nodes")?["status"]["allocatable"];
+    ensure!(milli(&allocatable["cpu"])? >= 3000, "{allocatable}");
+    ensure!(claim["status"]["allocatable"]["cpu"] == allocatable["cpu"], "{claim}");
+    let size = milli(&claim["status"]["capacity"]["cpu"])?;
+    ensure!(size <= 16_000, "a much smaller one would do: {size}");
+    scene.clear()
+}
+
+fn node_deleted(scene: &Scene) -> Result<()> {
+    scene.claim("", "default", "")?;
+    scene.initialised()?;
+    scene.kubectl(&["delete", "node", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    scene.gone(60)
+}
+
+fn class_missing(scene: &Scene) -> Result<()> {
+    scene.claim("", "not-there", "")?;
+    scene.gone(60)
+}
+
+fn class_not_ready(scene: &Scene) -> Result<()> {
+    // Whoever writes another status is refused: the class stays as it is.
+    scene.apply(
+        "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: $}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], resources: [kwoknodeclasses/status]}
+  validations:
+  - expression: \"object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && c.reason == 'TestingNotReady')\"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: $}
+spec: {policyName: $, validationActions: [Deny]}
+",
+    )?;
+    // Admission hears of it a moment later.
+    std::thread::sleep(Duration::from_secs(3));
+    scene.apply("{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: $}}")?;
+    let status = r#"{"status":{"conditions":[{"type":"Ready","status":"False","reason":"TestingNotReady",
+        "message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    scene.kubectl(&[
+        "patch",
+        "kwoknodeclass",
+        scene.name,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        status,
+    ])?;
+    scene.claim("", scene.name, "")?;
+    scene.gone(60)
+}
+
+fn instance_unknown(scene: &Scene) -> Result<()> {
+    scene.claim("", "default", "")?;
+    scene.initialised()?;
+    let status = r#"{"status":{"providerID":"kwok://nobody-knows-this-one"}}"#;
+    scene.kubectl(&["patch", "nodeclaim", scene.name, "--subresource=status", "--type=merge", "--patch", status])?;
+    // Looked for every two minutes.
+    scene.until(300, "the NodeClaim is gone", || Ok(scene.all("nodeclaims")?.is_empty()))
+}
+
+// Termination
+
+fn termination_grace_period(scene: &Scene) -> Result<()> {
+    scene.pool("terminationGracePeriod: 30s", "")?;
+    scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "terminationGracePeriodSeconds: 15")?;
+    scene.run(60, 1)?;
+    let (pod, node) = (name(&scene.only("pods")?), name(&scene.only("nodes")?));
+    let begun = Instant::now();
+    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    let the_node = || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
+    scene.until(3, "the node is tainted", || Ok(the_node()?.is_some_and(|n| disrupted(&n))))?;
+    let the_pod = || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
+    // Its own grace period ends with that of the node.
+    scene.stays(10u64.saturating_sub(begun.elapsed().as_secs()), "the pod stays", || {
+        Ok(the_pod()?.is_some_and(|p| !deleting(&p)))
+    })?;
+    scene.until(40, "the pod is gone", || Ok(the_pod()?.is_none()))?;
+    let after = begun.elapsed();
+    ensure!((12..=35).contains(&after.as_secs()), "the pod was gone after {after:?}");
+    scene.until(40, "the node is gone", || Ok(the_node()?.is_none()))?;
+    scene.run(60, 1)
+}
+
+fn in_order(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let slow = "pod-delete.stage.kwok.x-k8s.io/delay: 4s";
+    let daemons = |name: &str, more: &str| {
+        scene.apply(&format!(
+            "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: {name}, namespace: $}}
+spec:
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}, annotations: {{{slow}}}}}
+    spec:
+      nodeSelector: {{spec: $}}
+      containers: [{{name: c, image: pause, resources: {{requests: {{cpu: 100m}}}}}}]
+      {more}
+"
+        ))
+    };
+    // Pods of DaemonSets tolerate what makes nodes unschedulable, not that they are disrupted.
+    daemons("second", "")?;
+    daemons("fourth", "priorityClassName: system-node-critical")?;
+    scene.deployment("first", 1, "100m", slow, "")?;
+    scene.deployment("third", 1, "100m", slow, "priorityClassName: system-cluster-critical")?;
+    scene.run(60, 4)?;
+    let node = name(&scene.only("nodes")?);
+    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    let mut order: Vec<String> = Vec::new();
+    scene.until(90, "the node is gone", || {
+        let pods = scene.all("pods")?;
+        let here: Vec<&Value> = pods.iter().filter(|p| p["spec"]["nodeName"] == *node).collect();
+        let app = |pod: &Value| pod["metadata"]["labels"]["app"].as_str().unwrap_or_default().to_owned();
+        let leaving: BTreeSet<String> = here.iter().filter(|p| deleting(p)).map(|p| app(p)).collect();
+        ensure!(leaving.len() <= 1, "leave together: {leaving:?}");
+        order.extend(leaving.into_iter().filter(|one| order.last() != Some(one)).collect::<Vec<_>>());
+        Ok(!scene.names("nodes")?.contains(&node))
+    })?;
+    ensure!(order == ["first", "second", "third", "fourth"], "they left in this order: {order:?}");
+    scene.clear()
+}
+
+// Expiration
+
+fn expired(scene: &Scene) -> Result<()> {
+    scene.pool("expireAfter: 45s", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    scene.run(60, 1)?;
+    let (claim, node) = (name(&scene.only("nodeclaims")?), name(&scene.only("nodes")?));
+    scene.until(120, "claim and node are replaced", || {
+        let (claims, nodes) = (scene.names("nodeclaims")?, scene.names("nodes")?);
+        Ok(!claims.contains(&claim) && !nodes.contains(&node) && !claims.is_empty() && !nodes.is_empty())
+    })?;
+    scene.run(60, 1)?;
+    scene.kubectl(&["delete", "nodepool", scene.name, "--wait=false"])?;
+    scene.clear()
+}
+
+fn expired_with_budget(scene: &Scene) -> Result<()> {
+    scene.pool("expireAfter: 60s", "")?;
+    scene.apply(
+        "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: $}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
+",
+    )?;
+    scene.deployment("web", 5, "500m", "", "")?;
+    scene.run(60, 5)?;
+    let old = scene.names("nodes")?;
+    scene.until(150, "the first nodes are replaced", || {
+        let nodes = scene.names("nodes")?;
+        Ok(!nodes.is_empty() && nodes.is_disjoint(&old))
+    })?;
+    scene.run(90, 5)?;
+    let nodes = scene.names("nodes")?;
+    ensure!(nodes.len() == old.len(), "{} nodes in place of {}", nodes.len(), old.len());
+    scene.kubectl(&["delete", "nodepool", scene.name, "--wait=false"])?;
+    scene.clear()
+}
+
+// Integration
+
+fn limit_range(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    // What a container of the daemon asks for is said by nobody but the LimitRange.
+    scene.apply(
+        "
+apiVersion: v1
+kind: LimitRange
+metadata: {name: usual, namespace: $}
+spec: {limits: [{type: Container, default: {cpu: '1', memory: 1Gi}}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: $}
+value: 10000000
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: daemon, namespace: $}
+spec:
+  selector: {matchLabels: {app: daemon}}
+  template:
+    metadata: {labels: {app: daemon}}
+    spec:
+      nodeSelector: {spec: $}
+      priorityClassName: $
+      containers: [{name: c, image: pause}]
+",
+    )?;
+    scene.deployment("web", 1, "1", "", "")?;
+    scene.until(90, "the pod runs beside a daemon", || {
+        let pods = scene.all("pods")?;
+        let of = |app: &str| -> BTreeSet<String> {
+            let run =
+                pods.iter().filter(|p| p["status"]["phase"] == "Running" && p["metadata"]["labels"]["app"] == app);
+            run.filter_map(|p| p["spec"]["nodeName"].as_str().map(str::to_owned)).collect()
+        };
+        Ok(!of("web").is_disjoint(&of("daemon")))
+    })?;
+    scene.clear()
+}
+
+fn host_ports(scene: &Scene) -> Result<()> {
+    scene.pool("", "- {key: kubernetes.io/arch, operator: In, values: [amd64, arm64]}")?;
+    for arch in ["amd64", "arm64"] {
+        scene.apply(&format!(
+            "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: {arch}, namespace: $}}
+spec:
+  selector: {{matchLabels: {{app: {arch}-daemon}}}}
+  template:
+    metadata: {{labels: {{app: {arch}-daemon}}}}
+    spec:
+      nodeSelector: {{spec: $, kubernetes.io/arch: {arch}}}
+      containers: [{{name: c, image: pause, ports: [{{containerPort: 8080, hostPort: 8080}}]}}]
+"
+        ))?;
+    }
+    for arch in ["amd64", "arm64"] {
+        scene.deployment(
+            arch,
+            1,
+            "1",
+            "",
+            &format!("nodeSelector: {{spec: $, kubernetes.io/arch: {arch}}}").replace('$', scene.name),
+        )?;
+    }
+    scene.run(60, 4)?;
+    let events = scene.kubectl(&[
+        "get",
+        "events",
+        "--output",
+        "jsonpath={.items[?(@.source.component=='karpenter')].reason}",
+    ])?;
+    ensure!(!events.contains("FailedScheduling"), "{events}");
+    ensure!(scene.names("nodes")?.len() == 2, "one node for each architecture");
+    scene.clear()
+}
+
+fn one_a_node(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
+    scene.deployment("web", 100, "1800m", "", apart)?;
+    scene.run(180, 100)?;
+    let nodes = scene.names("nodes")?.len();
+    ensure!(nodes == 100, "{nodes} nodes");
+    scene.clear()
+}
+
+fn do_not_disrupt_for(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let annotation = |value: &str| format!("karpenter.sh/do-not-disrupt: '{value}'");
+    scene.deployment("short", 1, "100m", &annotation("20s"), "")?;
+    scene.deployment("long", 1, "100m", &annotation("40s"), "")?;
+    scene.deployment("always", 1, "100m", &annotation("true"), "")?;
+    scene.run(60, 3)?;
+    let begun = Instant::now();
+    let node = name(&scene.only("nodes")?);
+    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    let left = || {
+        let pods = scene.all("pods")?;
+        let here = pods.iter().filter(|p| p["spec"]["nodeName"] == *node);
+        let app = |pod: &Value| pod["metadata"]["labels"]["app"].as_str().map(str::to_owned);
+        Ok::<BTreeSet<String>, anyhow::Error>(here.filter_map(app).collect())
+    };
+    scene.until(60, "the short one has left", || Ok(left()?.len() == 2))?;
+    ensure!(!left()?.contains("short") && begun.elapsed() > Duration::from_secs(10), "{:?}", begun.elapsed());
+    scene.until(60, "the long one has left", || Ok(left()?.len() == 1))?;
+    ensure!(left()?.contains("always") && begun.elapsed() > Duration::from_secs(30), "{:?}", begun.elapsed());
+    scene.stays(15, "who must never be disrupted stays", || Ok(left()?.len() == 1))?;
+    for pod in scene.all("pods")?.iter().filter(|p| p["spec"]["nodeName"] == *node) {
+        scene.kubectl(&["annotate", "pod", &name(pod), "karpenter.sh/do-not-disrupt-"])?;
+    }
+    scene.until(60, "the node is gone", || Ok(!scene.names("nodes")?.contains(&node)))?;
+    scene.clear()
+}
+
+// Drift, of which there is only this: hashes of another version are written anew.
+
+fn hashes(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    scene.run(60, 1)?;
+    let claim = name(&scene.only("nodeclaims")?);
+    let pool: Value = serde_json::from_str(&scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?)?;
+    let hash = pool["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].clone();
+    ensure!(hash.is_string(), "{pool}");
+    for object in [format!("nodepool/{}", scene.name), format!("nodeclaim/{claim}")] {
+        let old = ["karpenter.sh/nodepool-hash=test-hash", "karpenter.sh/nodepool-hash-version=test-version"];
+        scene.kubectl(&[&["annotate", "--overwrite", &object], &old[..]].concat())?;
+    }
+    // Looked at when it changes.
+    scene.kubectl(&["label", "nodepool", scene.name, "touched=yes"])?;
+    scene.until(60, "the hashes are written anew", || {
+        let pool: Value = serde_json::from_str(&scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?)?;
+        let claim = scene.only("nodeclaims")?;
+        let of = |object: &Value| object["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].clone();
+        Ok(of(&pool) == hash && of(&claim) == hash)
+    })?;
+    scene.clear()
+}
+
+// Chaos
+
+/// Somebody taints every node as soon as it is there, so that its pods have to leave.
+fn tainted_by_others(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    let begun = Instant::now();
+    let mut most = 0;
+    while begun.elapsed() < Duration::from_secs(120) {
+        let nodes = scene.all("nodes")?;
+        most = most.max(nodes.len());
+        for node in nodes.iter().filter(|n| is_true(n, "Ready") && !n["spec"]["taints"].to_string().contains("test")) {
+            scene.kubectl(&["taint", "node", &name(node), "test=true:NoExecute", "--overwrite"])?;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    ensure!(most < 14, "runaway: {most} nodes in two minutes");
+    scene.clear()
+}
