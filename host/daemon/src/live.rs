@@ -9,6 +9,7 @@ mod claims;
 pub mod clock;
 mod context;
 mod control;
+mod decisions;
 mod definitions;
 pub mod edges;
 mod events;

@@ -20,6 +20,7 @@ fn main() {
             ("what_is_missing_in_the_cluster_is_said_and_waited_for", missing),
             ("offerings_without_capacity_are_left_out_until_they_are_asked_for_again", storm),
             ("default_spread_constraints_are_planned_with", spread),
+            ("metrics_tell_of_pods_nodes_and_claims", metrics),
         ],
         &[
             ("a_server_that_cannot_be_reached_is_waited_for", unreachable),
@@ -43,11 +44,13 @@ impl Daemon {
         Ok(String::from_utf8(out.stdout)?)
     }
 
-    fn metric(&self, line: &str) -> Result<Option<f64>> {
+    fn metrics(&self) -> Result<String> {
         let url = format!("http://127.0.0.1:{}/metrics", self.port);
-        let text = ureq::get(&url).call()?.body_mut().read_to_string()?;
-        let found = text.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok());
-        Ok(found)
+        Ok(ureq::get(&url).call()?.body_mut().read_to_string()?)
+    }
+
+    fn metric(&self, line: &str) -> Result<Option<f64>> {
+        Ok(self.metrics()?.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok()))
     }
 
     fn lives(&mut self) -> Result<()> {
@@ -270,4 +273,35 @@ fn spread() -> Result<()> {
     ensure!(distinct.len() == 4, "nodes are in {zones}");
     ensure!(daemon.says("ISOLATED_VPC (--isolated-vpc) is set and has no effect")?, "{}", daemon.log()?);
     Ok(())
+}
+
+fn metrics() -> Result<()> {
+    let plane = ControlPlane::start("operation-metrics")?;
+    plane.apply(&usual_pool())?;
+    let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+    plane.apply(&deployment("web", 6, ""))?;
+    plane.apply(&deployment("huge", 1, "nodeSelector: {node.kubernetes.io/instance-type: none-such}"))?;
+    until("6 pods run", || Ok(running(&plane)? == 6))?;
+    let nodes = plane::names(&plane, "nodes")?.len();
+    // Whoever runs was planned for, and the one that waits is told as such.
+    let expected = [
+        ("karpenter_pods_state{", "phase=\"Running\"", 6),
+        ("karpenter_pods_unbound_time_seconds{", "name=\"huge-", 1),
+        ("karpenter_nodes_allocatable{", "resource_type=\"cpu\"", nodes),
+        ("karpenter_nodes_total_pod_requests{", "nodepool=\"default\"", 3 * nodes),
+        ("operator_nodeclaim_status_condition_count{", "type=\"Initialized\",status=\"True\"", nodes),
+        ("karpenter_nodepools_cost_total{nodepool=\"default\"}", "", 1),
+    ];
+    let counted = |name: &str, value: usize| Ok::<_, anyhow::Error>(daemon.metric(name)? == Some(value as f64));
+    until("metrics say so", || {
+        let text = daemon.metrics()?;
+        let lines = |name: &str, label: &str| text.lines().filter(|l| l.starts_with(name) && l.contains(label)).count();
+        for (name, label, count) in expected {
+            ensure!(lines(name, label) == count, "{} of {name} with {label}, not {count}", lines(name, label));
+        }
+        Ok(counted("karpenter_pods_provisioning_startup_duration_seconds_count", 6)?
+            && counted("karpenter_pods_scheduling_decision_duration_seconds_count", 7)?
+            && counted("karpenter_nodes_created_total{nodepool=\"default\",zone=\"test-zone-a\"}", nodes)?
+            && counted("karpenter_scheduler_unschedulable_pods_count{controller=\"provisioner\"}", 1)?)
+    })
 }

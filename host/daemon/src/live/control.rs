@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::arrivals::Arrivals;
 use super::claims::{Planned, group_of, planned_pods, pod_name, wanted};
 use super::context::{Context, lock};
+use super::decisions::Decisions;
 use super::edges::Offers;
 use super::garbage;
 use super::hints::{HINT, Hint, Hints};
@@ -125,6 +126,7 @@ struct Control {
     /// When a node was opened to pods last.
     opened: Option<Instant>,
     hints: Hints,
+    decisions: Decisions,
     /// Pods planned for a claim after it was made, until its node is there.
     expected: Expected,
     /// Nodes whose pods have changed, and when their claims are told.
@@ -181,6 +183,7 @@ pub async fn run(
         arrivals: Arrivals::default(),
         opened: None,
         hints: Hints::default(),
+        decisions: Decisions::default(),
         expected: BTreeMap::new(),
         pod_events: BTreeMap::new(),
         pod_events_due: None,
@@ -237,7 +240,10 @@ impl Control {
         }
         let reached = self.state.milestones();
         if self.led {
-            reached.iter().for_each(|milestone| self.ctx.metrics.reached(milestone, self.ctx.now()));
+            for milestone in &reached {
+                let placed = self.decisions.reached(&milestone.pod, milestone.what, self.ctx.now());
+                self.ctx.metrics.reached(milestone, self.ctx.now(), placed);
+            }
         }
         let now = Instant::now();
         for what in touched {
@@ -399,7 +405,10 @@ impl Control {
         if !changes.is_empty() {
             for (pod, nominated) in &changes {
                 match nominated {
-                    Some(nominated) => self.hints.seen(pod, *nominated, now),
+                    Some(nominated) => {
+                        self.hints.seen(pod, *nominated, now);
+                        self.decisions.waits(pod, self.ctx.now());
+                    }
                     None => self.hints.gone(pod),
                 }
             }
@@ -578,6 +587,7 @@ impl Control {
             now: self.ctx.now(),
             queue: self.state.pending() - expected.len(),
             deciding,
+            decisions: self.decisions.clone(),
             ..self.state.picture(&(self.how.catalogue)())
         }
     }
@@ -700,6 +710,7 @@ impl Control {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
+        self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
         self.hint(&snapshot, &plan);
@@ -739,6 +750,18 @@ impl Control {
                 ctx.events.pod(&pod, false, "Nominated", &format!("Pod should schedule on: nodeclaim/{claim}")).await;
             }
         });
+    }
+
+    /// Notes when pods were decided about.
+    fn note_decisions(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let now = self.ctx.now();
+        let left: BTreeSet<PodIx> = plan.unplaced.iter().map(|left| left.pod).collect();
+        for pending in &snapshot.pending {
+            let pod = pod_name(&snapshot.world, pending.pod);
+            if let Some(seconds) = self.decisions.decided(&pod, !left.contains(&pending.pod), now) {
+                self.ctx.metrics.decided(seconds);
+            }
+        }
     }
 
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
@@ -834,6 +857,8 @@ impl Control {
     /// Garbage, both ways: claims whose instance is gone, and instances whose claim is.
     fn collect(&mut self) {
         self.collecting = true;
+        let state = &self.state;
+        self.decisions.retain(|pod| state.has_pod(pod));
         let claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
         let ready: BTreeSet<String> =
             self.state.nodes.values().filter(|n| n.ready == Some(true)).map(|n| n.provider_id.clone()).collect();

@@ -5,11 +5,12 @@ use std::sync::Mutex;
 
 use longshore_api::crd::{Condition as Stated, NodeClaim, Timestamp};
 use prometheus::{
-    Encoder as _, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use super::context::lock;
+use super::decisions;
 use super::journal::Condition;
 use super::state::{Milestone, Reached};
 
@@ -31,6 +32,9 @@ pub struct Metrics {
     ended_seconds: HistogramVec,
     pods_bound: HistogramVec,
     pods_startup: Summary,
+    decision: Histogram,
+    provisioning_bound: HistogramVec,
+    provisioning_startup: Histogram,
     nodes_termination: Summary,
     ignored: IntGauge,
     /// Seconds of deciding.
@@ -194,6 +198,33 @@ impl Metrics {
                     "karpenter_pods_startup_duration_seconds",
                     "Seconds from a pod's creation until it runs.",
                     None,
+                ),
+            ),
+            decision: registered(
+                &registry,
+                Histogram::with_opts(
+                    HistogramOpts::new(
+                        "karpenter_pods_scheduling_decision_duration_seconds",
+                        "Seconds from when a pod was seen to wait until a round had a place for it or none.",
+                    )
+                    .buckets(LONG.to_vec()),
+                ),
+            ),
+            provisioning_bound: histogram(
+                &registry,
+                "karpenter_pods_provisioning_bound_duration_seconds",
+                "Seconds from when a round had a place for a pod until it has a node.",
+                &LONG,
+                &["dynamic_resources"],
+            ),
+            provisioning_startup: registered(
+                &registry,
+                Histogram::with_opts(
+                    HistogramOpts::new(
+                        "karpenter_pods_provisioning_startup_duration_seconds",
+                        "Seconds from when a round had a place for a pod until it runs.",
+                    )
+                    .buckets(LONG.to_vec()),
                 ),
             ),
             nodes_termination: registered(
@@ -362,16 +393,24 @@ impl Metrics {
         self.ignored.set(pods as i64);
     }
 
-    /// A pod has reached something.
-    pub fn reached(&self, milestone: &Milestone, now: Timestamp) {
-        let Ok(created) = milestone.created.parse::<Timestamp>() else { return };
-        let seconds = (now.duration_since(created).as_secs_f64()).max(0.0);
+    /// A round has decided about a pod for the first time, so many seconds after it was seen to wait.
+    pub fn decided(&self, seconds: f64) {
+        self.decision.observe(seconds);
+    }
+
+    /// A pod has reached something, so many seconds after a round had a place for it, if one had.
+    pub fn reached(&self, milestone: &Milestone, now: Timestamp, placed: Option<f64>) {
+        let created = milestone.created.parse::<Timestamp>().ok().map(|created| decisions::seconds(created, now));
+        let dynamic = if milestone.dynamic { "true" } else { "false" };
         match milestone.what {
             Reached::Bound => {
-                let dynamic = if milestone.dynamic { "true" } else { "false" };
-                self.pods_bound.with_label_values(&[dynamic]).observe(seconds);
+                created.inspect(|seconds| self.pods_bound.with_label_values(&[dynamic]).observe(*seconds));
+                placed.inspect(|seconds| self.provisioning_bound.with_label_values(&[dynamic]).observe(*seconds));
             }
-            Reached::Running => self.pods_startup.observe("", seconds),
+            Reached::Running => {
+                created.inspect(|seconds| self.pods_startup.observe("", *seconds));
+                placed.inspect(|seconds| self.provisioning_startup.observe(*seconds));
+            }
         }
     }
 

@@ -153,6 +153,8 @@ impl PodMark {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Milestone {
     pub what: Reached,
+    /// `namespace/name`.
+    pub pod: Box<str>,
     /// `metadata.creationTimestamp`.
     pub created: String,
     /// It asks for dynamic resources.
@@ -284,6 +286,11 @@ impl ClusterState {
     /// How many pods wait for a node.
     pub fn pending(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Whether a pod, `namespace/name`, is there.
+    pub fn has_pod(&self, name: &str) -> bool {
+        self.pods.contains_key(name)
     }
 
     /// Pods that wait, in another way than when this was last asked: whether a node is nominated, nothing if they wait no
@@ -456,7 +463,7 @@ impl ClusterState {
             for what in bound.into_iter().chain(runs).take(room) {
                 let dynamic = !pod.spec.resource_claims.is_empty();
                 let created = pod.metadata.creation_timestamp.clone();
-                self.milestones.push(Milestone { what, created, dynamic });
+                self.milestones.push(Milestone { what, pod: name.clone(), created, dynamic });
             }
         }
         if waits {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use longshore_api::crd::{Condition, Time};
+use longshore_api::crd::{Condition, Time, Timestamp};
 use longshore_api::{labels, quantity};
 use longshore_core::model::{ResourceId, Resources};
 
 use super::line::Lines;
+use crate::live::decisions::{self, Decision};
 use crate::live::metrics::resource_type;
 use crate::live::state::{NodeSum, Phase, Picture, PodLine};
 
@@ -28,7 +29,7 @@ const fn family(
 }
 
 /// All of them, in the order in which they are written.
-pub const FAMILIES: [Family; 21] = [
+pub const FAMILIES: [Family; 24] = [
     family("karpenter_nodes_allocatable", "What pods can have of a node.", nodes, |p, at, out| {
         let node = &p.nodes[at];
         resources(p, node, written(&node.view.allocatable), out);
@@ -80,6 +81,36 @@ pub const FAMILIES: [Family; 21] = [
             out.put(of_pod(pod), age(p, pod));
         }
     }),
+    family(
+        "karpenter_pods_provisioning_unbound_time_seconds",
+        "For how long a round has had a place for a pod without a node.",
+        pods,
+        |p, at, out| {
+            let pod = &p.pods[at];
+            if let Some(placed) = of_decision(p, pod, |d| d.placed).filter(|_| pod.node.is_none()) {
+                out.put(of_pod(pod).into_iter().chain([("dynamic_resources", truth(pod.dynamic))]), placed);
+            }
+        },
+    ),
+    family(
+        "karpenter_pods_provisioning_unstarted_time_seconds",
+        "For how long a round has had a place for a pod that does not run yet.",
+        pods,
+        |p, at, out| {
+            let pod = &p.pods[at];
+            of_decision(p, pod, |d| d.placed).into_iter().for_each(|placed| out.put(of_pod(pod), placed));
+        },
+    ),
+    family(
+        "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
+        "For how long a pod waits that no round has decided about.",
+        pods,
+        |p, at, out| {
+            let pod = &p.pods[at];
+            let undecided = of_decision(p, pod, |d| d.decided.is_none().then_some(d.seen));
+            undecided.filter(|_| pod.node.is_none()).into_iter().for_each(|seen| out.put(of_pod(pod), seen));
+        },
+    ),
     family("karpenter_scheduler_queue_depth", "Pods that wait and are expected on no node.", one, |p, _, out| {
         out.put([("controller", "provisioner")], p.queue as f64);
     }),
@@ -171,6 +202,13 @@ fn of_node<'a>(p: &'a Picture, node: &'a NodeSum) -> impl Iterator<Item = (&'a s
 fn of_pod(pod: &PodLine) -> [(&str, &str); 2] {
     let (namespace, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
     [("namespace", namespace), ("name", name)]
+}
+
+/// Seconds since a time in the decision about a pod that does not run yet.
+fn of_decision(p: &Picture, pod: &PodLine, time: impl Fn(&Decision) -> Option<Timestamp>) -> Option<f64> {
+    let waits = matches!(pod.phase, Phase::Pending | Phase::Unknown);
+    let decision = p.decisions.get(&pod.name).filter(|_| waits)?;
+    time(decision).map(|at| decisions::seconds(at, p.now))
 }
 
 fn state_of_pod(p: &Picture, at: usize, out: &mut Lines<'_>) {

@@ -1,6 +1,7 @@
 use longshore_core::model::Names;
 
 use super::*;
+use crate::live::decisions::Decisions;
 use crate::live::kinds::Kind;
 use crate::live::state::ClusterState;
 use crate::live::watch::Change;
@@ -61,8 +62,15 @@ fn a_cluster_is_told_as_gauges() {
     let types = include_bytes!("../../../tests/data/types.json");
     let (catalogue, problems) = longshore_kwok::catalogue::parse("types.json", types, &mut names);
     assert!(problems.list.is_empty());
-    let picture =
-        Picture { now: "2026-11-01T12:00:00Z".parse().unwrap(), queue: 1, ..state(names).picture(&catalogue) };
+    let mut decisions = Decisions::default();
+    decisions.waits("shop/late", "2026-11-01T11:59:10Z".parse().unwrap());
+    let now = "2026-11-01T12:00:00Z".parse().unwrap();
+    let undecided = Picture { now, decisions: decisions.clone(), ..state(names.clone()).picture(&catalogue) };
+    let text: String = Pages::new(undecided).collect();
+    let line = r#"karpenter_pods_provisioning_scheduling_undecided_time_seconds{namespace="shop",name="late"} 50"#;
+    assert!(text.contains(line) && !text.contains("provisioning_unbound_time_seconds{"), "{text}");
+    decisions.decided("shop/late", true, "2026-11-01T11:59:30Z".parse().unwrap());
+    let picture = Picture { now, queue: 1, decisions, ..state(names).picture(&catalogue) };
     let text: String = Pages::new(picture).collect();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     expect_test::expect![[r#"
@@ -88,6 +96,8 @@ fn a_cluster_is_told_as_gauges() {
         karpenter_pods_state{name="late",namespace="shop",owner="ReplicaSet/late-set",scheduled="false",phase="Pending",ready="true"} 1
         karpenter_pods_unbound_time_seconds{namespace="shop",name="late",dynamic_resources="false"} 60
         karpenter_pods_unstarted_time_seconds{namespace="shop",name="late"} 60
+        karpenter_pods_provisioning_unbound_time_seconds{namespace="shop",name="late",dynamic_resources="false"} 30
+        karpenter_pods_provisioning_unstarted_time_seconds{namespace="shop",name="late"} 30
         karpenter_scheduler_queue_depth{controller="provisioner"} 1
         karpenter_scheduler_unfinished_work_seconds{controller="provisioner"} 0
         operator_nodeclaim_status_condition_count{name="web-1",type="Launched",status="True",reason="Launched"} 1

@@ -13,6 +13,7 @@ use longshore_api::labels;
 use longshore_core::model::{Catalogue, Names, ResourceId, Resources, Sym};
 
 use super::{ClusterState, Phase};
+use crate::live::decisions::Decisions;
 use crate::live::node::NodeView;
 
 /// A cluster at one moment, as metrics tell of it.
@@ -36,6 +37,8 @@ pub struct Picture {
     pub queue: usize,
     /// For how long a round has been deciding, if one is.
     pub deciding: Option<Duration>,
+    /// When rounds decided about pods that do not run yet.
+    pub decisions: Decisions,
 }
 
 /// A node, and what the pods on it ask for together.
@@ -79,7 +82,7 @@ pub struct PodLine {
 }
 
 impl ClusterState {
-    /// A picture of it; `now`, the queue and what is being decided are the caller's to say.
+    /// A picture of it; `now`, the queue, what is being decided and what was are the caller's to say.
     pub fn picture(&self, catalogue: &Catalogue) -> Picture {
         let names = &self.store.raw().names;
         let managed = |node: &NodeView| self.claims_by_provider.contains_key(&node.provider_id);
