@@ -1,6 +1,6 @@
 //! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
 //!
-//! `scale` is one wave of pods, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
+//! `scale` is one wave of pods of three kinds, `mixes` are the services of many made-up platforms, `churn` is pods that come and go on
 //! nodes that are there, `swaps` a policy that is replaced over and over, `fold` a cluster of 10 000 nodes that has to be
 //! known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it.
 //! Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more of
@@ -54,7 +54,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let bench = Bench { kinds, types };
     for part in asked.parts {
         let text = match part {
-            "scale" => steps.run("scale", || scale::wave(&bench))?,
+            "scale" => steps.run("scale", || scale::wave(&bench, &mixes))?,
             "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
             "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
             "swaps" => steps.run("swaps", || swaps::swaps(&bench, asked.swaps))?,

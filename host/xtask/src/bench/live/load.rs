@@ -74,7 +74,7 @@ pub fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
-const NO_DATA: &str =
+pub const NO_DATA: &str =
     "clusters are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of the two is not here";
 
 /// Where platforms are made up.
@@ -98,6 +98,21 @@ impl Mixes {
         // The planner's benchmark has the same one.
         let arguments = "--profile services --nodes 10000 --pods 100000 --pending 1000";
         self.0.made(data, arguments, &data.join("ec2-us-east-1-cmr.json"))
+    }
+
+    /// So many Deployments of so many pods, with the requests and constraints that those of a platform have; without
+    /// those whose pods need a node each. Nothing where platforms cannot be made up.
+    pub fn even(&self, deployments: usize, replicas: usize) -> anyhow::Result<Option<Vec<Value>>> {
+        if self.0.data.is_none() {
+            return Ok(None);
+        }
+        let (mut objects, _) = self.platform(1, 1000)?;
+        objects.retain(|object| {
+            object["kind"] == "Deployment" && object["spec"]["template"]["spec"]["affinity"].is_null()
+        });
+        objects.truncate(deployments);
+        objects.iter_mut().for_each(|object| object["spec"]["replicas"] = json!(replicas));
+        Ok(Some(objects))
     }
 
     /// DaemonSets and Deployments of one platform with so many pods; the number of pods that Deployments ask for.

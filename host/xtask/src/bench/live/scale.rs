@@ -34,11 +34,19 @@ const HEADINGS: [&str; 10] =
     ["CASE", "CONTROLLER", "SECONDS", "CPU S", "MIB", "NODES", "USD/H", "CLAIMS", "LATER", "OTHERS' CPU S"];
 
 /// Twenty Deployments of fifty pods, applied while the controller waits for work.
-pub fn wave(bench: &Bench) -> anyhow::Result<String> {
+pub fn wave(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     let mut rows = Vec::new();
-    for (case, sizes) in [("20 × 50 small", &load::SMALL), ("20 × 50 of a core", &load::A_CORE)] {
+    let mut cases = vec![
+        ("20 × 50 small", load::plain(20, 50, &load::SMALL)),
+        ("20 × 50 of a core", load::plain(20, 50, &load::A_CORE)),
+    ];
+    match mixes.even(20, 50)? {
+        Some(services) => cases.push(("20 × 50 services", services)),
+        None => println!("    without services: {}", load::NO_DATA),
+    }
+    for (case, objects) in cases {
         for kind in &bench.kinds {
-            let outcome = once(kind, &bench.types, &load::plain(20, 50, sizes), 1000, true)?;
+            let outcome = once(kind, &bench.types, &objects, 1000, true)?;
             rows.push(row(case, kind.name, &outcome));
             println!("    {}", rows[rows.len() - 1].join("  "));
         }
