@@ -32,6 +32,7 @@ cargo xtask bench live [scale|mixes|churn|swaps|fold]…
     --minutes N                         how long pods come and go (10)
     --swaps N                           how often a policy is replaced (1000)
     --config FILE                       a longshore.toml for ours
+    --only TEXT                         only cases of scale whose name contains TEXT
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more

@@ -30,6 +30,7 @@ struct Asked<'a> {
     minutes: u64,
     swaps: u64,
     config: Option<&'a str>,
+    only: &'a str,
 }
 
 /// What runs are made with.
@@ -54,7 +55,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let bench = Bench { kinds, types };
     for part in asked.parts {
         let text = match part {
-            "scale" => steps.run("scale", || scale::wave(&bench, &mixes))?,
+            "scale" => steps.run("scale", || scale::wave(&bench, &mixes, asked.only))?,
             "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
             "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
             "swaps" => steps.run("swaps", || swaps::swaps(&bench, asked.swaps))?,
@@ -66,7 +67,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
-    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None };
+    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None, only: "" };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -76,13 +77,14 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
         match word {
             "scale" | "mixes" | "churn" | "swaps" | "fold" => asked.parts.push(word),
             "--config" => asked.config = words.next().copied(),
+            "--only" => asked.only = words.next().copied().unwrap_or_default(),
             "--mixes" => asked.mixes = number()?.into(),
             "--pods" => asked.pods = number()?,
             "--minutes" => asked.minutes = number()?.into(),
             "--swaps" => asked.swaps = number()?.into(),
             other => bail!(
                 "unknown word {other:?}: expected scale, mixes, churn, swaps, fold, --mixes, --pods, \
-                 --minutes, --swaps or --config"
+                 --minutes, --swaps, --only or --config"
             ),
         }
     }

@@ -33,8 +33,8 @@ struct Outcome {
 const HEADINGS: [&str; 10] =
     ["CASE", "CONTROLLER", "SECONDS", "CPU S", "MIB", "NODES", "USD/H", "CLAIMS", "LATER", "OTHERS' CPU S"];
 
-/// Twenty Deployments of fifty pods, applied while the controller waits for work.
-pub fn wave(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
+/// Twenty Deployments of fifty pods, applied while the controller waits for work; only cases whose name contains `only`.
+pub fn wave(bench: &Bench, mixes: &Mixes, only: &str) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let mut cases = vec![
         ("20 × 50 small", load::plain(20, 50, &load::SMALL)),
@@ -44,7 +44,7 @@ pub fn wave(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
         Some(services) => cases.push(("20 × 50 services", services)),
         None => println!("    without services: {}", load::NO_DATA),
     }
-    for (case, objects) in cases {
+    for (case, objects) in cases.into_iter().filter(|(case, _)| case.contains(only)) {
         for kind in &bench.kinds {
             let outcome = once(kind, &bench.types, &objects, 1000, true)?;
             rows.push(row(case, kind.name, &outcome));
