@@ -29,6 +29,7 @@ mod queue;
 mod rules;
 mod score;
 mod shapes;
+mod telling;
 #[cfg(test)]
 mod tests;
 
@@ -150,11 +151,15 @@ impl<'a> Simulator<'a> {
     /// that must spread one of a shape is told at a time on each node, since those that are nominated to a node count
     /// there as if they ran; the others are like any other pod until they are told.
     pub fn survive_told(&self, plan: &Plan, seed: u64) -> Survival {
+        self.play(plan, self.told(plan), seed)
+    }
+
+    /// The node of each pod of a plan.
+    fn told(&self, plan: &Plan) -> FxHashMap<PodIx, u32> {
         let first = self.snapshot.nodes.len() as u32;
         let existing = plan.existing.iter().map(|e| (e.node.0, &e.pods));
         let new = plan.claims.iter().enumerate().map(|(at, c)| (first + at as u32, &c.pods));
-        let told = existing.chain(new).flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node)));
-        self.play(plan, told.collect(), seed)
+        existing.chain(new).flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node))).collect()
     }
 
     fn play(&self, plan: &Plan, told: FxHashMap<PodIx, u32>, seed: u64) -> Survival {

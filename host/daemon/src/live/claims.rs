@@ -9,6 +9,7 @@ use longshore_api::labels;
 use longshore_core::model::{Op, Requirement, ResourceId, Resources, Sym, World};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::lifecycle::FINALIZER;
@@ -21,7 +22,7 @@ pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
 /// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas: until its node has
 /// taken them, no other round plans for them, whichever process makes it. Pods that must spread have `~` and the number
-/// of their group behind them.
+/// of their group behind them; those that kube-scheduler need not be told of `~-`, or `-` behind the number.
 pub const PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
@@ -36,14 +37,19 @@ pub struct Planned<'a> {
     pub pod: &'a str,
     /// What tells pods apart that must spread; nothing for the others.
     pub group: Option<u32>,
+    /// kube-scheduler is told of it; the others find room without that.
+    pub told: bool,
 }
 
 /// The pods that a NodeClaim was made for.
 pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
     let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| match text.split_once('~') {
-        Some((pod, group)) => Planned { pod, group: group.parse().ok() },
-        None => Planned { pod: text, group: None },
+        Some((pod, marks)) => {
+            let group = marks.trim_end_matches('-').parse().ok();
+            Planned { pod, group, told: !marks.ends_with('-') }
+        }
+        None => Planned { pod: text, group: None, told: true },
     })
 }
 
@@ -70,15 +76,21 @@ pub struct Wanted {
     pub relaxed: bool,
 }
 
-/// The NodeClaims of a plan, marked with the round. A claim whose NodePool is no longer known is left out: the next round
-/// plans without it.
-pub fn wanted(snapshot: &Snapshot, plan: &Plan, pools: &BTreeMap<String, Arc<NodePool>>, round: &str) -> Vec<Wanted> {
+/// The NodeClaims of a plan, marked with the round and with the pods that need not be told. A claim whose NodePool is no
+/// longer known is left out: the next round plans without it.
+pub fn wanted(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    free: &FxHashSet<PodIx>,
+    pools: &BTreeMap<String, Arc<NodePool>>,
+    round: &str,
+) -> Vec<Wanted> {
     let world = &*snapshot.world;
     plan.claims
         .iter()
         .filter_map(|claim| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, pools.get(name)?, round))
+            Some(one(world, claim, free, pools.get(name)?, round))
         })
         .collect()
 }
@@ -89,7 +101,7 @@ pub fn pod_name(world: &World, pod: PodIx) -> String {
     format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
 }
 
-fn one(world: &World, claim: &PlannedClaim, pool: &NodePool, round: &str) -> Wanted {
+fn one(world: &World, claim: &PlannedClaim, free: &FxHashSet<PodIx>, pool: &NodePool, round: &str) -> Wanted {
     let text = |sym: Sym| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
@@ -112,8 +124,11 @@ fn one(world: &World, claim: &PlannedClaim, pool: &NodePool, round: &str) -> Wan
             list.push(',');
         }
         list.push_str(name);
-        if let Some(group) = group_of(world, pod) {
-            list += &format!("~{group}");
+        match (group_of(world, pod), free.contains(&pod)) {
+            (None, false) => {}
+            (None, true) => list += "~-",
+            (Some(group), false) => list += &format!("~{group}"),
+            (Some(group), true) => list += &format!("~{group}-"),
         }
     }
     annotations.insert(PODS.into(), list);

@@ -1,7 +1,7 @@
 //! What everybody who acts on the cluster has at hand.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct Context {
     pub shortages: Arc<Shortages>,
     /// What kube-scheduler is being told.
     pub telling: Telling,
+    /// Nodes that are being opened to pods.
+    pub doors: Doors,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
     /// Whether metrics and Events tell of the state of objects, and not only of what is done; off unless said.
@@ -92,6 +94,16 @@ impl Context {
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
     /// and, since 1.35, keeps its room for the pod; a refusal costs nothing but the hint.
     pub async fn nominate(&self, pods: Vec<Hint>) {
+        self.tell(pods, true).await;
+    }
+
+    /// The same for pods whose node kube-scheduler has forgotten. Nodes do not stay closed for it: until they open it goes
+    /// on forgetting.
+    pub async fn nominate_again(&self, pods: Vec<Hint>) {
+        self.tell(pods, false).await;
+    }
+
+    async fn tell(&self, pods: Vec<Hint>, awaited: bool) {
         if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
             return;
         }
@@ -106,7 +118,9 @@ impl Context {
             {
                 tracing::warn!("RBAC does not let us patch pods/status; kube-scheduler places pods without our hint");
             }
-            self.telling.told(Instant::now());
+            if awaited {
+                self.telling.told(Instant::now());
+            }
         };
         futures::stream::iter(pods).for_each_concurrent(TURNS, one).await;
     }
@@ -180,6 +194,42 @@ impl Telling {
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = (*lock(&self.heard))?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Nodes are opened so many at a time. Claims are written so many at a time too, so that connections are there: making
+/// new ones takes longer than what is asked over them.
+const OPENS: usize = 16;
+/// What else is to be written about a node that is open waits no longer than this for the other nodes.
+const OTHERS: Duration = Duration::from_secs(1);
+
+/// Nodes that are being opened to pods. Those of a round open in as short a time as can be: until then pods that are
+/// meant for one that is still closed take places on the others.
+pub struct Doors {
+    turns: Semaphore,
+    /// How many are not open yet.
+    closed: AtomicUsize,
+}
+
+impl Default for Doors {
+    fn default() -> Self {
+        Doors { turns: Semaphore::new(OPENS), closed: AtomicUsize::new(0) }
+    }
+}
+
+impl Doors {
+    /// Opens a node, then waits until all others that are being opened are open.
+    pub async fn open<T>(&self, opening: impl Future<Output = T>) -> T {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+        let turn = self.turns.acquire().await;
+        let opened = opening.await;
+        drop(turn);
+        self.closed.fetch_sub(1, Ordering::Relaxed);
+        let begun = Instant::now();
+        while self.closed.load(Ordering::Relaxed) > 0 && begun.elapsed() < OTHERS {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        opened
     }
 }
 

@@ -414,6 +414,7 @@ impl Control {
             }
             let state = &self.state;
             told = self.hints.advance(|pod| state.waits(pod));
+            self.tell_again();
         }
         self.tell(told);
         self.drop_stale_hints(now);
@@ -683,7 +684,7 @@ impl Control {
 
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
     fn decided(&mut self, round: Round) {
-        let Round { snapshot, plan, took } = round;
+        let Round { snapshot, plan, free, took } = round;
         self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
         let plan = match plan {
             Ok(plan) => plan,
@@ -716,7 +717,7 @@ impl Control {
         self.hint(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
-        let wanted = wanted(&snapshot, &plan, &self.state.pools, &name);
+        let wanted = wanted(&snapshot, &plan, &free, &self.state.pools, &name);
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
@@ -820,7 +821,9 @@ impl Control {
             if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
                 // Those that kube-scheduler has not looked at yet it will place by itself.
                 let given_up = pods.iter().filter(|(pod, _)| !self.state.is_fresh(pod));
-                hints.extend(self.hints.plan(name, given_up.map(|(pod, group)| Planned { pod, group: *group })));
+                hints.extend(
+                    self.hints.plan(name, given_up.map(|(pod, group)| Planned { pod, group: *group, told: true })),
+                );
             } else if self.state.claims.contains_key(name) {
                 let expected = self.expected.entry(name.to_owned()).or_default();
                 expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
@@ -836,6 +839,14 @@ impl Control {
         if !hints.is_empty() {
             let ctx = self.ctx.clone();
             tokio::spawn(async move { ctx.nominate(hints).await });
+        }
+    }
+
+    fn tell_again(&mut self) {
+        let hints = self.hints.repeat();
+        if !hints.is_empty() {
+            let ctx = self.ctx.clone();
+            tokio::spawn(async move { ctx.nominate_again(hints).await });
         }
     }
 
@@ -904,7 +915,7 @@ impl Control {
 
 /// All pods that were planned for a claim, those of its own round first.
 fn planned_for<'a>(expected: &'a Expected, name: &str, claim: &'a NodeClaim) -> impl Iterator<Item = Planned<'a>> {
-    let more = expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { pod, group: *group });
+    let more = expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { pod, group: *group, told: true });
     planned_pods(claim).chain(more)
 }
 

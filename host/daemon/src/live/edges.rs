@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, Health, Telling, Written};
+use super::context::{Context, Doors, Health, Telling, Written};
 use super::control::{self, Ask, How};
 use super::events::Events;
 use super::journal::Journal;
@@ -119,6 +119,7 @@ impl Daemon {
             written: Written::default(),
             shortages: Arc::default(),
             telling: Telling::default(),
+            doors: Doors::default(),
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),
         });

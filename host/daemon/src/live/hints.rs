@@ -2,8 +2,10 @@
 //!
 //! kube-scheduler tries that node first and, since 1.35, keeps its room for the pod. It counts a nominated pod as if it
 //! were there when it looks at pods that must spread, so of those only one of a group is named for a node at a time, and
-//! the next one once that one is bound. A hint that has not been followed for a while is taken back, and the pod is
-//! planned for again.
+//! the next one once that one is bound. It forgets what it was told of a pod that it tries in vain, as it does with
+//! those that it comes to before their node is open, and then gives their room away: so it is told again. Pods that find
+//! room anyhow are not told at all. A hint that has not been followed for a while is taken back, and the pod is planned
+//! for again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,6 +16,9 @@ use super::claims::Planned;
 
 /// How long kube-scheduler may take over a pod that has a node nominated.
 pub const HINT: Duration = Duration::from_secs(30);
+
+/// How often a pod is told again.
+const AGAIN: u32 = 3;
 
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Hint = (String, String);
@@ -27,6 +32,10 @@ pub struct Hints {
     said: BTreeMap<String, String>,
     /// The same in order of time; may name pods that are told no longer.
     since: VecDeque<(Instant, String)>,
+    /// Pods that kube-scheduler has forgotten the node of.
+    forgotten: Vec<String>,
+    /// How often pods that wait have been told again.
+    again: BTreeMap<String, u32>,
     /// Pods that did not follow theirs: they get no other.
     ignored: BTreeSet<String>,
     /// Pods that wait for their turn, by node and group. The first of each has been named.
@@ -42,8 +51,8 @@ impl Hints {
     /// What to tell now of pods planned for a node; the others wait for their turn.
     pub fn plan<'a>(&mut self, node: &str, pods: impl Iterator<Item = Planned<'a>>) -> Vec<Hint> {
         let mut now = Vec::new();
-        for Planned { pod, group } in pods {
-            if self.ignored.contains(pod) {
+        for Planned { pod, group, told } in pods {
+            if !told || self.ignored.contains(pod) {
                 continue;
             }
             if let Some(group) = group {
@@ -86,7 +95,9 @@ impl Hints {
     /// A pod that waits is seen with or without a node nominated.
     pub fn seen(&mut self, pod: &str, nominated: bool, now: Instant) {
         if !nominated {
-            self.told.remove(pod);
+            if self.told.remove(pod).is_some() && self.said.contains_key(pod) {
+                self.forgotten.push(pod.to_owned());
+            }
         } else if !self.told.contains_key(pod) {
             self.told.insert(pod.to_owned(), now);
             self.since.push_back((now, pod.to_owned()));
@@ -97,6 +108,19 @@ impl Hints {
     pub fn gone(&mut self, pod: &str) {
         self.said.remove(pod);
         self.told.remove(pod);
+        self.again.remove(pod);
+    }
+
+    /// What to tell again of pods whose node has been forgotten: a few times, for there may be another reason.
+    pub fn repeat(&mut self) -> Vec<Hint> {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        let again = |pod: String| {
+            let node = self.said.get(&pod).filter(|_| !self.told.contains_key(&pod))?.clone();
+            let times = self.again.entry(pod.clone()).or_default();
+            *times += 1;
+            (*times <= AGAIN).then_some((pod, node))
+        };
+        forgotten.into_iter().filter_map(again).collect()
     }
 
     /// A pod was planned for another node. Says whether one is nominated for it, which is to be taken back: its room is
@@ -151,11 +175,11 @@ mod tests {
     use super::*;
 
     fn plain(pod: &str) -> Planned<'_> {
-        Planned { pod, group: None }
+        Planned { pod, group: None, told: true }
     }
 
     fn spread(pod: &str) -> Planned<'_> {
-        Planned { pod, group: Some(7) }
+        Planned { pod, group: Some(7), told: true }
     }
 
     fn names(hints: &[Hint]) -> Vec<&str> {
@@ -204,6 +228,25 @@ mod tests {
         assert!(!hints.planned_anew("a"), "once");
         assert_eq!(names(&hints.advance(|_| true)), ["b"]);
         assert_eq!(names(&hints.plan("m", [spread("a")].into_iter())), ["a"]);
+    }
+
+    #[test]
+    fn who_was_forgotten_is_told_again_a_few_times() {
+        let now = Instant::now();
+        let mut hints = Hints::default();
+        hints.plan("n", [plain("a"), plain("b")].into_iter());
+        for _ in 0..AGAIN {
+            hints.seen("a", true, now);
+            hints.seen("a", false, now);
+            assert_eq!(hints.repeat(), [("a".to_owned(), "n".to_owned())]);
+        }
+        hints.seen("a", true, now);
+        hints.seen("a", false, now);
+        assert_eq!(hints.repeat(), [], "often enough");
+        hints.seen("b", true, now);
+        assert!(hints.planned_anew("b"));
+        hints.seen("b", false, now);
+        assert_eq!(hints.repeat(), [], "taken back by ourselves");
     }
 
     #[test]

@@ -273,7 +273,7 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.patch_node(&node.name, &patch).await?;
+    ctx.doors.open(ctx.patch_node(&node.name, &patch)).await?;
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);

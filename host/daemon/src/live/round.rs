@@ -7,10 +7,12 @@ use futures::StreamExt as _;
 use kube::api::{Api, PostParams};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
+use longshore_core::kube_scheduler::Simulator;
 use longshore_core::model::World;
-use longshore_core::plan::Plan;
+use longshore_core::plan::{Plan, PodIx};
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
+use rustc_hash::FxHashSet;
 
 use super::claims::Wanted;
 use super::clock::Clock;
@@ -28,6 +30,8 @@ pub struct Round {
     pub snapshot: Snapshot,
     /// What came of it, or the rules that even the floor breaks.
     pub plan: Result<Plan, String>,
+    /// Pods that kube-scheduler need not be told of.
+    pub free: FxHashSet<PodIx>,
     /// How long deciding took.
     pub took: Duration,
 }
@@ -76,7 +80,8 @@ pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    Round { snapshot, plan, took: begun.elapsed() }
+    let free = plan.as_ref().map(|plan| Simulator::new(&snapshot).need_no_telling(plan)).unwrap_or_default();
+    Round { snapshot, plan, free, took: begun.elapsed() }
 }
 
 /// Creates claims, several at a time. Returns those created with their pods, and how many failed.
