@@ -165,7 +165,7 @@ const TAKE_BACK: u32 = 5;
 /// How many pods are told of their node at a time, so that other writes get their turn.
 const TURNS: usize = 32;
 /// What kube-scheduler is taken to need for each: it looks at every pod that waits whenever one is told.
-const HEARS: Duration = Duration::from_millis(4);
+const HEARS: Duration = Duration::from_millis(2);
 /// And for the first.
 const LISTENS: Duration = Duration::from_millis(300);
 

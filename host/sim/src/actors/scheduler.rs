@@ -3,7 +3,8 @@
 //! Filters and scores are those of its default profile: resources, selectors, taints, spread, pod affinity, host
 //! ports, zones of volumes. A pod that finds no host says so in its condition PodScheduled and is tried again once
 //! something has changed and its back-off (1 s, doubled up to 10 s) is over. `status.nominatedNodeName` is tried first,
-//! and what is nominated counts as used for pods that are not more important.
+//! and what is nominated counts as used for pods that are not more important; where a pod is tried in vain its nomination
+//! is taken away, and a new one alone has it not tried again (both seen on 1.36).
 //!
 //! Preemption: not yet. Absent: image locality, sampling of hosts, volume limits, dynamic resource claims.
 
@@ -127,12 +128,33 @@ impl Scheduler {
         if !ours || gated || fields::deleting(pod) {
             return self.forget(key);
         }
-        fn matters(pod: &Value) -> [&Value; 3] {
-            [&pod["spec"], &pod["metadata"]["labels"], &pod["status"]["nominatedNodeName"]]
+        fn matters(pod: &Value) -> [&Value; 2] {
+            [&pod["spec"], &pod["metadata"]["labels"]]
         }
         if !self.waiting.contains_key(key) || before.map(matters) != Some(matters(pod)) {
             self.cluster.put_pod(key, pod, before);
             self.enqueue(desk, key, pod);
+        } else {
+            self.nominate(key, fields::text(pod, "/status/nominatedNodeName"));
+        }
+    }
+
+    /// Keeps room for a waiting pod on another node than before, or on none.
+    fn nominate(&mut self, key: &Key, node: &str) {
+        let Some(pod) = self.waiting.get_mut(key).filter(|pod| *pod.nominated != *node) else { return };
+        let old = std::mem::replace(&mut pod.nominated, Arc::from(node));
+        self.let_go(&old, key);
+        if !node.is_empty() {
+            self.nominated.entry(Arc::from(node)).or_default().insert(key.clone());
+        }
+    }
+
+    fn let_go(&mut self, node: &str, key: &Key) {
+        if let Some(all) = self.nominated.get_mut(node) {
+            all.remove(key);
+            if all.is_empty() {
+                self.nominated.remove(node);
+            }
         }
     }
 
@@ -169,12 +191,7 @@ impl Scheduler {
         self.active.remove(&pod.rank);
         self.backing.remove(&(pod.back, key.clone()));
         self.parked.remove(key);
-        if let Some(all) = self.nominated.get_mut(&pod.nominated) {
-            all.remove(key);
-            if all.is_empty() {
-                self.nominated.remove(&pod.nominated);
-            }
-        }
+        self.let_go(&pod.nominated, key);
     }
 
     /// Whoever asks the same at the same moment gets the same answer.
@@ -230,9 +247,13 @@ impl Scheduler {
                         && is("/reason", "Unschedulable")
                         && is("/message", &why)
                 };
-                if !fields::items(&pod, "/status/conditions").iter().any(said) {
+                let nominated = !fields::text(&pod, "/status/nominatedNodeName").is_empty();
+                if nominated || !fields::items(&pod, "/status/conditions").iter().any(said) {
                     desk.update(key, Sub::Status, |pod| {
                         fields::set_condition(pod, "PodScheduled", "False", "Unschedulable", &why, now);
+                        if let Some(status) = pod["status"].as_object_mut() {
+                            status.remove("nominatedNodeName");
+                        }
                     });
                 }
             }
