@@ -88,7 +88,7 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
                      NodePool general               0.07 USD  100 %        0.9 node-hours
         waiting      15 pods: half 42.5 s, 90 % 51.2 s, 99 % 51.2 s, the longest 51.2 s, on average 38.0 s
         disruption   0 pods evicted, 2 lost with their machine; 0 interruptions, 1 machines taken back
-        daemon       4 launches, 0 failed (0 for want of capacity); 1 restarts, 207 requests
+        daemon       4 launches, 0 failed (0 for want of capacity); 1 restarts, 242 requests
         rules        none broken
     "#]]
     .assert_eq(&text);
