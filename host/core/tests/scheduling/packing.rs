@@ -151,3 +151,27 @@ fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
     assert_eq!((left(&tight), left(&roomy)), (17, 0));
     assert!(roomy.cost <= 1.03 * tight.cost, "{} for {}", roomy.cost, tight.cost);
 }
+
+/// Large pods take the room that is kept for them, and small ones what is left, wherever that is.
+#[test]
+fn small_pods_that_find_room_anyhow_need_not_be_told() {
+    let free = |large: usize, small: usize| {
+        let mut objects = pods(large, "large-", "1", "2Gi", &json!({}));
+        objects.extend(pods(small, "small-", "20m", "16Mi", &json!({})));
+        objects.push(any());
+        let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+        let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+        let free = Simulator::new(&snapshot).need_no_telling(&plan);
+        let cpu = |pod: &longshore_core::plan::PodIx| {
+            let world = &snapshot.world;
+            world.shapes.get(world.pods[pod.0 as usize].shape).requests.get(longshore_core::model::ResourceId::Cpu)
+        };
+        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
+        let least = bought.filter(|pod| !free.contains(pod)).map(cpu).min();
+        let most = free.iter().map(cpu).max();
+        assert!(most <= least, "{most:?} need not be told, {least:?} must");
+        free.len()
+    };
+    assert_eq!(free(5, 20), 0, "of so few everybody is told");
+    assert!(free(30, 90) >= 15, "{}", free(30, 90));
+}

@@ -308,3 +308,29 @@ impl Health {
 pub fn back_off(failures: u32) -> Duration {
     Duration::from_secs((1u64 << failures.saturating_sub(1).min(6)).min(60))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_open_waits_until_the_others_are_but_not_for_ever() {
+        let doors = Arc::new(Doors::default());
+        let begun = Instant::now();
+        let quick = async {
+            doors.open(async {}).await;
+            begun.elapsed()
+        };
+        let slow = doors.open(tokio::time::sleep(Duration::from_millis(300)));
+        let ((), waited) = tokio::join!(slow, quick);
+        assert!((300..400).contains(&waited.as_millis()), "{waited:?}");
+        let stuck = doors.clone();
+        let stuck = tokio::spawn(async move { stuck.open(std::future::pending::<()>()).await });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let begun = Instant::now();
+        doors.open(async {}).await;
+        let waited = begun.elapsed();
+        stuck.abort();
+        assert!((OTHERS..OTHERS * 2).contains(&waited), "{waited:?}");
+    }
+}
