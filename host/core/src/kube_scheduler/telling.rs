@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Simulator;
 use crate::model::ResourceId;
 use crate::plan::{Plan, PodIx};
+use crate::snapshot::Snapshot;
 
 /// Eighths of the pods that are told, the largest of them, as they are tried.
 const EIGHTHS: [usize; 3] = [7, 6, 4];
@@ -19,17 +20,22 @@ const FEW: usize = 64;
 /// Pods times nodes up to which trying takes some ten milliseconds; above, all are told.
 const MOST_PAIRS: usize = 200_000;
 
+/// Pods that nodes are bought for and that kube-scheduler need not be told of: the smallest eighths of them without which
+/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling.
+pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
+    let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
+    let pairs = snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len());
+    if pods < FEW || pairs > MOST_PAIRS {
+        return FxHashSet::default();
+    }
+    Simulator::new(snapshot).need_no_telling(plan)
+}
+
 impl Simulator<'_> {
-    /// Pods that nodes are bought for and that kube-scheduler need not be told of: the smallest eighths of them without
-    /// which no more pods are left over than if it were told of all.
-    pub fn need_no_telling(&self, plan: &Plan) -> FxHashSet<PodIx> {
+    fn need_no_telling(&self, plan: &Plan) -> FxHashSet<PodIx> {
         let mut told = self.told(plan);
         let mut free = FxHashSet::default();
         let smallest_first = self.by_size(plan);
-        let pairs = self.snapshot.pending.len() * (self.snapshot.nodes.len() + plan.claims.len());
-        if smallest_first.len() < FEW || pairs > MOST_PAIRS {
-            return free;
-        }
         let Some(least) = self.left_over(plan, &told, usize::MAX) else { return free };
         for eighths in EIGHTHS {
             let spared = smallest_first.len() * (8 - eighths) / 8;

@@ -161,7 +161,7 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
         let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
-        let free = Simulator::new(&snapshot).need_no_telling(&plan);
+        let free = longshore_core::kube_scheduler::need_no_telling(&snapshot, &plan);
         let cpu = |pod: &longshore_core::plan::PodIx| {
             let world = &snapshot.world;
             world.shapes.get(world.pods[pod.0 as usize].shape).requests.get(longshore_core::model::ResourceId::Cpu)

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use kube::api::{Api, PostParams};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
-use longshore_core::kube_scheduler::Simulator;
+use longshore_core::kube_scheduler::need_no_telling;
 use longshore_core::model::World;
 use longshore_core::plan::{Plan, PodIx};
 use longshore_core::planner;
@@ -80,7 +80,7 @@ pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    let free = plan.as_ref().map(|plan| Simulator::new(&snapshot).need_no_telling(plan)).unwrap_or_default();
+    let free = plan.as_ref().map(|plan| need_no_telling(&snapshot, plan)).unwrap_or_default();
     Round { snapshot, plan, free, took: begun.elapsed() }
 }
 
