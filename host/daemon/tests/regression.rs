@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use longshore_xtask::control_plane::{self, ControlPlane};
+use longshore_xtask::control_plane::ControlPlane;
 use serde_json::Value;
 
 #[allow(dead_code, reason = "its other users need the rest")]
@@ -42,10 +42,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Most of a spec is waiting.
     arguments.test_threads = arguments.test_threads.or(Some(4));
-    let unavailable = control_plane::available().err();
-    if let Some(reason) = &unavailable {
-        eprintln!("not run, no control plane: {reason}");
-    }
+    let unavailable = plane::is_unavailable();
     let stage: Arc<Mutex<Option<Arc<Stage>>>> = Arc::default();
     let trial = |&(name, spec): &Spec| {
         let stage = stage.clone();
@@ -53,7 +50,7 @@ fn main() {
             let scene = Stage::shared(&stage).and_then(|stage| Scene::new(stage, name));
             scene.and_then(|scene| spec(&scene)).map_err(|error| Failed::from(format!("{error:#}")))
         };
-        Trial::test(name, run).with_ignored_flag(unavailable.is_some())
+        Trial::test(name, run).with_ignored_flag(unavailable)
     };
     let conclusion = libtest_mimic::run(&arguments, SPECS.iter().map(trial).collect());
     // Now, for the end of the process drops nothing.
@@ -186,18 +183,8 @@ spec:
     }
 
     /// Waits until something holds.
-    fn until(&self, seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-        let begun = Instant::now();
-        let mut last = String::new();
-        while begun.elapsed() < Duration::from_secs(seconds) {
-            match holds() {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => last = format!(" ({error:#})"),
-            }
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        bail!("not within {seconds} s: {what}{last}")
+    fn until(&self, seconds: u64, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        plane::within(seconds, Duration::from_millis(500), what, holds)
     }
 
     /// Sees that something goes on to hold.

@@ -96,6 +96,10 @@ fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64], label
     registered(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
 }
 
+fn unlabelled(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    registered(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+}
+
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
     registered(registry, GaugeVec::new(Opts::new(name, help), labels))
 }
@@ -200,15 +204,11 @@ impl Metrics {
                     None,
                 ),
             ),
-            decision: registered(
+            decision: unlabelled(
                 &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new(
-                        "karpenter_pods_scheduling_decision_duration_seconds",
-                        "Seconds from when a pod was seen to wait until a round had a place for it or none.",
-                    )
-                    .buckets(LONG.to_vec()),
-                ),
+                "karpenter_pods_scheduling_decision_duration_seconds",
+                "Seconds from when a pod was seen to wait until a round had a place for it or none.",
+                &LONG,
             ),
             provisioning_bound: histogram(
                 &registry,
@@ -217,15 +217,11 @@ impl Metrics {
                 &LONG,
                 &["dynamic_resources"],
             ),
-            provisioning_startup: registered(
+            provisioning_startup: unlabelled(
                 &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new(
-                        "karpenter_pods_provisioning_startup_duration_seconds",
-                        "Seconds from when a round had a place for a pod until it runs.",
-                    )
-                    .buckets(LONG.to_vec()),
-                ),
+                "karpenter_pods_provisioning_startup_duration_seconds",
+                "Seconds from when a round had a place for a pod until it runs.",
+                &LONG,
             ),
             nodes_termination: registered(
                 &registry,

@@ -18,14 +18,20 @@ pub type Test = (&'static str, fn() -> Result<()>);
 pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(at_once);
-    let unavailable = control_plane::available().err();
-    if let Some(reason) = &unavailable {
-        eprintln!("not run, no control plane: {reason}");
-    }
+    let unavailable = is_unavailable();
     let trial =
         |&(name, test): &Test| Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))));
-    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(unavailable.is_some()));
+    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(unavailable));
     libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
+}
+
+/// Whether there is no control plane, which is said.
+pub fn is_unavailable() -> bool {
+    let reason = control_plane::available().err();
+    if let Some(reason) = &reason {
+        eprintln!("not run, no control plane: {reason}");
+    }
+    reason.is_some()
 }
 
 /// A class whose nodes take a second to register.
@@ -128,19 +134,24 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits until something holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+/// Waits three minutes until something holds.
+pub fn until(what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    within(180, Duration::from_millis(300), what, holds)
+}
+
+/// Waits so many seconds until something holds, looking every so often.
+pub fn within(seconds: u64, every: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     let mut last = String::new();
-    while begun.elapsed() < Duration::from_secs(180) {
+    while begun.elapsed() < Duration::from_secs(seconds) {
         match holds() {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) => last = format!(" ({error:#})"),
         }
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(every);
     }
-    bail!("not within three minutes: {what}{last}")
+    bail!("not within {seconds} s: {what}{last}")
 }
 
 /// What a path leads to in objects of a kind, or in one of `kind/name`.

@@ -70,36 +70,23 @@ pub const FAMILIES: [Family; 24] = [
     family("karpenter_pods_state", "1 for each pod; its state is in the labels.", pods, state_of_pod),
     family("karpenter_pods_unbound_time_seconds", "Age of a pod without a node.", pods, |p, at, out| {
         let pod = &p.pods[at];
-        if pod.node.is_none() && matches!(pod.phase, Phase::Pending | Phase::Unknown) {
-            let dynamic = ("dynamic_resources", truth(pod.dynamic));
-            out.put(of_pod(pod).into_iter().chain([dynamic]), age(p, pod));
-        }
+        unbound(pod, is_unstarted(pod).then(|| age(p, pod)), out);
     }),
     family("karpenter_pods_unstarted_time_seconds", "Age of a pod that does not run yet.", pods, |p, at, out| {
         let pod = &p.pods[at];
-        if matches!(pod.phase, Phase::Pending | Phase::Unknown) {
-            out.put(of_pod(pod), age(p, pod));
-        }
+        unstarted(pod, is_unstarted(pod).then(|| age(p, pod)), out);
     }),
     family(
         "karpenter_pods_provisioning_unbound_time_seconds",
         "For how long a round has had a place for a pod without a node.",
         pods,
-        |p, at, out| {
-            let pod = &p.pods[at];
-            if let Some(placed) = of_decision(p, pod, |d| d.placed).filter(|_| pod.node.is_none()) {
-                out.put(of_pod(pod).into_iter().chain([("dynamic_resources", truth(pod.dynamic))]), placed);
-            }
-        },
+        |p, at, out| unbound(&p.pods[at], of_decision(p, at, |d| d.placed), out),
     ),
     family(
         "karpenter_pods_provisioning_unstarted_time_seconds",
         "For how long a round has had a place for a pod that does not run yet.",
         pods,
-        |p, at, out| {
-            let pod = &p.pods[at];
-            of_decision(p, pod, |d| d.placed).into_iter().for_each(|placed| out.put(of_pod(pod), placed));
-        },
+        |p, at, out| unstarted(&p.pods[at], of_decision(p, at, |d| d.placed), out),
     ),
     family(
         "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
@@ -107,8 +94,8 @@ pub const FAMILIES: [Family; 24] = [
         pods,
         |p, at, out| {
             let pod = &p.pods[at];
-            let undecided = of_decision(p, pod, |d| d.decided.is_none().then_some(d.seen));
-            undecided.filter(|_| pod.node.is_none()).into_iter().for_each(|seen| out.put(of_pod(pod), seen));
+            let undecided = of_decision(p, at, |d| d.decided.is_none().then_some(d.seen));
+            unstarted(pod, undecided.filter(|_| pod.node.is_none()), out);
         },
     ),
     family("karpenter_scheduler_queue_depth", "Pods that wait and are expected on no node.", one, |p, _, out| {
@@ -205,10 +192,25 @@ fn of_pod(pod: &PodLine) -> [(&str, &str); 2] {
 }
 
 /// Seconds since a time in the decision about a pod that does not run yet.
-fn of_decision(p: &Picture, pod: &PodLine, time: impl Fn(&Decision) -> Option<Timestamp>) -> Option<f64> {
-    let waits = matches!(pod.phase, Phase::Pending | Phase::Unknown);
-    let decision = p.decisions.get(&pod.name).filter(|_| waits)?;
-    time(decision).map(|at| decisions::seconds(at, p.now))
+fn of_decision(p: &Picture, at: usize, time: impl Fn(&Decision) -> Option<Timestamp>) -> Option<f64> {
+    let pod = Some(&p.pods[at]).filter(|pod| is_unstarted(pod))?;
+    time(p.decisions.get(&pod.name)?).map(|at| decisions::seconds(at, p.now))
+}
+
+fn is_unstarted(pod: &PodLine) -> bool {
+    matches!(pod.phase, Phase::Pending | Phase::Unknown)
+}
+
+/// A line with seconds, if any, of a pod that does not run yet.
+fn unstarted(pod: &PodLine, seconds: Option<f64>, out: &mut Lines<'_>) {
+    seconds.into_iter().for_each(|seconds| out.put(of_pod(pod), seconds));
+}
+
+/// The same where it has no node either.
+fn unbound(pod: &PodLine, seconds: Option<f64>, out: &mut Lines<'_>) {
+    if let Some(seconds) = seconds.filter(|_| pod.node.is_none()) {
+        out.put(of_pod(pod).into_iter().chain([("dynamic_resources", truth(pod.dynamic))]), seconds);
+    }
 }
 
 fn state_of_pod(p: &Picture, at: usize, out: &mut Lines<'_>) {
