@@ -160,16 +160,13 @@ impl Scheduler {
 
     fn enqueue(&mut self, desk: &mut Desk, key: &Key, pod: &Value) {
         let priority = fields::number(pod, "/spec/priority").unwrap_or(0) as i32;
-        let nominated: Arc<str> = Arc::from(fields::text(pod, "/status/nominatedNodeName"));
         let old = self.waiting.get(key).map(|w| (w.rank.1, w.rank.2, w.tries, w.back));
         self.forget(key);
         self.arrived += 1;
         let (since, number, tries, back) = old.unwrap_or((desk.clock.elapsed(), self.arrived, 0, Duration::ZERO));
-        if !nominated.is_empty() {
-            self.nominated.entry(nominated.clone()).or_default().insert(key.clone());
-        }
         let rank = (Reverse(priority), since, number, key.clone());
-        self.waiting.insert(key.clone(), Waiting { rank, nominated, tries, back });
+        self.waiting.insert(key.clone(), Waiting { rank, nominated: Arc::default(), tries, back });
+        self.nominate(key, fields::text(pod, "/status/nominatedNodeName"));
         self.ready(desk, key);
     }
 
