@@ -2,6 +2,7 @@
 
 use crate::check::Violation;
 use crate::model::{OfferingId, Requirement, ResourceId, Resources, Sym, Taint, TypeId};
+use crate::snapshot::Unusable;
 
 /// Index of a pod in [`World::pods`](crate::model::World::pods).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -150,8 +151,10 @@ pub enum Unfit {
     ResourceClaims,
     /// One of its volumes cannot be had.
     Volume(Box<str>),
-    /// There is no NodePool that could be used.
+    /// There is no NodePool.
     NoPools,
+    /// The NodePool may not be bought from.
+    Unusable(Unusable),
     /// A taint that it does not tolerate.
     Taint(Taint),
     /// A label is not what it requires.

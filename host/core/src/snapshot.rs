@@ -2,15 +2,19 @@
 
 mod nodes;
 mod pending;
+mod pools;
 mod running;
+mod spoiled;
 mod spread;
 mod volumes;
 
 use std::sync::Arc;
 
+pub use pools::Unusable;
 pub use running::Running;
+pub use spoiled::Spoiled;
 
-use crate::model::{HostPort, Labels, NodePool, PodShape, Requirement, Resources, Sym, Taint, World};
+use crate::model::{HostPort, Labels, PodShape, Requirement, Resources, Sym, Taint, World};
 use crate::plan::{PodIx, PoolIx, Unfit};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
@@ -25,8 +29,8 @@ pub struct Snapshot {
     pub pending: Vec<PendingPod>,
     /// NodePools that may be bought from, in order of preference (weight descending, then name descending).
     pub pools: Vec<PoolIx>,
-    /// NodePools that may not be bought from, with the reason in words.
-    pub unusable_pools: Vec<(PoolIx, Box<str>)>,
+    /// NodePools that may not be bought from, by name.
+    pub unusable_pools: Vec<(PoolIx, Unusable)>,
     /// What each DaemonSet adds to a node that it runs on: shapes of daemon pods.
     pub daemons: Vec<Arc<PodShape>>,
     /// Bound pods by shape, for topology.
@@ -50,51 +54,8 @@ impl Snapshot {
         }
         let running = Arc::new(running);
         let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
-        let (pools, unusable_pools) = pools(&world);
+        let (pools, unusable_pools) = pools::sort_out(&world, &spoiled::find(&world, &nodes));
         Snapshot { world, nodes, pending, pools, unusable_pools, daemons, running }
-    }
-}
-
-fn pools(world: &World) -> (Vec<PoolIx>, Vec<(PoolIx, Box<str>)>) {
-    let mut usable = Vec::new();
-    let mut unusable = Vec::new();
-    for (at, pool) in world.pools.iter().enumerate() {
-        match why_unusable(world, pool) {
-            None => usable.push(PoolIx(at as u32)),
-            Some(reason) => unusable.push((PoolIx(at as u32), reason.into())),
-        }
-    }
-    let text = |at: &PoolIx| world.names.text(world.pools[at.0 as usize].name);
-    let weight = |at: &PoolIx| world.pools[at.0 as usize].weight;
-    usable.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| text(b).cmp(text(a))));
-    unusable.sort_by(|a, b| text(&a.0).cmp(text(&b.0)));
-    (usable, unusable)
-}
-
-/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its kind are there.
-fn why_unusable(world: &World, pool: &NodePool) -> Option<String> {
-    let same_kind = |c: &&crate::model::NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
-    let class = world.classes.iter().filter(same_kind).find(|c| c.id.name == pool.class.name);
-    if pool.deleting {
-        return Some("it is being deleted".into());
-    }
-    if pool.replicas.is_some() {
-        return Some("it is static (spec.replicas): its nodes are kept by count, not by pods".into());
-    }
-    if pool.ready == Some(false) {
-        return Some("its condition Ready is False".into());
-    }
-    match class {
-        None if world.classes.iter().any(|c| same_kind(&c)) => Some(format!(
-            "its {} {} does not exist",
-            world.names.text(pool.class.kind),
-            world.names.text(pool.class.name)
-        )),
-        Some(c) if c.deleting => Some(format!("its node class {} is being deleted", world.names.text(c.id.name))),
-        Some(c) if c.ready == Some(false) => {
-            Some(format!("its node class {} is not Ready", world.names.text(c.id.name)))
-        }
-        _ => None,
     }
 }
 

@@ -97,7 +97,7 @@ fn report(planned: &Planned) -> Report {
         decision,
         survives,
         survives_told,
-        barren: report::barren(&planned.snapshot.world, &planned.plan),
+        barren: report::nothing_to_buy(&planned.snapshot, &planned.plan),
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }

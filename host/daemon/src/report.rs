@@ -10,8 +10,8 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use longshore_core::model::{Offering, TypeId, World};
-use longshore_core::plan::{Barren, Plan, PlannedClaim, PodIx, Target, Unfit, Unplaced};
-use longshore_core::snapshot::Snapshot;
+use longshore_core::plan::{Barren, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced};
+use longshore_core::snapshot::{Snapshot, Unusable};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -195,14 +195,31 @@ fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
     names
 }
 
-/// Why nothing can be bought for NodePools, whatever pod asks, by their names.
+/// Why nothing can be bought for NodePools, whatever pod asks, by their names: those that may not be bought from, and
+/// those that no instance type is left for.
+pub fn nothing_to_buy(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<String, String> {
+    let world = &*snapshot.world;
+    let unusable = |(pool, why): &(PoolIx, Unusable)| {
+        let (name, words) = of_pool(world, *pool);
+        (name, words.unusable(why))
+    };
+    let mut all = barren(world, plan);
+    all.extend(snapshot.unusable_pools.iter().map(unusable));
+    all
+}
+
+/// NodePools that no instance type is left for, by their names.
 pub fn barren(world: &World, plan: &Plan) -> BTreeMap<String, String> {
     let one = |barren: &Barren| {
-        let pool = &world.pools[barren.pool.0 as usize];
-        let words = Words { world, shape: None, pool: Some(pool) };
-        (world.names.text(pool.name).to_owned(), words.barren(barren))
+        let (name, words) = of_pool(world, barren.pool);
+        (name, words.barren(barren))
     };
     plan.barren.iter().map(one).collect()
+}
+
+fn of_pool(world: &World, pool: PoolIx) -> (String, Words<'_>) {
+    let pool = &world.pools[pool.0 as usize];
+    (world.names.text(pool.name).to_owned(), Words { world, shape: None, pool: Some(pool) })
 }
 
 /// One claim with names.

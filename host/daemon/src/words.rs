@@ -4,8 +4,9 @@ mod amount;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{NodePool, Op, PodShape, Requirement, Sym, TaintEffect, World};
+use longshore_core::model::{NodeClassRef, NodePool, Op, PodShape, Requirement, Sym, Taint, TaintEffect, World};
 use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
+use longshore_core::snapshot::{Spoiled, Unusable};
 
 pub use amount::{amount, size};
 
@@ -21,6 +22,7 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::ResourceClaims => "ResourceClaims",
         Unfit::Volume(_) => "Volume",
         Unfit::NoPools => "NoNodePools",
+        Unfit::Unusable(_) => "NodePoolUnusable",
         Unfit::Taint(_) => "Taint",
         Unfit::Label { .. } => "Label",
         Unfit::Resource { .. } => "Resource",
@@ -79,19 +81,9 @@ impl Words<'_> {
             Unfit::Invalid(why) => format!("the pod cannot be planned: {why}"),
             Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned for yet".into(),
             Unfit::Volume(why) => format!("volume: {why}"),
-            Unfit::NoPools => "there is no NodePool that could be used".into(),
-            Unfit::Taint(taint) => {
-                let value = match self.text(taint.value) {
-                    "" => String::new(),
-                    value => format!("={value}"),
-                };
-                let effect = match taint.effect {
-                    TaintEffect::NoSchedule => "NoSchedule",
-                    TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-                    TaintEffect::NoExecute => "NoExecute",
-                };
-                format!("it does not tolerate taint {}{value}:{effect}", self.text(taint.key))
-            }
+            Unfit::NoPools => "there is no NodePool".into(),
+            Unfit::Unusable(why) => self.unusable(why),
+            Unfit::Taint(taint) => format!("it does not tolerate taint {}", self.taint(taint)),
             Unfit::Label { key } => self.label(*key),
             Unfit::Resource { resource, wants, free } => format!(
                 "too little {}: wants {}, free {}",
@@ -123,6 +115,39 @@ impl Words<'_> {
             Unfit::ReservedCapacity => "reserved capacity that fits is used up, and it waits for more".into(),
             Unfit::Excluded => "the scorer excludes every offering that would do".into(),
         }
+    }
+
+    /// Why a NodePool may not be bought from.
+    pub fn unusable(&self, why: &Unusable) -> String {
+        let class = |class: &NodeClassRef| format!("{} {}", self.text(class.kind), self.text(class.name));
+        match why {
+            Unusable::Deleting => "it is being deleted".into(),
+            Unusable::Static => "it is static (spec.replicas): its nodes are kept by count, not by pods".into(),
+            Unusable::NotReady => "its condition Ready is False".into(),
+            Unusable::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
+            Unusable::ClassDeleting(deleting) => format!("its {} is being deleted", class(deleting)),
+            Unusable::ClassNotReady(not_ready) => format!("its {} is not Ready", class(not_ready)),
+            Unusable::Spoiled(Spoiled { nodes, taint, until }) => format!(
+                "{} that it has just got are empty, for something has tainted them ({}); the next one is not bought \
+                 before {} UTC. A taint that goes away by itself belongs in its startupTaints",
+                count(*nodes as usize, "node"),
+                self.taint(taint),
+                time_of_day(*until)
+            ),
+        }
+    }
+
+    fn taint(&self, taint: &Taint) -> String {
+        let value = match self.text(taint.value) {
+            "" => String::new(),
+            value => format!("={value}"),
+        };
+        let effect = match taint.effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        format!("{}{value}:{effect}", self.text(taint.key))
     }
 
     /// Why nothing can be bought for a NodePool, whatever pod asks.

@@ -321,3 +321,30 @@ fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
     let json = json(&run(&[&["plan", "-o", "json"], &args[..]].concat()));
     assert_eq!(json["barren"]["risc"], why);
 }
+
+#[test]
+fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
+    let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
+    let rest: Vec<&str> = small.split("\n---\n").filter(|document| !document.contains("kind: NodePool")).collect();
+    let pool = |name: &str, class: &str, more: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{\
+             nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}}}}}{more}}}\n"
+        )
+    };
+    let pools = [pool("fixed", "default", ", replicas: 1"), pool("lost", "elsewhere", "")];
+    let cluster = file("unusable.yaml", &[&rest[..], &[&pools[0], &pools[1]]].concat().join("\n---\n"));
+    let args = ["--snapshot", path(&cluster), "--instance-types", TYPES];
+    let planned = run(&[&["plan"], &args[..]].concat());
+    exits(&planned, 0);
+    assert!(stdout(&planned).contains("Price              0.0000"), "{}", stdout(&planned));
+    let explained = run(&[&["explain", "pod", "huge"], &args[..]].concat());
+    exits(&explained, 0);
+    for why in
+        ["it is static (spec.replicas): its nodes are kept by count", "its KWOKNodeClass elsewhere does not exist"]
+    {
+        for told in [stdout(&planned), stdout(&explained)] {
+            assert!(told.contains(why), "{told}");
+        }
+    }
+}

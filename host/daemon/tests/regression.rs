@@ -598,20 +598,31 @@ fn hashes(scene: &Scene) -> Result<()> {
 
 // Chaos
 
-/// Somebody taints every node as soon as it is there, so that its pods have to leave.
+/// Somebody taints every node as soon as a pod is on it, so that the pod has to leave. Each node more is waited for twice
+/// as long, or there would be one every three seconds.
 fn tainted_by_others(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     scene.deployment("web", 1, "1", "", "")?;
     let begun = Instant::now();
     let mut most = 0;
     while begun.elapsed() < Duration::from_secs(120) {
-        let nodes = scene.all("nodes")?;
+        let (nodes, pods) = (scene.all("nodes")?, scene.all("pods")?);
         most = most.max(nodes.len());
-        for node in nodes.iter().filter(|n| is_true(n, "Ready") && !n["spec"]["taints"].to_string().contains("test")) {
+        let tainted = |node: &Value| node["spec"]["taints"].to_string().contains("test");
+        let open: Vec<&Value> = nodes.iter().filter(|node| !tainted(node)).collect();
+        ensure!(open.len() < 2, "two nodes at a time for one pod");
+        let used = |node: &&&Value| pods.iter().any(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"]);
+        for node in open.iter().filter(used) {
             scene.kubectl(&["taint", "node", &name(node), "test=true:NoExecute", "--overwrite"])?;
         }
         std::thread::sleep(Duration::from_millis(500));
     }
-    ensure!(most < 14, "runaway: {most} nodes in two minutes");
+    ensure!((4..10).contains(&most), "{most} nodes in two minutes");
+    for (namespace, object) in [("default", "NodePool"), (scene.name, "Pod")] {
+        let selector = format!("involvedObject.kind={object}");
+        let args = ["--namespace", namespace, "get", "events", "--field-selector", &selector, "--output", "json"];
+        let events = scene.stage.plane.run(&args)?;
+        ensure!(events.contains("something has tainted them (test=true:NoExecute)"), "{object} is not told: {events}");
+    }
     scene.clear()
 }

@@ -58,7 +58,8 @@ pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
 
 /// Totals that fit the claims.
 pub(super) fn settle(p: &Problem<'_>, plan: &mut Plan) {
-    plan.cost = plan.claims.iter().map(|c| c.price).sum();
+    // The sum of nothing is -0.0.
+    plan.cost = plan.claims.iter().map(|c| c.price).fold(0.0, |sum, price| sum + price);
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
     plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
 }

@@ -9,18 +9,24 @@ use super::states::StateId;
 use super::topology::Rule;
 use crate::matching::untolerated;
 use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
-use crate::plan::{NodeIx, Refusal, Target, TopologyRule, TypesLeft, Unfit};
+use crate::plan::{NodeIx, PoolIx, Refusal, Target, TopologyRule, TypesLeft, Unfit};
+use crate::snapshot::Unusable;
 
-/// The first refusal of each NodePool.
+/// The first refusal of each NodePool; those that nobody may buy from are last.
 pub fn by_pools(p: &mut Problem<'_>, floor: &Floor, item: usize) -> Vec<Refusal> {
-    if p.pools.is_empty() {
+    let snapshot = p.snapshot;
+    if p.pools.is_empty() && snapshot.unusable_pools.is_empty() {
         return vec![Refusal { target: Target::Pod, unfit: Unfit::NoPools }];
     }
+    let unusable =
+        |(pool, why): &(PoolIx, Unusable)| Refusal { target: Target::Pool(*pool), unfit: Unfit::Unusable(why.clone()) };
     let refuse = |p: &mut Problem<'_>, at: usize| Refusal {
         target: Target::Pool(p.pools[at].pool),
         unfit: by_pool(p, floor, item, at),
     };
-    (0..p.pools.len()).map(|at| refuse(p, at)).collect()
+    let mut refusals: Vec<Refusal> = (0..p.pools.len()).map(|at| refuse(p, at)).collect();
+    refusals.extend(snapshot.unusable_pools.iter().map(unusable));
+    refusals
 }
 
 fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfit {

@@ -6,6 +6,7 @@ mod labels;
 mod nodes;
 mod packing;
 mod topology;
+mod unusable;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -207,6 +208,7 @@ fn unfit(unfit: &longshore_core::plan::Unfit, world: &World) -> String {
         }
         Unfit::LimitReached { resource } => format!("limit {}", resource.name(&world.names)),
         Unfit::MinValues { key } => format!("minValues {}", text(*key)),
+        Unfit::Unusable(why) => format!("{why:?}").split('(').next().unwrap_or_default().to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
 use longshore_core::model::{Names, Settings, World};
-use longshore_core::plan::{Plan, PodIx};
-use longshore_core::snapshot::Snapshot;
+use longshore_core::plan::{Plan, PodIx, PoolIx};
+use longshore_core::snapshot::{Snapshot, Unusable};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -792,15 +792,19 @@ impl Control {
         if snapshot.pending.is_empty() {
             return;
         }
-        let found = report::barren(&snapshot.world, plan);
+        let found = report::nothing_to_buy(snapshot, plan);
         for (pool, why) in found.iter().filter(|(pool, why)| self.barren.get(*pool) != Some(why)) {
             tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
         }
-        for (name, why) in &found {
-            let Some(pool) = self.state.pools.get(name).cloned() else { continue };
-            let (ctx, why) =
-                (self.ctx.clone(), format!("NodePool requirements filtered out all instance types: {why}"));
-            tokio::spawn(async move { ctx.events.pool(&pool, true, "NoCompatibleInstanceTypes", &why).await });
+        let name = |pool: PoolIx| snapshot.world.names.text(snapshot.world.pools[pool.0 as usize].name);
+        let spoiled = snapshot.unusable_pools.iter().filter(|(_, why)| matches!(why, Unusable::Spoiled(_)));
+        let spoiled = spoiled.map(|&(pool, _)| (name(pool), "NodesTaintedByOthers", ""));
+        let filtered = "NodePool requirements filtered out all instance types: ";
+        let barren = plan.barren.iter().map(|barren| (name(barren.pool), "NoCompatibleInstanceTypes", filtered));
+        for (name, reason, words) in spoiled.chain(barren) {
+            let Some((pool, why)) = self.state.pools.get(name).cloned().zip(found.get(name)) else { continue };
+            let (ctx, message) = (self.ctx.clone(), format!("{words}{why}"));
+            tokio::spawn(async move { ctx.events.pool(&pool, true, reason, &message).await });
         }
         self.barren = found;
     }

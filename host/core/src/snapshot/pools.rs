@@ -1,0 +1,65 @@
+//! Which NodePools may be bought from, and in which order.
+
+use rustc_hash::FxHashMap;
+
+use super::Spoiled;
+use crate::model::{NodeClass, NodeClassRef, NodePool, Sym, World};
+use crate::plan::PoolIx;
+
+/// Why a NodePool may not be bought from now, whatever pod asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unusable {
+    /// It is being deleted.
+    Deleting,
+    /// `spec.replicas`: its nodes are kept by count, not by pods.
+    Static,
+    /// Its condition Ready is False.
+    NotReady,
+    /// Its node class does not exist.
+    ClassMissing(NodeClassRef),
+    /// Its node class is being deleted.
+    ClassDeleting(NodeClassRef),
+    /// Its node class has condition Ready False.
+    ClassNotReady(NodeClassRef),
+    /// Others make its nodes useless as soon as they are there.
+    Spoiled(Spoiled),
+}
+
+/// NodePools that may be bought from, by weight and name, the highest first, and the others by name.
+pub fn sort_out(world: &World, spoiled: &FxHashMap<Sym, Spoiled>) -> (Vec<PoolIx>, Vec<(PoolIx, Unusable)>) {
+    let mut usable = Vec::new();
+    let mut unusable = Vec::new();
+    for (at, pool) in world.pools.iter().enumerate() {
+        let spoiled = || spoiled.get(&pool.name).cloned().map(Unusable::Spoiled);
+        match why_unusable(world, pool).or_else(spoiled) {
+            None => usable.push(PoolIx(at as u32)),
+            Some(reason) => unusable.push((PoolIx(at as u32), reason)),
+        }
+    }
+    let text = |at: &PoolIx| world.names.text(world.pools[at.0 as usize].name);
+    let weight = |at: &PoolIx| world.pools[at.0 as usize].weight;
+    usable.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| text(b).cmp(text(a))));
+    unusable.sort_by(|a, b| text(&a.0).cmp(text(&b.0)));
+    (usable, unusable)
+}
+
+/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its kind are there.
+fn why_unusable(world: &World, pool: &NodePool) -> Option<Unusable> {
+    let same_kind = |c: &&NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
+    let class = world.classes.iter().filter(same_kind).find(|c| c.id.name == pool.class.name);
+    if pool.deleting {
+        return Some(Unusable::Deleting);
+    }
+    if pool.replicas.is_some() {
+        return Some(Unusable::Static);
+    }
+    if pool.ready == Some(false) {
+        return Some(Unusable::NotReady);
+    }
+    match class {
+        None if world.classes.iter().any(|c| same_kind(&c)) => Some(Unusable::ClassMissing(pool.class)),
+        Some(c) if c.deleting => Some(Unusable::ClassDeleting(c.id)),
+        Some(c) if c.ready == Some(false) => Some(Unusable::ClassNotReady(c.id)),
+        _ => None,
+    }
+}
