@@ -46,9 +46,13 @@ impl Budget {
     }
 }
 
+/// Packings with the pods of groups kept apart: how many of the largest groups may be left out of it.
+const LARGEST: usize = 5;
+
 /// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
-/// hour of objective).
-pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> (Vec<Floor>, f64) {
+/// hour of objective). Where `apart`, there are dearer ones among them with pods that must spread on nodes of their own:
+/// of those that are to come to one node kube-scheduler can be told of one at a time only.
+pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apart: bool) -> (Vec<Floor>, f64) {
     let pods = classes::pods_on_claims(&floor);
     let relaxed = classes::relaxed(p, &floor);
     let market = Market::new(p, &relaxed, Commitments::Endless);
@@ -56,17 +60,33 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64) -> 
     let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds));
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
-    let movable = classes::movable(p, &floor);
-    if movable.classes.is_empty() {
-        return (vec![floor], bound);
-    }
-    let market = Market::new(p, &movable, Commitments::Limited);
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let values = [&duals.values, &between].map(|v| movable.values(&relaxed, v));
-    let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
-    if found.is_empty() {
+    let pack = |p: &mut Problem<'_>, apart: &[usize]| {
+        let movable = classes::movable(p, &floor, apart);
+        if movable.classes.is_empty() {
+            return Vec::new();
+        }
+        let market = Market::new(p, &movable, Commitments::Limited);
+        let values = [&duals.values, &between].map(|v| movable.values(&relaxed, v));
+        let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
+        found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect()
+    };
+    let mut packed: Vec<Floor> = pack(p, &[]);
+    if packed.is_empty() {
         return (vec![floor], bound);
     }
-    let packed = found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect();
+    if apart {
+        let groups = classes::spreading(p, &packed);
+        for left_out in 0..LARGEST.min(groups.len()) {
+            let (out, apart) = groups.split_at(left_out);
+            // Another one left out that does no harm changes nothing.
+            if apart.iter().all(|(_, doubled)| !doubled) {
+                break;
+            }
+            if out.last().is_none_or(|(_, doubled)| *doubled) {
+                packed.extend(pack(p, &apart.iter().map(|(group, _)| *group).collect::<Vec<_>>()));
+            }
+        }
+    }
     (packed, bound)
 }

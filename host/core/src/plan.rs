@@ -23,7 +23,7 @@ pub enum Effort {
     None,
     /// About 10 ms for a thousand pods.
     Quick,
-    /// About 50 ms for a thousand pods.
+    /// About 50 ms for a thousand pods; up to four times that where many of them must spread.
     #[default]
     Normal,
     /// About a second for a thousand pods.

@@ -132,8 +132,9 @@ fn solo_rules(p: &Problem<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
 }
 
 /// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology domains that the
-/// floor chose for it.
-pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> Classes {
+/// floor chose for it. Pods of the topology groups `apart` are to be on as many nodes of a domain as their constraint
+/// allows to differ, as if it were about hosts.
+pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize]) -> Classes {
     let mut piles = Vec::new();
     let mut claims = Vec::new();
     let mut homes: FxHashMap<(usize, NeedId, StateId), Option<StateId>> = FxHashMap::default();
@@ -149,7 +150,7 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> Classes {
         let Some(found) = found.into_iter().collect::<Option<Vec<StateId>>>() else { continue };
         claims.push(at);
         for (member, state) in claim.members.iter().zip(found) {
-            let rules = host_rules(p, member);
+            let rules = host_rules(p, member, apart);
             piles.push((Home { states: SmallVec::from_elem(state, 1) }, rules, Pile { member: member.clone() }));
         }
     }
@@ -192,14 +193,14 @@ fn home(p: &mut Problem<'_>, claim: &Claim, member: &Member) -> Option<StateId> 
     Some(state)
 }
 
-/// Hard rules over the hostname: who counts, and how many may.
-fn host_rules(p: &Problem<'_>, member: &Member) -> SmallVec<[HostRule; 2]> {
+/// Hard rules over the hostname, and those of groups `apart`: who counts, and how many may.
+fn host_rules(p: &Problem<'_>, member: &Member, apart: &[usize]) -> SmallVec<[HostRule; 2]> {
     let it = &p.items[member.item];
     let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
     for u in it.variants[member.variant].uses.iter().filter(|u| !u.soft) {
         let group = &p.topology.groups[u.group];
         let cap = match group.spec.rule {
-            _ if group.key.is_some() => continue,
+            _ if group.key.is_some() && !apart.contains(&u.group) => continue,
             Rule::Spread { max_skew, .. } => max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16,
             Rule::Anti => u16::from(u.own),
             Rule::Affinity | Rule::Inverse => continue,
@@ -208,12 +209,39 @@ fn host_rules(p: &Problem<'_>, member: &Member) -> SmallVec<[HostRule; 2]> {
     }
     for &g in &it.counted {
         let known = rules.iter().any(|r| r.group == g as u32);
-        if p.topology.groups[g].key.is_none() && !known {
+        let looks = p.topology.groups[g].key.is_none() || apart.contains(&g);
+        if looks && !known {
             rules.push(HostRule { group: g as u32, counts: true, cap: u16::MAX });
         }
     }
     rules.sort_unstable();
     rules
+}
+
+/// Groups of pods that must spread over domains wider than a host, the largest first, and whether any of the packings
+/// has more of them on a node than may come there at a time.
+pub fn spreading(p: &Problem<'_>, packings: &[Floor]) -> Vec<(usize, bool)> {
+    let mut found: FxHashMap<usize, (u32, bool)> = FxHashMap::default();
+    for (first, claim) in packings.iter().enumerate().flat_map(|(at, f)| f.claims.iter().map(move |c| (at == 0, c))) {
+        let mut here: FxHashMap<usize, u32> = FxHashMap::default();
+        for member in &claim.members {
+            let uses = &p.items[member.item].variants[member.variant].uses;
+            for u in uses.iter().filter(|u| !u.soft && u.own && p.topology.groups[u.group].key.is_some()) {
+                if matches!(p.topology.groups[u.group].spec.rule, Rule::Spread { .. }) {
+                    *here.entry(u.group).or_default() += member.pods.1 - member.pods.0;
+                }
+            }
+        }
+        for (group, pods) in here {
+            let Rule::Spread { max_skew, .. } = p.topology.groups[group].spec.rule else { continue };
+            let (size, doubled) = found.entry(group).or_default();
+            *size += if first { pods } else { 0 };
+            *doubled |= i64::from(pods) > i64::from(max_skew);
+        }
+    }
+    let mut groups: Vec<(usize, (u32, bool))> = found.into_iter().collect();
+    groups.sort_unstable_by_key(|&(group, (size, _))| (std::cmp::Reverse(size), group));
+    groups.into_iter().map(|(group, (_, doubled))| (group, doubled)).collect()
 }
 
 type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);

@@ -56,6 +56,7 @@ impl<'s> Run<'s> {
             chance.shuffle(&mut backlog[from..to]);
             from = to;
         }
+        in_turn(&mut backlog, &sim.compiled.queue);
         Run {
             sim,
             cluster: Cluster::new(sim, nodes),
@@ -241,6 +242,18 @@ impl<'s> Run<'s> {
             welcome: self.backlog.iter().map(welcome).collect(),
             left: self.backlog.iter().map(|q| q.pod).collect(),
             seats: self.seats.iter().map(|&(queued, node)| (queued.pod, seat(node))).collect(),
+        }
+    }
+}
+
+/// Puts the pods of each class into the order that they have in `queue`, where they are: like pods are made one after the
+/// other, and a plan's are exchanged so that they come in its order (`planner/turns.rs`).
+fn in_turn(backlog: &mut [Queued], queue: &[Queued]) {
+    let mut of_class: BTreeMap<u32, VecDeque<Queued>> = BTreeMap::new();
+    queue.iter().for_each(|queued| of_class.entry(queued.class).or_default().push_back(*queued));
+    for place in backlog {
+        if let Some(next) = of_class.get_mut(&place.class).and_then(VecDeque::pop_front) {
+            *place = next;
         }
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::turns;
 use crate::model::{OfferingId, Op, Requirement, Sym, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
@@ -51,6 +52,7 @@ pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
     draw(p, &mut plan);
     existing(p, &floor, &mut plan);
     unplaced(p, &floor, &mut plan, dropped);
+    turns::arrange(p, &mut plan);
     sort(p, &mut plan);
     settle(p, &mut plan);
     plan

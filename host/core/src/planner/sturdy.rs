@@ -27,7 +27,7 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Opti
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown: Option<Plan> = None;
     for _ in 0..ATTEMPTS {
-        let courses = courses(simulator, grown.as_ref().unwrap_or(plan));
+        let courses: Vec<Survival> = courses(simulator, grown.as_ref().unwrap_or(plan), COURSES).collect();
         let worst = courses.iter().max_by_key(|course| course.left.len())?;
         if worst.is_whole() {
             return grown;
@@ -45,9 +45,13 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Opti
 }
 
 /// What becomes of it when all nodes come up together, as those of one round do.
-fn courses(simulator: &Simulator<'_>, plan: &Plan) -> Vec<Survival> {
+pub(super) fn courses<'s>(
+    simulator: &'s Simulator<'_>,
+    plan: &'s Plan,
+    count: usize,
+) -> impl Iterator<Item = Survival> + 's {
     let together = (0..).filter(|seed| Arrival::of(*seed) == Arrival::Together);
-    together.take(COURSES).map(|seed| simulator.survive_told(plan, seed)).collect()
+    together.take(count).map(|seed| simulator.survive_told(plan, seed))
 }
 
 /// Makes room for one more pod on one of the nodes that would take it: where that costs least. Says whether there was one.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, condition};
 use longshore_core::model::{Names, Settings, World};
 use longshore_core::plan::{Plan, PodIx, PoolIx};
+use longshore_core::planner::in_order;
 use longshore_core::snapshot::{Snapshot, Unusable};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -684,9 +685,9 @@ impl Control {
 
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
     fn decided(&mut self, round: Round) {
-        let Round { snapshot, plan, free, took } = round;
+        let Round { snapshot, plan, mut free, took } = round;
         self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
-        let plan = match plan {
+        let mut plan = match plan {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!(why, "the plan breaks a rule and is dropped: a defect, please report it");
@@ -711,6 +712,7 @@ impl Control {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
+        in_order(&snapshot, &mut plan, &mut free, |pod| self.state.queued(&pod_name(&snapshot.world, pod)));
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);

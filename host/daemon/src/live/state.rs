@@ -65,8 +65,8 @@ pub struct ClusterState {
     /// Nodes that are being deleted.
     leaving: BTreeSet<String>,
     pods: HashMap<Box<str>, PodMark>,
-    /// Pods that wait for a node, and whether one is nominated for them.
-    pending: BTreeMap<Box<str>, bool>,
+    /// Pods that wait for a node.
+    pending: BTreeMap<Box<str>, Waiting>,
     /// Those of them that kube-scheduler has not looked at yet.
     fresh: HashSet<Box<str>>,
     /// Whether such pods wait.
@@ -88,6 +88,17 @@ pub struct ClusterState {
 
 /// Most steps that are kept for somebody to ask; who folds a journal never does.
 const MILESTONES: usize = 4096;
+
+/// A pod that waits for a node.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// A node is nominated for it.
+    nominated: bool,
+    /// kube-scheduler has tried it in vain.
+    refused: bool,
+    /// The version of the object that it came into kube-scheduler's queue with: when it was made, or tried.
+    queued: u64,
+}
 
 /// What is kept of a pod beside the store.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -185,6 +196,7 @@ struct Head {
     namespace: String,
     deletion_timestamp: Option<String>,
     creation_timestamp: String,
+    resource_version: String,
     generation: Option<i64>,
     owner_references: Vec<Owner>,
 }
@@ -330,6 +342,13 @@ impl ClusterState {
         self.pending.contains_key(pod)
     }
 
+    /// Where a pod that waits is in kube-scheduler's queue, among those of its priority; those that do not wait are last.
+    /// What is made or tried first comes first, and versions of objects of one kind are numbers that grow (Kubernetes
+    /// says so since 1.35; where one is not, all are first).
+    pub fn queued(&self, pod: &str) -> u64 {
+        self.pending.get(pod).map_or(u64::MAX, |waiting| waiting.queued)
+    }
+
     /// What is known of a node class.
     pub fn class(&self, kind: &str, name: &str) -> Class {
         if kind != "KWOKNodeClass" {
@@ -468,13 +487,16 @@ impl ClusterState {
         }
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
-            let before = self.pending.insert(name.clone(), nominated);
-            if before != Some(nominated) {
-                self.waits_changed.push((name.clone(), Some(nominated)));
-            }
+            let before = self.pending.get(&name).copied();
             if before.is_none() {
                 touched.push(Touched::Pending);
             }
+            if before.is_none_or(|before| before.nominated != nominated) {
+                self.waits_changed.push((name.clone(), Some(nominated)));
+            }
+            let known = before.filter(|before| before.refused == refused).map(|before| before.queued);
+            let queued = known.unwrap_or_else(|| pod.metadata.resource_version.parse().unwrap_or(0));
+            self.pending.insert(name.clone(), Waiting { nominated, refused, queued });
         } else if self.pending.remove(&name).is_some() {
             self.waits_changed.push((name.clone(), None));
         }
@@ -671,6 +693,25 @@ mod tests {
         assert_eq!(reached("n", "Running"), [(Reached::Running, at())]);
         assert_eq!(reached("n", "Running"), []);
         assert_eq!(size_of::<PodMark>(), 24, "there are many");
+    }
+
+    #[test]
+    fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
+        let mut state = ClusterState { foresees: true, ..ClusterState::default() };
+        let mut see = |name: &str, version: u32, tried: bool, nominated: &str| {
+            let conditions =
+                if tried { r#"{"type":"PodScheduled","status":"False","reason":"Unschedulable"}"# } else { "" };
+            let pod = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"shop","resourceVersion":"{version}"}},"spec":{{"containers":[{{"name":"c"}}]}},
+                "status":{{"phase":"Pending","conditions":[{conditions}],"nominatedNodeName":"{nominated}"}}}}"#
+            );
+            state.fold(Kind::Pod, &Change::Upsert(pod.into()));
+            state.queued(&format!("shop/{name}"))
+        };
+        assert_eq!((see("a", 5, false, ""), see("b", 7, false, "")), (5, 7));
+        assert_eq!(see("a", 9, true, ""), 9, "tried in vain: behind b");
+        assert_eq!(see("a", 11, true, "node"), 9, "told of a node: where it was");
+        assert_eq!(state.queued("shop/gone"), u64::MAX);
     }
 
     #[test]
