@@ -12,7 +12,8 @@ use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
 use crate::plan::{NodeIx, PoolIx, Refusal, Target, TopologyRule, TypesLeft, Unfit};
 use crate::snapshot::Unusable;
 
-/// The first refusal of each NodePool; those that nobody may buy from are last.
+/// The first refusal of each NodePool; those that nobody may buy from now come first, for what is told can be cut short,
+/// and this passes.
 pub fn by_pools(p: &mut Problem<'_>, floor: &Floor, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
     if p.pools.is_empty() && snapshot.unusable_pools.is_empty() {
@@ -24,8 +25,8 @@ pub fn by_pools(p: &mut Problem<'_>, floor: &Floor, item: usize) -> Vec<Refusal>
         target: Target::Pool(p.pools[at].pool),
         unfit: by_pool(p, floor, item, at),
     };
-    let mut refusals: Vec<Refusal> = (0..p.pools.len()).map(|at| refuse(p, at)).collect();
-    refusals.extend(snapshot.unusable_pools.iter().map(unusable));
+    let mut refusals: Vec<Refusal> = snapshot.unusable_pools.iter().map(unusable).collect();
+    refusals.extend((0..p.pools.len()).map(|at| refuse(p, at)));
     refusals
 }
 

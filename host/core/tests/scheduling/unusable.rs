@@ -25,10 +25,11 @@ fn a_nodepool_that_may_not_be_bought_from_says_why() {
         pool("lost", json!([]), &class("elsewhere")),
         not_ready,
         deleting,
-        pod("a", "web", "1", "1Gi", &json!({})),
+        pool("any", json!([]), &json!({})),
+        pod("a", "web", "100", "1Gi", &json!({})),
     ];
     expect![[r#"
-        left a: deleting Deleting; lost ClassMissing; not-ready NotReady; static Static
+        left a: deleting Deleting; lost ClassMissing; not-ready NotReady; static Static; any types 8: labels 0 resources [8, 0, 0, 0, 0] offerings 0
     "#]]
     .assert_eq(&plan(&objects));
     expect![[r#"

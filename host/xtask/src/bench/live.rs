@@ -56,7 +56,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     for part in asked.parts {
         let text = match part {
             "scale" => steps.run("scale", || scale::wave(&bench, &mixes, asked.only))?,
-            "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods))?,
+            "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods, asked.only))?,
             "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
             "swaps" => steps.run("swaps", || swaps::swaps(&bench, asked.swaps))?,
             _ => steps.run("churn", || churn::churn(&bench, asked.minutes))?,
