@@ -46,8 +46,8 @@ impl Budget {
     }
 }
 
-/// Packings with the pods of groups kept apart: how many of the largest groups may be left out of it.
-const LARGEST: usize = 5;
+/// Which groups are kept apart: all of them, all but the largest, all but the two largest …; so many sets are tried.
+const SETS: usize = 5;
 
 /// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
 /// hour of objective). Where `apart`, there are dearer ones among them with pods that must spread on nodes of their own:
@@ -61,7 +61,7 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apa
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let pack = |p: &mut Problem<'_>, apart: &[usize]| {
+    let pack = |p: &mut Problem<'_>, apart: &[usize], budget: Budget| {
         let movable = classes::movable(p, &floor, apart);
         if movable.classes.is_empty() {
             return Vec::new();
@@ -71,20 +71,23 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apa
         let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
         found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect()
     };
-    let mut packed: Vec<Floor> = pack(p, &[]);
+    let mut packed: Vec<Floor> = pack(p, &[], budget);
     if packed.is_empty() {
         return (vec![floor], bound);
     }
     if apart {
         let groups = classes::spreading(p, &packed);
-        for left_out in 0..LARGEST.min(groups.len()) {
+        // One of several tries, of which one is taken.
+        let budget = Budget::of(effort.min(Effort::Normal), pods).unwrap_or(budget);
+        for left_out in 0..SETS.min(groups.len()) {
             let (out, apart) = groups.split_at(left_out);
             // Another one left out that does no harm changes nothing.
             if apart.iter().all(|(_, doubled)| !doubled) {
                 break;
             }
             if out.last().is_none_or(|(_, doubled)| *doubled) {
-                packed.extend(pack(p, &apart.iter().map(|(group, _)| *group).collect::<Vec<_>>()));
+                let apart: Vec<usize> = apart.iter().map(|(group, _)| *group).collect();
+                packed.extend(pack(p, &apart, budget));
             }
         }
     }
