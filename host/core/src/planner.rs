@@ -40,8 +40,6 @@ pub struct Rejected {
 const LEFT_OVER: f64 = 0.5;
 /// Up to this share more is looked at, if fewer pods are left over for it.
 const DEARER: f64 = 0.10;
-/// Courses of events that a plan is tried on.
-const COURSES: usize = 4;
 /// How often pods that others left no place get the first choice.
 const SECOND_CHANCES: usize = 3;
 
@@ -126,8 +124,8 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
         if plan.effective > least {
             break;
         }
-        let each = LEFT_OVER * plan.effective / (plan.claims.len().max(1) * COURSES) as f64;
-        let in_the_end = sturdy::courses(simulator, plan, COURSES).try_fold(plan.effective, |cost, course| {
+        let each = LEFT_OVER * plan.effective / (plan.claims.len().max(1) * sturdy::COURSES) as f64;
+        let in_the_end = sturdy::courses(simulator, plan).try_fold(plan.effective, |cost, course| {
             let cost = cost + each * course.left.len() as f64;
             (cost <= least).then_some(cost)
         });

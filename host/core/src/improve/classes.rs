@@ -223,17 +223,14 @@ fn host_rules(p: &Problem<'_>, member: &Member, apart: &[usize]) -> SmallVec<[Ho
 pub fn spreading(p: &Problem<'_>, packings: &[Floor]) -> Vec<(usize, bool)> {
     let mut found: FxHashMap<usize, (u32, bool)> = FxHashMap::default();
     for (first, claim) in packings.iter().enumerate().flat_map(|(at, f)| f.claims.iter().map(move |c| (at == 0, c))) {
-        let mut here: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut here: FxHashMap<usize, (u32, i32)> = FxHashMap::default();
         for member in &claim.members {
             let uses = &p.items[member.item].variants[member.variant].uses;
-            for u in uses.iter().filter(|u| !u.soft && u.own && p.topology.groups[u.group].key.is_some()) {
-                if matches!(p.topology.groups[u.group].spec.rule, Rule::Spread { .. }) {
-                    *here.entry(u.group).or_default() += member.pods.1 - member.pods.0;
-                }
+            for (group, max_skew) in uses.iter().filter_map(|u| Some((u.group, p.topology.hard_skew(u)?))) {
+                here.entry(group).or_insert((0, max_skew)).0 += member.pods.1 - member.pods.0;
             }
         }
-        for (group, pods) in here {
-            let Rule::Spread { max_skew, .. } = p.topology.groups[group].spec.rule else { continue };
+        for (group, (pods, max_skew)) in here {
             let (size, doubled) = found.entry(group).or_default();
             *size += if first { pods } else { 0 };
             *doubled |= i64::from(pods) > i64::from(max_skew);

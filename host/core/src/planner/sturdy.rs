@@ -14,7 +14,7 @@ use crate::schedule::floor::Problem;
 use super::finish::{admits, settle};
 
 /// Courses of events that leave nobody over are enough.
-const COURSES: usize = 4;
+pub(super) const COURSES: usize = 4;
 /// Attempts to find enough room.
 const ATTEMPTS: usize = 8;
 /// A plan may cost this share more for it.
@@ -27,7 +27,7 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Opti
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown: Option<Plan> = None;
     for _ in 0..ATTEMPTS {
-        let courses: Vec<Survival> = courses(simulator, grown.as_ref().unwrap_or(plan), COURSES).collect();
+        let courses: Vec<Survival> = courses(simulator, grown.as_ref().unwrap_or(plan)).collect();
         let worst = courses.iter().max_by_key(|course| course.left.len())?;
         if worst.is_whole() {
             return grown;
@@ -45,13 +45,9 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Opti
 }
 
 /// What becomes of it when all nodes come up together, as those of one round do.
-pub(super) fn courses<'s>(
-    simulator: &'s Simulator<'_>,
-    plan: &'s Plan,
-    count: usize,
-) -> impl Iterator<Item = Survival> + 's {
+pub(super) fn courses<'s>(simulator: &'s Simulator<'_>, plan: &'s Plan) -> impl Iterator<Item = Survival> + 's {
     let together = (0..).filter(|seed| Arrival::of(*seed) == Arrival::Together);
-    together.take(count).map(|seed| simulator.survive_told(plan, seed))
+    together.take(COURSES).map(|seed| simulator.survive_told(plan, seed))
 }
 
 /// Makes room for one more pod on one of the nodes that would take it: where that costs least. Says whether there was one.

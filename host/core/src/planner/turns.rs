@@ -11,7 +11,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::{PodShape, Requirement, Sym};
 use crate::plan::{Plan, PodIx};
 use crate::schedule::floor::Problem;
-use crate::schedule::topology::Rule;
 use crate::snapshot::Snapshot;
 
 /// Exchanges pods that must spread among the claims of a plan, by their queue order: the first of them go to the first
@@ -21,11 +20,9 @@ pub(super) fn arrange(p: &Problem<'_>, plan: &mut Plan) {
     let mut of: FxHashMap<PodIx, (usize, usize)> = FxHashMap::default();
     let mut keys: FxHashMap<usize, Sym> = FxHashMap::default();
     for (at, item) in p.items.iter().enumerate() {
-        let hard = item.variants.last().into_iter().flat_map(|last| &last.uses).filter(|u| !u.soft && u.own);
-        let mut groups = hard.map(|u| &p.topology.groups[u.group]);
-        let spread = groups.find(|group| matches!(group.spec.rule, Rule::Spread { .. }) && group.key.is_some());
-        if let Some(group) = spread {
-            keys.insert(at, group.spec.key);
+        let mut uses = item.variants.last().into_iter().flat_map(|last| &last.uses);
+        if let Some(spread) = uses.find(|u| p.topology.hard_skew(u).is_some()) {
+            keys.insert(at, p.topology.groups[spread.group].spec.key);
             of.extend(item.pods.iter().enumerate().map(|(place, &pod)| (pod, (at, place))));
         }
     }

@@ -7,6 +7,7 @@
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::items::GroupUse;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
 use crate::matching::untolerated;
@@ -164,6 +165,15 @@ pub enum At {
 }
 
 impl Topology {
+    /// By how much domains wider than a host may differ, where a pod must be spread over them and counts itself.
+    pub fn hard_skew(&self, u: &GroupUse) -> Option<i32> {
+        let group = &self.groups[u.group];
+        match group.spec.rule {
+            Rule::Spread { max_skew, .. } if !u.soft && u.own && group.key.is_some() => Some(max_skew),
+            _ => None,
+        }
+    }
+
     /// No group yet.
     pub fn new(snapshot: &Snapshot) -> Self {
         Topology {

@@ -67,8 +67,6 @@ pub struct ClusterState {
     pods: HashMap<Box<str>, PodMark>,
     /// Pods that wait for a node.
     pending: BTreeMap<Box<str>, Waiting>,
-    /// Those of them that kube-scheduler has not looked at yet.
-    fresh: HashSet<Box<str>>,
     /// Whether such pods wait.
     pub foresees: bool,
     /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
@@ -94,7 +92,7 @@ const MILESTONES: usize = 4096;
 struct Waiting {
     /// A node is nominated for it.
     nominated: bool,
-    /// kube-scheduler has tried it in vain.
+    /// kube-scheduler has tried it in vain; the others it has not looked at yet.
     refused: bool,
     /// The version of the object that it came into kube-scheduler's queue with: when it was made, or tried.
     queued: u64,
@@ -329,12 +327,12 @@ impl ClusterState {
 
     /// Whether there are pods that kube-scheduler has not looked at yet.
     pub fn any_fresh(&self) -> bool {
-        !self.fresh.is_empty()
+        self.pending.values().any(|waiting| !waiting.refused)
     }
 
     /// Whether a pod waits that kube-scheduler has not looked at yet.
     pub fn is_fresh(&self, pod: &str) -> bool {
-        self.fresh.contains(pod)
+        self.pending.get(pod).is_some_and(|waiting| !waiting.refused)
     }
 
     /// Whether a pod waits for a node.
@@ -462,11 +460,6 @@ impl ClusterState {
         let refused = verdict.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable");
         let fresh = self.foresees && verdict.is_none() && pod.is_for_kube_scheduler();
         let waits = mark.node.is_none() && !mark.ended() && !mark.leaving && !mark.daemon && (refused || fresh);
-        if waits && fresh {
-            self.fresh.insert(name.clone());
-        } else {
-            self.fresh.remove(&name);
-        }
         let mut touched = Vec::new();
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
@@ -561,7 +554,6 @@ impl ClusterState {
         }
         match kind {
             Kind::Pod => {
-                self.fresh.remove(name);
                 if self.pending.remove(name).is_some() {
                     self.waits_changed.push((name.into(), None));
                 }
