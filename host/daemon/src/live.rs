@@ -34,6 +34,7 @@ mod settings;
 mod shortages;
 pub(crate) mod state;
 mod termination;
+mod timetable;
 pub(crate) mod watch;
 
 pub(crate) use run::run;

@@ -38,6 +38,7 @@ use super::serve::SharedBoard;
 use super::shortages::Shortages;
 use super::state::{ClusterState, Picture, Touched};
 use super::termination;
+use super::timetable::Timetable;
 use super::watch::Change;
 use crate::config::NewPods;
 use crate::explain::Explained;
@@ -84,10 +85,6 @@ type Expected = BTreeMap<String, Vec<(String, Option<u32>)>>;
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
-/// After this long a round is made for pods that wait, whatever has changed,
-const RETRY: Duration = Duration::from_secs(10);
-/// and sooner where pods have been told of a node, or one has just opened: others may have taken their places.
-const SOON: Duration = Duration::from_secs(3);
 /// How long claims that were written may take to come back by the watch.
 const ECHO: Duration = Duration::from_secs(10);
 const GARBAGE: Duration = Duration::from_secs(120);
@@ -111,12 +108,10 @@ struct Control {
     state: ClusterState,
     jobs: Jobs,
     done: Sender<Done>,
-    /// When the batching window opened, and when the last pod came into it.
-    window: Option<(Instant, Instant)>,
+    timetable: Timetable,
     planning: bool,
     awaited: BTreeSet<String>,
     awaited_since: Instant,
-    last_round: Option<Instant>,
     rounds: u64,
     led: bool,
     collecting: bool,
@@ -124,8 +119,6 @@ struct Control {
     last_pools: Instant,
     pools_changed: bool,
     arrivals: Arrivals,
-    /// When a node was opened to pods last.
-    opened: Option<Instant>,
     hints: Hints,
     decisions: Decisions,
     /// Pods planned for a claim after it was made, until its node is there.
@@ -163,6 +156,7 @@ pub async fn run(
 ) {
     let (done, mut reports) = channel(1024);
     let now = Instant::now();
+    let timetable = Timetable::new(how.idle, how.longest);
     let mut control = Control {
         ctx,
         how: Arc::new(how),
@@ -170,11 +164,10 @@ pub async fn run(
         state: ClusterState::new(names),
         jobs: Jobs::default(),
         done,
-        window: None,
+        timetable,
         planning: false,
         awaited: BTreeSet::new(),
         awaited_since: now,
-        last_round: None,
         rounds: 0,
         led: false,
         collecting: false,
@@ -182,7 +175,6 @@ pub async fn run(
         last_pools: now,
         pools_changed: true,
         arrivals: Arrivals::default(),
-        opened: None,
         hints: Hints::default(),
         decisions: Decisions::default(),
         expected: BTreeMap::new(),
@@ -249,7 +241,7 @@ impl Control {
         let now = Instant::now();
         for what in touched {
             match what {
-                Touched::Pending => self.open_window(now),
+                Touched::Pending => self.timetable.came(now),
                 Touched::PodEvent(node) => self.pod_event(node, now),
                 what => self.touch(what, now),
             }
@@ -276,11 +268,6 @@ impl Control {
             _ => {}
         }
         self.jobs.touch(what, now);
-    }
-
-    fn open_window(&mut self, now: Instant) {
-        let opened = self.window.map_or(now, |(opened, _)| opened);
-        self.window = Some((opened, now));
     }
 
     /// Notes that pods came to a node or went. Its claim is told later, so that many changes are one write.
@@ -335,7 +322,7 @@ impl Control {
                 self.awaited_since = Instant::now();
                 self.planning = false;
                 if failed > 0 {
-                    self.open_window(Instant::now());
+                    self.timetable.came(Instant::now());
                 }
             }
             Done::Collected => self.collecting = false,
@@ -366,14 +353,7 @@ impl Control {
 
     /// When the next round may be made.
     fn next_round(&self) -> Option<Instant> {
-        let closes = match (self.window, self.last_round) {
-            (Some((opened, last)), _) => (last + self.how.idle).min(opened + self.how.longest),
-            (None, Some(last)) if self.hints.any() => last + SOON,
-            (None, Some(last)) if self.waits() => {
-                last + if self.opened.is_some_and(|at| last < at + HINT) { SOON } else { RETRY }
-            }
-            _ => return None,
-        };
+        let closes = self.timetable.next(self.hints.any(), self.waits())?;
         let echo = if self.awaited.is_empty() { closes } else { self.awaited_since + ECHO };
         Some(closes.max(echo))
     }
@@ -410,7 +390,12 @@ impl Control {
                         self.hints.seen(pod, *nominated, now);
                         self.decisions.waits(pod, self.ctx.now());
                     }
-                    None => self.hints.gone(pod),
+                    None => {
+                        self.hints.gone(pod);
+                        if self.state.has_pod(pod) {
+                            self.timetable.moved(now);
+                        }
+                    }
                 }
             }
             let state = &self.state;
@@ -443,7 +428,7 @@ impl Control {
         let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
         claims.into_iter().for_each(|name| self.touch(Touched::Claim(name), now));
         nodes.into_iter().for_each(|name| self.touch(Touched::Node(name), now));
-        self.open_window(now);
+        self.timetable.came(now);
         let coming = self.state.claims.values().filter(|claim| {
             let status = claim.status.clone().unwrap_or_default();
             claim.metadata.deletion_timestamp.is_none()
@@ -493,7 +478,7 @@ impl Control {
         let mut hints = Vec::new();
         if is_true(&status, "Registered") {
             if self.arrivals.registered(name) {
-                self.opened = Some(now);
+                self.timetable.opened(now);
             }
             self.expected.remove(name);
         } else if let [node] = nodes.as_slice() {
@@ -535,12 +520,12 @@ impl Control {
 
     fn plan(&mut self, now: Instant) {
         self.awaited.clear();
-        self.window = None;
+        self.timetable.close();
         if !self.waits() {
             return;
         }
         self.planning = true;
-        self.last_round = Some(now);
+        self.timetable.begin(now);
         self.rounds += 1;
         let (clock, number) = (self.ctx.clock, self.rounds);
         self.learn();
@@ -584,7 +569,7 @@ impl Control {
         let planned = coming.flat_map(|claim| planned_pods(claim)).map(|planned| planned.pod);
         let more = self.expected.values().flatten().map(|(pod, _)| pod.as_str());
         let expected: BTreeSet<&str> = planned.chain(more).filter(|pod| self.state.waits(pod)).collect();
-        let deciding = self.last_round.filter(|_| self.planning).map(|began| began.elapsed());
+        let deciding = self.timetable.last().filter(|_| self.planning).map(|began| began.elapsed());
         Picture {
             now: self.ctx.now(),
             queue: self.state.pending() - expected.len(),

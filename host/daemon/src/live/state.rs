@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_api::crd::{NodeClaim, NodePool, condition};
 use longshore_api::manifests::Store;
 use longshore_core::model::{Names, World};
 use serde::Deserialize;
@@ -424,8 +424,10 @@ impl ClusterState {
             },
             Kind::NodePool => match serde_json::from_str::<NodePool>(json) {
                 Ok(pool) => {
-                    self.pools.insert(name.clone(), Arc::new(pool));
-                    (vec![Touched::Pool(name), Touched::Pending], None)
+                    let pool = Arc::new(pool);
+                    let before = self.pools.insert(name.clone(), pool.clone());
+                    let more = before.is_none_or(|before| may_buy_more(&before, &pool));
+                    (std::iter::once(Touched::Pool(name)).chain(more.then_some(Touched::Pending)).collect(), None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
@@ -602,6 +604,18 @@ fn head(json: &str) -> Result<Head, serde_json::Error> {
     }
 }
 
+/// Whether a NodePool's change could give a place to pods that have none: its spec is another one, it is ready or going
+/// otherwise than before, or it has fewer nodes against its limits. That it has more it says after each purchase.
+fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
+    let nodes = |pool: &NodePool| pool.status.as_ref().map_or(0, |status| status.nodes);
+    let ready = |pool: &NodePool| {
+        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        condition(conditions, "Ready").map(|ready| ready.status)
+    };
+    let spec = |pool: &NodePool| (pool.metadata.generation, pool.metadata.deletion_timestamp.is_some());
+    spec(before) != spec(now) || ready(before) != ready(now) || nodes(now) < nodes(before)
+}
+
 /// What a node class says of itself; one that says nothing is taken for ready.
 fn class(json: &str) -> (Class, Option<i64>) {
     #[derive(Deserialize, Default)]
@@ -652,6 +666,28 @@ mod tests {
             )
             .into(),
         )
+    }
+
+    #[test]
+    fn a_nodepool_that_counts_its_nodes_gives_nobody_a_place_but_one_that_lost_some_does() {
+        let mut state = ClusterState::default();
+        let mut wakes = |generation: u32, nodes: u32, ready: &str| {
+            let pool = format!(
+                r#"{{"metadata":{{"name":"p","generation":{generation}}},"spec":{{"template":{{"spec":{{"requirements":[],
+                "nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"c"}}}}}}}},"status":{{"nodes":{nodes},
+                "conditions":[{{"type":"Ready","status":"{ready}","reason":"r","message":"","lastTransitionTime":"2026-11-01T12:00:00Z"}}]}}}}"#
+            );
+            let (touched, refused) = state.fold(Kind::NodePool, &Change::Upsert(pool.into()));
+            assert_eq!(refused.map(|r| r.why), None);
+            assert!(touched.contains(&Touched::Pool("p".into())));
+            touched.contains(&Touched::Pending)
+        };
+        assert!(wakes(1, 0, "False"), "it is new");
+        assert!(wakes(1, 0, "True"), "it is ready now");
+        assert!(!wakes(1, 3, "True"), "it says what was bought");
+        assert!(wakes(1, 2, "True"), "there may be room below its limits");
+        assert!(wakes(2, 2, "True"), "its spec is another");
+        assert!(!wakes(2, 2, "True"));
     }
 
     #[test]
