@@ -290,6 +290,7 @@ fn metrics() -> Result<()> {
         ("karpenter_nodes_allocatable{", "resource_type=\"cpu\"", nodes),
         ("karpenter_nodes_total_pod_requests{", "nodepool=\"default\"", 3 * nodes),
         ("operator_nodeclaim_status_condition_count{", "type=\"Initialized\",status=\"True\"", nodes),
+        ("operator_node_status_condition_count{", "type=\"Ready\",status=\"True\"", nodes),
         ("karpenter_nodepools_cost_total{nodepool=\"default\"}", "", 1),
     ];
     let counted = |name: &str, value: usize| Ok::<_, anyhow::Error>(daemon.metric(name)? == Some(value as f64));

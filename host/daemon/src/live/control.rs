@@ -232,7 +232,9 @@ impl Control {
             );
         }
         let reached = self.state.milestones();
+        let turned = self.state.turned();
         if self.led {
+            turned.iter().for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
             for milestone in &reached {
                 let placed = self.decisions.reached(&milestone.pod, milestone.what, self.ctx.now());
                 self.ctx.metrics.reached(milestone, self.ctx.now(), placed);

@@ -27,8 +27,10 @@ pub struct Metrics {
     nodes_created: IntCounterVec,
     transitions: IntCounterVec,
     pool_transitions: IntCounterVec,
+    node_transitions: IntCounterVec,
     transition_seconds: HistogramVec,
     pool_transition_seconds: HistogramVec,
+    node_transition_seconds: HistogramVec,
     ended_seconds: HistogramVec,
     pods_bound: HistogramVec,
     pods_startup: Summary,
@@ -178,6 +180,19 @@ impl Metrics {
             pool_transition_seconds: histogram(
                 &registry,
                 "operator_nodepool_status_condition_transition_seconds",
+                "Seconds that a condition was so before it changed.",
+                &LONG,
+                &["type", "status", "to_status"],
+            ),
+            node_transitions: counter(
+                &registry,
+                "operator_node_status_condition_transitions_total",
+                "Conditions that changed.",
+                &["type", "status", "reason"],
+            ),
+            node_transition_seconds: histogram(
+                &registry,
+                "operator_node_status_condition_transition_seconds",
                 "Seconds that a condition was so before it changed.",
                 &LONG,
                 &["type", "status", "to_status"],
@@ -438,6 +453,11 @@ impl Metrics {
     /// A condition of a NodePool changed.
     pub fn pool_transition(&self, old: Option<&Stated>, new: &Stated) {
         transition(&self.pool_transitions, &self.pool_transition_seconds, old, new);
+    }
+
+    /// A condition of a Node changed.
+    pub fn node_transition(&self, old: &Stated, new: &Stated) {
+        transition(&self.node_transitions, &self.node_transition_seconds, Some(old), new);
     }
 
     /// Offerings that could not be had a moment ago.

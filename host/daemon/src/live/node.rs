@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longshore_api::crd::{Taint, Time};
+use longshore_api::crd::{Condition, ConditionStatus, Taint, Time, Timestamp, condition};
 use longshore_api::labels;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// Condition Ready: true, false, or unknown.
     pub ready: Option<bool>,
+    /// All of them, without their messages.
+    pub conditions: Vec<Condition>,
     pub capacity: BTreeMap<String, String>,
     pub allocatable: BTreeMap<String, String>,
 }
@@ -62,17 +64,41 @@ struct Spec {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Status {
-    conditions: Vec<Condition>,
+    conditions: Vec<Stated>,
     capacity: BTreeMap<String, String>,
     allocatable: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
-struct Condition {
+#[serde(rename_all = "camelCase", default)]
+struct Stated {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    reason: String,
+    last_transition_time: Option<Time>,
+}
+
+impl Stated {
+    /// Nodes' conditions are written by whoever likes to: a status that is none is unknown, and one without a time has
+    /// been so since the node is there.
+    fn condition(self, created: Option<&Time>) -> Condition {
+        Condition {
+            type_: self.kind,
+            status: match self.status.as_str() {
+                "True" => ConditionStatus::True,
+                "False" => ConditionStatus::False,
+                _ => ConditionStatus::Unknown,
+            },
+            last_transition_time: self
+                .last_transition_time
+                .or_else(|| created.cloned())
+                .unwrap_or(Time(Timestamp::UNIX_EPOCH)),
+            reason: self.reason,
+            message: String::new(),
+            observed_generation: None,
+        }
+    }
 }
 
 impl NodeView {
@@ -87,10 +113,12 @@ impl NodeView {
     /// In words, if it is not one.
     pub fn read(json: &str) -> Result<Self, String> {
         let Wire { metadata, spec, status } = serde_json::from_str(json).map_err(|e| e.to_string())?;
-        let ready = status.conditions.iter().find(|c| c.kind == "Ready").and_then(|c| match c.status.as_str() {
-            "True" => Some(true),
-            "False" => Some(false),
-            _ => None,
+        let created = metadata.creation_timestamp.as_ref();
+        let conditions: Vec<Condition> = status.conditions.into_iter().map(|c| c.condition(created)).collect();
+        let ready = condition(&conditions, "Ready").and_then(|c| match c.status {
+            ConditionStatus::True => Some(true),
+            ConditionStatus::False => Some(false),
+            ConditionStatus::Unknown => None,
         });
         Ok(NodeView {
             name: metadata.name,
@@ -105,6 +133,7 @@ impl NodeView {
             provider_id: spec.provider_id,
             taints: spec.taints,
             ready,
+            conditions,
             capacity: status.capacity,
             allocatable: status.allocatable,
         })

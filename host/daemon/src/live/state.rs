@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use longshore_api::crd::{NodeClaim, NodePool, condition};
+use longshore_api::crd::{Condition, NodeClaim, NodePool, condition};
 use longshore_api::manifests::Store;
 use longshore_core::model::{Names, World};
 use serde::Deserialize;
@@ -74,6 +74,8 @@ pub struct ClusterState {
     waits_changed: Vec<(Box<str>, Option<bool>)>,
     /// What pods have reached since this was last asked, as far as anybody asks.
     milestones: Vec<Milestone>,
+    /// Conditions of Nodes that have changed, until somebody asks: as they were and as they are.
+    turned: Vec<(Condition, Condition)>,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
     known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -314,6 +316,11 @@ impl ClusterState {
         std::mem::take(&mut self.milestones)
     }
 
+    /// Conditions of Nodes that have changed since this was last asked, as they were and as they are.
+    pub fn turned(&mut self) -> Vec<(Condition, Condition)> {
+        std::mem::take(&mut self.turned)
+    }
+
     /// Whether a node is being deleted.
     pub fn any_node_leaves(&self) -> bool {
         !self.leaving.is_empty()
@@ -526,6 +533,13 @@ impl ClusterState {
 
     fn node(&mut self, name: String, node: NodeView) -> Vec<Touched> {
         let mut touched = vec![Touched::Node(name.clone())];
+        if let Some(old) = self.nodes.get(&name) {
+            let changed = node.conditions.iter().filter_map(|new| {
+                let old = condition(&old.conditions, &new.type_).filter(|old| old.status != new.status)?;
+                Some((old.clone(), new.clone()))
+            });
+            self.turned.extend(changed.take(MILESTONES.saturating_sub(self.turned.len())));
+        }
         if let Some(old) = self.nodes.get(&name)
             && old.provider_id != node.provider_id
             && let Some(names) = self.by_provider.get_mut(&old.provider_id)
@@ -666,6 +680,25 @@ mod tests {
             )
             .into(),
         )
+    }
+
+    #[test]
+    fn a_condition_of_a_node_turns_when_its_status_does() {
+        let mut state = ClusterState::default();
+        let mut turned = |status: &str, reason: &str| {
+            let node = format!(
+                r#"{{"metadata":{{"name":"n"}},"status":{{"conditions":[{{"type":"Ready","status":"{status}","reason":"{reason}"}}]}}}}"#
+            );
+            state.fold(Kind::Node, &Change::Upsert(node.into()));
+            let turned = state.turned().into_iter();
+            turned
+                .map(|(old, new)| format!("{} to {}: {}", old.status.text(), new.status.text(), new.reason))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(turned("False", "Starting"), [""; 0]);
+        assert_eq!(turned("False", "StillStarting"), [""; 0]);
+        assert_eq!(turned("True", "KubeletReady"), ["False to True: KubeletReady"]);
+        assert_eq!(turned("Unknown", "NodeStatusUnknown"), ["True to Unknown: NodeStatusUnknown"]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ const fn family(
 }
 
 /// All of them, in the order in which they are written.
-pub const FAMILIES: [Family; 24] = [
+pub const FAMILIES: [Family; 26] = [
     family("karpenter_nodes_allocatable", "What pods can have of a node.", nodes, |p, at, out| {
         let node = &p.nodes[at];
         resources(p, node, written(&node.view.allocatable), out);
@@ -129,6 +129,17 @@ pub const FAMILIES: [Family; 24] = [
         pools,
         |p, at, out| {
             conditions(of_pool(p, at), out, |c| since(p, &c.last_transition_time));
+        },
+    ),
+    family("operator_node_status_condition_count", "1 for each condition of a Node.", nodes, |p, at, out| {
+        conditions(of_view(p, at), out, |_| 1.0);
+    }),
+    family(
+        "operator_node_status_condition_current_status_seconds",
+        "For how long a condition of a Node has been so.",
+        nodes,
+        |p, at, out| {
+            conditions(of_view(p, at), out, |c| since(p, &c.last_transition_time));
         },
     ),
     family(
@@ -262,6 +273,11 @@ fn of_claim(p: &Picture, at: usize) -> Conditions<'_> {
 fn of_pool(p: &Picture, at: usize) -> Conditions<'_> {
     let pool = &p.pools[at];
     (pool.metadata.name.as_deref(), pool.status.as_ref().map_or(&[], |status| &status.conditions))
+}
+
+fn of_view(p: &Picture, at: usize) -> Conditions<'_> {
+    let view = &p.nodes[at].view;
+    (Some(&view.name), &view.conditions)
 }
 
 fn conditions((name, all): Conditions<'_>, out: &mut Lines<'_>, value: impl Fn(&Condition) -> f64) {

@@ -40,7 +40,9 @@ fn state(names: Names) -> ClusterState {
             format!(
                 r#"{{"metadata":{{"name":"n1","labels":{labels},"creationTimestamp":"2026-11-01T11:00:00Z"}},
                 "spec":{{"providerID":"kwok://n1"}},"status":{{"capacity":{{"cpu":"2","ephemeral-storage":"20Gi"}},
-                "allocatable":{{"cpu":"1900m","ephemeral-storage":"18Gi"}}}}}}"#
+                "allocatable":{{"cpu":"1900m","ephemeral-storage":"18Gi"}},"conditions":[{{"type":"Ready","status":"True",
+                "reason":"KubeletReady","message":"fine","lastTransitionTime":"2026-11-01T11:59:00Z"}},
+                {{"type":"Odd","status":"Perhaps"}}]}}}}"#
             ),
         ),
         (Kind::Node, r#"{"metadata":{"name":"old"},"status":{"allocatable":{"cpu":"2100m"}}}"#.to_owned()),
@@ -102,6 +104,10 @@ fn a_cluster_is_told_as_gauges() {
         karpenter_scheduler_unfinished_work_seconds{controller="provisioner"} 0
         operator_nodeclaim_status_condition_count{name="web-1",type="Launched",status="True",reason="Launched"} 1
         operator_nodeclaim_status_condition_current_status_seconds{name="web-1",type="Launched",status="True",reason="Launched"} 120
+        operator_node_status_condition_count{name="n1",type="Ready",status="True",reason="KubeletReady"} 1
+        operator_node_status_condition_count{name="n1",type="Odd",status="Unknown"} 1
+        operator_node_status_condition_current_status_seconds{name="n1",type="Ready",status="True",reason="KubeletReady"} 60
+        operator_node_status_condition_current_status_seconds{name="n1",type="Odd",status="Unknown"} 3600
         operator_nodeclaim_termination_current_time_seconds{name="web-1"} 10"#]].assert_eq(&lines.join("\n"));
     let heads = text.lines().filter(|line| line.starts_with("# TYPE")).count();
     assert_eq!(heads, FAMILIES.len());
