@@ -45,6 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         reserved_capacity: settings.reserved_capacity,
         ..defaults
     };
+    crate::process::share_heap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(4)
