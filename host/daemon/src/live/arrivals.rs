@@ -76,7 +76,7 @@ impl Arrivals {
     /// How much longer a claim's node should not be registered.
     pub fn hold(&mut self, name: &str, claim: &NodeClaim, node: &NodeView, now: Instant) -> Option<Duration> {
         let since = now.duration_since(*self.joined.get(name)?);
-        if node.ready != Some(true) && since < READY {
+        if !node.is_ready() && since < READY {
             return Some(READY - since);
         }
         let round = round_of(claim).filter(|round| self.awaited.contains_key(*round))?;
@@ -120,7 +120,8 @@ mod tests {
     }
 
     fn node(ready: bool) -> NodeView {
-        NodeView { ready: Some(ready), ..NodeView::default() }
+        let status = if ready { "True" } else { "False" };
+        NodeView::read(&format!(r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#)).unwrap()
     }
 
     #[test]

@@ -865,7 +865,7 @@ impl Control {
         self.decisions.retain(|pod| state.has_pod(pod));
         let claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
         let ready: BTreeSet<String> =
-            self.state.nodes.values().filter(|n| n.ready == Some(true)).map(|n| n.provider_id.clone()).collect();
+            self.state.nodes.values().filter(|n| n.is_ready()).map(|n| n.provider_id.clone()).collect();
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
             if let Err(error) = garbage::collect(&ctx, &claims, &ready).await {

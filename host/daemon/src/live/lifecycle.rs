@@ -313,7 +313,7 @@ fn is_initialized(
     node: &NodeView,
     taints: &[longshore_api::crd::Taint],
 ) -> Result<(), (&'static str, String)> {
-    if node.ready != Some(true) {
+    if !node.is_ready() {
         return Err(("NodeNotReady", "its node is not Ready".to_owned()));
     }
     let startup = |t: &&longshore_api::crd::Taint| {

@@ -25,12 +25,9 @@ pub struct Metrics {
     disrupted: IntCounterVec,
     terminated: IntCounterVec,
     nodes_created: IntCounterVec,
-    transitions: IntCounterVec,
-    pool_transitions: IntCounterVec,
-    node_transitions: IntCounterVec,
-    transition_seconds: HistogramVec,
-    pool_transition_seconds: HistogramVec,
-    node_transition_seconds: HistogramVec,
+    claim_turns: Turns,
+    pool_turns: Turns,
+    node_turns: Turns,
     ended_seconds: HistogramVec,
     pods_bound: HistogramVec,
     pods_startup: Summary,
@@ -158,45 +155,9 @@ impl Metrics {
                 "Nodes registered.",
                 &["nodepool", "zone"],
             ),
-            transitions: counter(
-                &registry,
-                "operator_nodeclaim_status_condition_transitions_total",
-                "Conditions that changed.",
-                &["type", "status", "reason"],
-            ),
-            pool_transitions: counter(
-                &registry,
-                "operator_nodepool_status_condition_transitions_total",
-                "Conditions that changed.",
-                &["type", "status", "reason"],
-            ),
-            transition_seconds: histogram(
-                &registry,
-                "operator_nodeclaim_status_condition_transition_seconds",
-                "Seconds that a condition was so before it changed.",
-                &LONG,
-                &["type", "status", "to_status"],
-            ),
-            pool_transition_seconds: histogram(
-                &registry,
-                "operator_nodepool_status_condition_transition_seconds",
-                "Seconds that a condition was so before it changed.",
-                &LONG,
-                &["type", "status", "to_status"],
-            ),
-            node_transitions: counter(
-                &registry,
-                "operator_node_status_condition_transitions_total",
-                "Conditions that changed.",
-                &["type", "status", "reason"],
-            ),
-            node_transition_seconds: histogram(
-                &registry,
-                "operator_node_status_condition_transition_seconds",
-                "Seconds that a condition was so before it changed.",
-                &LONG,
-                &["type", "status", "to_status"],
-            ),
+            claim_turns: Turns::new(&registry, "nodeclaim"),
+            pool_turns: Turns::new(&registry, "nodepool"),
+            node_turns: Turns::new(&registry, "node"),
             ended_seconds: histogram(
                 &registry,
                 "operator_nodeclaim_termination_duration_seconds",
@@ -447,17 +408,17 @@ impl Metrics {
 
     /// A condition of a claim changed.
     pub fn claim_transition(&self, old: Option<&Stated>, new: &Stated) {
-        transition(&self.transitions, &self.transition_seconds, old, new);
+        self.claim_turns.note(old, new);
     }
 
     /// A condition of a NodePool changed.
     pub fn pool_transition(&self, old: Option<&Stated>, new: &Stated) {
-        transition(&self.pool_transitions, &self.pool_transition_seconds, old, new);
+        self.pool_turns.note(old, new);
     }
 
     /// A condition of a Node changed.
     pub fn node_transition(&self, old: &Stated, new: &Stated) {
-        transition(&self.node_transitions, &self.node_transition_seconds, Some(old), new);
+        self.node_turns.note(Some(old), new);
     }
 
     /// Offerings that could not be had a moment ago.
@@ -489,12 +450,39 @@ pub fn resource_type(resource: &str) -> String {
     resource.replace('-', "_")
 }
 
-fn transition(count: &IntCounterVec, seconds: &HistogramVec, old: Option<&Stated>, new: &Stated) {
-    count.with_label_values(&[new.type_.as_str(), new.status.text(), &new.reason]).inc();
-    if let Some(old) = old {
-        let held = new.last_transition_time.0.duration_since(old.last_transition_time.0).as_secs_f64();
-        let labels = [old.type_.as_str(), old.status.text(), new.status.text()];
-        seconds.with_label_values(&labels).observe(held.max(0.0));
+/// How often conditions of a kind of object changed, and for how long they had been so.
+struct Turns {
+    count: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+impl Turns {
+    fn new(registry: &Registry, kind: &str) -> Self {
+        let name = |of: &str| format!("operator_{kind}_status_condition_{of}");
+        Turns {
+            count: counter(
+                registry,
+                &name("transitions_total"),
+                "Conditions that changed.",
+                &["type", "status", "reason"],
+            ),
+            seconds: histogram(
+                registry,
+                &name("transition_seconds"),
+                "Seconds that a condition was so before it changed.",
+                &LONG,
+                &["type", "status", "to_status"],
+            ),
+        }
+    }
+
+    fn note(&self, old: Option<&Stated>, new: &Stated) {
+        self.count.with_label_values(&[new.type_.as_str(), new.status.text(), &new.reason]).inc();
+        if let Some(old) = old {
+            let held = new.last_transition_time.0.duration_since(old.last_transition_time.0).as_secs_f64();
+            let labels = [old.type_.as_str(), old.status.text(), new.status.text()];
+            self.seconds.with_label_values(&labels).observe(held.max(0.0));
+        }
     }
 }
 

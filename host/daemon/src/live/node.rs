@@ -23,9 +23,7 @@ pub struct NodeView {
     pub created: Option<Time>,
     pub provider_id: String,
     pub taints: Vec<Taint>,
-    /// Condition Ready: true, false, or unknown.
-    pub ready: Option<bool>,
-    /// All of them, without their messages.
+    /// Without their messages.
     pub conditions: Vec<Condition>,
     pub capacity: BTreeMap<String, String>,
     pub allocatable: BTreeMap<String, String>,
@@ -107,6 +105,11 @@ impl NodeView {
         self.labels.contains_key(labels::REGISTERED)
     }
 
+    /// Whether it says that it is ready.
+    pub fn is_ready(&self) -> bool {
+        condition(&self.conditions, "Ready").is_some_and(|ready| ready.status == ConditionStatus::True)
+    }
+
     /// Reads a Node.
     ///
     /// # Errors
@@ -115,11 +118,6 @@ impl NodeView {
         let Wire { metadata, spec, status } = serde_json::from_str(json).map_err(|e| e.to_string())?;
         let created = metadata.creation_timestamp.as_ref();
         let conditions: Vec<Condition> = status.conditions.into_iter().map(|c| c.condition(created)).collect();
-        let ready = condition(&conditions, "Ready").and_then(|c| match c.status {
-            ConditionStatus::True => Some(true),
-            ConditionStatus::False => Some(false),
-            ConditionStatus::Unknown => None,
-        });
         Ok(NodeView {
             name: metadata.name,
             uid: metadata.uid,
@@ -132,7 +130,6 @@ impl NodeView {
             created: metadata.creation_timestamp,
             provider_id: spec.provider_id,
             taints: spec.taints,
-            ready,
             conditions,
             capacity: status.capacity,
             allocatable: status.allocatable,

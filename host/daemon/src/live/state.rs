@@ -539,12 +539,11 @@ impl ClusterState {
                 Some((old.clone(), new.clone()))
             });
             self.turned.extend(changed.take(MILESTONES.saturating_sub(self.turned.len())));
-        }
-        if let Some(old) = self.nodes.get(&name)
-            && old.provider_id != node.provider_id
-            && let Some(names) = self.by_provider.get_mut(&old.provider_id)
-        {
-            names.remove(&name);
+            if old.provider_id != node.provider_id
+                && let Some(names) = self.by_provider.get_mut(&old.provider_id)
+            {
+                names.remove(&name);
+            }
         }
         if !node.provider_id.is_empty() {
             self.by_provider.entry(node.provider_id.clone()).or_default().insert(name.clone());

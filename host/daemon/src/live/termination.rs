@@ -44,7 +44,7 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
             other => drop(other.map_err(|e| e.to_string())?),
         }
     }
-    if node.ready != Some(true) && instance_is_gone(ctx, node).await {
+    if !node.is_ready() && instance_is_gone(ctx, node).await {
         return drop_finalizer(ctx, node).await;
     }
     if !node.taints.iter().any(|t| t.key == DISRUPTED) {
