@@ -28,7 +28,8 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
     assert_eq!(scene.cost(), 1.0);
     scene.rename("one.wasm", &costs(2.0));
     assert_eq!(scene.cost(), 1.0, "nobody has looked yet");
-    let running = scene.manager.take();
+    let manager = scene.manager.clone();
+    let running = manager.take();
     scene.settle();
     running.begin_round(0);
     let world = &scene.snapshot.world;
@@ -37,6 +38,26 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
     assert_eq!(scene.cost(), 2.0);
     assert_eq!(scene.kinds(), [Kind::PolicyLoaded, Kind::PolicyLoaded]);
     assert_eq!((scene.policy("one").loads, scene.manager.status().swaps), (2, 1));
+}
+
+#[test]
+fn memory_is_given_back_after_a_swap_or_a_refusal_and_never_while_a_round_is_made() {
+    let mut scene = one("memory");
+    scene.watcher.give_back();
+    scene.settle();
+    assert!(!scene.watcher.give_back(), "nothing has changed");
+    for bytes in [b"not a component".to_vec(), costs(2.0)] {
+        scene.rename("one.wasm", &bytes);
+        scene.settle();
+        let manager = scene.manager.clone();
+        let round = manager.take();
+        assert!(!scene.watcher.give_back(), "a round is made");
+        drop(round);
+        assert!(scene.watcher.give_back());
+    }
+    scene.settle();
+    assert!(scene.watcher.give_back(), "a version that is not asked any more was dropped");
+    assert!(!scene.watcher.give_back());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::SystemTime;
 
 use longshore_policy::{Host, HostConfig, LoadedPolicy, Place};
@@ -17,6 +17,7 @@ use super::{Setup, Shared, Slot, Took};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::failure::Failure;
 use crate::live::journal::Journal;
+use crate::process;
 
 /// Keeps what runs in step with the files.
 pub struct Watcher {
@@ -28,6 +29,8 @@ pub struct Watcher {
     sources: Sources,
     config: Arc<Config>,
     seats: Vec<Seated>,
+    /// Whether the heap has free what compiling took, or a version that is not asked any more.
+    spent: bool,
 }
 
 /// A policy as it is.
@@ -49,7 +52,7 @@ impl Watcher {
         let nothing = Live::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
         let slot =
             Slot { current: Arc::new(nothing), next: None, signals: None, retired: Vec::new(), took: Took::default() };
-        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::new(Board::default()) });
+        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), asked: RwLock::default() });
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
@@ -59,6 +62,7 @@ impl Watcher {
             sources: Sources::new(setup.signal_timeout),
             config: Arc::default(),
             seats: Vec::new(),
+            spent: false,
         };
         watcher.apply(config, SystemTime::now());
         // The first state is nobody's swap.
@@ -108,9 +112,21 @@ impl Watcher {
         }
     }
 
+    /// Gives memory back to the system after something was replaced or refused; not while a round is made, which it
+    /// would hold up. Says whether it did.
+    pub fn give_back(&mut self) -> bool {
+        let between_rounds = self.spent.then(|| self.shared.asked.try_write().ok()).flatten();
+        if between_rounds.is_some() {
+            process::give_back();
+            self.spent = false;
+        }
+        between_rounds.is_some()
+    }
+
     /// Drops what rounds have done with, on this thread.
-    fn clear_away(&self) {
+    fn clear_away(&mut self) {
         let retired = std::mem::take(&mut self.shared.slot().retired);
+        self.spent |= !retired.is_empty();
         let mut board = self.shared.board();
         retired.iter().for_each(|live| board.collect(live));
     }
@@ -145,6 +161,7 @@ impl Watcher {
 
         let different = self.config.planning != config.planning;
         let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
+        self.spent |= loaded || fresh.iter().any(|outcome| matches!(outcome, Outcome::Refused(_)));
         let anew = self.config.signals != config.signals || different || change.seats;
         self.config = Arc::new(config);
         self.settle(read, &change, fresh, now);
