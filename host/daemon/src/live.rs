@@ -25,6 +25,7 @@ mod measured;
 mod metrics;
 pub mod mutants;
 mod node;
+mod pod_events;
 pub mod policies;
 mod pools;
 mod round;

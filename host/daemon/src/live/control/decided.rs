@@ -1,0 +1,177 @@
+//! What comes of a round: claims are written, pods told where they are expected, and who is left over why.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longshore_core::plan::{Plan, PodIx, PoolIx};
+use longshore_core::planner::in_order;
+use longshore_core::snapshot::{Snapshot, Unusable};
+use serde_json::json;
+
+use super::{Control, Done};
+use crate::live::claims::{Planned, group_of, pod_name, wanted};
+use crate::live::context::lock;
+use crate::live::round::{self, Round};
+use crate::report::{self, Leftover};
+
+/// Most pods of a round that get an Event saying where they should go.
+const NOMINATED_EVENTS: usize = 50;
+
+impl Control {
+    /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
+    pub(super) fn decided(&mut self, round: Round) {
+        let Round { snapshot, plan, mut free, took } = round;
+        self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
+        let mut plan = match plan {
+            Ok(plan) => plan,
+            Err(why) => {
+                tracing::error!(why, "the plan breaks a rule and is dropped: a defect, please report it");
+                self.ctx.metrics.rounds.with_label_values(&["rejected"]).inc();
+                self.planning = false;
+                return;
+            }
+        };
+        if let Some(violation) = plan.replaced.first() {
+            tracing::error!(
+                %violation,
+                "a cheaper plan broke a rule, first-fit-decreasing stands in: a defect, please report it"
+            );
+            self.ctx.metrics.rounds.with_label_values(&["replaced"]).inc();
+        }
+        let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
+        self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
+        self.ctx.metrics.unschedulable(plan.unplaced.len());
+        let ignored = plan.unplaced.iter().filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
+        self.ctx.metrics.ignored(ignored.count());
+        if !plan.claims.is_empty() {
+            self.ctx.metrics.plan_cost.set(plan.effective);
+            self.ctx.metrics.plan_bound.set(plan.lower_bound);
+        }
+        in_order(&snapshot, &mut plan, &mut free, |pod| self.state.queued(&pod_name(&snapshot.world, pod)));
+        self.note_decisions(&snapshot, &plan);
+        self.tell_leftovers(&snapshot, &plan);
+        self.tell_barren(&snapshot, &plan);
+        self.hint(&snapshot, &plan);
+        // Time and count name a round: no other process makes one at the same second, for only one leads.
+        let name = format!("{}-{}", snapshot.world.now, self.rounds);
+        let wanted = wanted(&snapshot, &plan, &free, &self.state.pools, &name);
+        self.last_plan = json!({
+            "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective,
+            "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
+            "pods": snapshot.pending.len(),
+        });
+        if !wanted.is_empty() || !plan.unplaced.is_empty() {
+            tracing::info!(
+                pods = snapshot.pending.len(),
+                claims = wanted.len(),
+                existing = plan.existing.iter().map(|e| e.pods.len()).sum::<usize>(),
+                left = plan.unplaced.len(),
+                cost = plan.cost,
+                milliseconds = took.as_millis() as u64,
+                "planned"
+            );
+        }
+        if wanted.is_empty() {
+            self.planning = false;
+            return;
+        }
+        let (ctx, done) = (self.ctx.clone(), self.done.clone());
+        tokio::spawn(async move {
+            let (written, failed) = round::write_all(&ctx, wanted).await;
+            let told: Vec<(String, String)> = written
+                .iter()
+                .flat_map(|(claim, pods)| pods.iter().map(|pod| (pod.clone(), claim.clone())))
+                .take(NOMINATED_EVENTS)
+                .collect();
+            let _ = done.send(Done::Written(written.into_iter().map(|w| w.0).collect(), failed)).await;
+            for (pod, claim) in told {
+                ctx.events.pod(&pod, false, "Nominated", &format!("Pod should schedule on: nodeclaim/{claim}")).await;
+            }
+        });
+    }
+
+    /// Notes when pods were decided about.
+    fn note_decisions(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let now = self.ctx.now();
+        let left: BTreeSet<PodIx> = plan.unplaced.iter().map(|left| left.pod).collect();
+        for pending in &snapshot.pending {
+            let pod = pod_name(&snapshot.world, pending.pod);
+            if let Some(seconds) = self.decisions.decided(&pod, !left.contains(&pending.pod), now) {
+                self.ctx.metrics.decided(seconds);
+            }
+        }
+    }
+
+    fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
+        let mut waiting = BTreeMap::new();
+        // Of the others kube-scheduler speaks first.
+        let given_up = |pod: PodIx| !snapshot.world.pods[pod.0 as usize].foreseen;
+        for unplaced in plan.unplaced.iter().filter(|unplaced| given_up(unplaced.pod)) {
+            let pod = pod_name(&snapshot.world, unplaced.pod);
+            let Leftover { message, .. } = report::leftover(snapshot, unplaced);
+            waiting.insert(pod, message);
+        }
+        let ctx = self.ctx.clone();
+        let told: Vec<(String, String)> = waiting.iter().take(50).map(|(p, m)| (p.clone(), m.clone())).collect();
+        lock(&self.board).waiting = waiting;
+        if told.is_empty() {
+            return;
+        }
+        tokio::spawn(async move {
+            for (pod, why) in told {
+                ctx.events.pod(&pod, true, "FailedScheduling", &format!("Failed to schedule pod, {why}")).await;
+            }
+        });
+    }
+
+    /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as long as it is so.
+    fn tell_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        if snapshot.pending.is_empty() {
+            return;
+        }
+        let found = report::nothing_to_buy(snapshot, plan);
+        for (pool, why) in found.iter().filter(|(pool, why)| self.barren.get(*pool) != Some(why)) {
+            tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
+        }
+        let name = |pool: PoolIx| snapshot.world.names.text(snapshot.world.pools[pool.0 as usize].name);
+        let spoiled = snapshot.unusable_pools.iter().filter(|(_, why)| matches!(why, Unusable::Spoiled(_)));
+        let spoiled = spoiled.map(|&(pool, _)| (name(pool), "NodesTaintedByOthers", ""));
+        let filtered = "NodePool requirements filtered out all instance types: ";
+        let barren = plan.barren.iter().map(|barren| (name(barren.pool), "NoCompatibleInstanceTypes", filtered));
+        for (name, reason, words) in spoiled.chain(barren) {
+            let Some((pool, why)) = self.state.pools.get(name).cloned().zip(found.get(name)) else { continue };
+            let (ctx, message) = (self.ctx.clone(), format!("{words}{why}"));
+            tokio::spawn(async move { ctx.events.pool(&pool, true, reason, &message).await });
+        }
+        self.barren = found;
+    }
+
+    /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes on their way, and
+    /// takes back what it was told of any before.
+    fn hint(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let world = &snapshot.world;
+        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
+        let planned = bought.chain(plan.existing.iter().flat_map(|placement| &placement.pods));
+        let planned = planned.map(|&pod| pod_name(world, pod));
+        let mut anew: BTreeSet<String> = planned.filter(|pod| self.hints.planned_anew(pod)).collect();
+        let mut hints = Vec::new();
+        for placement in &plan.existing {
+            let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
+            let pods: Vec<(String, Option<u32>)> =
+                placement.pods.iter().map(|&pod| (pod_name(world, pod), group_of(world, pod))).collect();
+            if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
+                // Those that kube-scheduler has not looked at yet it will place by itself.
+                let given_up = pods.iter().filter(|(pod, _)| !self.state.is_fresh(pod));
+                hints.extend(
+                    self.hints.plan(name, given_up.map(|(pod, group)| Planned { pod, group: *group, told: true })),
+                );
+            } else if self.state.claims.contains_key(name) {
+                let expected = self.expected.entry(name.to_owned()).or_default();
+                expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
+                expected.extend(pods);
+            }
+        }
+        anew.retain(|pod| !hints.iter().any(|(told, _)| told == pod));
+        self.take_back(anew.into_iter().collect());
+        self.tell(hints);
+    }
+}

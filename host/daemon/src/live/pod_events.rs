@@ -1,0 +1,70 @@
+//! When claims are told that pods came to their nodes or went (`status.lastPodEventTime`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So long after the first pod, with the time of the last: while nodes fill up, kube-apiserver has other things to do.
+const LATER: Duration = Duration::from_secs(10);
+
+/// Nodes whose pods have changed, until their claims say so.
+#[derive(Debug, Default)]
+pub struct PodEvents {
+    /// When it is due, and the time to write.
+    of: BTreeMap<String, (Instant, String)>,
+    /// The first of those dates.
+    first: Option<Instant>,
+}
+
+impl PodEvents {
+    /// A pod came to a node or went at `time`.
+    pub fn note(&mut self, node: String, time: String, now: Instant) {
+        let due = now + LATER;
+        self.of.entry(node).or_insert_with(|| (due, String::new())).1 = time;
+        self.first = Some(self.first.map_or(due, |first| first.min(due)));
+    }
+
+    /// When the next claim is to be told.
+    pub fn next(&self) -> Option<Instant> {
+        self.first
+    }
+
+    /// Nodes whose claims are to be told now, and of what time. They are forgotten.
+    pub fn due(&mut self, now: Instant) -> Vec<(String, String)> {
+        if self.first.is_none_or(|first| first > now) {
+            return Vec::new();
+        }
+        let due = self.of.extract_if(.., |_, (due, _)| *due <= now);
+        let due = due.map(|(node, (_, time))| (node, time)).collect();
+        self.first = self.of.values().map(|(due, _)| *due).min();
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(events: &mut PodEvents, now: Instant) -> String {
+        let due: Vec<String> = events.due(now).into_iter().map(|(node, time)| format!("{node} at {time}")).collect();
+        due.join(", ")
+    }
+
+    #[test]
+    fn many_pods_are_one_write_with_the_time_of_the_last() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut events = PodEvents::default();
+        assert_eq!(events.next(), None);
+        events.note("a".into(), "0 s".into(), start);
+        events.note("b".into(), "1 s".into(), start + second);
+        events.note("a".into(), "9 s".into(), start + 9 * second);
+        assert_eq!(events.next(), Some(start + LATER));
+        assert_eq!(told(&mut events, start + 9 * second), "");
+        assert_eq!(told(&mut events, start + LATER), "a at 9 s");
+        assert_eq!(events.next(), Some(start + second + LATER));
+        assert_eq!(told(&mut events, start + 20 * second), "b at 1 s");
+        assert_eq!((events.next(), told(&mut events, start + 99 * second)), (None, String::new()));
+    }
+}
