@@ -102,10 +102,18 @@ fn machines(frame: &mut Frame, area: Rect, view: &View) {
             .collect::<Vec<_>>(),
     )];
     let in_row = usize::from(inner.width / 2).max(1);
-    for row in view.nodes.chunks(in_row) {
+    let rows = usize::from(inner.height).saturating_sub(1);
+    let (shown, more) = match view.nodes.len() {
+        all if all <= rows * in_row => (all, 0),
+        all => (rows.saturating_sub(1) * in_row, all - rows.saturating_sub(1) * in_row),
+    };
+    for row in view.nodes[..shown].chunks(in_row) {
         lines.push(Line::from(
             row.iter().flat_map(|node| [machine(node, colour(&node.family)), Span::raw(" ")]).collect::<Vec<_>>(),
         ));
+    }
+    if more > 0 {
+        lines.push(Line::from(dim(format!("and {more} more"))));
     }
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
@@ -132,6 +140,7 @@ fn scorer(frame: &mut Frame, area: Rect, view: &View) {
 fn happened(frame: &mut Frame, area: Rect, view: &View) {
     let restarts = match view.restarts {
         0 => String::new(),
+        1 => ", daemon restarted once".into(),
         n => format!(", daemon restarted {n} times"),
     };
     let keys = dim(" k kill the daemon  s take half of spot  b break a machine  q quit ");
@@ -148,4 +157,102 @@ fn happened(frame: &mut Frame, area: Rect, view: &View) {
     };
     let lines: Vec<Line> = view.events.iter().skip(skip).map(line).collect();
     frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use expect_test::expect;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::view::Event;
+    use super::*;
+
+    fn node(family: &str, spot: bool, fill: f64, state: State) -> Node {
+        Node { family: family.into(), spot, fill, state }
+    }
+
+    fn moment() -> View {
+        let (minute, file) = (Duration::from_secs(60), Path::new("/tmp/longshore/policy.wasm"));
+        let mut view = View::new("black-friday".into(), 40.0, 40 * minute, file);
+        (view.now, view.running, view.pending, view.restarts) = (12 * minute, 1_204, 37, 1);
+        (view.usd_per_hour, view.usd) = (12.345, 1.9);
+        view.pods.extend([0.0, 300.0, 900.0, 1_204.0]);
+        view.costs.extend([0.0, 4.0, 12.0, 12.345]);
+        view.nodes.extend((0..44).map(|at| node("c7g", at % 2 == 0, f64::from(at) / 44.0, State::Ready)));
+        view.nodes.push(node("m7i", false, 1.2, State::Ready));
+        view.nodes.push(node("m7i", false, 0.0, State::Coming));
+        view.nodes.push(node("r7g", true, 0.4, State::Going));
+        for (at, tone) in [Tone::Quiet, Tone::Bad, Tone::News].into_iter().cycle().take(9).enumerate() {
+            view.events.push_back(Event { at: minute * at as u32, tone, words: format!("event {at}") });
+        }
+        view
+    }
+
+    /// The characters of a screen, and how many of them are underlined.
+    fn drawn(view: &View, width: u16, height: u16) -> (String, usize) {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, view)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned() + "\n";
+        let underlined = buffer.content().iter().filter(|cell| cell.modifier.contains(Modifier::UNDERLINED)).count();
+        ((0..height).map(row).collect(), underlined)
+    }
+
+    #[test]
+    fn a_moment_fits_into_80_columns_and_24_rows() {
+        let (screen, underlined) = drawn(&moment(), 80, 24);
+        expect![[r#"
+            Longshore  Thu 00:12  black-friday, 40 times as fast as life
+            pods       1204 run       37 wait            ·▂▆█
+            cost     12.345 USD/h   1.90 USD so far      ·▃██
+            ┌ 47 nodes, 23 of them spot (underlined) ──────────────────────────────────────┐
+            │█ c7g 44  █ m7i 2  █ r7g 1                                                    │
+            │▁ ▁ ▁ ▁ ▁ ▁ ▁ ▁ ▁ ▂ ▂ ▂ ▂ ▂ ▃ ▃ ▃ ▃ ▃ ▃ ▄ ▄ ▄ ▄ ▄ ▅ ▅ ▅ ▅ ▅ ▅ ▆ ▆ ▆ ▆ ▆ ▇ ▇ ▇ │
+            │▇ ▇ ▇ █ █ █ ○ ×                                                               │
+            │                                                                              │
+            │                                                                              │
+            │                                                                              │
+            │                                                                              │
+            └──────────────────────────────────────────────────────────────────────────────┘
+            ┌ scored by price ─────────────────────────────────────────────────────────────┐
+            │edit /tmp/longshore/policy.wasm and save                                      │
+            └──────────────────────────────────────────────────────────────────────────────┘
+            ┌ what happens, daemon restarted once ─────────────────────────────────────────┐
+            │Thu 00:02 event 2                                                             │
+            │Thu 00:03 event 3                                                             │
+            │Thu 00:04 event 4                                                             │
+            │Thu 00:05 event 5                                                             │
+            │Thu 00:06 event 6                                                             │
+            │Thu 00:07 event 7                                                             │
+            │Thu 00:08 event 8                                                             │
+            └ k kill the daemon  s take half of spot  b break a machine  q quit ───────────┘
+        "#]]
+        .assert_eq(&screen);
+        assert_eq!(underlined, 23, "spot");
+    }
+
+    #[test]
+    fn nodes_that_have_no_room_are_counted() {
+        let mut view = moment();
+        view.nodes = vec![node("c7g", false, 1.0, State::Ready); 39 * 6];
+        assert!(!drawn(&view, 80, 24).0.contains("more"));
+        view.nodes.push(node("c7g", false, 1.0, State::Ready));
+        let (screen, _) = drawn(&view, 80, 24);
+        assert_eq!(
+            (screen.matches('█').count(), screen.matches("and 40 more").count()),
+            (3 + 1 + 39 * 5, 1),
+            "{screen}"
+        );
+    }
+
+    #[test]
+    fn a_terminal_may_have_any_size() {
+        for (width, height) in [(1, 1), (7, 3), (20, 10), (300, 2), (2, 300)] {
+            drawn(&moment(), width, height);
+        }
+    }
 }
