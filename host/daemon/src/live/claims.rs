@@ -12,9 +12,10 @@ use longshore_core::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
-use super::lifecycle::FINALIZER;
 use super::mutants::mutant;
 
+/// The finalizer of claims and nodes.
+pub const FINALIZER: &str = "karpenter.sh/termination";
 /// Annotation with the hash of what a NodePool's nodes are made from.
 pub const HASH: &str = "karpenter.sh/nodepool-hash";
 /// Annotation with the version of the hash.

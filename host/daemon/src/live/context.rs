@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::events::Events;
 use super::hints::Hint;
 use super::leader::Leadership;
+use super::lock::lock;
 use super::metrics::Metrics;
 use super::shortages::Shortages;
 
@@ -231,11 +232,6 @@ impl Doors {
         }
         opened
     }
-}
-
-/// A lock that a panic elsewhere does not take away.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Versions that were written and have not come back yet. What is older is not acted on: it would be done twice.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool};
-use longshore_core::model::{Names, Settings};
+use longshore_core::model::Names;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -23,44 +23,22 @@ use super::arrivals::Arrivals;
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
 use super::decisions::Decisions;
-use super::edges::Offers;
 use super::garbage;
 use super::hints::{Hint, Hints};
 use super::jobs::Jobs;
-use super::journal::Journal;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
 use super::pod_events::PodEvents;
-use super::policies::Manager;
-use super::pools::{self, Class};
-use super::round::{self, Round};
-use super::serve::SharedBoard;
-use super::shortages::Shortages;
-use super::state::{ClusterState, Picture, Touched};
+use super::pools;
+use super::round::{self, How, Round};
+use super::serve::{Ask, SharedBoard};
+use super::state::{Class, ClusterState, Touched};
 use super::termination;
 use super::timetable::Timetable;
 use super::watch::Change;
 use crate::config::NewPods;
 use crate::explain::Explained;
-
-/// How rounds are made.
-pub struct How {
-    /// What can be bought now.
-    pub catalogue: Offers,
-    /// What of it could not be had a moment ago.
-    pub shortages: Arc<Shortages>,
-    /// What the environment says; the configuration's own words win.
-    pub settings: Settings,
-    /// Who scores, and what the configuration says of planning.
-    pub manager: Manager,
-    /// Where all of it is written down.
-    pub journal: Journal,
-    pub idle: Duration,
-    pub longest: Duration,
-    /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
-    pub inline: bool,
-}
 
 /// What tasks report.
 enum Done {
@@ -70,14 +48,6 @@ enum Done {
     Written(Vec<String>, usize),
     Collected,
     Explained,
-}
-
-/// A question of somebody outside.
-pub enum Ask {
-    /// What about this pod, `namespace/name`?
-    Pod { pod: String, reply: oneshot::Sender<Result<Explained, String>> },
-    /// What does the cluster look like? Answered at once by who leads, by others never.
-    Picture(oneshot::Sender<Picture>),
 }
 
 /// Pods and their groups, by the claim that they were planned for after it was made.
@@ -134,6 +104,7 @@ struct Control {
 pub async fn run(
     ctx: Arc<Context>,
     how: How,
+    timetable: Timetable,
     names: Names,
     board: SharedBoard,
     mut observations: Receiver<(Kind, Change)>,
@@ -141,7 +112,6 @@ pub async fn run(
 ) {
     let (done, mut reports) = channel(1024);
     let now = Instant::now();
-    let timetable = Timetable::new(how.idle, how.longest);
     let mut control = Control {
         ctx,
         how: Arc::new(how),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::clock::Clock;
 use super::context::{Context, Doors, Health, Telling, Written};
-use super::control::{self, Ask, How};
+use super::control;
 use super::events::Events;
 use super::journal::Journal;
 use super::kinds::Kind;
@@ -21,7 +21,10 @@ use super::leader::{self, Candidate, Leadership};
 use super::measured::Measured;
 use super::metrics::Metrics;
 use super::policies::Manager;
-use super::serve::{Board, SharedBoard};
+use super::round::How;
+pub use super::round::Offers;
+use super::serve::{Ask, Board, SharedBoard};
+use super::timetable::Timetable;
 use super::watch;
 
 /// Everything that differs between a cluster and a simulation of one.
@@ -52,10 +55,6 @@ pub struct Edges {
     pub inline: bool,
 }
 
-/// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
-/// is the same catalogue (by [`Catalogue::number`]). All that it ever says is written in one table of names.
-pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
-
 /// Offers that never change.
 pub fn fixed(catalogue: Catalogue) -> Offers {
     Arc::new(move || catalogue.clone())
@@ -78,6 +77,7 @@ pub struct Daemon {
     pub(super) asks: Sender<Ask>,
     asked: Receiver<Ask>,
     how: How,
+    timetable: Timetable,
     names: Names,
     candidate: Option<Arc<Candidate>>,
 }
@@ -124,10 +124,10 @@ impl Daemon {
             observes: AtomicBool::new(false),
         });
         let (asks, asked) = channel(16);
-        let (idle, longest) = window;
+        let timetable = Timetable::new(window.0, window.1);
         let shortages = ctx.shortages.clone();
-        let how = How { catalogue, shortages, settings, manager, journal, idle, longest, inline };
-        Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, names, candidate }
+        let how = How { catalogue, shortages, settings, manager, journal, inline };
+        Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, timetable, names, candidate }
     }
 
     /// The client that asks again.
@@ -169,6 +169,6 @@ impl Daemon {
             let leadership = self.ctx.leadership.clone();
             tasks.spawn(async move { leader::campaign(&candidate, &leadership).await });
         }
-        control::run(self.ctx, self.how, self.names, self.board, observations, self.asked).await;
+        control::run(self.ctx, self.how, self.timetable, self.names, self.board, observations, self.asked).await;
     }
 }

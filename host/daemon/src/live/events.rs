@@ -12,7 +12,7 @@ use longshore_api::crd::{NodeClaim, NodePool, Time};
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::context::lock;
+use super::lock::lock;
 
 const QUIET: Duration = Duration::from_secs(120);
 const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);

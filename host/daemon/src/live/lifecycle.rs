@@ -21,7 +21,7 @@ use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::claims::planned_pods;
+use super::claims::{FINALIZER, planned_pods};
 use super::context::Context;
 use super::hints::Hint;
 use super::mutants::mutant;
@@ -30,8 +30,6 @@ use super::shortages::PAUSE;
 use write::{delete, patch_meta, write};
 pub use write::{patch_status, pod_event, transition};
 
-/// The finalizer of claims and nodes.
-pub const FINALIZER: &str = "karpenter.sh/termination";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
 /// When a claim's pods go whatever they say.

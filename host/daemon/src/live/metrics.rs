@@ -9,9 +9,9 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use super::context::lock;
 use super::decisions;
 use super::journal::Condition;
+use super::lock::lock;
 use super::state::{Milestone, Reached};
 
 mod summary;

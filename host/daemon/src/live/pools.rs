@@ -15,16 +15,7 @@ use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
 use super::lifecycle::{Outcome, transition};
 use super::node::NodeView;
-
-/// What is known of the class that a NodePool names.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Class {
-    Missing,
-    Leaving,
-    NotReady(String),
-    Unknown,
-    Ready,
-}
+use super::state::Class;
 
 /// Brings a NodePool's status and hash up to date. `class` is what its class says of itself, with its generation;
 /// `claims` and `nodes` are its own.

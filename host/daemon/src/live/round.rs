@@ -8,7 +8,7 @@ use kube::api::{Api, PostParams};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
 use longshore_core::kube_scheduler::need_no_telling;
-use longshore_core::model::World;
+use longshore_core::model::{Catalogue, Settings, World};
 use longshore_core::plan::{Plan, PodIx};
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
@@ -17,12 +17,32 @@ use rustc_hash::FxHashSet;
 use super::claims::Wanted;
 use super::clock::Clock;
 use super::context::Context;
-use super::control::How;
-use super::journal::Decided;
+use super::journal::{Decided, Journal};
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
-use super::policies::Live;
+use super::policies::{Live, Manager};
+use super::shortages::Shortages;
 use crate::explain::{self, Case, Explained};
+
+/// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
+/// is the same catalogue (by [`Catalogue::number`]). All that it ever says is written in one table of names.
+pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
+
+/// How rounds are made.
+pub struct How {
+    /// What can be bought now.
+    pub catalogue: Offers,
+    /// What of it could not be had a moment ago.
+    pub shortages: Arc<Shortages>,
+    /// What the environment says; the configuration's own words win.
+    pub settings: Settings,
+    /// Who scores, and what the configuration says of planning.
+    pub manager: Manager,
+    /// Where all of it is written down.
+    pub journal: Journal,
+    /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
+    pub inline: bool,
+}
 
 /// A round that has been decided.
 pub struct Round {

@@ -10,10 +10,11 @@ use longshore_kwok::provider::Kwok;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
-use super::context::{Context, lock};
+use super::context::Context;
 use super::definitions;
 use super::edges::{Daemon, Edges, Lease, fixed};
 use super::journal::{self, Journal};
+use super::lock::lock;
 use super::policies::{Manager, Setup};
 use super::serve;
 use super::settings::{self, Settings};

@@ -17,9 +17,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::context::{Context, lock};
-use super::control::Ask;
+use super::context::Context;
 use super::gauges::Pages;
+use super::lock::lock;
+use super::state::Picture;
 use crate::explain::Explained;
 
 /// What the loop tells about itself.
@@ -35,6 +36,14 @@ pub struct Board {
     pub status: Value,
     /// Why each pod waits, by `namespace/name`.
     pub waiting: std::collections::BTreeMap<String, String>,
+}
+
+/// A question of somebody outside.
+pub enum Ask {
+    /// What about this pod, `namespace/name`?
+    Pod { pod: String, reply: oneshot::Sender<Result<Explained, String>> },
+    /// What does the cluster look like? Answered at once by who leads, by others never.
+    Picture(oneshot::Sender<Picture>),
 }
 
 /// Shared with the loop.

@@ -16,11 +16,12 @@ use serde::de::IgnoredAny;
 use super::kinds::Kind;
 use super::mutants::mutant;
 use super::node::NodeView;
-use super::pools::Class;
 use super::watch::Change;
 
+mod class;
 mod picture;
 
+pub use class::Class;
 pub use picture::{NodeSum, Picture, PodLine};
 
 /// What somebody has to look at again.
@@ -443,7 +444,7 @@ impl ClusterState {
                 Err(error) => (Vec::new(), refused(&name, error)),
             },
             Kind::KwokNodeClass => {
-                self.classes.insert(name, class(json));
+                self.classes.insert(name, class::read(json));
                 let pools = self.pools.keys().cloned().map(Touched::Pool);
                 (pools.chain([Touched::Pending]).collect(), None)
             }
@@ -627,32 +628,6 @@ fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
     };
     let spec = |pool: &NodePool| (pool.metadata.generation, pool.metadata.deletion_timestamp.is_some());
     spec(before) != spec(now) || ready(before) != ready(now) || nodes(now) < nodes(before)
-}
-
-/// What a node class says of itself; one that says nothing is taken for ready.
-fn class(json: &str) -> (Class, Option<i64>) {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Object {
-        metadata: Head,
-        status: Status,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Status {
-        conditions: Vec<PodCondition>,
-    }
-    let object: Object = serde_json::from_str(json).unwrap_or_default();
-    let generation = object.metadata.generation;
-    if object.metadata.deletion_timestamp.is_some() {
-        return (Class::Leaving, generation);
-    }
-    let class = match object.status.conditions.iter().find(|c| c.kind == "Ready") {
-        Some(c) if c.status == "False" => Class::NotReady(c.reason.clone()),
-        Some(c) if c.status != "True" => Class::Unknown,
-        _ => Class::Ready,
-    };
-    (class, generation)
 }
 
 /// `namespace/name`, or the name.

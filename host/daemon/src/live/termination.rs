@@ -13,8 +13,9 @@ use longshore_cloud::CloudError;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::claims::FINALIZER;
 use super::context::Context;
-use super::lifecycle::{FINALIZER, Outcome, TERMINATION_TIME};
+use super::lifecycle::{Outcome, TERMINATION_TIME};
 use super::mutants::mutant;
 use super::node::NodeView;
 

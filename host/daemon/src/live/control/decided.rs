@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Control, Done};
 use crate::live::claims::{Planned, group_of, pod_name, wanted};
-use crate::live::context::lock;
+use crate::live::lock::lock;
 use crate::live::round::{self, Round};
 use crate::report::{self, Leftover};
 

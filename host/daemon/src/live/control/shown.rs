@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::Control;
 use crate::live::claims::planned_pods;
-use crate::live::context::lock;
 use crate::live::lifecycle::is_true;
+use crate::live::lock::lock;
 use crate::live::state::Picture;
 
 impl Control {

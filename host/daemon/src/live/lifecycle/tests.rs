@@ -12,10 +12,12 @@ use kube::client::Body;
 use longshore_cloud::{CloudProvider, Instance, OfferingName, Shortage};
 
 use super::*;
+use crate::live::claims::FINALIZER;
 use crate::live::clock::Clock;
-use crate::live::context::{Health, Written, lock};
+use crate::live::context::{Health, Written};
 use crate::live::events::Events;
 use crate::live::leader::Leadership;
+use crate::live::lock::lock;
 use crate::live::metrics::Metrics;
 
 /// The server: its NodeClaim, or nothing once that is deleted.

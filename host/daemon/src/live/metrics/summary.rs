@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType, Quantile, Summary as Wire};
 use tokio::time::Instant;
 
-use crate::live::context::lock;
+use crate::live::lock::lock;
 
 /// Quantiles look at the last this many values,
 const MOST: usize = 512;

@@ -13,7 +13,7 @@ use longshore_policy::{Signal, Signals};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::files;
-use super::status::{Board, Kind, Problem, SignalStatus};
+use super::status::{Board, Kind, Problem, SignalStatus, without_secrets};
 use crate::config::SignalEntry;
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
@@ -230,19 +230,6 @@ fn table(bytes: &[u8]) -> Result<Table, String> {
     }
 }
 
-/// An address without user and query, which may hold secrets, for messages.
-pub fn without_secrets(url: &str) -> String {
-    let bare = url.split(['?', '#']).next().unwrap_or(url);
-    match bare.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = authority.rsplit('@').next().unwrap_or(authority);
-            format!("{scheme}://{host}{path}")
-        }
-        None => bare.to_owned(),
-    }
-}
-
 /// Seconds since 1970.
 pub fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
@@ -265,11 +252,5 @@ mod tests {
         assert_eq!(refused("{}"), "not a signal: the table is empty");
         assert_eq!(refused(&format!("{{\"{}\": 1}}", "x".repeat(300))), "not a signal: a key of 300 bytes");
         assert_eq!(table(br#"{"a": 1, "b": 2.5}"#).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn messages_show_no_passwords_or_tokens() {
-        assert_eq!(without_secrets("https://me:secret@host:8/path?token=x#y"), "https://host:8/path");
-        assert_eq!(without_secrets("http://host"), "http://host");
     }
 }

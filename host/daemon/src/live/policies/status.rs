@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::Took;
 use super::compare::Comparison;
 use super::serve::Live;
-use super::signals::without_secrets;
 use crate::config::{Mode, SignalEntry};
 
 /// Something that cannot be used.
@@ -326,5 +325,29 @@ impl Board {
                 sum.skipped += 1;
             }
         }
+    }
+}
+
+/// An address without user and query, which may hold secrets, for messages.
+pub fn without_secrets(url: &str) -> String {
+    let bare = url.split(['?', '#']).next().unwrap_or(url);
+    match bare.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = authority.rsplit('@').next().unwrap_or(authority);
+            format!("{scheme}://{host}{path}")
+        }
+        None => bare.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_show_no_passwords_or_tokens() {
+        assert_eq!(without_secrets("https://me:secret@host:8/path?token=x#y"), "https://host:8/path");
+        assert_eq!(without_secrets("http://host"), "http://host");
     }
 }
