@@ -27,8 +27,7 @@ fn a_thousand_swaps_lose_no_round_and_leave_no_memory_behind() {
             };
             scene.rename("one.wasm", &guest(&nth.to_string(), way));
             // A round goes on while the new one is made ready.
-            let manager = scene.manager.clone();
-            let running = manager.take();
+            let running = scene.manager.take();
             running.begin_round(0);
             scene.settle();
             if nth % 10 != 9 {

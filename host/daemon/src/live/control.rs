@@ -62,6 +62,8 @@ const GARBAGE: Duration = Duration::from_secs(120);
 const POOLS: Duration = Duration::from_secs(1);
 /// Who leads is looked at this often, where replicas compete for it.
 const LEADER: Duration = Duration::from_millis(250);
+/// No round is made for so long where memory is given back to the system.
+const CALM: Duration = Duration::from_millis(50);
 /// The status for others is written anew at most this often.
 const SHOW: Duration = Duration::from_millis(500);
 
@@ -315,6 +317,7 @@ impl Control {
         if synced && !self.planning {
             self.answer();
         }
+        self.give_back(now);
         if !synced || !leads {
             self.led &= leads;
             return;
@@ -361,6 +364,15 @@ impl Control {
         }
         if !self.planning && self.next_round().is_some_and(|at| at <= now) {
             self.plan(now);
+        }
+    }
+
+    /// Gives memory back that policies have left which were replaced, when that holds up no round.
+    fn give_back(&self, now: Instant) {
+        let due = self.planning || self.next_round().is_some_and(|at| at <= now + CALM);
+        if !due && !self.how.inline && self.how.manager.is_spent() {
+            let how = self.how.clone();
+            tokio::task::spawn_blocking(move || how.manager.give_back());
         }
     }
 

@@ -20,10 +20,10 @@ mod signals;
 mod status;
 mod watch;
 
-use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::plan::Plan;
@@ -33,6 +33,7 @@ use longshore_policy::{Limits, Signals};
 use super::journal::Journal;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::process;
 
 pub use compare::Shadows;
 pub use serve::Live;
@@ -89,23 +90,8 @@ pub struct Manager {
 struct Shared {
     slot: Mutex<Slot>,
     board: Mutex<Board>,
-    /// Read by whoever asks policies; for writing, whoever is better not beside that.
-    asked: RwLock<()>,
-}
-
-/// Who answers until the next call of [`Manager::take`]. To be held as long as policies are asked: what could hold up a
-/// round is not begun meanwhile.
-pub struct Serving<'a> {
-    live: Arc<Live>,
-    _asked: RwLockReadGuard<'a, ()>,
-}
-
-impl Deref for Serving<'_> {
-    type Target = Live;
-
-    fn deref(&self) -> &Live {
-        &self.live
-    }
+    /// Whether the heap has free what compiling took, or a version that is not asked any more.
+    spent: AtomicBool,
 }
 
 /// What runs and what is ready to. Locked for a few pointers at a time only.
@@ -143,7 +129,6 @@ impl Manager {
             Box::new(move || {
                 while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                     watcher.step(SystemTime::now());
-                    watcher.give_back();
                 }
             }),
         )?;
@@ -166,9 +151,8 @@ impl Manager {
     }
 
     /// Takes over what is ready. To be called between two rounds; what it returns serves until the next call.
-    pub fn take(&self) -> Serving<'_> {
+    pub fn take(&self) -> Arc<Live> {
         let start = Instant::now();
-        let asked = self.shared.asked.read().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.shared.slot();
         if let Some(next) = slot.next.take() {
             let old = std::mem::replace(&mut slot.current, next);
@@ -179,15 +163,28 @@ impl Manager {
             slot.current.share_signals(signals);
         }
         slot.took.longest = slot.took.longest.max(start.elapsed());
-        Serving { live: slot.current.clone(), _asked: asked }
+        slot.current.clone()
     }
 
     /// Hands back what a round decided, for shadows to be compared with. Without shadows it does nothing; with some it
     /// copies the claims without their pods. If the last comparison still goes on, this round is skipped and counted.
-    pub fn finish(&self, serving: &Serving<'_>, snapshot: &Snapshot, plan: &Plan) {
-        let Some(job) = Job::new(&serving.live, snapshot, plan) else { return };
+    pub fn finish(&self, live: &Arc<Live>, snapshot: &Snapshot, plan: &Plan) {
+        let Some(job) = Job::new(live, snapshot, plan) else { return };
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.shared.board().skipped(job.shadows());
+        }
+    }
+
+    /// Whether something was replaced or refused whose memory the heap still holds.
+    pub fn is_spent(&self) -> bool {
+        self.shared.spent.load(Ordering::Relaxed)
+    }
+
+    /// Gives that memory back to the system, which takes about a millisecond and holds up whoever asks for memory
+    /// meanwhile: to be called when no round is made or about to be.
+    pub fn give_back(&self) {
+        if self.shared.spent.swap(false, Ordering::Relaxed) {
+            process::give_back();
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use longshore_policy::{Host, HostConfig, LoadedPolicy, Place};
@@ -17,7 +18,6 @@ use super::{Setup, Shared, Slot, Took};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::failure::Failure;
 use crate::live::journal::Journal;
-use crate::process;
 
 /// Keeps what runs in step with the files.
 pub struct Watcher {
@@ -29,8 +29,6 @@ pub struct Watcher {
     sources: Sources,
     config: Arc<Config>,
     seats: Vec<Seated>,
-    /// Whether the heap has free what compiling took, or a version that is not asked any more.
-    spent: bool,
 }
 
 /// A policy as it is.
@@ -52,7 +50,7 @@ impl Watcher {
         let nothing = Live::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
         let slot =
             Slot { current: Arc::new(nothing), next: None, signals: None, retired: Vec::new(), took: Took::default() };
-        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), asked: RwLock::default() });
+        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), spent: AtomicBool::default() });
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
@@ -62,7 +60,6 @@ impl Watcher {
             sources: Sources::new(setup.signal_timeout),
             config: Arc::default(),
             seats: Vec::new(),
-            spent: false,
         };
         watcher.apply(config, SystemTime::now());
         // The first state is nobody's swap.
@@ -112,23 +109,16 @@ impl Watcher {
         }
     }
 
-    /// Gives memory back to the system after something was replaced or refused; not while a round is made, which it
-    /// would hold up. Says whether it did.
-    pub fn give_back(&mut self) -> bool {
-        let between_rounds = self.spent.then(|| self.shared.asked.try_write().ok()).flatten();
-        if between_rounds.is_some() {
-            process::give_back();
-            self.spent = false;
-        }
-        between_rounds.is_some()
-    }
-
     /// Drops what rounds have done with, on this thread.
-    fn clear_away(&mut self) {
+    fn clear_away(&self) {
         let retired = std::mem::take(&mut self.shared.slot().retired);
-        self.spent |= !retired.is_empty();
+        if retired.is_empty() {
+            return;
+        }
         let mut board = self.shared.board();
         retired.iter().for_each(|live| board.collect(live));
+        drop((board, retired));
+        self.shared.spent.store(true, Ordering::Relaxed);
     }
 
     fn reload(&mut self, now: SystemTime) {
@@ -161,7 +151,9 @@ impl Watcher {
 
         let different = self.config.planning != config.planning;
         let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
-        self.spent |= loaded || fresh.iter().any(|outcome| matches!(outcome, Outcome::Refused(_)));
+        if loaded || fresh.iter().any(|outcome| matches!(outcome, Outcome::Refused(_))) {
+            self.shared.spent.store(true, Ordering::Relaxed);
+        }
         let anew = self.config.signals != config.signals || different || change.seats;
         self.config = Arc::new(config);
         self.settle(read, &change, fresh, now);
