@@ -43,9 +43,8 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
 fn what_was_replaced_or_refused_leaves_memory_to_be_given_back() {
     let mut scene = one("memory");
     let spent = |scene: &Scene| {
-        let spent = scene.manager.is_spent();
-        scene.manager.give_back();
-        assert!(!scene.manager.is_spent());
+        let spent = scene.manager.take_spent();
+        assert!(!scene.manager.take_spent());
         spent
     };
     assert!(spent(&scene), "the first version was compiled");

@@ -39,6 +39,7 @@ use super::timetable::Timetable;
 use super::watch::Change;
 use crate::config::NewPods;
 use crate::explain::Explained;
+use crate::process;
 
 /// What tasks report.
 enum Done {
@@ -98,6 +99,8 @@ struct Control {
     asks: VecDeque<(String, oneshot::Sender<Result<Explained, String>>)>,
     shown: Instant,
     changed: bool,
+    /// Whether the heap has free what somebody needed for a while.
+    spent: bool,
     /// When this process began to watch.
     began: Instant,
 }
@@ -141,6 +144,7 @@ pub async fn run(
         asks: VecDeque::new(),
         shown: now,
         changed: true,
+        spent: false,
         began: now,
     };
     control.learn();
@@ -258,7 +262,10 @@ impl Control {
                     tracing::warn!(?what, %error, failures, "not done yet; trying again");
                 }
             }
-            Done::Round(round) => self.decided(*round),
+            Done::Round(round) => {
+                self.spent = true;
+                self.decided(*round);
+            }
             Done::Written(claims, failed) => {
                 if !mutant("ignores-awaited") {
                     self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
@@ -367,12 +374,13 @@ impl Control {
         }
     }
 
-    /// Gives memory back that policies have left which were replaced, when that holds up no round.
-    fn give_back(&self, now: Instant) {
+    /// Gives memory back that rounds have left, or policies that were replaced, when that holds up no round.
+    fn give_back(&mut self, now: Instant) {
         let due = self.planning || self.next_round().is_some_and(|at| at <= now + CALM);
-        if !due && !self.how.inline && self.how.manager.is_spent() {
-            let how = self.how.clone();
-            tokio::task::spawn_blocking(move || how.manager.give_back());
+        let spent = self.how.manager.take_spent() | self.spent;
+        self.spent = spent && (due || self.how.inline);
+        if spent && !self.spent {
+            tokio::task::spawn_blocking(process::give_back);
         }
     }
 

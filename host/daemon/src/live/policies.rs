@@ -33,7 +33,6 @@ use longshore_policy::{Limits, Signals};
 use super::journal::Journal;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::process;
 
 pub use compare::Shadows;
 pub use serve::Live;
@@ -175,17 +174,9 @@ impl Manager {
         }
     }
 
-    /// Whether something was replaced or refused whose memory the heap still holds.
-    pub fn is_spent(&self) -> bool {
-        self.shared.spent.load(Ordering::Relaxed)
-    }
-
-    /// Gives that memory back to the system, which takes about a millisecond and holds up whoever asks for memory
-    /// meanwhile: to be called when no round is made or about to be.
-    pub fn give_back(&self) {
-        if self.shared.spent.swap(false, Ordering::Relaxed) {
-            process::give_back();
-        }
+    /// Whether something was replaced or refused since this was last asked: the heap has free what it took.
+    pub fn take_spent(&self) -> bool {
+        self.shared.spent.swap(false, Ordering::Relaxed)
     }
 
     /// Everything about policies and signals as it stands.
