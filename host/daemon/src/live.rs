@@ -21,7 +21,7 @@ pub mod journal;
 pub(crate) mod kinds;
 mod leader;
 mod lifecycle;
-mod lock;
+pub(crate) mod lock;
 mod measured;
 mod metrics;
 pub mod mutants;

@@ -376,12 +376,12 @@ impl Control {
 
     /// Gives memory back that rounds have left, or policies that were replaced, when that holds up no round.
     fn give_back(&mut self, now: Instant) {
-        let due = self.planning || self.next_round().is_some_and(|at| at <= now + CALM);
-        let spent = self.how.manager.take_spent() | self.spent;
-        self.spent = spent && (due || self.how.inline);
-        if spent && !self.spent {
-            tokio::task::spawn_blocking(process::give_back);
+        self.spent |= self.how.manager.take_spent();
+        if !self.spent || self.how.inline || self.planning || self.next_round().is_some_and(|at| at <= now + CALM) {
+            return;
         }
+        self.spent = false;
+        tokio::task::spawn_blocking(process::give_back);
     }
 
     /// What a leader does first: everything is looked at once.

@@ -28,7 +28,7 @@ pub(crate) mod words;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longshore_core::model::{Catalogue, Names};
@@ -43,6 +43,7 @@ pub(crate) use signals::read as read_signals;
 pub use writer::Condition;
 
 use super::kinds::Kind;
+use super::lock::lock;
 use super::policies::Live;
 use super::watch::Change;
 use crate::failure::Failure;
@@ -231,7 +232,7 @@ impl Journal {
 
 impl Open {
     fn catalogue(&self, catalogue: &Catalogue, names: &Names) -> String {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some((number, digest)) = &made.catalogue
             && *number == catalogue.origin()
             && self.blobs.get(digest).is_some()
@@ -249,7 +250,7 @@ impl Open {
         if signals.tables.is_empty() {
             return None;
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some((last, digest)) = &made.signals
             && Arc::ptr_eq(last, signals)
             && self.blobs.get(digest).is_some()

@@ -23,7 +23,7 @@ mod watch;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use longshore_core::plan::Plan;
@@ -31,6 +31,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_policy::{Limits, Signals};
 
 use super::journal::Journal;
+use super::lock::lock;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -201,10 +202,10 @@ impl Manager {
 
 impl Shared {
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.board)
     }
 }

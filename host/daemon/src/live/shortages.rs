@@ -5,12 +5,13 @@
 //! from is written down with the round (`journal/round.rs`), so that it can be decided again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use longshore_cloud::OfferingName;
 use longshore_core::model::{Catalogue, Names, OfferingId, Sym};
 use serde_json::json;
 
+use super::lock::lock;
 use crate::words::time_of_day;
 
 /// How long an offering is not asked for after it could not be had, seconds. As long as Karpenter's EC2 provider waits
@@ -49,7 +50,7 @@ const NAMED: usize = 10;
 
 impl Shortages {
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// These could not be had at `now` (seconds since 1970). Returns how many of them that is news of.

@@ -1,7 +1,7 @@
 //! The state as the daemon had it, and the snapshots that its rounds took.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longshore_core::model::{Names, World};
 use longshore_core::plan::PodIx;
@@ -13,6 +13,7 @@ use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
 use crate::live::journal::round::{Round, Short};
 use crate::live::journal::{Wire, read_catalogue, read_signals, words};
 use crate::live::kinds::Kind;
+use crate::live::lock::lock;
 use crate::live::state::ClusterState;
 use crate::live::watch::Change;
 use crate::report::pod_name;
@@ -155,7 +156,7 @@ impl Blobs {
     /// In words: they are not there.
     pub fn signals(&self, digest: Option<&str>) -> Result<Arc<Signals>, String> {
         let Some(digest) = digest else { return Ok(Arc::default()) };
-        let mut last = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.signals);
         if let Some((known, signals)) = &*last
             && known == digest
         {

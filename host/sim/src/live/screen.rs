@@ -103,17 +103,15 @@ fn machines(frame: &mut Frame, area: Rect, view: &View) {
     )];
     let in_row = usize::from(inner.width / 2).max(1);
     let rows = usize::from(inner.height).saturating_sub(1);
-    let (shown, more) = match view.nodes.len() {
-        all if all <= rows * in_row => (all, 0),
-        all => (rows.saturating_sub(1) * in_row, all - rows.saturating_sub(1) * in_row),
-    };
+    let all = view.nodes.len();
+    let shown = if all <= rows * in_row { all } else { rows.saturating_sub(1) * in_row };
     for row in view.nodes[..shown].chunks(in_row) {
         lines.push(Line::from(
             row.iter().flat_map(|node| [machine(node, colour(&node.family)), Span::raw(" ")]).collect::<Vec<_>>(),
         ));
     }
-    if more > 0 {
-        lines.push(Line::from(dim(format!("and {more} more"))));
+    if shown < all {
+        lines.push(Line::from(dim(format!("and {} more", all - shown))));
     }
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }

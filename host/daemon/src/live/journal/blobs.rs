@@ -2,9 +2,11 @@
 //! each segment can have those that its rounds name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
+
+use crate::live::lock::lock;
 
 /// Most bytes that are kept; the least recently used go first.
 const MOST: usize = 256 << 20;
@@ -28,7 +30,7 @@ pub fn digest(bytes: &[u8]) -> String {
 impl Blobs {
     /// Keeps bytes under their digest.
     pub fn put(&self, digest: &str, bytes: &[u8]) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.0);
         inner.used += 1;
         let used = inner.used;
         if let Some((_, last)) = inner.all.get_mut(digest) {
@@ -47,7 +49,7 @@ impl Blobs {
 
     /// The bytes of a digest.
     pub fn get(&self, digest: &str) -> Option<Arc<[u8]>> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.0);
         inner.used += 1;
         let used = inner.used;
         let (bytes, last) = inner.all.get_mut(digest)?;
@@ -58,11 +60,7 @@ impl Blobs {
     /// Forgets everything.
     #[cfg(test)]
     pub fn clear(&self) {
-        *self.lock() = Inner::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0) = Inner::default();
     }
 }
 

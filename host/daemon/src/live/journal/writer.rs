@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::blobs::Blobs;
@@ -12,6 +12,7 @@ use super::files::{Files, Sizes, WriteError};
 use super::index::{Index, slim};
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
+use crate::live::lock::lock;
 
 /// Most bytes of texts that wait to be written.
 const QUEUE: usize = 64 << 20;
@@ -159,7 +160,7 @@ impl Queue {
 
 impl Shared {
     fn lose(&self, gap: Gap) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&self.lost);
         if *lost == Gap::default() {
             *lost = gap;
             tracing::warn!("the journal does not keep up: observations are not written down until it does");
@@ -171,7 +172,7 @@ impl Shared {
     }
 
     fn take_lost(&self) -> Option<Gap> {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&self.lost);
         self.any_lost.store(false, Ordering::Relaxed);
         let gap = std::mem::take(&mut *lost);
         (gap != Gap::default()).then_some(gap)

@@ -12,7 +12,6 @@ use kube::client::Body;
 use longshore_cloud::{CloudProvider, Instance, OfferingName, Shortage};
 
 use super::*;
-use crate::live::claims::FINALIZER;
 use crate::live::clock::Clock;
 use crate::live::context::{Health, Written};
 use crate::live::events::Events;

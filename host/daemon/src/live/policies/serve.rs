@@ -1,12 +1,13 @@
 //! What one round plans with: the policies that are obeyed, those that watch, and the configuration that named them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longshore_core::model::{Catalogue, Names, Sym};
 use longshore_core::policy::{Policies, Scores};
 use longshore_policy::{Answered, LoadedPolicy, Question, Signals, WasmPolicies};
 
 use crate::config::{Config, Planning};
+use crate::live::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; changes only in being replaced.
 pub struct Live {
@@ -34,7 +35,7 @@ impl Live {
     /// Begins a round at `now`, seconds since 1970.
     pub fn begin_round(&self, now: i64) {
         self.wasm.begin_round(now);
-        self.lock().clear();
+        lock(&self.answered).clear();
     }
 
     /// `[planning]` of the configuration in force.
@@ -59,15 +60,11 @@ impl Live {
 
     /// What was answered in this round.
     pub(super) fn take_answers(&self) -> Vec<(String, Scores)> {
-        std::mem::take(&mut self.lock())
+        std::mem::take(&mut lock(&self.answered))
     }
 
     pub(super) fn share_signals(&self, signals: Arc<Signals>) {
         self.wasm.share_signals(signals);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, Scores)>> {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,7 +72,7 @@ impl Policies for Live {
     fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
         let scores = self.wasm.score(catalogue, names, pool);
         if !self.shadows.is_empty() {
-            let (mut answered, name) = (self.lock(), names.text(pool));
+            let (mut answered, name) = (lock(&self.answered), names.text(pool));
             match answered.iter_mut().find(|(pool, _)| pool == name) {
                 Some((_, last)) => last.clone_from(&scores),
                 None => answered.push((name.to_owned(), scores.clone())),

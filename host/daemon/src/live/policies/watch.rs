@@ -151,7 +151,7 @@ impl Watcher {
 
         let different = self.config.planning != config.planning;
         let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
-        if loaded || fresh.iter().any(|outcome| matches!(outcome, Outcome::Refused(_))) {
+        if fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_) | Outcome::Refused(_))) {
             self.shared.spent.store(true, Ordering::Relaxed);
         }
         let anew = self.config.signals != config.signals || different || change.seats;
