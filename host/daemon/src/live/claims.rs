@@ -1,6 +1,6 @@
 //! From a plan to the NodeClaims that it wants, as they are written to the API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longshore_api::crd::hash;
@@ -52,6 +52,13 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
         }
         None => Planned { pod: text, group: None, told: true },
     })
+}
+
+/// How many of a claim's pods kube-scheduler is not told of at first: it keeps their places for nobody.
+pub fn kept_for_nobody(claim: &NodeClaim) -> usize {
+    let mut told: BTreeSet<u32> = BTreeSet::new();
+    let mut first = |pod: &Planned<'_>| pod.told && pod.group.is_none_or(|group| told.insert(group));
+    planned_pods(claim).filter(|pod| !first(pod)).count()
 }
 
 /// What tells a pod apart among those that must spread: its shape.
@@ -213,4 +220,25 @@ fn quantities(world: &World, resources: &Resources) -> BTreeMap<String, String> 
         ResourceId::Other(name) => (world.names.text(name).to_owned(), amount.to_string()),
     };
     resources.iter().filter(|(_, amount)| *amount > 0).map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_kept_for_who_is_told_and_of_a_service_for_the_first() {
+        let kept_for_nobody = |list: &str| {
+            let object = json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "x", "annotations": {PODS: list}},
+                "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
+            });
+            super::kept_for_nobody(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(kept_for_nobody(""), 0);
+        assert_eq!(kept_for_nobody("shop/a,shop/b,shop/c~1,shop/d~2"), 0);
+        assert_eq!(kept_for_nobody("shop/a~1,shop/b~1,shop/c~2,shop/d~1"), 2);
+        assert_eq!(kept_for_nobody("shop/a~-,shop/b,shop/c~1-,shop/d~1"), 2, "two are not told at all");
+    }
 }

@@ -1,7 +1,7 @@
 //! What everybody who acts on the cluster has at hand.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::clock::Clock;
@@ -204,33 +204,83 @@ const OPENS: usize = 16;
 /// What else is to be written about a node that is open waits no longer than this for the other nodes.
 const OTHERS: Duration = Duration::from_secs(1);
 
+/// Nodes that are to be opened at the same time are found within this.
+const GATHERS: Duration = Duration::from_millis(10);
+
 /// Nodes that are being opened to pods. Those of a round open in as short a time as can be: until then pods that are
-/// meant for one that is still closed take places on the others.
-pub struct Doors {
-    turns: Semaphore,
-    /// How many are not open yet.
-    closed: AtomicUsize,
+/// meant for one that is still closed take places on the others. So a node opens the later the more of its places are
+/// kept for nobody.
+#[derive(Default)]
+pub struct Doors(Mutex<Queue>);
+
+/// Which nodes wait to be opened, and how many are being opened.
+#[derive(Default)]
+struct Queue {
+    /// By how many places are kept for nobody, then in the order in which they came.
+    waiting: BTreeMap<(usize, u64), oneshot::Sender<()>>,
+    came: u64,
+    opening: usize,
 }
 
-impl Default for Doors {
-    fn default() -> Self {
-        Doors { turns: Semaphore::new(OPENS), closed: AtomicUsize::new(0) }
+impl Queue {
+    /// Opens as many as may be opened at a time.
+    fn next(&mut self) {
+        while self.opening < OPENS
+            && let Some((_, turn)) = self.waiting.pop_first()
+        {
+            // Who does not wait any longer gives its turn back, see [`Place`].
+            self.opening += 1;
+            _ = turn.send(());
+        }
+    }
+}
+
+/// A node's place in the queue, and then its turn, until it is open or given up.
+struct Place<'a> {
+    doors: &'a Doors,
+    at: (usize, u64),
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.doors.0);
+        if queue.waiting.remove(&self.at).is_none() {
+            queue.opening -= 1;
+        }
+        queue.next();
     }
 }
 
 impl Doors {
-    /// Opens a node, then waits until all others that are being opened are open.
-    pub async fn open<T>(&self, opening: impl Future<Output = T>) -> T {
-        self.closed.fetch_add(1, Ordering::Relaxed);
-        let turn = self.turns.acquire().await;
+    /// Opens a node, so many of whose places are kept for nobody, when it is its turn; then waits until all others that
+    /// are being opened are open.
+    pub async fn open<T>(&self, free: usize, opening: impl Future<Output = T>) -> T {
+        let (sender, turn) = oneshot::channel();
+        let place = self.place(free, sender);
+        tokio::time::sleep(GATHERS).await;
+        lock(&self.0).next();
+        // The queue keeps the sender until then.
+        _ = turn.await;
         let opened = opening.await;
-        drop(turn);
-        self.closed.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
         let begun = Instant::now();
-        while self.closed.load(Ordering::Relaxed) > 0 && begun.elapsed() < OTHERS {
+        while self.any_closed() && begun.elapsed() < OTHERS {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         opened
+    }
+
+    fn place(&self, free: usize, turn: oneshot::Sender<()>) -> Place<'_> {
+        let mut queue = lock(&self.0);
+        queue.came += 1;
+        let at = (free, queue.came);
+        queue.waiting.insert(at, turn);
+        Place { doors: self, at }
+    }
+
+    fn any_closed(&self) -> bool {
+        let queue = lock(&self.0);
+        queue.opening > 0 || !queue.waiting.is_empty()
     }
 }
 
@@ -307,6 +357,8 @@ pub fn back_off(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -314,19 +366,50 @@ mod tests {
         let doors = Arc::new(Doors::default());
         let begun = Instant::now();
         let quick = async {
-            doors.open(async {}).await;
+            doors.open(0, async {}).await;
             begun.elapsed()
         };
-        let slow = doors.open(tokio::time::sleep(Duration::from_millis(300)));
+        let slow = doors.open(0, tokio::time::sleep(Duration::from_millis(300)));
         let ((), waited) = tokio::join!(slow, quick);
         assert!((300..400).contains(&waited.as_millis()), "{waited:?}");
         let stuck = doors.clone();
-        let stuck = tokio::spawn(async move { stuck.open(std::future::pending::<()>()).await });
+        let stuck = tokio::spawn(async move { stuck.open(0, std::future::pending::<()>()).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
         let begun = Instant::now();
-        doors.open(async {}).await;
+        doors.open(0, async {}).await;
         let waited = begun.elapsed();
         stuck.abort();
         assert!((OTHERS..OTHERS * 2).contains(&waited), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_places_are_kept_for_nobody_the_later_a_node_opens() {
+        let doors = Doors::default();
+        let opened = Mutex::new(Vec::new());
+        let open = |free: usize| {
+            let opened = &opened;
+            doors.open(free, async move {
+                tokio::task::yield_now().await;
+                lock(opened).push(free);
+            })
+        };
+        let frees = (0..3 * OPENS).rev();
+        futures::future::join_all(frees.map(open)).await;
+        let opened = lock(&opened).clone();
+        let waves: Vec<BTreeSet<usize>> = opened.chunks(OPENS).map(|wave| wave.iter().copied().collect()).collect();
+        assert_eq!(waves, [0, 1, 2].map(|wave| (wave * OPENS..(wave + 1) * OPENS).collect()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_given_up_takes_nobodys_turn() {
+        let doors = Doors::default();
+        for free in 0..2 * OPENS {
+            let waits = doors.open(free, std::future::pending::<()>());
+            assert!(tokio::time::timeout(GATHERS * 2, waits).await.is_err(), "given up in its turn");
+            let early = doors.open(free, async {});
+            assert!(tokio::time::timeout(GATHERS / 2, early).await.is_err(), "given up before");
+        }
+        doors.open(0, async {}).await;
+        assert!(!doors.any_closed());
     }
 }

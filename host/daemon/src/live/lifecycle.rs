@@ -21,7 +21,7 @@ use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::claims::{FINALIZER, planned_pods};
+use super::claims::{FINALIZER, PODS, kept_for_nobody, planned_pods};
 use super::context::Context;
 use super::hints::Hint;
 use super::mutants::mutant;
@@ -142,7 +142,7 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
         labels: claim.metadata.labels.clone().unwrap_or_default(),
         annotations: {
             let mut own = claim.metadata.annotations.clone().unwrap_or_default();
-            own.remove(super::claims::PODS);
+            own.remove(PODS);
             own
         },
         requirements: spec
@@ -240,7 +240,7 @@ async fn register(
     let mut labels = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(self::labels::REGISTERED.into(), "true".into());
     let mut own = claim.metadata.annotations.clone().unwrap_or_default();
-    own.remove(super::claims::PODS);
+    own.remove(PODS);
     let mut finalizers = node.finalizers.clone();
     if !node.holds(FINALIZER) {
         finalizers.push(FINALIZER.into());
@@ -271,7 +271,7 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.doors.open(ctx.patch_node(&node.name, &patch)).await?;
+    ctx.doors.open(kept_for_nobody(claim), ctx.patch_node(&node.name, &patch)).await?;
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);
