@@ -16,6 +16,7 @@ pub mod knapsack;
 pub mod lp;
 pub mod market;
 pub mod pack;
+pub mod room;
 
 use market::{Commitments, Market};
 
@@ -50,9 +51,10 @@ impl Budget {
 const SETS: usize = 5;
 
 /// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
-/// hour of objective). Where `apart`, there are dearer ones among them with pods that must spread on nodes of their own:
+/// hour of objective). Where they are `played` through afterwards, they have room for pods more of services that crowd their
+/// domains, if that is not too dear, and there are dearer ones among them with pods that must spread on nodes of their own:
 /// of those that are to come to one node kube-scheduler can be told of one at a time only.
-pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apart: bool) -> (Vec<Floor>, f64) {
+pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, played: bool) -> (Vec<Floor>, f64) {
     let pods = classes::pods_on_claims(&floor);
     let relaxed = classes::relaxed(p, &floor);
     let market = Market::new(p, &relaxed, Commitments::Endless);
@@ -61,8 +63,9 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apa
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let pack = |p: &mut Problem<'_>, apart: &[usize], budget: Budget| {
-        let movable = classes::movable(p, &floor, apart);
+    let crowded = if played { room::crowded(p, &floor) } else { Vec::new() };
+    let pack = |p: &mut Problem<'_>, apart: &[usize], more: u32, budget: Budget| {
+        let movable = classes::movable(p, &floor, apart, &crowded, more);
         if movable.classes.is_empty() {
             return Vec::new();
         }
@@ -71,14 +74,24 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apa
         let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
         found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect()
     };
-    let mut packed: Vec<Floor> = pack(p, &[], budget);
+    let mut packed: Vec<Floor> = pack(p, &[], 0, budget);
     if packed.is_empty() {
         return (vec![floor], bound);
     }
-    if apart {
-        let groups = classes::spreading(p, &packed);
+    if played {
         // One of several tries, of which one is taken.
         let budget = Budget::of(effort.min(Effort::Normal), pods).unwrap_or(budget);
+        let most = build::least(p, &packed) * (1.0 + room::WORTH);
+        let mut more = if crowded.is_empty() { 0 } else { room::MOST };
+        while more > 0 {
+            let roomy = pack(p, &[], more, budget);
+            if build::least(p, &roomy) <= most {
+                packed = roomy;
+                break;
+            }
+            more -= 1;
+        }
+        let groups = classes::spreading(p, &packed);
         for left_out in 0..SETS.min(groups.len()) {
             let (out, apart) = groups.split_at(left_out);
             // Another one left out that does no harm changes nothing.
@@ -87,7 +100,7 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, apa
             }
             if out.last().is_none_or(|(_, doubled)| *doubled) {
                 let apart: Vec<usize> = apart.iter().map(|(group, _)| *group).collect();
-                packed.extend(pack(p, &apart, budget));
+                packed.extend(pack(p, &apart, more, budget));
             }
         }
     }

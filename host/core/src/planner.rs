@@ -57,8 +57,8 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
     }
     let (mut problem, floor) = floor(snapshot, policies, options.effort);
     let barren = barren::find(&mut problem);
-    let apart = may_be_tried(snapshot, floor.claims.len(), options.effort);
-    let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed, apart);
+    let played = may_be_tried(snapshot, floor.claims.len(), options.effort);
+    let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed, played);
     let candidates: Vec<Plan> =
         packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
     let mut replaced = Vec::new();

@@ -42,6 +42,12 @@ pub fn replace(p: &mut Problem<'_>, floor: Floor, classes: &Classes, market: &Ma
     improved
 }
 
+/// The objective of the cheapest of some packings, commitments left aside; infinite if there is none.
+pub fn least(p: &mut Problem<'_>, packed: &[Floor]) -> f64 {
+    let mut ranking = Ranking::default();
+    packed.iter().map(|floor| cost(p, &floor.claims, &mut ranking)).fold(f64::INFINITY, f64::min)
+}
+
 /// The objective of some claims, commitments left aside.
 fn cost(p: &Problem<'_>, claims: &[Claim], ranking: &mut Ranking) -> f64 {
     let node_cost = p.snapshot.world.settings.node_cost;

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::room;
 use crate::schedule::fit::Amounts;
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
 use crate::schedule::sets::Sets;
@@ -25,6 +26,8 @@ pub struct HostRule {
 pub struct Pile {
     /// As the floor placed them; `pods` is what is left of the pile.
     pub member: Member,
+    /// How many pods' room each of them gets.
+    pub rooms: u32,
 }
 
 /// Pods of a class with the same rules about their host.
@@ -50,8 +53,10 @@ pub struct Home {
 /// Pods of the same size and the same demands on labels.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// What one pod needs.
+    /// What one pod gets.
     pub amount: Amounts,
+    /// How many pods' room that is.
+    pub rooms: u32,
     /// What it asks of the node: position in [`Classes::homes`].
     pub home: usize,
     /// Its subs, `start..end` in [`Classes::subs`].
@@ -87,7 +92,7 @@ pub fn relaxed(p: &mut Problem<'_>, floor: &Floor) -> Classes {
         for member in &claim.members {
             let home = relaxed_home(p, member.item);
             let rules = solo_rules(p, member.item);
-            piles.push((home, rules, Pile { member: member.clone() }));
+            piles.push((home, rules, Pile { member: member.clone(), rooms: 1 }));
         }
     }
     gather(p, piles)
@@ -133,8 +138,9 @@ fn solo_rules(p: &Problem<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
 
 /// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology domains that the
 /// floor chose for it. Pods of the topology groups `apart` are to be on as many nodes of a domain as their constraint
-/// allows to differ, as if it were about hosts.
-pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize]) -> Classes {
+/// allows to differ, as if it were about hosts; of each of the services `crowded` there is room for up to `more` pods more in
+/// each domain.
+pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize], crowded: &[room::Service], more: u32) -> Classes {
     let mut piles = Vec::new();
     let mut claims = Vec::new();
     let mut homes: FxHashMap<(usize, NeedId, StateId), Option<StateId>> = FxHashMap::default();
@@ -151,9 +157,14 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize]) -> Classes {
         claims.push(at);
         for (member, state) in claim.members.iter().zip(found) {
             let rules = host_rules(p, member, apart);
-            piles.push((Home { states: SmallVec::from_elem(state, 1) }, rules, Pile { member: member.clone() }));
+            piles.push((
+                Home { states: SmallVec::from_elem(state, 1) },
+                rules,
+                Pile { member: member.clone(), rooms: 1 },
+            ));
         }
     }
+    room::add(&mut piles, crowded, more);
     Classes { claims, ..gather(p, piles) }
 }
 
@@ -241,7 +252,7 @@ pub fn spreading(p: &Problem<'_>, packings: &[Floor]) -> Vec<(usize, bool)> {
     groups.into_iter().map(|(group, (_, doubled))| (group, doubled)).collect()
 }
 
-type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);
+pub(super) type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);
 
 /// Sorts piles into classes and subs. Groups that nobody caps are no rule.
 fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
@@ -251,8 +262,9 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
     }
     let mut all = Classes::default();
     let mut homes: FxHashMap<Home, usize> = FxHashMap::default();
-    let mut index: FxHashMap<(usize, Amounts), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Pile>>> = FxHashMap::default();
-    let mut order: Vec<(usize, Amounts)> = Vec::new();
+    let mut index: FxHashMap<(usize, Amounts, u32), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Pile>>> =
+        FxHashMap::default();
+    let mut order: Vec<(usize, Amounts, u32)> = Vec::new();
     for (home, mut rules, pile) in piles {
         rules.retain(|r| capped[r.group as usize]);
         let next = homes.len();
@@ -260,7 +272,9 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
             all.homes.push(home);
             next
         });
-        let key = (home, p.items[pile.member.item].request.clone());
+        let request = &p.items[pile.member.item].request;
+        let amount = request.iter().map(|amount| amount.saturating_mul(i64::from(pile.rooms))).collect();
+        let key = (home, amount, pile.rooms);
         let subs = index.entry(key.clone()).or_insert_with(|| {
             order.push(key);
             FxHashMap::default()
@@ -278,7 +292,7 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
         }
         let end = all.subs.len() as u32;
         let count = all.subs[start as usize..end as usize].iter().map(|s| s.count).sum();
-        all.classes.push(Class { amount: key.1, home: key.0, subs: (start, end), count });
+        all.classes.push(Class { amount: key.1, rooms: key.2, home: key.0, subs: (start, end), count });
     }
     all
 }
@@ -298,7 +312,7 @@ impl Classes {
                 let pods = f64::from(pile.member.pods.1 - pile.member.pods.0);
                 of_item.get(&pile.member.item).copied().unwrap_or(0.0).max(0.0) * pods
             });
-            worth.sum::<f64>() / f64::from(class.count.max(1))
+            f64::from(class.rooms) * worth.sum::<f64>() / f64::from(class.count.max(1))
         };
         self.classes.iter().map(value).collect()
     }

@@ -6,6 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Simulator;
+use super::shapes::Queued;
 use crate::model::ResourceId;
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
@@ -21,14 +22,16 @@ const FEW: usize = 64;
 const MOST_PAIRS: usize = 200_000;
 
 /// Pods that nodes are bought for and that kube-scheduler need not be told of: the smallest eighths of them without which
-/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling.
+/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling, and nobody where
+/// some pods have to wait for their turn to be told: the fewer do besides them, the fewer take their places.
 pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
     let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
     let pairs = snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len());
     if pods < FEW || pairs > MOST_PAIRS {
         return FxHashSet::default();
     }
-    Simulator::new(snapshot).need_no_telling(plan)
+    let simulator = Simulator::new(snapshot);
+    if simulator.takes_turns(plan) { FxHashSet::default() } else { simulator.need_no_telling(plan) }
 }
 
 impl Simulator<'_> {
@@ -46,6 +49,20 @@ impl Simulator<'_> {
             free.extend(&smallest_first[..spared]);
         }
         free
+    }
+
+    /// Whether several pods of a service that must spread are to come to one node.
+    fn takes_turns(&self, plan: &Plan) -> bool {
+        let spreads = |queued: &&Queued| {
+            let shape = self.compiled.classes[queued.class as usize].shape;
+            !self.compiled.shapes[shape as usize].hard.is_empty()
+        };
+        let service: FxHashMap<PodIx, u32> =
+            self.compiled.queue.iter().filter(spreads).map(|queued| (queued.pod, queued.class)).collect();
+        plan.claims.iter().any(|claim| {
+            let mut here = FxHashSet::default();
+            claim.pods.iter().filter_map(|pod| service.get(pod)).any(|class| !here.insert(class))
+        })
     }
 
     /// How many pods are left over in all courses, unless they are more than `most`.
