@@ -51,9 +51,9 @@ impl Budget {
 const SETS: usize = 5;
 
 /// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
-/// hour of objective). Where they are `played` through afterwards, they have room for pods more of services that crowd their
-/// domains, if that is not too dear, and there are dearer ones among them with pods that must spread on nodes of their own:
-/// of those that are to come to one node kube-scheduler can be told of one at a time only.
+/// hour of objective). Where they are `played` through afterwards, they have room for more pods of services that crowd
+/// their domains, if that is not too dear, and there are dearer ones among them with pods that must spread on nodes of
+/// their own: of those that are to come to one node kube-scheduler can be told of one at a time only.
 pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, played: bool) -> (Vec<Floor>, f64) {
     let pods = classes::pods_on_claims(&floor);
     let relaxed = classes::relaxed(p, &floor);
@@ -79,8 +79,6 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
         return (vec![floor], bound);
     }
     if played {
-        // One of several tries, of which one is taken.
-        let budget = Budget::of(effort.min(Effort::Normal), pods).unwrap_or(budget);
         let most = build::least(p, &packed) * (1.0 + room::WORTH);
         let mut more = if crowded.is_empty() { 0 } else { room::MOST };
         while more > 0 {
@@ -91,6 +89,8 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
             }
             more -= 1;
         }
+        // One of several tries, of which one is taken.
+        let budget = Budget::of(effort.min(Effort::Normal), pods).unwrap_or(budget);
         let groups = classes::spreading(p, &packed);
         for left_out in 0..SETS.min(groups.len()) {
             let (out, apart) = groups.split_at(left_out);

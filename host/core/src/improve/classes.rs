@@ -138,8 +138,8 @@ fn solo_rules(p: &Problem<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
 
 /// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology domains that the
 /// floor chose for it. Pods of the topology groups `apart` are to be on as many nodes of a domain as their constraint
-/// allows to differ, as if it were about hosts; of each of the services `crowded` there is room for up to `more` pods more in
-/// each domain.
+/// allows to differ, as if it were about hosts; of each of the services `crowded` there is room for up to `more` pods more
+/// in each domain.
 pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize], crowded: &[room::Service], more: u32) -> Classes {
     let mut piles = Vec::new();
     let mut claims = Vec::new();
