@@ -122,8 +122,11 @@ fn planned_twice(desk: &Desk, claim: &Value, pods: &[String], planned: &BTreeMap
 /// Whether a claim's node still has room for all that wait for it, the claim's pods and those that were told of it since:
 /// others may have taken their places.
 fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
-    // The claim may not say so yet: a node is open before the answer to the patch that opened it has come.
-    let Some(name) = desk.cloud.runs_for(fields::uid(claim)) else { return true };
+    // The claim may not say so yet: a node is open before the answer to the patch that opened it has come. One whose
+    // instance was taken back takes nobody any more.
+    let Some(name) = desk.cloud.runs_for(fields::uid(claim)) else {
+        return fields::text(claim, "/status/providerID").is_empty();
+    };
     let Some(node) = desk.server.get(&fields::key(resources::NODE, "", &name)) else { return true };
     let mut names = Names::default();
     let room = amounts(node.pointer("/status/allocatable").unwrap_or(&Value::Null), &mut names);
