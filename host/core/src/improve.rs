@@ -79,8 +79,8 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
         return (vec![floor], bound);
     }
     if played {
-        let most = build::least(p, &packed) * (1.0 + room::WORTH);
-        let mut more = if crowded.is_empty() { 0 } else { room::MOST };
+        let mut more = crowded.iter().map(|service| service.rooms).max().unwrap_or(0);
+        let most = if more > 0 { build::least(p, &packed) * (1.0 + room::WORTH) } else { 0.0 };
         while more > 0 {
             let roomy = pack(p, &[], more, budget);
             if build::least(p, &roomy) <= most {

@@ -21,7 +21,7 @@ const CROWDED: u32 = 3;
 /// For so many pods in a domain there is room for one more.
 const A_ROOM_FOR: u32 = 2;
 /// For so many more there is room in each domain, at most.
-pub const MOST: u32 = 4;
+const MOST: u32 = 4;
 /// Room may cost this share more; where it would cost more, there is less of it.
 pub const WORTH: f64 = 0.20;
 
@@ -35,15 +35,16 @@ pub fn crowded(p: &Problem<'_>, floor: &Floor) -> Vec<Service> {
     for claim in &floor.claims {
         for member in &claim.members {
             let uses = &p.items[member.item].variants[member.variant].uses;
-            let Some(spread) = uses.iter().find(|u| p.topology.hard_skew(u).is_some()) else { continue };
-            let key = p.topology.groups[spread.group].spec.key;
+            let Some(key) = p.topology.spreads_over(uses) else { continue };
             let Some(domain) = p.states.get(claim.state).sets.get(key).and_then(|set| set.single()) else { continue };
             *pods.entry(member.item).or_default().entry(domain).or_default() += member.pods.1 - member.pods.0;
         }
     }
-    let most = |domains: BTreeMap<Sym, u32>| domains.into_values().max().unwrap_or(0);
-    let services = pods.into_iter().map(|(item, domains)| Service { item, pods: most(domains) });
-    let mut services: Vec<Service> = services.filter(|service| service.pods >= CROWDED).collect();
+    let most = pods.into_iter().filter_map(|(item, domains)| Some((item, domains.into_values().max()?)));
+    let mut services: Vec<Service> = most
+        .filter(|(_, pods)| *pods >= CROWDED)
+        .map(|(item, pods)| Service { item, rooms: MOST.min(pods.div_ceil(A_ROOM_FOR)) })
+        .collect();
     services.sort_by_key(|service| (size(&p.items[service.item]), service.item));
     if services.len() > 1 {
         services.remove(0);
@@ -51,13 +52,13 @@ pub fn crowded(p: &Problem<'_>, floor: &Floor) -> Vec<Service> {
     services
 }
 
-/// Pods that must spread, and how many of them come to a domain, at most.
+/// Pods that must spread, and for how many more of them there is to be room in each domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// The item.
     pub item: usize,
-    /// Its pods in the domain that has most of them.
-    pub pods: u32,
+    /// For how many more, by the domain that has most of them.
+    pub rooms: u32,
 }
 
 /// In bytes; a core counts as 4 GiB, which is about what it costs.
@@ -70,13 +71,13 @@ fn size(item: &Item) -> i128 {
 pub(super) fn add(piles: &mut Vec<Loose>, services: &[Service], most: u32) {
     for service in services {
         let mut domains: BTreeMap<StateId, Vec<usize>> = BTreeMap::new();
-        for (place, (home, _, pile)) in piles.iter().enumerate().filter(|(_, p)| p.2.member.item == service.item) {
-            if let Some(&state) = home.states.first().filter(|_| pile.rooms == 1) {
+        for (place, (home, ..)) in piles.iter().enumerate().filter(|(_, p)| p.2.member.item == service.item) {
+            if let Some(&state) = home.states.first() {
                 domains.entry(state).or_default().push(place);
             }
         }
         for places in domains.into_values() {
-            let mut left = most.min(service.pods.div_ceil(A_ROOM_FOR));
+            let mut left = most.min(service.rooms);
             for place in places {
                 left -= widen(piles, place, left);
             }

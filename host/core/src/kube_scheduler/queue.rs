@@ -52,16 +52,15 @@ impl<'s> Run<'s> {
         let mut chance = Chance::new(seed);
         let mut backlog = sim.compiled.queue.clone();
         let mut from = 0;
-        let mut turns: Vec<u32> = (0..sim.compiled.classes.len() as u32).collect();
-        let one_after_the_other = comes_by_class(seed);
-        if one_after_the_other {
-            chance.shuffle(&mut turns);
-        }
+        let order_of_classes = comes_by_class(seed).then(|| {
+            let mut order: Vec<u32> = (0..sim.compiled.classes.len() as u32).collect();
+            chance.shuffle(&mut order);
+            order
+        });
         for &to in &sim.compiled.ties {
-            if one_after_the_other {
-                backlog[from..to].sort_by_key(|queued| turns[queued.class as usize]);
-            } else {
-                chance.shuffle(&mut backlog[from..to]);
+            match &order_of_classes {
+                Some(order) => backlog[from..to].sort_by_key(|queued| order[queued.class as usize]),
+                None => chance.shuffle(&mut backlog[from..to]),
             }
             from = to;
         }
@@ -257,7 +256,7 @@ impl<'s> Run<'s> {
 
 /// Whether pods that came at the same time are tried class by class, as those of a Deployment are made and come back from
 /// waiting, or in any order. Every other pair of seeds has the one, so that either goes with each arrival.
-fn comes_by_class(seed: u64) -> bool {
+pub fn comes_by_class(seed: u64) -> bool {
     seed % 4 >= 2
 }
 

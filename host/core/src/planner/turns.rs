@@ -20,9 +20,8 @@ pub(super) fn arrange(p: &Problem<'_>, plan: &mut Plan) {
     let mut of: FxHashMap<PodIx, (usize, usize)> = FxHashMap::default();
     let mut keys: FxHashMap<usize, Sym> = FxHashMap::default();
     for (at, item) in p.items.iter().enumerate() {
-        let mut uses = item.variants.last().into_iter().flat_map(|last| &last.uses);
-        if let Some(spread) = uses.find(|u| p.topology.hard_skew(u).is_some()) {
-            keys.insert(at, p.topology.groups[spread.group].spec.key);
+        if let Some(key) = item.variants.last().and_then(|last| p.topology.spreads_over(&last.uses)) {
+            keys.insert(at, key);
             of.extend(item.pods.iter().enumerate().map(|(place, &pod)| (pod, (at, place))));
         }
     }

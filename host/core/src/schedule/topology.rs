@@ -174,6 +174,11 @@ impl Topology {
         }
     }
 
+    /// The label over whose domains, wider than a host, pods with these rules must spread; the first if there are several.
+    pub fn spreads_over(&self, uses: &[GroupUse]) -> Option<Sym> {
+        uses.iter().find(|u| self.hard_skew(u).is_some()).map(|u| self.groups[u.group].spec.key)
+    }
+
     /// No group yet.
     pub fn new(snapshot: &Snapshot) -> Self {
         Topology {
