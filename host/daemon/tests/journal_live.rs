@@ -68,7 +68,7 @@ fn decided_again() -> Result<()> {
     // Killed: its last segment has no end.
     drop(first);
     let mut second = start()?;
-    scale(&plane, 60)?;
+    scale(&plane, 90)?;
     let claims = names(&plane, "nodeclaims")?;
     delete_claims(&plane, &claims)?;
     until("the old claims are gone", || {
