@@ -11,6 +11,7 @@ mod controller;
 mod fold;
 mod listing;
 mod load;
+mod readiness;
 mod scale;
 mod swaps;
 

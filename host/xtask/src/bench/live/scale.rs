@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Bench;
 use super::controller::{Controller, Kind, Usage};
 use super::load::{self, Mixes};
+use super::readiness::Readiness;
 use crate::steps::table;
 
 /// Longer than this nobody waits for pods.
@@ -95,6 +96,7 @@ fn row(case: &str, kind: &str, outcome: &Outcome) -> Vec<String> {
 fn once(kind: &Kind, types: &Path, objects: &[Value], wanted: usize, ready: bool) -> anyhow::Result<Outcome> {
     let plane = ControlPlane::start(&format!("bench-{}", kind.name))?;
     plane.apply(&load::list(&load::pool(&[])))?;
+    let mut readiness = Readiness::watch(&plane)?;
     let mut controller;
     let begun;
     if ready {
@@ -108,12 +110,12 @@ fn once(kind: &Kind, types: &Path, objects: &[Value], wanted: usize, ready: bool
         begun = (Instant::now(), others()?);
         controller = Controller::start(kind, &plane, types)?;
     }
-    let done = until("all pods run", || Ok(running(&plane)? >= wanted));
+    let done = readiness.until(wanted, PATIENCE);
     let seconds = begun.0.elapsed().as_secs_f64();
     if let Err(error) = done {
         let log = std::fs::read_to_string(&controller.log).unwrap_or_default();
         let end: Vec<&str> = log.lines().rev().take(5).collect();
-        bail!("{error:#}; {} of {wanted} do; its log ends (last line first)\n{}", running(&plane)?, end.join("\n"));
+        bail!("{error:#}; {} of {wanted} do; its log ends (last line first)\n{}", readiness.count(), end.join("\n"));
     }
     let usage = controller.usage()?;
     let others = others()? - begun.1;
