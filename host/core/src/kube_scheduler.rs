@@ -9,6 +9,10 @@
 //! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.33's default
 //! profile.
 //!
+//! Since 1.36 balance of resources counts by its change (kubernetes/kubernetes#135573), which sends small pods to the
+//! emptiest nodes whatever their shape. Plans chosen with that score, played in sixteen courses, were measured to need a
+//! second purchase more often (11 mixes of 40, against 3 of 20), so the older one is still here; why is not known yet.
+//!
 //! What it leaves out, on purpose:
 //! - preemption, and back-off times: every waiting pod is tried again whenever a node arrives;
 //! - the scheduling of daemons: they are on their nodes before anybody else;
