@@ -63,7 +63,7 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let crowded = if played { room::crowded(p, &floor) } else { Vec::new() };
+    let crowded = if played && pods >= room::FEW { room::crowded(p, &floor) } else { Vec::new() };
     let pack = |p: &mut Problem<'_>, apart: &[usize], more: u32, budget: Budget| {
         let movable = classes::movable(p, &floor, apart, &crowded, more);
         if movable.classes.is_empty() {

@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use super::classes::{Loose, Pile, pods_on_claims};
+use super::classes::{Loose, Pile};
 use crate::model::Sym;
 use crate::schedule::floor::{Floor, Member, Problem};
 use crate::schedule::items::Item;
 use crate::schedule::states::StateId;
 
-/// With fewer pods to place kube-scheduler is through before much can go otherwise than planned.
-const FEW: usize = 128;
+/// With fewer pods to place kube-scheduler is through before much can go otherwise than planned, and there is no room.
+pub const FEW: usize = 128;
 /// Services with fewer pods in each domain are told of as good as all of them at once.
 const CROWDED: u32 = 3;
 /// For so many pods in a domain there is room for one more.
@@ -30,9 +30,6 @@ pub const WORTH: f64 = 0.20;
 /// wherever a pod of another has gone there is room for one of it.
 pub fn crowded(p: &Problem<'_>, floor: &Floor) -> Vec<Service> {
     let mut pods: BTreeMap<usize, BTreeMap<Sym, u32>> = BTreeMap::new();
-    if pods_on_claims(floor) < FEW {
-        return Vec::new();
-    }
     for claim in &floor.claims {
         for member in &claim.members {
             let uses = &p.items[member.item].variants[member.variant].uses;
