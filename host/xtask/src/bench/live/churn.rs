@@ -9,7 +9,8 @@ use serde_json::json;
 use super::Bench;
 use super::controller::Controller;
 use super::load;
-use super::scale::{pool_is_ready, running, until};
+use super::readiness::Readiness;
+use super::scale::pool_is_ready;
 use crate::steps::table;
 
 const DEPLOYMENTS: usize = 40;
@@ -39,7 +40,7 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
     };
     let begun = Instant::now();
     plane.apply(&load::list(&(0..DEPLOYMENTS).map(service).collect::<Vec<_>>()))?;
-    until("all pods run", || Ok(running(&plane)? >= DEPLOYMENTS * REPLICAS))?;
+    Readiness::watch(&plane)?.until(DEPLOYMENTS * REPLICAS)?;
     let nodes = plane.run(&["get", "nodes", "-o", "name"])?.lines().count();
     println!("    {} pods run on {nodes} nodes after {:.0} s", DEPLOYMENTS * REPLICAS, begun.elapsed().as_secs_f64());
     let mut rows = Vec::new();
@@ -84,7 +85,7 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
         println!("    {}", row.join("  "));
         rows.push(row.to_vec());
     }
-    until("all pods run again", || Ok(running(&plane)? >= DEPLOYMENTS * REPLICAS))?;
+    Readiness::watch(&plane)?.until(DEPLOYMENTS * REPLICAS)?;
     let nodes = plane.run(&["get", "nodes", "-o", "name"])?.lines().count();
     std::thread::sleep(Duration::from_secs(15));
     let before = controller.usage()?;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use longshore_xtask::control_plane::ControlPlane;
+
+use super::scale::PATIENCE;
 
 /// A line of each Deployment whenever it changes.
 const LINE: &str = r#"jsonpath={.metadata.name} {.status.readyReplicas}{"\n"}"#;
@@ -24,7 +26,12 @@ impl Readiness {
     pub fn watch(plane: &ControlPlane) -> anyhow::Result<Self> {
         let mut command = plane.kubectl()?;
         command.args(["get", "deployments", "--watch", "--output", LINE]);
-        let mut kubectl = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut kubectl = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start kubectl")?;
         let out = BufReader::new(kubectl.stdout.take().context("kubectl has no output")?);
         let (sender, lines) = channel();
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -37,12 +44,12 @@ impl Readiness {
     }
 
     /// Waits until so many are ready.
-    pub fn until(&mut self, wanted: usize, patience: Duration) -> anyhow::Result<()> {
-        let deadline = Instant::now() + patience;
+    pub fn until(&mut self, wanted: usize) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
         while self.count() < wanted {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.read(&line),
-                Err(RecvTimeoutError::Timeout) => bail!("not within {} s: all pods run", patience.as_secs_f64()),
+                Err(RecvTimeoutError::Timeout) => bail!("not within {} s: all pods run", PATIENCE.as_secs_f64()),
                 Err(RecvTimeoutError::Disconnected) => bail!("kubectl has stopped to watch Deployments"),
             }
         }

@@ -15,7 +15,7 @@ use super::readiness::Readiness;
 use crate::steps::table;
 
 /// Longer than this nobody waits for pods.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Claims that are made so much later than the first are another purchase.
 const ONE_PURCHASE: u64 = 2;
 
@@ -110,7 +110,7 @@ fn once(kind: &Kind, types: &Path, objects: &[Value], wanted: usize, ready: bool
         begun = (Instant::now(), others()?);
         controller = Controller::start(kind, &plane, types)?;
     }
-    let done = readiness.until(wanted, PATIENCE);
+    let done = readiness.until(wanted);
     let seconds = begun.0.elapsed().as_secs_f64();
     if let Err(error) = done {
         let log = std::fs::read_to_string(&controller.log).unwrap_or_default();
@@ -151,12 +151,6 @@ pub fn within(
 pub fn pool_is_ready(plane: &ControlPlane) -> anyhow::Result<()> {
     let path = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
     until("the NodePool is ready", || Ok(plane.run(&["get", "nodepool", "default", "-o", path])? == "True"))
-}
-
-/// How many pods of Deployments are ready.
-pub fn running(plane: &ControlPlane) -> anyhow::Result<usize> {
-    let counts = plane.run(&["get", "deployments", "-o", "jsonpath={.items[*].status.readyReplicas}"])?;
-    Ok(counts.split_whitespace().filter_map(|count| count.parse::<usize>().ok()).sum())
 }
 
 /// How many pods kube-scheduler has found no node for.

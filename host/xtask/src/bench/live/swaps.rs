@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::Bench;
 use super::controller::{Controller, Kind};
 use super::load;
-use super::scale::{pool_is_ready, running, until, within};
+use super::readiness::Readiness;
+use super::scale::{pool_is_ready, until, within};
 use crate::steps::{self, table};
 
 /// The components that take turns, by what they call themselves.
@@ -61,7 +62,7 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let mut controller = Controller::start(&kind, &plane, &bench.types)?;
     pool_is_ready(&plane)?;
     plane.apply(&load::list(&load::plain(PODS.0, PODS.1, &load::A_CORE)))?;
-    until("all pods run", || Ok(running(&plane)? >= PODS.0 * PODS.1))?;
+    Readiness::watch(&plane)?.until(PODS.0 * PODS.1)?;
     until("the policy is loaded", || Ok(status(&controller)?["policies"]["policies"][0]["digest"].is_string()))?;
     let before = controller.usage()?;
     let (mut waiting, mut turn) = (0, 0);
