@@ -10,15 +10,17 @@
 //! The outcome replaces the floor's only where it costs less and keeps limits and `minValues`.
 
 pub mod build;
+pub mod bundle;
 pub mod classes;
 pub mod fill;
 pub mod knapsack;
 pub mod lp;
 pub mod market;
 pub mod pack;
-pub mod room;
 
+use classes::Loose;
 use market::{Commitments, Market};
+use pack::Node;
 
 use crate::plan::Effort;
 use crate::schedule::floor::{Floor, Problem};
@@ -47,13 +49,9 @@ impl Budget {
     }
 }
 
-/// Which groups are kept apart: all of them, all but the largest, all but the two largest …; so many sets are tried.
-const SETS: usize = 5;
-
 /// Cheaper packings of what the floor placed on new nodes, at least one, and a lower bound on any packing of it (USD per
-/// hour of objective). Where they are `played` through afterwards, they have room for more pods of services that crowd
-/// their domains, if that is not too dear, and there are dearer ones among them with pods that must spread on nodes of
-/// their own: of those that are to come to one node kube-scheduler can be told of one at a time only.
+/// hour of objective). Where they are `played` through afterwards, pods that kube-scheduler cannot be told of all at once
+/// are bundled, if that is not too dear.
 pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, played: bool) -> (Vec<Floor>, f64) {
     let pods = classes::pods_on_claims(&floor);
     let relaxed = classes::relaxed(p, &floor);
@@ -63,46 +61,30 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
-    let crowded = if played && pods >= room::FEW { room::crowded(p, &floor) } else { Vec::new() };
-    let pack = |p: &mut Problem<'_>, apart: &[usize], more: u32, budget: Budget| {
-        let movable = classes::movable(p, &floor, apart, &crowded, more);
-        if movable.classes.is_empty() {
-            return Vec::new();
-        }
-        let market = Market::new(p, &movable, Commitments::Limited);
-        let values = [&duals.values, &between].map(|v| movable.values(&relaxed, v));
-        let found = pack::pack(&movable, &market, &values, &duals.scarcity, budget, seed);
-        found.iter().map(|nodes| build::replace(p, floor.clone(), &movable, &market, nodes)).collect()
+    let (piles, movable) = classes::movable(p, &floor);
+    let pack = |p: &mut Problem<'_>, piles: Vec<Loose>| -> Vec<Floor> {
+        let classes = classes::gather(p, piles);
+        let market = Market::new(p, &classes, Commitments::Limited);
+        let values = [&duals.values, &between].map(|v| classes.values(&relaxed, v));
+        let found = pack::pack(&classes, &market, &values, &duals.scarcity, budget, seed);
+        let replaced = |nodes: &Vec<Node>| build::replace(p, floor.clone(), &movable, (&classes, &market), nodes);
+        found.iter().map(replaced).collect()
     };
-    let mut packed: Vec<Floor> = pack(p, &[], 0, budget);
-    if packed.is_empty() {
+    let loosely = if piles.is_empty() { Vec::new() } else { pack(p, piles.clone()) };
+    if loosely.is_empty() {
         return (vec![floor], bound);
     }
-    if played {
-        let mut more = crowded.iter().map(|service| service.rooms).max().unwrap_or(0);
-        let most = if more > 0 { build::least(p, &packed) * (1.0 + room::WORTH) } else { 0.0 };
-        while more > 0 {
-            let roomy = pack(p, &[], more, budget);
-            if build::least(p, &roomy) <= most {
-                packed = roomy;
-                break;
-            }
-            more -= 1;
-        }
-        // One of several tries, of which one is taken.
-        let budget = Budget::of(effort.min(Effort::Normal), pods).unwrap_or(budget);
-        let groups = classes::spreading(p, &packed);
-        for left_out in 0..SETS.min(groups.len()) {
-            let (out, apart) = groups.split_at(left_out);
-            // Another one left out that does no harm changes nothing.
-            if apart.iter().all(|(_, doubled)| !doubled) {
-                break;
-            }
-            if out.last().is_none_or(|(_, doubled)| *doubled) {
-                let apart: Vec<usize> = apart.iter().map(|(group, _)| *group).collect();
-                packed.extend(pack(p, &apart, more, budget));
+    if played && pods >= bundle::FEW {
+        // What costs as much as the floor is the floor: nothing dearer replaces it.
+        let most =
+            (build::least(p, &loosely) * (1.0 + bundle::WORTH)).min(build::least(p, std::slice::from_ref(&floor)));
+        for parts in bundle::PARTS {
+            let Some(tied) = bundle::tie(p, &piles, parts) else { break };
+            let bundled = pack(p, tied);
+            if build::least(p, &bundled) < most {
+                return (bundled, bound);
             }
         }
     }
-    (packed, bound)
+    (loosely, bound)
 }

@@ -6,7 +6,7 @@
 //!
 //! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to counters; [`ground`]:
 //! existing nodes); [`Simulator::run`] plays one course of events ([`queue`]) on a set of nodes, so that many candidate
-//! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.33's default
+//! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.36's default
 //! profile.
 //!
 //! Since 1.36 balance of resources counts by its change (kubernetes/kubernetes#135573), which sends small pods to the

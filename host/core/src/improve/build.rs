@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::classes::Classes;
+use super::classes::{Classes, Pile};
 use super::market::Market;
 use super::pack::Node;
 use crate::planner::Ranking;
@@ -10,13 +10,19 @@ use crate::schedule::floor::{Claim, Floor, Member, Problem};
 
 /// The floor with its movable claims replaced, where that costs less; NodePool by NodePool where limits or `minValues`
 /// would be broken.
-pub fn replace(p: &mut Problem<'_>, floor: Floor, classes: &Classes, market: &Market, nodes: &[Node]) -> Floor {
+pub fn replace(
+    p: &mut Problem<'_>,
+    floor: Floor,
+    movable: &[usize],
+    (classes, market): (&Classes, &Market),
+    nodes: &[Node],
+) -> Floor {
     let Some(new) = claims(p, classes, market, nodes) else { return floor };
     let mut ranking = Ranking::default();
     let mut improved = Floor { claims: Vec::new(), ..floor.clone() };
     let moved: Vec<bool> = {
         let mut moved = vec![false; floor.claims.len()];
-        classes.claims.iter().for_each(|&c| moved[c] = true);
+        movable.iter().for_each(|&c| moved[c] = true);
         moved
     };
     for pool in 0..p.pools.len() {
@@ -63,8 +69,7 @@ fn cost(p: &Problem<'_>, claims: &[Claim], ranking: &mut Ranking) -> f64 {
 
 /// Claims from nodes; nothing if one of them turns out impossible.
 fn claims(p: &mut Problem<'_>, classes: &Classes, market: &Market, nodes: &[Node]) -> Option<Vec<Claim>> {
-    let mut piles: Vec<Vec<Member>> =
-        classes.subs.iter().map(|s| s.piles.iter().rev().map(|pile| pile.member.clone()).collect()).collect();
+    let mut piles: Vec<Vec<Pile>> = classes.subs.iter().map(|s| s.piles.iter().rev().cloned().collect()).collect();
     let mut all = Vec::with_capacity(nodes.len());
     for node in nodes {
         let offer = &market.offers[node.offer];
@@ -102,16 +107,22 @@ fn claims(p: &mut Problem<'_>, classes: &Classes, market: &Market, nodes: &[Node
     Some(all)
 }
 
-/// Takes so many pods off the piles of a sub.
-fn take(piles: &mut Vec<Member>, mut count: u32) -> Vec<Member> {
+/// Takes so many pods or bundles off the piles of a sub.
+fn take(piles: &mut Vec<Pile>, mut count: u32) -> Vec<Member> {
     let mut taken = Vec::new();
     while count > 0 {
         let Some(top) = piles.last_mut() else { break };
-        let n = count.min(top.pods.1 - top.pods.0);
-        taken.push(Member { pods: (top.pods.0, top.pods.0 + n), ..top.clone() });
-        top.pods.0 += n;
+        let all = top.count();
+        let n = count.min(all);
+        match top {
+            Pile::Bundle(members, _) => taken.append(members),
+            Pile::Like(member) => {
+                taken.push(Member { pods: (member.pods.0, member.pods.0 + n), ..member.clone() });
+                member.pods.0 += n;
+            }
+        }
         count -= n;
-        if top.pods.0 == top.pods.1 {
+        if n == all {
             piles.pop();
         }
     }

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::room;
 use crate::schedule::fit::Amounts;
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
 use crate::schedule::sets::Sets;
@@ -21,13 +20,39 @@ pub struct HostRule {
     pub cap: u16,
 }
 
-/// Interchangeable pods: one item, one level of preferences.
+/// Where the pods of a class come from.
 #[derive(Clone, Debug)]
-pub struct Pile {
-    /// As the floor placed them; `pods` is what is left of the pile.
-    pub member: Member,
-    /// How many pods' room each of them gets.
-    pub rooms: u32,
+pub enum Pile {
+    /// Interchangeable pods, placed one by one: one item, one level of preferences. As the floor placed them; `pods` is what
+    /// is left of the pile.
+    Like(Member),
+    /// Pods that come to one node together, and the room that they get there.
+    Bundle(Vec<Member>, Amounts),
+}
+
+impl Pile {
+    /// Its pods.
+    pub fn members(&self) -> &[Member] {
+        match self {
+            Pile::Like(member) => std::slice::from_ref(member),
+            Pile::Bundle(members, _) => members,
+        }
+    }
+
+    /// How many things there are to be placed.
+    pub fn count(&self) -> u32 {
+        match self {
+            Pile::Like(member) => member.pods.1 - member.pods.0,
+            Pile::Bundle(..) => 1,
+        }
+    }
+
+    fn amount(&self, p: &Problem<'_>) -> Amounts {
+        match self {
+            Pile::Like(member) => p.items[member.item].request.clone(),
+            Pile::Bundle(_, amount) => amount.clone(),
+        }
+    }
 }
 
 /// Pods of a class with the same rules about their host.
@@ -39,7 +64,7 @@ pub struct Sub {
     pub rules: SmallVec<[HostRule; 2]>,
     /// Where its pods come from.
     pub piles: Vec<Pile>,
-    /// How many pods there are.
+    /// How many pods or bundles there are.
     pub count: u32,
 }
 
@@ -53,15 +78,13 @@ pub struct Home {
 /// Pods of the same size and the same demands on labels.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// What one pod gets.
+    /// What one pod or bundle gets.
     pub amount: Amounts,
-    /// How many pods' room that is.
-    pub rooms: u32,
     /// What it asks of the node: position in [`Classes::homes`].
     pub home: usize,
     /// Its subs, `start..end` in [`Classes::subs`].
     pub subs: (u32, u32),
-    /// How many pods there are.
+    /// How many pods or bundles there are.
     pub count: u32,
 }
 
@@ -74,8 +97,6 @@ pub struct Classes {
     pub subs: Vec<Sub>,
     /// What they ask of nodes.
     pub homes: Vec<Home>,
-    /// Positions of the claims whose pods these are.
-    pub claims: Vec<usize>,
 }
 
 /// How many pods the floor put on new nodes.
@@ -92,7 +113,7 @@ pub fn relaxed(p: &mut Problem<'_>, floor: &Floor) -> Classes {
         for member in &claim.members {
             let home = relaxed_home(p, member.item);
             let rules = solo_rules(p, member.item);
-            piles.push((home, rules, Pile { member: member.clone(), rooms: 1 }));
+            piles.push((home, rules, Pile::Like(member.clone())));
         }
     }
     gather(p, piles)
@@ -137,10 +158,8 @@ fn solo_rules(p: &Problem<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
 }
 
 /// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology domains that the
-/// floor chose for it. Pods of the topology groups `apart` are to be on as many nodes of a domain as their constraint
-/// allows to differ, as if it were about hosts; of each of the services `crowded` there is room for up to `more` pods more
-/// in each domain.
-pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize], crowded: &[room::Service], more: u32) -> Classes {
+/// floor chose for it, and the positions of those claims.
+pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> (Vec<Loose>, Vec<usize>) {
     let mut piles = Vec::new();
     let mut claims = Vec::new();
     let mut homes: FxHashMap<(usize, NeedId, StateId), Option<StateId>> = FxHashMap::default();
@@ -156,16 +175,11 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor, apart: &[usize], crowded: &[r
         let Some(found) = found.into_iter().collect::<Option<Vec<StateId>>>() else { continue };
         claims.push(at);
         for (member, state) in claim.members.iter().zip(found) {
-            let rules = host_rules(p, member, apart);
-            piles.push((
-                Home { states: SmallVec::from_elem(state, 1) },
-                rules,
-                Pile { member: member.clone(), rooms: 1 },
-            ));
+            let home = Home { states: SmallVec::from_elem(state, 1) };
+            piles.push((home, host_rules(p, member), Pile::Like(member.clone())));
         }
     }
-    room::add(&mut piles, crowded, more);
-    Classes { claims, ..gather(p, piles) }
+    (piles, claims)
 }
 
 fn is_movable(p: &Problem<'_>, claim: &Claim) -> bool {
@@ -204,14 +218,14 @@ fn home(p: &mut Problem<'_>, claim: &Claim, member: &Member) -> Option<StateId> 
     Some(state)
 }
 
-/// Hard rules over the hostname, and those of groups `apart`: who counts, and how many may.
-fn host_rules(p: &Problem<'_>, member: &Member, apart: &[usize]) -> SmallVec<[HostRule; 2]> {
+/// Hard rules over the hostname: who counts, and how many may.
+fn host_rules(p: &Problem<'_>, member: &Member) -> SmallVec<[HostRule; 2]> {
     let it = &p.items[member.item];
     let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
     for u in it.variants[member.variant].uses.iter().filter(|u| !u.soft) {
         let group = &p.topology.groups[u.group];
         let cap = match group.spec.rule {
-            _ if group.key.is_some() && !apart.contains(&u.group) => continue,
+            _ if group.key.is_some() => continue,
             Rule::Spread { max_skew, .. } => max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16,
             Rule::Anti => u16::from(u.own),
             Rule::Affinity | Rule::Inverse => continue,
@@ -220,7 +234,7 @@ fn host_rules(p: &Problem<'_>, member: &Member, apart: &[usize]) -> SmallVec<[Ho
     }
     for &g in &it.counted {
         let known = rules.iter().any(|r| r.group == g as u32);
-        let looks = p.topology.groups[g].key.is_none() || apart.contains(&g);
+        let looks = p.topology.groups[g].key.is_none();
         if looks && !known {
             rules.push(HostRule { group: g as u32, counts: true, cap: u16::MAX });
         }
@@ -229,42 +243,19 @@ fn host_rules(p: &Problem<'_>, member: &Member, apart: &[usize]) -> SmallVec<[Ho
     rules
 }
 
-/// Groups of pods that must spread over domains wider than a host, the largest first, and whether any of the packings
-/// has more of them on a node than may come there at a time.
-pub fn spreading(p: &Problem<'_>, packings: &[Floor]) -> Vec<(usize, bool)> {
-    let mut found: FxHashMap<usize, (u32, bool)> = FxHashMap::default();
-    for (first, claim) in packings.iter().enumerate().flat_map(|(at, f)| f.claims.iter().map(move |c| (at == 0, c))) {
-        let mut here: FxHashMap<usize, (u32, i32)> = FxHashMap::default();
-        for member in &claim.members {
-            let uses = &p.items[member.item].variants[member.variant].uses;
-            for (group, max_skew) in uses.iter().filter_map(|u| Some((u.group, p.topology.hard_skew(u)?))) {
-                here.entry(group).or_insert((0, max_skew)).0 += member.pods.1 - member.pods.0;
-            }
-        }
-        for (group, (pods, max_skew)) in here {
-            let (size, doubled) = found.entry(group).or_default();
-            *size += if first { pods } else { 0 };
-            *doubled |= i64::from(pods) > i64::from(max_skew);
-        }
-    }
-    let mut groups: Vec<(usize, (u32, bool))> = found.into_iter().collect();
-    groups.sort_unstable_by_key(|&(group, (size, _))| (std::cmp::Reverse(size), group));
-    groups.into_iter().map(|(group, (_, doubled))| (group, doubled)).collect()
-}
-
-pub(super) type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);
+/// A pile, what its pods ask of the node, and their rules about the host.
+pub type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);
 
 /// Sorts piles into classes and subs. Groups that nobody caps are no rule.
-fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
+pub fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
     let mut capped = vec![false; p.topology.groups.len()];
     for rule in piles.iter().flat_map(|(_, rules, _)| rules) {
         capped[rule.group as usize] |= rule.cap != u16::MAX;
     }
     let mut all = Classes::default();
     let mut homes: FxHashMap<Home, usize> = FxHashMap::default();
-    let mut index: FxHashMap<(usize, Amounts, u32), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Pile>>> =
-        FxHashMap::default();
-    let mut order: Vec<(usize, Amounts, u32)> = Vec::new();
+    let mut index: FxHashMap<(usize, Amounts), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Pile>>> = FxHashMap::default();
+    let mut order: Vec<(usize, Amounts)> = Vec::new();
     for (home, mut rules, pile) in piles {
         rules.retain(|r| capped[r.group as usize]);
         let next = homes.len();
@@ -272,9 +263,7 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
             all.homes.push(home);
             next
         });
-        let request = &p.items[pile.member.item].request;
-        let amount = request.iter().map(|amount| amount.saturating_mul(i64::from(pile.rooms))).collect();
-        let key = (home, amount, pile.rooms);
+        let key = (home, pile.amount(p));
         let subs = index.entry(key.clone()).or_insert_with(|| {
             order.push(key);
             FxHashMap::default()
@@ -287,32 +276,33 @@ fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
         let class = all.classes.len() as u32;
         let start = all.subs.len() as u32;
         for (rules, piles) in subs {
-            let count = piles.iter().map(|p| p.member.pods.1 - p.member.pods.0).sum();
+            let count = piles.iter().map(Pile::count).sum();
             all.subs.push(Sub { class, rules, piles, count });
         }
         let end = all.subs.len() as u32;
         let count = all.subs[start as usize..end as usize].iter().map(|s| s.count).sum();
-        all.classes.push(Class { amount: key.1, rooms: key.2, home: key.0, subs: (start, end), count });
+        all.classes.push(Class { amount: key.1, home: key.0, subs: (start, end), count });
     }
     all
 }
 
 impl Classes {
-    /// The value of one pod of every class, given that of its relaxed form.
+    /// The value of one pod or bundle of every class, given that of its relaxed form.
     pub fn values(&self, relaxed: &Classes, of_relaxed: &[f64]) -> Vec<f64> {
         let mut of_item: FxHashMap<usize, f64> = FxHashMap::default();
         for sub in &relaxed.subs {
             for pile in &sub.piles {
-                of_item.insert(pile.member.item, of_relaxed[sub.class as usize]);
+                let value = of_relaxed[sub.class as usize];
+                of_item.extend(pile.members().iter().map(|member| (member.item, value)));
             }
         }
         let value = |class: &Class| {
             let subs = &self.subs[class.subs.0 as usize..class.subs.1 as usize];
-            let worth = subs.iter().flat_map(|s| &s.piles).map(|pile| {
-                let pods = f64::from(pile.member.pods.1 - pile.member.pods.0);
-                of_item.get(&pile.member.item).copied().unwrap_or(0.0).max(0.0) * pods
+            let worth = subs.iter().flat_map(|s| &s.piles).flat_map(Pile::members).map(|member| {
+                let pods = f64::from(member.pods.1 - member.pods.0);
+                of_item.get(&member.item).copied().unwrap_or(0.0).max(0.0) * pods
             });
-            f64::from(class.rooms) * worth.sum::<f64>() / f64::from(class.count.max(1))
+            worth.sum::<f64>() / f64::from(class.count.max(1))
         };
         self.classes.iter().map(value).collect()
     }

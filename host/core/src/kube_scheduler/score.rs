@@ -81,12 +81,17 @@ fn least_allocated(load: &Load, shape: &Shape) -> i64 {
     if resources == 0 { 0 } else { sum / resources }
 }
 
-/// How even CPU and memory would be used: 100 less the standard deviation of the two shares, in hundredths.
+/// By how much CPU and memory would be used more evenly than now: 75 where nothing changes, 100 for the greatest gain and
+/// 50 for the greatest loss (kubernetes/kubernetes#135573, since 1.36; before it was how even they would be, whatever they
+/// are now, which drew pods to nodes that they fit rather than to those that are empty).
 fn balanced(load: &Load, shape: &Shape) -> i64 {
-    let share = |r: usize| {
-        let used = load.asked[r].saturating_add(shape.asked[r]) as f64;
-        (load.room[r] > 0).then(|| (used / load.room[r] as f64).min(1.0))
-    };
+    let with = [0, 1].map(|r| load.asked[r].saturating_add(shape.asked[r]));
+    50 + (50 + evenness(load.room, with) - evenness(load.room, load.asked)) / 2
+}
+
+/// How even CPU and memory are used: 100 less the standard deviation of the two shares, in hundredths.
+fn evenness(room: [i64; 2], asked: [i64; 2]) -> i64 {
+    let share = |r: usize| (room[r] > 0).then(|| (asked[r] as f64 / room[r] as f64).min(1.0));
     let deviation = match (share(0), share(1)) {
         (Some(cpu), Some(memory)) => (cpu - memory).abs() / 2.0,
         _ => 0.0,

@@ -1,13 +1,14 @@
 //! Whom of a plan kube-scheduler need not be told of.
 //!
 //! Telling is not free: each pod is a write to the API server, for each of which kube-scheduler looks at every pod that
-//! waits. Where pods are small and go anywhere, they find room once that of the large ones is kept.
+//! waits. Where pods are small and go anywhere, they find room once that of the large ones is kept. And of a service that
+//! must spread kube-scheduler can be told of one pod of a node at a time only: where all that a domain gets of it come to
+//! one node they find it anyhow, for elsewhere places are kept for others.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Simulator;
-use super::shapes::Queued;
-use crate::model::ResourceId;
+use crate::model::{ResourceId, Sym};
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
 
@@ -22,8 +23,9 @@ const FEW: usize = 64;
 const MOST_PAIRS: usize = 200_000;
 
 /// Pods that nodes are bought for and that kube-scheduler need not be told of: the smallest eighths of them without which
-/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling, and nobody where
-/// some pods have to wait for their turn to be told: the fewer do besides them, the fewer take their places.
+/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling. Where some pods
+/// have to wait for their turn to be told, those if all of their service that a domain gets come to one node, and else
+/// nobody: the fewer wait besides them, the fewer take their places.
 pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
     let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
     let pairs = snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len());
@@ -31,11 +33,28 @@ pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
         return FxHashSet::default();
     }
     let simulator = Simulator::new(snapshot);
-    if simulator.takes_turns(plan) { FxHashSet::default() } else { simulator.need_no_telling(plan) }
+    match simulator.turns(plan) {
+        Turns::None => simulator.small(plan),
+        Turns::OneNode(pods) => pods,
+        Turns::SeveralNodes => FxHashSet::default(),
+    }
 }
 
+/// Pods of services that must spread and come to a node together.
+enum Turns {
+    /// There are none.
+    None,
+    /// All of each service that a domain gets come to one node.
+    OneNode(FxHashSet<PodIx>),
+    /// Those of some service come to several nodes of a domain.
+    SeveralNodes,
+}
+
+/// The pods of a service on a node that is bought, and the domain, if that is settled.
+type Share<'p> = (Option<&'p [Sym]>, Vec<PodIx>);
+
 impl Simulator<'_> {
-    fn need_no_telling(&self, plan: &Plan) -> FxHashSet<PodIx> {
+    fn small(&self, plan: &Plan) -> FxHashSet<PodIx> {
         let mut told = self.told(plan);
         let mut free = FxHashSet::default();
         let smallest_first = self.by_size(plan);
@@ -51,18 +70,35 @@ impl Simulator<'_> {
         free
     }
 
-    /// Whether several pods of a service that must spread are to come to one node.
-    fn takes_turns(&self, plan: &Plan) -> bool {
-        let spreads = |queued: &&Queued| {
-            let shape = self.compiled.classes[queued.class as usize].shape;
-            !self.compiled.shapes[shape as usize].hard.is_empty()
-        };
-        let service: FxHashMap<PodIx, u32> =
-            self.compiled.queue.iter().filter(spreads).map(|queued| (queued.pod, queued.class)).collect();
-        plan.claims.iter().any(|claim| {
-            let mut here = FxHashSet::default();
-            claim.pods.iter().filter_map(|pod| service.get(pod)).any(|class| !here.insert(class))
-        })
+    fn turns(&self, plan: &Plan) -> Turns {
+        let mut services: FxHashMap<PodIx, (u32, Sym)> = FxHashMap::default();
+        for queued in &self.compiled.queue {
+            let shape = &self.compiled.shapes[self.compiled.classes[queued.class as usize].shape as usize];
+            if let Some(hard) = shape.hard.first() {
+                let key = self.compiled.keys[self.compiled.counters[hard.counter as usize].key as usize];
+                services.insert(queued.pod, (queued.class, key));
+            }
+        }
+        let mut shares: FxHashMap<u32, Vec<Share<'_>>> = FxHashMap::default();
+        for claim in &plan.claims {
+            let mut here: FxHashMap<(u32, Sym), Vec<PodIx>> = FxHashMap::default();
+            for pod in &claim.pods {
+                services.get(pod).into_iter().for_each(|service| here.entry(*service).or_default().push(*pod));
+            }
+            for ((class, key), pods) in here {
+                let values = claim.requirements.iter().find(|(k, _)| *k == key).map(|(_, values)| values.as_slice());
+                shares.entry(class).or_default().push((values.filter(|values| values.len() == 1), pods));
+            }
+        }
+        let mut all = FxHashSet::default();
+        for shares in shares.into_values().filter(|shares| shares.iter().any(|(_, pods)| pods.len() > 1)) {
+            let mut domains = FxHashSet::default();
+            if shares.iter().any(|(domain, _)| domain.is_none_or(|domain| !domains.insert(domain))) {
+                return Turns::SeveralNodes;
+            }
+            all.extend(shares.into_iter().filter(|(_, pods)| pods.len() > 1).flat_map(|(_, pods)| pods));
+        }
+        if all.is_empty() { Turns::None } else { Turns::OneNode(all) }
     }
 
     /// How many pods are left over in all courses, unless they are more than `most`.

@@ -1,10 +1,11 @@
 //! Sizes, prices, NodePools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::check::check;
-use longshore_core::kube_scheduler::Simulator;
+use longshore_core::kube_scheduler::{Simulator, need_no_telling};
 use longshore_core::model::{MinValuesPolicy, Settings};
 use longshore_core::plan::{Effort, Plan, PodIx};
 use longshore_core::planner::{self, Options, prefer};
@@ -126,11 +127,12 @@ fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
     assert_eq!(first(&cheaper), 2, "a percent is worth more");
 }
 
-/// Services that spread over three zones, one of them with thirteen pods, and pods that go anywhere.
-fn crowded(plain: usize) -> Snapshot {
+/// Services that spread over three zones, two of them with so many times eight and thirteen pods, and pods that go anywhere.
+fn crowded(plain: usize, times: usize) -> Snapshot {
     let mut objects = pods(plain, "plain", "150m", "300Mi", &json!({}));
     objects.push(any());
-    let services = [(8, "200m", "256Mi"), (3, "700m", "1280Mi"), (3, "400m", "2304Mi"), (13, "700m", "2048Mi")];
+    let services =
+        [(8 * times, "200m", "256Mi"), (3, "700m", "1280Mi"), (3, "400m", "2304Mi"), (13 * times, "700m", "2048Mi")];
     for (at, (count, cpu, memory)) in services.into_iter().enumerate() {
         objects.extend(spreading(count, &format!("service{at}-"), cpu, memory));
     }
@@ -142,7 +144,7 @@ fn crowded(plain: usize) -> Snapshot {
 /// millicore has room for them in the wrong ones.
 #[test]
 fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
-    let snapshot = crowded(30);
+    let snapshot = crowded(30, 1);
     let simulator = Simulator::new(&snapshot);
     // Nodes come up together at odd seeds; ten courses, of which the planner has tried four.
     let left =
@@ -153,29 +155,65 @@ fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
     assert!(roomy.cost <= 1.03 * tight.cost, "{} for {}", roomy.cost, tight.cost);
 }
 
-/// Of pods of a service that come to one node kube-scheduler is told of one at a time, and whoever comes before them takes
-/// their places.
-#[test]
-fn each_zone_has_room_for_one_pod_more_of_a_service_that_crowds_it() {
-    let snapshot = crowded(150);
+/// How many pods of these services come to each node, by zone.
+fn by_zone(snapshot: &Snapshot, plan: &Plan, services: &[&str]) -> BTreeMap<String, Vec<usize>> {
     let world = &snapshot.world;
-    let rooms = |effort| {
-        let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
-        let pod = world.pods.iter().find(|pod| pod.name.starts_with("service3-")).unwrap();
-        let requests = &world.shapes.get(pod.shape).requests;
-        let mut zones: std::collections::BTreeMap<&str, usize> = ["a", "b", "c"].map(|zone| (zone, 0)).into();
-        for claim in &plan.claims {
-            let room = &world.catalogue.instance_type(claim.types[0]).allocatable;
-            let zone = world.catalogue.offering(claim.offering).zone.map(|zone| world.names.text(zone));
-            let mut wanted = claim.requests.clone();
-            wanted.add(requests);
-            *zones.get_mut(zone.unwrap()).unwrap() += usize::from(wanted.fits(room));
+    let mut zones: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for claim in &plan.claims {
+        let zone = world.catalogue.offering(claim.offering).zone.map(|zone| world.names.text(zone).to_owned());
+        let names = claim.pods.iter().map(|pod| &world.pods[pod.0 as usize].name);
+        let pods = names.filter(|name| services.iter().any(|service| name.starts_with(service))).count();
+        if pods > 0 {
+            zones.entry(zone.unwrap()).or_default().push(pods);
         }
-        zones.into_values().collect::<Vec<_>>()
-    };
-    let (tight, roomy) = (rooms(Effort::Quick), rooms(Effort::Normal));
-    assert!(tight.contains(&0), "nobody has looked at what kube-scheduler makes of it: {tight:?}");
-    assert!(!roomy.contains(&0), "{roomy:?}");
+    }
+    zones
+}
+
+/// Of pods of a service that come to one node kube-scheduler is told of one at a time, and whoever comes before them takes
+/// their places: on one node that makes no difference.
+#[test]
+fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
+    let snapshot = crowded(150, 1);
+    let world = &snapshot.world;
+    let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let (tight, tied) = (plan(Effort::Quick), plan(Effort::Normal));
+    let crowds = ["service0", "service3"];
+    let nodes = |plan| by_zone(&snapshot, plan, &crowds).into_values().map(|nodes| nodes.len()).collect::<Vec<_>>();
+    assert!(nodes(&tight).iter().any(|nodes| *nodes > 1), "nobody looks at what kube-scheduler makes of it");
+    assert_eq!(nodes(&tied), [1, 1, 1]);
+    let pod = world.pods.iter().find(|pod| pod.name.starts_with("service3-")).unwrap();
+    let in_zone = by_zone(&snapshot, &tied, &["service3"]);
+    let most = in_zone.values().map(|nodes| nodes[0]).max().unwrap();
+    for claim in &tied.claims {
+        let names = claim.pods.iter().map(|pod| &world.pods[pod.0 as usize].name);
+        let here = names.filter(|name| name.starts_with("service3-")).count();
+        let mut wanted = claim.requests.clone();
+        (here..most).filter(|_| here > 0).for_each(|_| wanted.add(&world.shapes.get(pod.shape).requests));
+        assert!(claim.types.iter().all(|t| wanted.fits(&world.catalogue.instance_type(*t).allocatable)), "{here}");
+    }
+    // The others of a service that is alone in its zone are told; whoever would wait for the turn is not.
+    let mut free: Vec<&str> =
+        need_no_telling(&snapshot, &tied).iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
+    free.sort_unstable();
+    assert!(free.iter().all(|name| crowds.iter().any(|crowd| name.starts_with(crowd))), "{free:?}");
+    assert_eq!(free.len(), 21);
+    assert_eq!(need_no_telling(&snapshot, &tight).len(), 0);
+}
+
+/// What is too much for eight cores is split evenly, and its pods wait for their turn to be told.
+#[test]
+fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
+    let snapshot = crowded(150, 3);
+    let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    let nodes = |effort| format!("{:?}\n", by_zone(&snapshot, &plan(effort), &["service3"]));
+    expect![[r#"
+        {"a": [6, 7], "b": [6, 7], "c": [6, 7]}
+    "#]]
+    .assert_eq(&nodes(Effort::Normal));
+    assert_ne!(nodes(Effort::Quick), nodes(Effort::Normal));
+    let plan = plan(Effort::Normal);
+    assert_eq!(need_no_telling(&snapshot, &plan).len(), 0);
 }
 
 /// A service over three zones beside pods that fill the nodes up: nobody is left over where kube-scheduler can be told of
@@ -236,7 +274,7 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
         let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
-        let free = longshore_core::kube_scheduler::need_no_telling(&snapshot, &plan);
+        let free = need_no_telling(&snapshot, &plan);
         let cpu = |pod: &longshore_core::plan::PodIx| {
             let world = &snapshot.world;
             world.shapes.get(world.pods[pod.0 as usize].shape).requests.get(longshore_core::model::ResourceId::Cpu)

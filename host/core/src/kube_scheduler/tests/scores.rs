@@ -21,10 +21,13 @@ fn shape(requests: Resources) -> Shape {
 }
 
 #[test]
-fn resources_score_what_stays_free_and_how_even_it_is() {
+fn resources_score_what_stays_free_and_how_much_more_even_it_gets() {
     let load = Load { room: [4000, 8 * GIB], asked: [1000, GIB], counted: [1000, GIB] };
-    // CPU 2000 of 4000: 50 free; memory 2 of 8 GiB: 75 free; mean 62. Shares 0.5 and 0.25: deviation 0.125, so 87.
-    assert_eq!(score::resources(&load, &shape(resources(1000, GIB, 1))), 62 + 87);
+    // CPU 2000 of 4000: 50 free; memory 2 of 8 GiB: 75 free; mean 62. Shares 0.5 and 0.25: deviation 0.125, so 87;
+    // now 0.25 and 0.125: 0.0625, so 93; 50 + (50 + 87 - 93) / 2.
+    assert_eq!(score::resources(&load, &shape(resources(1000, GIB, 1))), 62 + 72);
+    // A core and 3 GiB: 50 and 50 free. Both half used, so 100; 50 + (50 + 100 - 93) / 2.
+    assert_eq!(score::resources(&load, &shape(resources(1000, 3 * GIB, 1))), 50 + 78);
 }
 
 #[test]
@@ -37,8 +40,9 @@ fn a_pod_that_asks_for_nothing_counts_as_a_tenth_of_a_core_and_is_not_balanced()
 #[test]
 fn a_node_that_would_be_overcommitted_by_stand_ins_scores_nothing_for_that_resource() {
     let load = Load { room: [1000, 8 * GIB], asked: [0, 0], counted: [950, 0] };
-    // CPU 950 + 100 > 1000: nothing; memory 4 of 8 GiB: 50; mean 25. Shares 0 and 0.5: deviation 0.25, so 75.
-    assert_eq!(score::resources(&load, &shape(resources(0, 4 * GIB, 1))), 25 + 75);
+    // CPU 950 + 100 > 1000: nothing; memory 4 of 8 GiB: 50; mean 25. Shares 0 and 0.5: deviation 0.25, so 75,
+    // where it is 100 now: 50 + (50 + 75 - 100) / 2.
+    assert_eq!(score::resources(&load, &shape(resources(0, 4 * GIB, 1))), 25 + 62);
 }
 
 #[test]
