@@ -201,7 +201,8 @@ impl Telling {
 /// Nodes are opened so many at a time. Claims are written so many at a time too, so that connections are there: making
 /// new ones takes longer than what is asked over them.
 const OPENS: usize = 16;
-/// What else is to be written about a node that is open waits no longer than this for the other nodes.
+/// What else is to be written about a node that is open waits no longer than this for the other nodes, nor does one that
+/// is to open after them.
 const OTHERS: Duration = Duration::from_secs(1);
 
 /// Nodes that are to be opened at the same time are found within this.
@@ -209,7 +210,7 @@ const GATHERS: Duration = Duration::from_millis(10);
 
 /// Nodes that are being opened to pods. Those of a round open in as short a time as can be: until then pods that are
 /// meant for one that is still closed take places on the others. So a node opens the later the more of its places are
-/// kept for nobody.
+/// kept for nobody, and not before all those are open where there are none such.
 #[derive(Default)]
 pub struct Doors(Mutex<Queue>);
 
@@ -220,16 +221,27 @@ struct Queue {
     waiting: BTreeMap<(usize, u64), oneshot::Sender<()>>,
     came: u64,
     opening: usize,
+    /// Those of them where all places are kept for somebody.
+    full: usize,
 }
 
 impl Queue {
     /// Opens as many as may be opened at a time.
     fn next(&mut self) {
         while self.opening < OPENS
-            && let Some((_, turn)) = self.waiting.pop_first()
+            && let Some(&at) = self.waiting.keys().next()
+            && (at.0 == 0 || self.full == 0)
         {
+            self.begin(at);
+        }
+    }
+
+    /// It is the turn of the node at this place, if it waits.
+    fn begin(&mut self, at: (usize, u64)) {
+        if let Some(turn) = self.waiting.remove(&at) {
             // Who does not wait any longer gives its turn back, see [`Place`].
             self.opening += 1;
+            self.full += usize::from(at.0 == 0);
             _ = turn.send(());
         }
     }
@@ -246,21 +258,24 @@ impl Drop for Place<'_> {
         let mut queue = lock(&self.doors.0);
         if queue.waiting.remove(&self.at).is_none() {
             queue.opening -= 1;
+            queue.full -= usize::from(self.at.0 == 0);
         }
         queue.next();
     }
 }
 
 impl Doors {
-    /// Opens a node, so many of whose places are kept for nobody, when it is its turn; then waits until all others that
-    /// are being opened are open.
+    /// Opens a node, so many of whose places are kept for nobody, when it is its turn, or when others have taken too long;
+    /// then waits until all others that are being opened are open.
     pub async fn open<T>(&self, free: usize, opening: impl Future<Output = T>) -> T {
-        let (sender, turn) = oneshot::channel();
+        let (sender, mut turn) = oneshot::channel();
         let place = self.place(free, sender);
         tokio::time::sleep(GATHERS).await;
         lock(&self.0).next();
         // The queue keeps the sender until then.
-        _ = turn.await;
+        if tokio::time::timeout(OTHERS, &mut turn).await.is_err() {
+            lock(&self.0).begin(place.at);
+        }
         let opened = opening.await;
         drop(place);
         let begun = Instant::now();
@@ -393,11 +408,25 @@ mod tests {
                 lock(opened).push(free);
             })
         };
-        let frees = (0..3 * OPENS).rev();
+        let frees = (1..=3 * OPENS).rev();
         futures::future::join_all(frees.map(open)).await;
         let opened = lock(&opened).clone();
         let waves: Vec<BTreeSet<usize>> = opened.chunks(OPENS).map(|wave| wave.iter().copied().collect()).collect();
-        assert_eq!(waves, [0, 1, 2].map(|wave| (wave * OPENS..(wave + 1) * OPENS).collect()));
+        assert_eq!(waves, [0, 1, 2].map(|wave| (1 + wave * OPENS..=(wave + 1) * OPENS).collect()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_places_for_anybody_opens_after_the_full_ones_but_not_never() {
+        let opened_after = async |full: Duration| {
+            let (doors, begun) = (Doors::default(), Instant::now());
+            let full = doors.open(0, tokio::time::sleep(full));
+            let roomy = doors.open(3, async { begun.elapsed() });
+            tokio::join!(full, roomy).1
+        };
+        let waited = opened_after(Duration::from_millis(50)).await;
+        assert!((50..60).contains(&waited.as_millis()), "{waited:?}");
+        let waited = opened_after(Duration::from_secs(60)).await;
+        assert!((OTHERS..OTHERS * 2).contains(&waited), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
