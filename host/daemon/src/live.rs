@@ -7,6 +7,7 @@
 mod arrivals;
 mod claims;
 pub mod clock;
+mod connection;
 mod context;
 mod control;
 mod decisions;

@@ -46,9 +46,14 @@ fn none_is_empty(plane: &ControlPlane) -> Result<()> {
 fn scale_and_drain() -> Result<()> {
     let plane = ControlPlane::start("live-drain")?;
     plane.apply(&usual_pool())?;
-    let _daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+    let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     plane.apply(&deployment("web", 30, ""))?;
     until("30 pods run", || Ok(running(&plane)? == 30))?;
+    // One to the API server, two that it listens on, and the runtime's own.
+    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id()))?.flatten();
+    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let sockets = links.filter(|link| link.to_string_lossy().starts_with("socket:")).count();
+    ensure!((1..=8).contains(&sockets), "{sockets} sockets: is it HTTP/1.1?");
     let first = names(&plane, "nodeclaims")?;
     ensure!(!first.is_empty(), "no NodeClaims");
     let pool = get(&plane, "nodepool/default", "{.status.conditions[?(@.type=='Ready')].status}")?;

@@ -2,7 +2,7 @@
 //! NodeClaims, termination, expiration, integration and chaos, each named by the suite's letters and number. All of
 //! them share one cluster and one daemon; each has a namespace, a NodePool and a node label of its own name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,28 @@ use plane::Daemon;
 /// A spec by its name.
 type Spec = (&'static str, fn(&Scene) -> Result<()>);
 
+/// It waits for what takes a quarter of an hour: run only if asked for with `--ignored`.
+const SLOW: Spec = ("nc6-never-registered", never_registered);
+
 const SPECS: &[Spec] = &[
-    ("nc1-nc4-standalone", standalone),
+    ("nc1-nc3-nc4-standalone", standalone),
     ("nc2-requests", requests),
     ("nc5-node-deleted", node_deleted),
     ("nc7-class-missing", class_missing),
     ("nc8-class-not-ready", class_not_ready),
     ("nc9-instance-unknown", instance_unknown),
     ("te4-termination-grace-period", termination_grace_period),
+    ("te5-te6-pre-stop", pre_stop),
     ("te7-drain-in-order", in_order),
     ("ex1-expired", expired),
     ("ex2-expired-with-budget", expired_with_budget),
     ("in1-in2-limit-range", limit_range),
     ("in3-host-ports-of-daemons", host_ports),
     ("in5-one-pod-a-node", one_a_node),
+    ("in6-in22-validation", validation),
     ("in28-do-not-disrupt-for", do_not_disrupt_for),
+    ("pf1-many-alike", many_alike),
+    ("pf3-many-kinds", many_kinds),
     ("dr11-hashes", hashes),
     ("ch1-tainted-by-others", tainted_by_others),
 ];
@@ -44,15 +51,16 @@ fn main() {
     arguments.test_threads = arguments.test_threads.or(Some(4));
     let unavailable = plane::is_unavailable();
     let stage: Arc<Mutex<Option<Arc<Stage>>>> = Arc::default();
-    let trial = |&(name, spec): &Spec| {
+    let trial = |&(name, spec): &Spec, ignored: bool| {
         let stage = stage.clone();
         let run = move || {
             let scene = Stage::shared(&stage).and_then(|stage| Scene::new(stage, name));
             scene.and_then(|scene| spec(&scene)).map_err(|error| Failed::from(format!("{error:#}")))
         };
-        Trial::test(name, run).with_ignored_flag(unavailable)
+        Trial::test(name, run).with_ignored_flag(ignored)
     };
-    let conclusion = libtest_mimic::run(&arguments, SPECS.iter().map(trial).collect());
+    let trials = SPECS.iter().map(|spec| trial(spec, unavailable)).chain([trial(&SLOW, true)]);
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // Now, for the end of the process drops nothing.
     drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take());
     conclusion.exit();
@@ -152,6 +160,31 @@ spec:
   {spec}
 "
         ))
+    }
+
+    /// Has the server refuse what a rule is about and a condition is not true of.
+    fn admit(&self, rule: &str, condition: &str) -> Result<()> {
+        self.apply(&format!(
+            "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: $}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{rule}]
+  validations:
+  - expression: \"{condition}\"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: $}}
+spec: {{policyName: $, validationActions: [Deny]}}
+"
+        ))?;
+        // Admission hears of it a moment later.
+        std::thread::sleep(Duration::from_secs(3));
+        Ok(())
     }
 
     /// Runs kubectl, in the namespace of the spec.
@@ -293,6 +326,37 @@ fn node_deleted(scene: &Scene) -> Result<()> {
     scene.gone(60)
 }
 
+fn never_registered(scene: &Scene) -> Result<()> {
+    scene.admit(
+        "{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [nodes]}",
+        "!('registration' in object.metadata.labels) || object.metadata.labels.registration != 'fail'",
+    )?;
+    scene.apply(
+        "
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: $, labels: {spec: $, registration: fail}}
+spec:
+  nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+  requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+",
+    )?;
+    let claims = || scene.all("nodeclaims");
+    scene.until(60, "it is launched", || Ok(claims()?.first().is_some_and(|claim| is_true(claim, "Launched"))))?;
+    let unknown = |claim: &Value, kind: &str| {
+        let conditions = claim["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        conditions.iter().any(|c| c["type"] == kind && c["status"] == "Unknown")
+    };
+    let begun = Instant::now();
+    while let Some(claim) = claims()?.first().filter(|claim| !deleting(claim)) {
+        ensure!(unknown(claim, "Registered") && unknown(claim, "Initialized"), "{}", claim["status"]);
+        ensure!(begun.elapsed() < Duration::from_secs(17 * 60), "it is still there");
+        std::thread::sleep(Duration::from_secs(5));
+    }
+    ensure!(begun.elapsed() > Duration::from_secs(14 * 60), "given up after {:?}", begun.elapsed());
+    scene.gone(60)
+}
+
 fn class_missing(scene: &Scene) -> Result<()> {
     scene.claim("", "not-there", "")?;
     scene.gone(60)
@@ -300,27 +364,10 @@ fn class_missing(scene: &Scene) -> Result<()> {
 
 fn class_not_ready(scene: &Scene) -> Result<()> {
     // Whoever writes another status is refused: the class stays as it is.
-    scene.apply(
-        "
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: $}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-    - {apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], resources: [kwoknodeclasses/status]}
-  validations:
-  - expression: \"object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && c.reason == 'TestingNotReady')\"
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: $}
-spec: {policyName: $, validationActions: [Deny]}
-",
+    scene.admit(
+        "{apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], resources: [kwoknodeclasses/status]}",
+        "object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && c.reason == 'TestingNotReady')",
     )?;
-    // Admission hears of it a moment later.
-    std::thread::sleep(Duration::from_secs(3));
     scene.apply("{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: $}}")?;
     let status = r#"{"status":{"conditions":[{"type":"Ready","status":"False","reason":"TestingNotReady",
         "message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
@@ -367,6 +414,28 @@ fn termination_grace_period(scene: &Scene) -> Result<()> {
     ensure!((12..=35).contains(&after.as_secs()), "the pod was gone after {after:?}");
     scene.until(40, "the node is gone", || Ok(the_node()?.is_none()))?;
     scene.run(60, 1)
+}
+
+fn pre_stop(scene: &Scene) -> Result<()> {
+    scene.pool("terminationGracePeriod: 60s", "")?;
+    // kwok runs no hooks; it is asked to take as long for the pod's end.
+    let slow = "pod-delete.stage.kwok.x-k8s.io/delay: 12s";
+    scene.deployment("web", 1, "1", slow, "terminationGracePeriodSeconds: 15")?;
+    scene.run(60, 1)?;
+    let (pod, node) = (name(&scene.only("pods")?), name(&scene.only("nodes")?));
+    let begun = Instant::now();
+    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    let the_node = || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
+    let the_pod = || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
+    scene.until(3, "the node is tainted", || Ok(the_node()?.is_some_and(|n| disrupted(&n))))?;
+    scene.until(5, "the pod is asked to go", || Ok(the_pod()?.is_some_and(|p| deleting(&p))))?;
+    scene.stays(8u64.saturating_sub(begun.elapsed().as_secs()), "the node waits for its pod", || {
+        Ok(the_pod()?.is_some() && the_node()?.is_some())
+    })?;
+    scene.until(15, "the pod is gone", || Ok(the_pod()?.is_none()))?;
+    scene.until(30, "the node is gone", || Ok(the_node()?.is_none()))?;
+    scene.run(60, 1)?;
+    scene.clear()
 }
 
 fn in_order(scene: &Scene) -> Result<()> {
@@ -543,6 +612,66 @@ fn one_a_node(scene: &Scene) -> Result<()> {
     scene.clear()
 }
 
+/// Each NodePool differs from one that is taken in one thing.
+fn validation(scene: &Scene) -> Result<()> {
+    let ask = |labels: &str, requirement: &str, disruption: &str| {
+        let pool = format!(
+            "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{generateName: $-}}
+spec:
+  disruption: {{{disruption}}}
+  template:
+    metadata: {{labels: {{{labels}}}}}
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
+      requirements: [{{{requirement}}}]
+"
+        );
+        let file = std::env::temp_dir().join(format!("longshore-{}-{}.yaml", scene.name, std::process::id()));
+        std::fs::write(&file, pool.replace('$', scene.name))?;
+        let answer = scene.kubectl(&["create", "--dry-run=server", "--filename", &file.display().to_string()]);
+        std::fs::remove_file(&file)?;
+        answer
+    };
+    let usual = ("", "key: kubernetes.io/os, operator: In, values: [linux]", "consolidateAfter: Never");
+    let label = |text| (text, usual.1, usual.2);
+    let requirement = |text| (usual.0, text, usual.2);
+    let disruption = |text| (usual.0, usual.1, text);
+    let taken = [
+        usual,
+        label("node-restriction.kubernetes.io/custom: a"),
+        requirement("key: node-restriction.kubernetes.io/custom, operator: Exists"),
+        disruption("consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 5m"),
+    ];
+    for (labels, requirement, disruption) in taken {
+        ask(labels, requirement, disruption)?;
+    }
+    let refused = [
+        (label("karpenter.sh/nodepool: a"), "karpenter.sh/nodepool"),
+        (label("karpenter.sh/custom: a"), "karpenter.sh"),
+        (requirement("key: karpenter.sh/nodepool, operator: In, values: [a]"), "karpenter.sh/nodepool"),
+        (requirement("key: kubernetes.io/os, operator: In, values: []"), "In needs"),
+        (requirement("key: kubernetes.io/os, operator: among, values: [linux]"), "Unsupported value"),
+        (requirement("key: a, operator: Gt, values: ['1', '2']"), "Gt, Lt"),
+        (requirement("key: a, operator: Lt, values: ['1', '2']"), "Gt, Lt"),
+        (requirement("key: a, operator: Gte, values: ['1', '2']"), "Gt, Lt"),
+        (requirement("key: a, operator: Lte, values: ['1', '2']"), "Gt, Lt"),
+        (disruption("consolidateAfter: -1s"), "consolidateAfter"),
+        (requirement("key: a, operator: Exists, minValues: -1"), "minValues"),
+        (requirement("key: a, operator: Exists, minValues: 0"), "minValues"),
+        (requirement("key: a, operator: Exists, minValues: 51"), "minValues"),
+        (requirement("key: a, operator: In, values: [b], minValues: 2"), "minValues"),
+    ];
+    for ((labels, requirement, disruption), because) in refused {
+        let asked = format!("{labels} {requirement} {disruption}");
+        let error = ask(labels, requirement, disruption).err().with_context(|| format!("taken: {asked}"))?;
+        ensure!(format!("{error:#}").contains(because), "{asked}: {error:#}");
+    }
+    Ok(())
+}
+
 fn do_not_disrupt_for(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     let annotation = |value: &str| format!("karpenter.sh/do-not-disrupt: '{value}'");
@@ -568,6 +697,61 @@ fn do_not_disrupt_for(scene: &Scene) -> Result<()> {
         scene.kubectl(&["annotate", "pod", &name(pod), "karpenter.sh/do-not-disrupt-"])?;
     }
     scene.until(60, "the node is gone", || Ok(!scene.names("nodes")?.contains(&node)))?;
+    scene.clear()
+}
+
+// Provisioning
+
+fn many_alike(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 100, "1", "", "")?;
+    scene.run(120, 100)?;
+    scene.clear()
+}
+
+fn many_kinds(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let spread = |app: &str, key: &str, when: &str| {
+        format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]"
+        )
+    };
+    let affinity = |app: &str, kind: &str, key: &str| {
+        format!(
+            "affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]}}}}"
+        )
+    };
+    let (zone, host) = ("topology.kubernetes.io/zone", "kubernetes.io/hostname");
+    let kinds = [
+        ("usual", String::new()),
+        ("zones", spread("zones", zone, "DoNotSchedule")),
+        ("zones-if-possible", spread("zones-if-possible", zone, "ScheduleAnyway")),
+        ("hosts", spread("hosts", host, "DoNotSchedule")),
+        ("one-host", affinity("one-host", "podAffinity", host)),
+        ("one-zone", affinity("one-zone", "podAffinity", zone)),
+        ("apart", affinity("apart", "podAntiAffinity", host)),
+        ("arm", format!("nodeSelector: {{spec: {}, kubernetes.io/arch: arm64}}", scene.name)),
+    ];
+    for (name, more) in &kinds {
+        scene.deployment(name, 10, "500m", "", more)?;
+    }
+    scene.run(180, 10 * kinds.len())?;
+    let nodes = scene.all("nodes")?;
+    let pods = scene.all("pods")?;
+    let places = |app: &str, key: &str| -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == app) {
+            let node = nodes.iter().find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"]);
+            let place = node.context("on no node of the spec")?["metadata"]["labels"][key].as_str();
+            *counts.entry(place.context("no such label")?.to_owned()).or_default() += 1;
+        }
+        Ok(counts)
+    };
+    let skew = |counts: &BTreeMap<String, usize>| counts.values().max().copied() > counts.values().min().map(|n| n + 1);
+    ensure!(!skew(&places("zones", zone)?) && !skew(&places("hosts", host)?), "too far apart");
+    ensure!(places("one-host", host)?.len() == 1 && places("one-zone", zone)?.len() == 1, "not together");
+    ensure!(places("apart", host)?.len() == 10, "two on a node");
+    ensure!(places("arm", "kubernetes.io/arch")?.keys().eq(["arm64"]), "of another kind");
     scene.clear()
 }
 

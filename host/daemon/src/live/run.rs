@@ -10,6 +10,7 @@ use longshore_kwok::provider::Kwok;
 use tracing_subscriber::EnvFilter;
 
 use super::clock::Clock;
+use super::connection::{Clients, connect};
 use super::context::Context;
 use super::definitions;
 use super::edges::{Daemon, Edges, Lease, fixed};
@@ -97,11 +98,9 @@ fn logging(settings: &Settings, log: Log) {
     };
 }
 
-/// What is logged. The client says an error for every answer of 500 and above, those included that it asks again for; what
-/// comes of it in the end is for whoever asked to say, once.
+/// What is logged. What comes of a request is for whoever asked to say, once; every frame of a connection is for nobody.
 fn directives(level: &str) -> String {
-    let client = if level == "debug" { "" } else { ",kube_client::client::builder=off" };
-    format!("{level},kube=warn,hyper=warn{client}")
+    format!("{level},kube=warn,hyper=warn,h2=warn,tower=warn")
 }
 
 async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model::Settings) -> Result<(), Failure> {
@@ -113,11 +112,8 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         meant.default_spread = default_spread(config, &mut world.names)?;
         tracing::info!(source = %config, constraints = meant.default_spread.len(), "default topology spread constraints");
     }
-    let config = config(args.kubeconfig.as_deref()).await?;
-    let client = client(config.clone())?;
-    let mut once = config;
-    once.default_retry = false;
-    let plain = self::client(once)?;
+    let Clients { patient: client, plain } = connect(config(args.kubeconfig.as_deref()).await?)
+        .map_err(|why| usage(&format!("no client for the API server: {why}"), "check the kubeconfig"))?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
@@ -202,10 +198,6 @@ async fn config(file: Option<&Path>) -> Result<Config, Failure> {
     found.map_err(|why| usage(&format!("no way to the API server: {why}"), hint))
 }
 
-fn client(config: Config) -> Result<Client, Failure> {
-    Client::try_from(config).map_err(|e| usage(&format!("no client for the API server: {e}"), "check the kubeconfig"))
-}
-
 async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
@@ -243,18 +235,18 @@ mod tests {
         let made = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives(level)));
         let made = made.with_writer(move || out.clone()).with_ansi(false).without_time().finish();
         tracing::subscriber::with_default(made, || {
-            tracing::error!(target: "kube_client::client::builder", "failed with status 503 Service Unavailable");
             tracing::warn!(target: "kube_client::config", "no proxy");
             tracing::info!(target: "kube_runtime", "too much");
+            tracing::debug!(target: "h2::codec::framed_read", "received a frame");
             tracing::warn!(target: "longshore_daemon::live", "cannot watch; trying again");
         });
         String::from_utf8(lock(&written.0).clone()).unwrap()
     }
 
     #[test]
-    fn the_client_is_silent_about_answers_that_it_asks_again_for() {
+    fn the_client_says_no_more_than_warnings() {
         let told = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: cannot watch; trying again";
         assert_eq!(logged("info").trim(), told);
-        assert!(logged("debug").contains("failed with status 503"));
+        assert_eq!(logged("debug").trim(), told);
     }
 }
