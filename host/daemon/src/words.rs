@@ -4,6 +4,7 @@ mod amount;
 
 use std::collections::BTreeMap;
 
+use longshore_api::labels;
 use longshore_core::model::{NodeClassRef, NodePool, Op, PodShape, Requirement, Sym, Taint, TaintEffect, World};
 use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
 use longshore_core::snapshot::{Spoiled, Unusable};
@@ -95,6 +96,12 @@ impl Words<'_> {
             Unfit::Topology { rule, key } => {
                 let key = self.text(*key);
                 match rule {
+                    // A node that exists is refused because they are not there; a new one because they cannot be.
+                    TopologyRule::Affinity if self.pool.is_some() && key == labels::HOSTNAME => {
+                        "its affinity wants pods on the same node that a new one does not have: they run where there is \
+                         no room for it, or not at all"
+                            .into()
+                    }
                     TopologyRule::Spread => format!("topology spread over {key} leaves no domain"),
                     TopologyRule::Affinity => format!("no {key} has the pods that its affinity wants"),
                     TopologyRule::AntiAffinity => {

@@ -215,6 +215,27 @@ fn a_pod_left_over_is_explained_by_pool_and_node() {
 }
 
 #[test]
+fn a_pod_whose_affinity_binds_it_to_a_full_node_is_explained() {
+    let guest = "apiVersion: v1\nkind: Pod\nmetadata: {name: guest, namespace: shop, uid: g0}\nspec: {containers: [{name: main, \
+                 resources: {requests: {cpu: 950m}}}], affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{\
+                 topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: resident}}}]}}}\nstatus: {phase: Pending, \
+                 conditions: [{type: PodScheduled, status: \"False\", reason: Unschedulable}]}\n";
+    let guest = file("guest.yaml", guest);
+    let output = run(&["explain", "pod", "guest", "--snapshot", SMALL, path(&guest), "--instance-types", TYPES]);
+    exits(&output, 0);
+    shown(
+        &output,
+        expect![[r#"
+        Pod shop/guest (950m cpu) is left over.
+
+        WHERE             WHY
+        NodePool default  its affinity wants pods on the same node that a new one does not have: they run where there is no room for it, or not at all
+        node old          too little cpu: wants 950m, free 100m
+    "#]],
+    );
+}
+
+#[test]
 fn a_placed_pod_is_explained_with_the_next_best() {
     let output = run(&["explain", "pod", "shop/arm", "--snapshot", SMALL, "--instance-types", TYPES]);
     exits(&output, 0);

@@ -69,7 +69,7 @@ fn main() {
 /// A cluster with its daemon.
 struct Stage {
     // Ended in this order.
-    _daemon: Daemon,
+    daemon: Daemon,
     plane: ControlPlane,
 }
 
@@ -82,7 +82,7 @@ impl Stage {
         let plane = ControlPlane::start("regression")?;
         plane.apply(plane::CLASS)?;
         let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
-        Ok(stage.insert(Arc::new(Stage { _daemon: daemon, plane })).clone())
+        Ok(stage.insert(Arc::new(Stage { daemon, plane })).clone())
     }
 }
 
@@ -128,7 +128,11 @@ spec:
 
     /// Applies a Deployment of pods for the spec's nodes, with annotations and more of the pods' spec.
     fn deployment(&self, name: &str, replicas: usize, cpu: &str, annotations: &str, more: &str) -> Result<()> {
-        self.apply(&format!(
+        self.apply(&Self::deployment_of(name, replicas, cpu, annotations, more))
+    }
+
+    fn deployment_of(name: &str, replicas: usize, cpu: &str, annotations: &str, more: &str) -> String {
+        format!(
             "
 apiVersion: apps/v1
 kind: Deployment
@@ -143,7 +147,7 @@ spec:
       containers: [{{name: c, image: pause, resources: {{requests: {{cpu: {cpu}}}}}}}]
       {more}
 "
-        ))
+        )
     }
 
     /// Applies a NodeClaim of no NodePool, with more of its metadata and spec.
@@ -230,13 +234,34 @@ spec: {{policyName: $, validationActions: [Deny]}}
         Ok(())
     }
 
-    /// Waits until there are so many pods and all of them run.
+    /// Waits until there are so many pods and all of them run; else says which do not, and why.
     fn run(&self, seconds: u64, pods: usize) -> Result<()> {
-        self.until(seconds, &format!("{pods} pods run"), || {
+        let runs = |pod: &Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+        let done = self.until(seconds, &format!("{pods} pods run"), || {
             let all = self.all("pods")?;
-            let run =
-                |pod: &&Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
-            Ok(all.len() == pods && all.iter().filter(run).count() == pods)
+            Ok(all.len() == pods && all.iter().all(runs))
+        });
+        done.or_else(|error| {
+            let all = self.all("pods")?;
+            let others = all.iter().filter(|pod| !runs(pod)).map(|pod| {
+                let why = pod["status"]["conditions"].as_array().into_iter().flatten();
+                let why: Vec<&str> = why.filter_map(|condition| condition["message"].as_str()).collect();
+                format!(
+                    "{} on {} for {}: {}",
+                    name(pod),
+                    pod["spec"]["nodeName"],
+                    pod["status"]["nominatedNodeName"],
+                    why.join(" ")
+                )
+            });
+            let log = self.stage.daemon.log()?;
+            let end: Vec<&str> = log.lines().rev().take(40).collect();
+            Err(error.context(format!(
+                "{} pods;\n{}\nthe log, last line first:\n{}",
+                all.len(),
+                others.collect::<Vec<_>>().join("\n"),
+                end.join("\n")
+            )))
         })
     }
 
@@ -732,9 +757,10 @@ fn many_kinds(scene: &Scene) -> Result<()> {
         ("apart", affinity("apart", "podAntiAffinity", host)),
         ("arm", format!("nodeSelector: {{spec: {}, kubernetes.io/arch: arm64}}", scene.name)),
     ];
-    for (name, more) in &kinds {
-        scene.deployment(name, 10, "500m", "", more)?;
-    }
+    // At once: one of the pods that belong on one host goes to any node with room for it that is there before, and then
+    // the others have nowhere to go.
+    let deployments = kinds.iter().map(|(name, more)| Scene::deployment_of(name, 10, "500m", "", more));
+    scene.apply(&deployments.collect::<Vec<_>>().join("---"))?;
     scene.run(180, 10 * kinds.len())?;
     let nodes = scene.all("nodes")?;
     let pods = scene.all("pods")?;
