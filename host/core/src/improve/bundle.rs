@@ -9,10 +9,10 @@
 //! who comes first, and kube-scheduler need not be told (`kube_scheduler/telling.rs`).
 //!
 //! Of the benchmark's 20 mixes of services, 500 pods each, one purchase was enough in 17 to 20 like this (five runs),
-//! and in 17 where services with a single pod in each domain were left out. Where it was not, large pods whose own
-//! node, another bundle's, opened a moment later had taken a bundle's room. With the same pods on as many nodes as are
-//! cheapest, and room for one to four more of each service in each domain, it was in 14 to 18, at the same price;
-//! without room in 7.
+//! and in 17 where services with a single pod in each domain were left out. In the one run that was looked into where
+//! it was not, large pods whose own node, another bundle's, opened a moment later had taken a bundle's room. With the
+//! same pods on as many nodes as are cheapest, and room for one to four more of each service in each domain, it was in
+//! 14 to 18, at the same price; without room in 7.
 
 use std::collections::BTreeMap;
 
