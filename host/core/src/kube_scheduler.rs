@@ -45,7 +45,7 @@ use crate::snapshot::Snapshot;
 use compile::Compiled;
 use ground::Ground;
 use rules::VirtualLabels;
-pub use telling::need_no_telling;
+pub use telling::{followed, need_no_telling};
 
 /// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its type and the claim's
 /// requirements every label that has a single value.

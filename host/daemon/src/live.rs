@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod decisions;
 mod definitions;
+mod doors;
 pub mod edges;
 mod events;
 mod garbage;

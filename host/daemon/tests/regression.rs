@@ -255,7 +255,7 @@ spec: {{policyName: $, validationActions: [Deny]}}
                 )
             });
             let log = self.stage.daemon.log()?;
-            let end: Vec<&str> = log.lines().rev().take(40).collect();
+            let end: Vec<&str> = log.lines().rev().filter(|line| !line.contains(" claims=0 ")).take(60).collect();
             Err(error.context(format!(
                 "{} pods;\n{}\nthe log, last line first:\n{}",
                 all.len(),

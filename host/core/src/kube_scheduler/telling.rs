@@ -8,7 +8,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Simulator;
-use crate::model::{ResourceId, Sym};
+use super::matchers::{Namespaces, Scope};
+use crate::model::{ResourceId, ShapeId, Sym};
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
 
@@ -33,11 +34,36 @@ pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
         return FxHashSet::default();
     }
     let simulator = Simulator::new(snapshot);
+    let followed = followed(snapshot, plan);
+    let leads = |pod: &PodIx| followed.contains(&snapshot.world.pods[pod.0 as usize].shape);
     match simulator.turns(plan) {
-        Turns::None => simulator.small(plan),
-        Turns::OneNode(pods) => pods,
+        Turns::None => simulator.small(plan, leads),
+        Turns::OneNode(mut pods) => {
+            pods.retain(|pod| !leads(pod));
+            pods
+        }
         Turns::SeveralNodes => FxHashSet::default(),
     }
+}
+
+/// Shapes of pods that nodes are bought for and that required pod affinity of such pods selects, their own or that of
+/// others. Where the first of them goes, the others have to go as well; if it strays to a node without room for them, they
+/// wait for ever.
+pub fn followed(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<ShapeId> {
+    let world = &snapshot.world;
+    let pods = plan.claims.iter().flat_map(|claim| &claim.pods);
+    let shapes: FxHashSet<ShapeId> = pods.map(|pod| world.pods[pod.0 as usize].shape).collect();
+    let scopes = shapes
+        .iter()
+        .map(|id| world.shapes.get(*id))
+        .flat_map(|shape| shape.affinity.iter().map(|term| Scope::of_term(term, shape.namespace)));
+    let scopes: FxHashSet<Scope> = scopes.collect();
+    if scopes.is_empty() {
+        return FxHashSet::default();
+    }
+    let namespaces = Namespaces::of(world);
+    let selected = |scope: &Scope, id: ShapeId| namespaces.matches(std::slice::from_ref(scope), world.shapes.get(id));
+    shapes.into_iter().filter(|id| scopes.iter().any(|scope| selected(scope, *id))).collect()
 }
 
 /// Pods of services that must spread and come to a node together.
@@ -54,10 +80,11 @@ enum Turns {
 type Share<'p> = (Option<&'p [Sym]>, Vec<PodIx>);
 
 impl Simulator<'_> {
-    fn small(&self, plan: &Plan) -> FxHashSet<PodIx> {
+    fn small(&self, plan: &Plan, leads: impl Fn(&PodIx) -> bool) -> FxHashSet<PodIx> {
         let mut told = self.told(plan);
         let mut free = FxHashSet::default();
-        let smallest_first = self.by_size(plan);
+        let mut smallest_first = self.by_size(plan);
+        smallest_first.retain(|pod| !leads(pod));
         let Some(least) = self.left_over(plan, &told, usize::MAX) else { return free };
         for eighths in EIGHTHS {
             let spared = smallest_first.len() * (8 - eighths) / 8;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::check::check;
-use longshore_core::kube_scheduler::{Simulator, need_no_telling};
+use longshore_core::kube_scheduler::{Simulator, followed, need_no_telling};
 use longshore_core::model::{MinValuesPolicy, Settings};
 use longshore_core::plan::{Effort, Plan, PodIx};
 use longshore_core::planner::{self, Options, prefer};
@@ -288,4 +288,31 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
     assert_eq!(free(5, 20, 0), 0, "of so few everybody is told");
     assert!(free(30, 90, 0) >= 15, "{}", free(30, 90, 0));
     assert_eq!(free(30, 90, 90), 0, "who is told of nothing takes the places of those who wait to be told");
+}
+
+/// Where the first of them goes, the others have to go too.
+#[test]
+fn pods_that_others_have_to_follow_are_told_however_small() {
+    let near = |app: &str| {
+        json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": app}},
+        }]}}})
+    };
+    let mut objects = pods(30, "large-", "1", "2Gi", &json!({}));
+    objects.extend(pods(60, "small-", "20m", "16Mi", &json!({})));
+    objects.push(pod("db", "db", "10m", "8Mi", &json!({})));
+    objects.push(pod("web", "web", "10m", "8Mi", &near("db")));
+    objects.extend(["x", "y"].map(|name| pod(name, "twins", "10m", "8Mi", &near("twins"))));
+    objects.push(any());
+    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    let world = &snapshot.world;
+    let followed = followed(&snapshot, &plan);
+    let mut names: Vec<&str> =
+        world.pods.iter().filter(|pod| followed.contains(&pod.shape)).map(|pod| &*pod.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["db", "x", "y"]);
+    let free = need_no_telling(&snapshot, &plan);
+    let free: Vec<&str> = free.iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
+    assert!(free.contains(&"web") && names.iter().all(|name| !free.contains(name)), "{free:?}");
 }

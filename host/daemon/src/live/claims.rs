@@ -1,12 +1,13 @@
 //! From a plan to the NodeClaims that it wants, as they are written to the API server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longshore_api::crd::hash;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
-use longshore_core::model::{Op, Requirement, ResourceId, Resources, Sym, World};
+use longshore_core::kube_scheduler::{followed, need_no_telling};
+use longshore_core::model::{Op, Requirement, ResourceId, Resources, ShapeId, Sym, World};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
@@ -22,8 +23,9 @@ pub const HASH: &str = "karpenter.sh/nodepool-hash";
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
 /// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas: until its node has
-/// taken them, no other round plans for them, whichever process makes it. Pods that must spread have `~` and the number
-/// of their group behind them; those that kube-scheduler need not be told of `~-`, or `-` behind the number.
+/// taken them, no other round plans for them, whichever process makes it. Behind a pod may be `~` and then, in this order:
+/// the number of its group, where it must spread; `+` and a number, where pods have to follow it or others of that number;
+/// `-`, where kube-scheduler need not be told of it.
 pub const PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
@@ -38,27 +40,28 @@ pub struct Planned<'a> {
     pub pod: &'a str,
     /// What tells pods apart that must spread; nothing for the others.
     pub group: Option<u32>,
+    /// What tells pods apart that required pod affinity has others follow; nothing for the others.
+    pub leads: Option<u32>,
     /// kube-scheduler is told of it; the others find room without that.
     pub told: bool,
+}
+
+impl<'a> Planned<'a> {
+    /// One without marks.
+    pub fn plain(pod: &'a str) -> Self {
+        Planned { pod, group: None, leads: None, told: true }
+    }
 }
 
 /// The pods that a NodeClaim was made for.
 pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
     let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
-    list.split(',').filter(|pod| !pod.is_empty()).map(|text| match text.split_once('~') {
-        Some((pod, marks)) => {
-            let group = marks.trim_end_matches('-').parse().ok();
-            Planned { pod, group, told: !marks.ends_with('-') }
-        }
-        None => Planned { pod: text, group: None, told: true },
+    list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
+        let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
+        let (numbers, told) = marks.strip_suffix('-').map_or((marks, true), |numbers| (numbers, false));
+        let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
+        Planned { pod, group: group.parse().ok(), leads: leads.parse().ok(), told }
     })
-}
-
-/// How many of a claim's pods kube-scheduler is not told of at first: it keeps their places for nobody.
-pub fn kept_for_nobody(claim: &NodeClaim) -> usize {
-    let mut told: BTreeSet<u32> = BTreeSet::new();
-    let mut first = |pod: &Planned<'_>| pod.told && pod.group.is_none_or(|group| told.insert(group));
-    planned_pods(claim).filter(|pod| !first(pod)).count()
 }
 
 /// What tells a pod apart among those that must spread: its shape.
@@ -67,6 +70,34 @@ pub fn group_of(world: &World, pod: PodIx) -> Option<u32> {
     let own = &world.shapes.get(shape).spread;
     let spread = if own.is_empty() { &world.settings.default_spread } else { own };
     spread.iter().any(|s| s.required).then_some(shape.0)
+}
+
+/// What is to be known of the pods that nodes are bought for.
+#[derive(Default)]
+pub struct Marks {
+    /// Pods that kube-scheduler need not be told of.
+    pub free: FxHashSet<PodIx>,
+    /// Shapes of pods that others have to follow.
+    pub followed: FxHashSet<ShapeId>,
+}
+
+impl Marks {
+    /// Of a plan's pods.
+    pub fn of(snapshot: &Snapshot, plan: &Plan) -> Self {
+        Marks { free: need_no_telling(snapshot, plan), followed: followed(snapshot, plan) }
+    }
+
+    /// What stands behind a pod in [`PODS`].
+    fn text(&self, world: &World, pod: PodIx) -> String {
+        let shape = world.pods[pod.0 as usize].shape;
+        let group = group_of(world, pod).map_or_else(String::new, |group| group.to_string());
+        let leads = if self.followed.contains(&shape) { format!("+{}", shape.0) } else { String::new() };
+        let told = if self.free.contains(&pod) { "-" } else { "" };
+        match group + &leads + told {
+            none if none.is_empty() => none,
+            marks => format!("~{marks}"),
+        }
+    }
 }
 
 /// A NodeClaim to write.
@@ -84,12 +115,12 @@ pub struct Wanted {
     pub relaxed: bool,
 }
 
-/// The NodeClaims of a plan, marked with the round and with the pods that need not be told. A claim whose NodePool is no
+/// The NodeClaims of a plan, marked with the round and with what is to be known of its pods. A claim whose NodePool is no
 /// longer known is left out: the next round plans without it.
 pub fn wanted(
     snapshot: &Snapshot,
     plan: &Plan,
-    free: &FxHashSet<PodIx>,
+    marks: &Marks,
     pools: &BTreeMap<String, Arc<NodePool>>,
     round: &str,
 ) -> Vec<Wanted> {
@@ -98,7 +129,7 @@ pub fn wanted(
         .iter()
         .filter_map(|claim| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, free, pools.get(name)?, round))
+            Some(one(world, claim, marks, pools.get(name)?, round))
         })
         .collect()
 }
@@ -109,7 +140,7 @@ pub fn pod_name(world: &World, pod: PodIx) -> String {
     format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
 }
 
-fn one(world: &World, claim: &PlannedClaim, free: &FxHashSet<PodIx>, pool: &NodePool, round: &str) -> Wanted {
+fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, round: &str) -> Wanted {
     let text = |sym: Sym| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
@@ -132,12 +163,7 @@ fn one(world: &World, claim: &PlannedClaim, free: &FxHashSet<PodIx>, pool: &Node
             list.push(',');
         }
         list.push_str(name);
-        match (group_of(world, pod), free.contains(&pod)) {
-            (None, false) => {}
-            (None, true) => list += "~-",
-            (Some(group), false) => list += &format!("~{group}"),
-            (Some(group), true) => list += &format!("~{group}-"),
-        }
+        list += &marks.text(world, pod);
     }
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
@@ -220,25 +246,4 @@ fn quantities(world: &World, resources: &Resources) -> BTreeMap<String, String> 
         ResourceId::Other(name) => (world.names.text(name).to_owned(), amount.to_string()),
     };
     resources.iter().filter(|(_, amount)| *amount > 0).map(text).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_kept_for_who_is_told_and_of_a_service_for_the_first() {
-        let kept_for_nobody = |list: &str| {
-            let object = json!({
-                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-                "metadata": {"name": "x", "annotations": {PODS: list}},
-                "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
-            });
-            super::kept_for_nobody(&serde_json::from_value(object).unwrap())
-        };
-        assert_eq!(kept_for_nobody(""), 0);
-        assert_eq!(kept_for_nobody("shop/a,shop/b,shop/c~1,shop/d~2"), 0);
-        assert_eq!(kept_for_nobody("shop/a~1,shop/b~1,shop/c~2,shop/d~1"), 2);
-        assert_eq!(kept_for_nobody("shop/a~-,shop/b,shop/c~1-,shop/d~1"), 2, "two are not told at all");
-    }
 }

@@ -12,10 +12,11 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::clock::Clock;
+use super::doors::Doors;
 use super::events::Events;
 use super::hints::Hint;
 use super::leader::Leadership;
@@ -198,107 +199,6 @@ impl Telling {
     }
 }
 
-/// Nodes are opened so many at a time. Claims are written so many at a time too, so that connections are there: making
-/// new ones takes longer than what is asked over them.
-const OPENS: usize = 16;
-/// What else is to be written about a node that is open waits no longer than this for the other nodes, nor does one that
-/// is to open after them.
-const OTHERS: Duration = Duration::from_secs(1);
-
-/// Nodes that are to be opened at the same time are found within this.
-const GATHERS: Duration = Duration::from_millis(10);
-
-/// Nodes that are being opened to pods. Those of a round open in as short a time as can be: until then pods that are
-/// meant for one that is still closed take places on the others. So a node opens the later the more of its places are
-/// kept for nobody, and not before all those are open where there are none such.
-#[derive(Default)]
-pub struct Doors(Mutex<Queue>);
-
-/// Which nodes wait to be opened, and how many are being opened.
-#[derive(Default)]
-struct Queue {
-    /// By how many places are kept for nobody, then in the order in which they came.
-    waiting: BTreeMap<(usize, u64), oneshot::Sender<()>>,
-    came: u64,
-    opening: usize,
-    /// Those of them where all places are kept for somebody.
-    full: usize,
-}
-
-impl Queue {
-    /// Opens as many as may be opened at a time.
-    fn next(&mut self) {
-        while self.opening < OPENS
-            && let Some(&at) = self.waiting.keys().next()
-            && (at.0 == 0 || self.full == 0)
-        {
-            self.begin(at);
-        }
-    }
-
-    /// It is the turn of the node at this place, if it waits.
-    fn begin(&mut self, at: (usize, u64)) {
-        if let Some(turn) = self.waiting.remove(&at) {
-            // Who does not wait any longer gives its turn back, see [`Place`].
-            self.opening += 1;
-            self.full += usize::from(at.0 == 0);
-            _ = turn.send(());
-        }
-    }
-}
-
-/// A node's place in the queue, and then its turn, until it is open or given up.
-struct Place<'a> {
-    doors: &'a Doors,
-    at: (usize, u64),
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut queue = lock(&self.doors.0);
-        if queue.waiting.remove(&self.at).is_none() {
-            queue.opening -= 1;
-            queue.full -= usize::from(self.at.0 == 0);
-        }
-        queue.next();
-    }
-}
-
-impl Doors {
-    /// Opens a node, so many of whose places are kept for nobody, when it is its turn, or when others have taken too long;
-    /// then waits until all others that are being opened are open.
-    pub async fn open<T>(&self, free: usize, opening: impl Future<Output = T>) -> T {
-        let (sender, mut turn) = oneshot::channel();
-        let place = self.place(free, sender);
-        tokio::time::sleep(GATHERS).await;
-        lock(&self.0).next();
-        // The queue keeps the sender until then.
-        if tokio::time::timeout(OTHERS, &mut turn).await.is_err() {
-            lock(&self.0).begin(place.at);
-        }
-        let opened = opening.await;
-        drop(place);
-        let begun = Instant::now();
-        while self.any_closed() && begun.elapsed() < OTHERS {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        opened
-    }
-
-    fn place(&self, free: usize, turn: oneshot::Sender<()>) -> Place<'_> {
-        let mut queue = lock(&self.0);
-        queue.came += 1;
-        let at = (free, queue.came);
-        queue.waiting.insert(at, turn);
-        Place { doors: self, at }
-    }
-
-    fn any_closed(&self) -> bool {
-        let queue = lock(&self.0);
-        queue.opening > 0 || !queue.waiting.is_empty()
-    }
-}
-
 /// Versions that were written and have not come back yet. What is older is not acted on: it would be done twice.
 #[derive(Default)]
 pub struct Written(Mutex<BTreeMap<String, (u64, Instant)>>);
@@ -368,77 +268,4 @@ impl Health {
 /// Waits between attempts at one thing: doubling from 1 s to 1 min.
 pub fn back_off(failures: u32) -> Duration {
     Duration::from_secs((1u64 << failures.saturating_sub(1).min(6)).min(60))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn who_is_open_waits_until_the_others_are_but_not_for_ever() {
-        let doors = Arc::new(Doors::default());
-        let begun = Instant::now();
-        let quick = async {
-            doors.open(0, async {}).await;
-            begun.elapsed()
-        };
-        let slow = doors.open(0, tokio::time::sleep(Duration::from_millis(300)));
-        let ((), waited) = tokio::join!(slow, quick);
-        assert!((300..400).contains(&waited.as_millis()), "{waited:?}");
-        let stuck = doors.clone();
-        let stuck = tokio::spawn(async move { stuck.open(0, std::future::pending::<()>()).await });
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let begun = Instant::now();
-        doors.open(0, async {}).await;
-        let waited = begun.elapsed();
-        stuck.abort();
-        assert!((OTHERS..OTHERS * 2).contains(&waited), "{waited:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_more_places_are_kept_for_nobody_the_later_a_node_opens() {
-        let doors = Doors::default();
-        let opened = Mutex::new(Vec::new());
-        let open = |free: usize| {
-            let opened = &opened;
-            doors.open(free, async move {
-                tokio::task::yield_now().await;
-                lock(opened).push(free);
-            })
-        };
-        let frees = (1..=3 * OPENS).rev();
-        futures::future::join_all(frees.map(open)).await;
-        let opened = lock(&opened).clone();
-        let waves: Vec<BTreeSet<usize>> = opened.chunks(OPENS).map(|wave| wave.iter().copied().collect()).collect();
-        assert_eq!(waves, [0, 1, 2].map(|wave| (1 + wave * OPENS..=(wave + 1) * OPENS).collect()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_node_with_places_for_anybody_opens_after_the_full_ones_but_not_never() {
-        let opened_after = async |full: Duration| {
-            let (doors, begun) = (Doors::default(), Instant::now());
-            let full = doors.open(0, tokio::time::sleep(full));
-            let roomy = doors.open(3, async { begun.elapsed() });
-            tokio::join!(full, roomy).1
-        };
-        let waited = opened_after(Duration::from_millis(50)).await;
-        assert!((50..60).contains(&waited.as_millis()), "{waited:?}");
-        let waited = opened_after(Duration::from_secs(60)).await;
-        assert!((OTHERS..OTHERS * 2).contains(&waited), "{waited:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_node_that_is_given_up_takes_nobodys_turn() {
-        let doors = Doors::default();
-        for free in 0..2 * OPENS {
-            let waits = doors.open(free, std::future::pending::<()>());
-            assert!(tokio::time::timeout(GATHERS * 2, waits).await.is_err(), "given up in its turn");
-            let early = doors.open(free, async {});
-            assert!(tokio::time::timeout(GATHERS / 2, early).await.is_err(), "given up before");
-        }
-        doors.open(0, async {}).await;
-        assert!(!doors.any_closed());
-    }
 }

@@ -344,6 +344,7 @@ impl Control {
                     }
                     None => {
                         self.hints.gone(pod);
+                        self.ctx.doors.placed(pod);
                         if self.state.has_pod(pod) {
                             self.timetable.moved(now);
                         }
@@ -580,6 +581,7 @@ impl Control {
 
 /// All pods that were planned for a claim, those of its own round first.
 fn planned_for<'a>(expected: &'a Expected, name: &str, claim: &'a NodeClaim) -> impl Iterator<Item = Planned<'a>> {
-    let more = expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { pod, group: *group, told: true });
+    let more =
+        expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) });
     planned_pods(claim).chain(more)
 }

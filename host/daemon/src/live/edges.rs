@@ -12,8 +12,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, Doors, Health, Telling, Written};
+use super::context::{Context, Health, Telling, Written};
 use super::control;
+use super::doors::Doors;
 use super::events::Events;
 use super::journal::Journal;
 use super::kinds::Kind;

@@ -51,7 +51,7 @@ impl Hints {
     /// What to tell now of pods planned for a node; the others wait for their turn.
     pub fn plan<'a>(&mut self, node: &str, pods: impl Iterator<Item = Planned<'a>>) -> Vec<Hint> {
         let mut now = Vec::new();
-        for Planned { pod, group, told } in pods {
+        for Planned { pod, group, told, .. } in pods {
             if !told || self.ignored.contains(pod) {
                 continue;
             }
@@ -175,11 +175,11 @@ mod tests {
     use super::*;
 
     fn plain(pod: &str) -> Planned<'_> {
-        Planned { pod, group: None, told: true }
+        Planned::plain(pod)
     }
 
     fn spread(pod: &str) -> Planned<'_> {
-        Planned { pod, group: Some(7), told: true }
+        Planned { group: Some(7), ..Planned::plain(pod) }
     }
 
     fn names(hints: &[Hint]) -> Vec<&str> {

@@ -21,8 +21,9 @@ use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::claims::{FINALIZER, PODS, kept_for_nobody, planned_pods};
+use super::claims::{FINALIZER, PODS, planned_pods};
 use super::context::Context;
+use super::doors::Opening;
 use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -271,7 +272,7 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.doors.open(kept_for_nobody(claim), ctx.patch_node(&node.name, &patch)).await?;
+    ctx.doors.open(Opening::of(claim), ctx.patch_node(&node.name, &patch)).await?;
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);

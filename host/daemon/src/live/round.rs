@@ -7,14 +7,12 @@ use futures::StreamExt as _;
 use kube::api::{Api, PostParams};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
-use longshore_core::kube_scheduler::need_no_telling;
 use longshore_core::model::{Catalogue, Settings, World};
-use longshore_core::plan::{Plan, PodIx};
+use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
-use rustc_hash::FxHashSet;
 
-use super::claims::Wanted;
+use super::claims::{Marks, Wanted};
 use super::clock::Clock;
 use super::context::Context;
 use super::journal::{Decided, Journal};
@@ -50,8 +48,8 @@ pub struct Round {
     pub snapshot: Snapshot,
     /// What came of it, or the rules that even the floor breaks.
     pub plan: Result<Plan, String>,
-    /// Pods that kube-scheduler need not be told of.
-    pub free: FxHashSet<PodIx>,
+    /// What is to be known of its pods besides.
+    pub marks: Marks,
     /// How long deciding took.
     pub took: Duration,
 }
@@ -100,8 +98,8 @@ pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    let free = plan.as_ref().map(|plan| need_no_telling(&snapshot, plan)).unwrap_or_default();
-    Round { snapshot, plan, free, took: begun.elapsed() }
+    let marks = plan.as_ref().map(|plan| Marks::of(&snapshot, plan)).unwrap_or_default();
+    Round { snapshot, plan, marks, took: begun.elapsed() }
 }
 
 /// Creates claims, several at a time. Returns those created with their pods, and how many failed.

@@ -19,7 +19,7 @@ const NOMINATED_EVENTS: usize = 50;
 impl Control {
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
     pub(super) fn decided(&mut self, round: Round) {
-        let Round { snapshot, plan, mut free, took } = round;
+        let Round { snapshot, plan, mut marks, took } = round;
         self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
         let mut plan = match plan {
             Ok(plan) => plan,
@@ -46,14 +46,14 @@ impl Control {
             self.ctx.metrics.plan_cost.set(plan.effective);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
-        in_order(&snapshot, &mut plan, &mut free, |pod| self.state.queued(&pod_name(&snapshot.world, pod)));
+        in_order(&snapshot, &mut plan, &mut marks.free, |pod| self.state.queued(&pod_name(&snapshot.world, pod)));
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
         self.hint(&snapshot, &plan);
         // Time and count name a round: no other process makes one at the same second, for only one leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
-        let wanted = wanted(&snapshot, &plan, &free, &self.state.pools, &name);
+        let wanted = wanted(&snapshot, &plan, &marks, &self.state.pools, &name);
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
@@ -162,7 +162,8 @@ impl Control {
                 // Those that kube-scheduler has not looked at yet it will place by itself.
                 let given_up = pods.iter().filter(|(pod, _)| !self.state.is_fresh(pod));
                 hints.extend(
-                    self.hints.plan(name, given_up.map(|(pod, group)| Planned { pod, group: *group, told: true })),
+                    self.hints
+                        .plan(name, given_up.map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) })),
                 );
             } else if self.state.claims.contains_key(name) {
                 let expected = self.expected.entry(name.to_owned()).or_default();

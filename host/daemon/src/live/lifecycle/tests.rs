@@ -126,7 +126,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         written: Written::default(),
         shortages: Arc::default(),
         telling: crate::live::context::Telling::default(),
-        doors: crate::live::context::Doors::default(),
+        doors: crate::live::doors::Doors::default(),
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),
     }
