@@ -78,8 +78,8 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
         // What costs as much as the floor is the floor: nothing dearer replaces it.
         let most =
             (build::least(p, &loosely) * (1.0 + bundle::WORTH)).min(build::least(p, std::slice::from_ref(&floor)));
-        for parts in bundle::PARTS {
-            let Some(tied) = bundle::tie(p, &piles, parts) else { break };
+        for way in bundle::WAYS {
+            let Some(tied) = bundle::tie(p, &piles, way) else { break };
             let bundled = pack(p, tied);
             if build::least(p, &bundled) < most {
                 return (bundled, bound);

@@ -1,6 +1,6 @@
 //! Pods to be packed, as classes: same size, same demands on the node's labels.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::schedule::fit::Amounts;
@@ -12,7 +12,7 @@ use crate::schedule::topology::Rule;
 /// A rule about what else may be on the same host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostRule {
-    /// The topology group.
+    /// The topology group, or [`BUNDLES`](super::bundle::BUNDLES).
     pub group: u32,
     /// The pod counts in it.
     pub counts: bool,
@@ -248,16 +248,14 @@ pub type Loose = (Home, SmallVec<[HostRule; 2]>, Pile);
 
 /// Sorts piles into classes and subs. Groups that nobody caps are no rule.
 pub fn gather(p: &Problem<'_>, piles: Vec<Loose>) -> Classes {
-    let mut capped = vec![false; p.topology.groups.len()];
-    for rule in piles.iter().flat_map(|(_, rules, _)| rules) {
-        capped[rule.group as usize] |= rule.cap != u16::MAX;
-    }
+    let rules = piles.iter().flat_map(|(_, rules, _)| rules);
+    let capped: FxHashSet<u32> = rules.filter(|rule| rule.cap != u16::MAX).map(|rule| rule.group).collect();
     let mut all = Classes::default();
     let mut homes: FxHashMap<Home, usize> = FxHashMap::default();
     let mut index: FxHashMap<(usize, Amounts), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Pile>>> = FxHashMap::default();
     let mut order: Vec<(usize, Amounts)> = Vec::new();
     for (home, mut rules, pile) in piles {
-        rules.retain(|r| capped[r.group as usize]);
+        rules.retain(|r| capped.contains(&r.group));
         let next = homes.len();
         let home = *homes.entry(home.clone()).or_insert_with(|| {
             all.homes.push(home);

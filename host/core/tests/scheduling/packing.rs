@@ -129,7 +129,10 @@ fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
 
 /// Services that spread over three zones, two of them with so many times eight and thirteen pods, and pods that go anywhere.
 fn crowded(plain: usize, times: usize) -> Snapshot {
-    let mut objects = pods(plain, "plain", "150m", "300Mi", &json!({}));
+    crowded_beside(pods(plain, "plain", "150m", "300Mi", &json!({})), times)
+}
+
+fn crowded_beside(mut objects: Vec<Value>, times: usize) -> Snapshot {
     objects.push(any());
     let services =
         [(8 * times, "200m", "256Mi"), (3, "700m", "1280Mi"), (3, "400m", "2304Mi"), (13 * times, "700m", "2048Mi")];
@@ -199,6 +202,32 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     assert!(free.iter().all(|name| crowds.iter().any(|crowd| name.starts_with(crowd))), "{free:?}");
     assert_eq!(free.len(), 21);
     assert_eq!(need_no_telling(&snapshot, &tight).len(), 0);
+}
+
+/// A large pod whose own node opens a moment later would take the room of several that fit nowhere else in their zone.
+/// Large pods and others on each node of a bundle: as is cheapest, and as is bought.
+#[test]
+fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_too_dear() {
+    let beside = |large: usize, plain: usize| {
+        let mut objects = pods(large, "large", "1", "4Gi", &json!({}));
+        objects.extend(pods(plain, "plain", "150m", "300Mi", &json!({})));
+        let snapshot = crowded_beside(objects, 1);
+        let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+        let both = |plan: &Plan| {
+            let all = |names: &[&str], claim: &longshore_core::plan::PlannedClaim| {
+                let named = |name: &str| names.iter().any(|start| name.starts_with(start));
+                claim.pods.iter().filter(|pod| named(&snapshot.world.pods[pod.0 as usize].name)).count()
+            };
+            let bundles = plan.claims.iter().filter(|claim| all(&["service0", "service3"], claim) > 1);
+            bundles.map(|claim| format!("{}+{} ", all(&["large"], claim), all(&["plain"], claim))).collect::<String>()
+        };
+        format!("{}| {}\n", both(&plan(Effort::Quick)), both(&plan(Effort::Normal)))
+    };
+    expect![[r#"
+        3+0 2+0 0+0 7+0 7+0 7+0 | 0+10 0+10 0+5 
+        0+7 0+12 0+0 7+0 5+2 | 2+4 2+4 1+9 
+    "#]]
+    .assert_eq(&(beside(40, 110) + &beside(12, 110)));
 }
 
 /// What is too much for eight cores is split evenly, and its pods wait for their turn to be told.
