@@ -8,8 +8,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Simulator;
-use super::matchers::{Namespaces, Scope};
-use crate::model::{ResourceId, ShapeId, Sym};
+use super::matchers::{Matcher, Namespaces, Postings, Scope};
+use crate::model::{PodShape, ResourceId, ShapeId, Sym};
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
 
@@ -53,17 +53,21 @@ pub fn followed(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<ShapeId> {
     let world = &snapshot.world;
     let pods = plan.claims.iter().flat_map(|claim| &claim.pods);
     let shapes: FxHashSet<ShapeId> = pods.map(|pod| world.pods[pod.0 as usize].shape).collect();
-    let scopes = shapes
-        .iter()
-        .map(|id| world.shapes.get(*id))
-        .flat_map(|shape| shape.affinity.iter().map(|term| Scope::of_term(term, shape.namespace)));
-    let scopes: FxHashSet<Scope> = scopes.collect();
-    if scopes.is_empty() {
+    let shapes: Vec<(ShapeId, &PodShape)> = shapes.into_iter().map(|id| (id, world.shapes.get(id))).collect();
+    let terms = shapes.iter().flat_map(|(_, shape)| shape.affinity.iter().map(|term| (term, shape.namespace)));
+    let matchers: FxHashSet<Matcher> = terms.map(|(term, own)| vec![Scope::of_term(term, own)]).collect();
+    if matchers.is_empty() {
         return FxHashSet::default();
     }
     let namespaces = Namespaces::of(world);
-    let selected = |scope: &Scope, id: ShapeId| namespaces.matches(std::slice::from_ref(scope), world.shapes.get(id));
-    shapes.into_iter().filter(|id| scopes.iter().any(|scope| selected(scope, *id))).collect()
+    let mut postings = Postings::default();
+    shapes.iter().for_each(|(_, shape)| postings.push(&shape.labels));
+    let selected = |matcher: &Matcher| {
+        let candidates = postings.candidates(matcher).into_iter().map(|at| shapes[at as usize]);
+        let matches = candidates.filter(|(_, shape)| namespaces.matches(matcher, shape));
+        matches.map(|(id, _)| id).collect::<Vec<ShapeId>>()
+    };
+    matchers.iter().flat_map(selected).collect()
 }
 
 /// Pods of services that must spread and come to a node together.
