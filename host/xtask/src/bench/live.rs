@@ -1,6 +1,6 @@
 //! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
 //!
-//! `scale` is one wave of pods of three kinds, `mixes` are the services of many made-up platforms, `churn` is pods that
+//! `scale` is one wave of pods of four kinds, `mixes` are the services of many made-up platforms, `churn` is pods that
 //! come and go on nodes that are there, `swaps` a policy that is replaced over and over, `fold` a cluster of 10 000 nodes
 //! that has to be known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it.
 //! Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more of

@@ -57,6 +57,18 @@ pub const SMALL: Sizes = Sizes { cpu: &[100, 250, 500, 1000], memory: &[128, 256
 /// About a core each, of five sizes.
 pub const A_CORE: Sizes = Sizes { cpu: &[1000], memory: &[1024, 1536, 2048, 4096, 8192] };
 
+/// The same Deployments, each of whose pods must be spread evenly over zones.
+pub fn over_zones(mut deployments: Vec<Value>) -> Vec<Value> {
+    for one in &mut deployments {
+        let selector = one["spec"]["selector"].clone();
+        one["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+            "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector,
+        }]);
+    }
+    deployments
+}
+
 /// So many Deployments of so many pods.
 pub fn plain(deployments: usize, replicas: usize, sizes: &Sizes) -> Vec<Value> {
     let one = |at: usize| {

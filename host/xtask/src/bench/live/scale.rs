@@ -40,6 +40,7 @@ pub fn wave(bench: &Bench, mixes: &Mixes, only: &str) -> anyhow::Result<String> 
     let mut cases = vec![
         ("20 × 50 small", load::plain(20, 50, &load::SMALL)),
         ("20 × 50 of a core", load::plain(20, 50, &load::A_CORE)),
+        ("20 × 50 over zones", load::over_zones(load::plain(20, 50, &load::SMALL))),
     ];
     match mixes.even(20, 50)? {
         Some(services) => cases.push(("20 × 50 services", services)),
