@@ -35,9 +35,6 @@ pub struct Rejected {
     pub violations: Vec<Violation>,
 }
 
-/// What a pod that kube-scheduler leaves over costs, in nodes of the plan's average cost. To buy for it afterwards was seen
-/// to cost 0.06 to 0.3 of one; the rest is for its waiting.
-const LEFT_OVER: f64 = 0.5;
 /// Up to this share more is looked at, if fewer pods are left over for it.
 const DEARER: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
@@ -80,7 +77,7 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
 fn may_be_tried(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
     let most = match effort {
         Effort::None | Effort::Quick => 0,
-        Effort::Normal => 100_000,
+        Effort::Normal => 200_000,
         Effort::Thorough => 1_000_000,
     };
     claims > 0 && snapshot.pending.len() * (claims + snapshot.nodes.len()) <= most
@@ -124,12 +121,18 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
         if plan.effective > least {
             break;
         }
-        let each = LEFT_OVER * plan.effective / (plan.claims.len().max(1) * sturdy::COURSES) as f64;
-        let in_the_end = sturdy::courses(simulator, plan).try_fold(plan.effective, |cost, course| {
-            let cost = cost + each * course.left.len() as f64;
-            (cost <= least).then_some(cost)
-        });
-        let Some(cost) = in_the_end else { continue };
+        let mut left = 0;
+        let mut cost = plan.effective;
+        for course in sturdy::courses(simulator, plan) {
+            left += course.left.len();
+            cost = sturdy::in_the_end(plan, left);
+            if cost > least {
+                break;
+            }
+        }
+        if cost > least {
+            continue;
+        }
         let alone = (0..2).map(|seed| simulator.survive(plan, seed).left.len()).sum::<usize>();
         if best.is_none_or(|best| (cost, alone) < (best.0, best.1)) {
             best = Some((cost, alone, at));
