@@ -11,6 +11,7 @@ use longshore_core::plan::{Effort, Plan, PodIx};
 use longshore_core::planner::{self, Options, prefer};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::{any, plan, plan_with, pod, pods, pool, world};
@@ -229,12 +230,11 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
         assert!(claim.types.iter().all(|t| wanted.fits(&world.catalogue.instance_type(*t).allocatable)), "{here}");
     }
     // The others of a service that is alone in its zone are told; whoever would wait for the turn is not.
-    let mut free: Vec<&str> =
-        need_no_telling(&snapshot, &tied).iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
+    let mut free: Vec<&str> = untold(&snapshot, &tied).iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
     free.sort_unstable();
     assert!(free.iter().all(|name| crowds.iter().any(|crowd| name.starts_with(crowd))), "{free:?}");
     assert_eq!(free.len(), 21);
-    assert_eq!(need_no_telling(&snapshot, &tight).len(), 0);
+    assert_eq!(untold(&snapshot, &tight).len(), 0);
 }
 
 /// A large pod whose own node opens a moment later would take the room of several that fit nowhere else in their zone.
@@ -275,7 +275,7 @@ fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     .assert_eq(&nodes(Effort::Normal));
     assert_ne!(nodes(Effort::Quick), nodes(Effort::Normal));
     let plan = plan(Effort::Normal);
-    assert_eq!(need_no_telling(&snapshot, &plan).len(), 0);
+    assert_eq!(untold(&snapshot, &plan).len(), 0);
 }
 
 /// A service over three zones beside pods that fill the nodes up: nobody is left over where kube-scheduler can be told of
@@ -326,6 +326,10 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
     pods(count, app, cpu, memory, &spread)
 }
 
+fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
+    need_no_telling(snapshot, plan, &followed(snapshot, plan))
+}
+
 /// Large pods take the room that is kept for them, and small ones what is left, wherever that is.
 #[test]
 fn small_pods_that_find_room_anyhow_need_not_be_told() {
@@ -336,7 +340,7 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
         let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
-        let free = need_no_telling(&snapshot, &plan);
+        let free = untold(&snapshot, &plan);
         let cpu = |pod: &longshore_core::plan::PodIx| {
             let world = &snapshot.world;
             world.shapes.get(world.pods[pod.0 as usize].shape).requests.get(longshore_core::model::ResourceId::Cpu)
@@ -350,6 +354,17 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
     assert_eq!(free(5, 20, 0), 0, "of so few everybody is told");
     assert!(free(30, 90, 0) >= 15, "{}", free(30, 90, 0));
     assert_eq!(free(30, 90, 90), 0, "who is told of nothing takes the places of those who wait to be told");
+}
+
+/// One Deployment: whoever comes first takes a place, and the next is as large.
+#[test]
+fn of_pods_that_are_all_alike_nobody_need_be_told() {
+    let mut objects = pods(200, "web", "250m", "500Mi", &json!({}));
+    objects.push(any());
+    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    assert!(plan.claims.len() > 1);
+    assert_eq!(untold(&snapshot, &plan).len(), 200);
 }
 
 /// Where the first of them goes, the others have to go too.
@@ -374,7 +389,7 @@ fn pods_that_others_have_to_follow_are_told_however_small() {
         world.pods.iter().filter(|pod| followed.contains(&pod.shape)).map(|pod| &*pod.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["db", "x", "y"]);
-    let free = need_no_telling(&snapshot, &plan);
+    let free = untold(&snapshot, &plan);
     let free: Vec<&str> = free.iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
     assert!(free.contains(&"web") && names.iter().all(|name| !free.contains(name)), "{free:?}");
 }

@@ -84,7 +84,8 @@ pub struct Marks {
 impl Marks {
     /// Of a plan's pods.
     pub fn of(snapshot: &Snapshot, plan: &Plan) -> Self {
-        Marks { free: need_no_telling(snapshot, plan), followed: followed(snapshot, plan) }
+        let followed = followed(snapshot, plan);
+        Marks { free: need_no_telling(snapshot, plan, &followed), followed }
     }
 
     /// What stands behind a pod in [`PODS`].

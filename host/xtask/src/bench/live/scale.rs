@@ -34,19 +34,27 @@ struct Outcome {
 const HEADINGS: [&str; 10] =
     ["CASE", "CONTROLLER", "SECONDS", "CPU S", "MIB", "NODES", "USD/H", "CLAIMS", "LATER", "OTHERS' CPU S"];
 
-/// Twenty Deployments of fifty pods, applied while the controller waits for work; only cases whose name contains `only`.
+/// The case of Deployments as a platform has them.
+const SERVICES: &str = "20 × 50 services";
+
+/// Twenty Deployments of fifty pods, or one of a thousand, applied while the controller waits for work; only cases whose
+/// name contains `only`.
 pub fn wave(bench: &Bench, mixes: &Mixes, only: &str) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let mut cases = vec![
         ("20 × 50 small", load::plain(20, 50, &load::SMALL)),
         ("20 × 50 of a core", load::plain(20, 50, &load::A_CORE)),
+        ("1 × 1000 alike", load::plain(1, 1000, &load::SMALL)),
         ("20 × 50 over zones", load::over_zones(load::plain(20, 50, &load::SMALL))),
     ];
-    match mixes.even(20, 50)? {
-        Some(services) => cases.push(("20 × 50 services", services)),
-        None => println!("    without services: {}", load::NO_DATA),
+    cases.retain(|(case, _)| case.contains(only));
+    if SERVICES.contains(only) {
+        match mixes.even(20, 50)? {
+            Some(services) => cases.push((SERVICES, services)),
+            None => println!("    without services: {}", load::NO_DATA),
+        }
     }
-    for (case, objects) in cases.into_iter().filter(|(case, _)| case.contains(only)) {
+    for (case, objects) in cases {
         for kind in &bench.kinds {
             let outcome = once(kind, &bench.types, &objects, 1000, true)?;
             rows.push(row(case, kind.name, &outcome));
