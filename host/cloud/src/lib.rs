@@ -8,6 +8,7 @@ mod error;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -37,6 +38,11 @@ pub trait CloudProvider: Send + Sync {
     /// # Errors
     /// [`CloudError::NotFound`] once it is gone.
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError>;
+
+    /// What its nodes do not recover from by themselves. None by default: then no node is repaired.
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &[]
+    }
 
     /// Whether an instance is nothing but its Node object, so that it is gone once the Node is.
     fn ends_with_node(&self) -> bool {
@@ -81,6 +87,17 @@ pub struct Launch {
     pub class_kind: String,
     /// Name of the node class.
     pub class_name: String,
+}
+
+/// A condition that makes a node unhealthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairPolicy {
+    /// Type of the condition of the Node, as `Ready`.
+    pub condition: &'static str,
+    /// Its status then: `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// How long it may be so before the node is replaced.
+    pub toleration: Duration,
 }
 
 /// An offering by what the labels of its nodes say.

@@ -31,6 +31,7 @@ mod node;
 mod pod_events;
 pub mod policies;
 mod pools;
+mod repair;
 mod round;
 mod run;
 mod serve;

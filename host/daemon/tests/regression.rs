@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use libtest_mimic::{Arguments, Failed, Trial};
 use longshore_xtask::control_plane::ControlPlane;
 use serde_json::Value;
@@ -38,6 +39,12 @@ const SPECS: &[Spec] = &[
     ("in3-host-ports-of-daemons", host_ports),
     ("in5-one-pod-a-node", one_a_node),
     ("in6-in22-validation", validation),
+    ("in23-repair-not-ready", repair_not_ready),
+    ("in24-repair-unknown", repair_unknown),
+    ("in25-repair-ignores-budgets", repair_ignores_budgets),
+    ("in26-repair-ignores-do-not-disrupt", repair_ignores_do_not_disrupt),
+    ("in27-repair-ignores-grace-period", repair_ignores_grace_period),
+    ("in-repair-of-few", repair_of_few),
     ("in28-do-not-disrupt-for", do_not_disrupt_for),
     ("pf1-many-alike", many_alike),
     ("pf3-many-kinds", many_kinds),
@@ -81,7 +88,7 @@ impl Stage {
         }
         let plane = ControlPlane::start("regression")?;
         plane.apply(plane::CLASS)?;
-        let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
+        let daemon = Daemon::start(&plane.longshore_kubeconfig(), &["--feature-gates", "NodeRepair=true"])?;
         Ok(stage.insert(Arc::new(Stage { daemon, plane })).clone())
     }
 }
@@ -695,6 +702,97 @@ spec:
         ensure!(format!("{error:#}").contains(because), "{asked}: {error:#}");
     }
     Ok(())
+}
+
+/// Has a node's kubelet say that it is not ready, or nobody say anything, since so many hours.
+fn sicken(scene: &Scene, node: &str, status: &str, hours: i64) -> Result<()> {
+    let since = Timestamp::now() - SignedDuration::from_hours(hours);
+    let condition = serde_json::json!({
+        "type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": since.strftime("%FT%TZ").to_string(),
+    });
+    let patch = serde_json::json!({"status": {"conditions": [condition]}}).to_string();
+    scene.kubectl(&["patch", "node", node, "--subresource=status", "--type=strategic", "--patch", &patch]).map(drop)
+}
+
+/// Sees that the spec's only node, with its only pod, is replaced once it is unhealthy.
+fn repaired(scene: &Scene, status: &str) -> Result<()> {
+    scene.run(60, 1)?;
+    let (claim, node) = (name(&scene.only("nodeclaims")?), name(&scene.only("nodes")?));
+    let pod = name(&scene.only("pods")?);
+    sicken(scene, &node, status, 31)?;
+    scene.until(120, "pod, node and claim are replaced", || {
+        let (claims, nodes) = (scene.names("nodeclaims")?, scene.names("nodes")?);
+        let left = claims.contains(&claim) || nodes.contains(&node) || scene.names("pods")?.contains(&pod);
+        Ok(!left && !claims.is_empty() && !nodes.is_empty())
+    })?;
+    scene.run(60, 1)?;
+    scene.clear()
+}
+
+fn repair_not_ready(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    repaired(scene, "False")
+}
+
+fn repair_unknown(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    repaired(scene, "Unknown")
+}
+
+fn repair_ignores_budgets(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let none = r#"{"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}"#;
+    scene.kubectl(&["patch", "nodepool", scene.name, "--type=merge", "--patch", none])?;
+    scene.apply(
+        "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: $}
+spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}
+",
+    )?;
+    scene.deployment("web", 1, "1", "", "")?;
+    repaired(scene, "False")
+}
+
+fn repair_ignores_do_not_disrupt(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "")?;
+    scene.run(60, 1)?;
+    let node = name(&scene.only("nodes")?);
+    scene.kubectl(&["annotate", "node", &node, "karpenter.sh/do-not-disrupt=true"])?;
+    repaired(scene, "False")
+}
+
+fn repair_ignores_grace_period(scene: &Scene) -> Result<()> {
+    scene.pool("terminationGracePeriod: 1h", "")?;
+    scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "terminationGracePeriodSeconds: 3600")?;
+    repaired(scene, "False")
+}
+
+/// Two of three nodes are unhealthy, one of them for long: none is replaced.
+fn repair_of_few(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
+    scene.deployment("web", 3, "1", "", apart)?;
+    scene.run(60, 3)?;
+    let nodes: Vec<String> = scene.names("nodes")?.into_iter().collect();
+    ensure!(nodes.len() == 3, "{nodes:?}");
+    sicken(scene, &nodes[0], "False", 0)?;
+    std::thread::sleep(Duration::from_secs(2));
+    sicken(scene, &nodes[1], "False", 31)?;
+    let told = |kind: &str, object: &str| -> Result<bool> {
+        let of = format!("involvedObject.kind={kind},involvedObject.name={object},reason=NodeRepairBlocked");
+        let args = ["--namespace", "default", "get", "events", "--field-selector", &of, "--output", "name"];
+        Ok(!scene.stage.plane.run(&args)?.is_empty())
+    };
+    scene.until(30, "the node and its NodePool are told", || {
+        Ok(told("Node", &nodes[1])? && told("NodePool", scene.name)?)
+    })?;
+    ensure!(scene.names("nodes")?.into_iter().eq(nodes.iter().cloned()), "a node was replaced");
+    scene.clear()
 }
 
 fn do_not_disrupt_for(scene: &Scene) -> Result<()> {

@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use longshore_api::crd::{ConditionStatus, KWOKNodeClass, condition};
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, Taint};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy, Taint};
 use longshore_core::model::{Catalogue, Names};
 use serde_json::json;
 use tokio::time::Instant;
@@ -32,6 +32,13 @@ const SCHEME: &str = "kwok://";
 const CLAIM_UID: &str = "kwok.longshore.dev/nodeclaim-uid";
 /// Label and annotation by which kwok knows its nodes.
 const FAKE: &str = "kwok.x-k8s.io/node";
+
+/// How long a node may be without a kubelet that reports, or with one that reports failure.
+const UNREADY: Duration = Duration::from_secs(10 * 60);
+const REPAIRED: [RepairPolicy; 2] = [
+    RepairPolicy { condition: "Ready", status: "False", toleration: UNREADY },
+    RepairPolicy { condition: "Ready", status: "Unknown", toleration: UNREADY },
+];
 
 /// The provider. Cheap to clone.
 #[derive(Clone)]
@@ -161,6 +168,10 @@ impl CloudProvider for Kwok {
             // What cannot be made again now is left to the claim's liveness limit.
             let _ = self.ensure(&launch).await;
         }
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &REPAIRED
     }
 
     fn ends_with_node(&self) -> bool {

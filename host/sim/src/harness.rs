@@ -57,6 +57,8 @@ pub struct Setup {
     pub begin: Begin,
     /// Processes plan with the prices of now, not with those of the beginning.
     pub sees_prices: bool,
+    /// Nodes that stay unhealthy are replaced.
+    pub repairs: bool,
     /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
     pub keeps_requests: bool,
 }
@@ -100,6 +102,7 @@ impl Setup {
             kill: None,
             begin,
             sees_prices: true,
+            repairs: false,
             keeps_requests: true,
         }
     }

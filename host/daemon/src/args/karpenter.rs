@@ -83,7 +83,12 @@ pub const FLAGS: [Flag; 38] = [
             "Default topology spread constraints: podTopologySpread.defaultConstraints, or a KubeSchedulerConfiguration",
         ),
     ),
-    flag("feature-gates", "FEATURE_GATES", "NAME=BOOL,…", Does("ReservedCapacity is understood [default: true]")),
+    flag(
+        "feature-gates",
+        "FEATURE_GATES",
+        "NAME=BOOL,…",
+        Does("ReservedCapacity [default: true] and NodeRepair [default: false] are understood"),
+    ),
     flag("log-level", "LOG_LEVEL", "LEVEL", Does("debug, info, warn or error [default: info]")),
     flag(
         "instance-types-file-path",
@@ -108,7 +113,13 @@ pub const FLAGS: [Flag; 38] = [
         "IGNORE_DRA_REQUESTS",
         Nothing("pods that ask for dynamic resources are never planned for"),
     ),
-    switch("legacy-node-repair", "LEGACY_NODE_REPAIR", Nothing("not yet: nodes are not repaired")),
+    switch(
+        "legacy-node-repair",
+        "LEGACY_NODE_REPAIR",
+        Does(
+            "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, the other way is not there yet]",
+        ),
+    ),
     flag("log-output-paths", "LOG_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
     flag("log-error-output-paths", "LOG_ERROR_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
     flag("cluster-name", "CLUSTER_NAME", "NAME", NOT_EC2),

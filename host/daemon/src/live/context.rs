@@ -44,6 +44,8 @@ pub struct Context {
     pub telling: Telling,
     /// Nodes that are being opened to pods.
     pub doors: Doors,
+    /// Whether nodes that stay unhealthy are replaced.
+    pub repairs: bool,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
     /// Whether metrics and Events tell of the state of objects, and not only of what is done; off unless said.

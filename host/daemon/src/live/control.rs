@@ -29,8 +29,10 @@ use super::jobs::Jobs;
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
+use super::node::NodeView;
 use super::pod_events::PodEvents;
 use super::pools;
+use super::repair::{self, Wards};
 use super::round::{self, How, Round};
 use super::serve::{Ask, SharedBoard};
 use super::state::{Class, ClusterState, Touched};
@@ -93,6 +95,8 @@ struct Control {
     expected: Expected,
     /// Nodes whose pods have changed, until their claims say so.
     pod_events: PodEvents,
+    /// How many nodes are unhealthy.
+    wards: Wards,
     last_plan: serde_json::Value,
     /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
     barren: BTreeMap<String, String>,
@@ -139,6 +143,7 @@ pub async fn run(
         decisions: Decisions::default(),
         expected: BTreeMap::new(),
         pod_events: PodEvents::default(),
+        wards: Wards::default(),
         last_plan: serde_json::Value::Null,
         barren: BTreeMap::new(),
         asks: VecDeque::new(),
@@ -415,7 +420,7 @@ impl Control {
                 }
                 self.work_on_claim(name, now)
             }
-            Touched::Node(name) => self.work_on_node(name),
+            Touched::Node(name) => self.work_on_node(name, now),
             Touched::Pool(name) => self.work_on_pool(name),
             Touched::Pending | Touched::PodEvent(_) => None,
         };
@@ -454,11 +459,35 @@ impl Control {
         Some(Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes, hold, hints).await }))
     }
 
-    fn work_on_node(&self, name: &str) -> Option<Work> {
-        let node = self.state.nodes.get(name).filter(|n| n.deletion.is_some()).cloned()?;
+    fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
+        let node = self.state.nodes.get(name)?.clone();
+        if node.deletion.is_none() {
+            return if self.ctx.repairs { self.look_after_node(&node, now) } else { None };
+        }
         let claims = self.state.claim_of(&node);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move { termination::step(&ctx, &node, &claims).await }))
+    }
+
+    /// Work on a node that nobody has deleted: it is replaced if it is unhealthy for too long.
+    fn look_after_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
+        let (ctx, node) = (self.ctx.clone(), node.clone());
+        let [claim] = &self.state.claim_of(&node)[..] else { return None };
+        let claim = claim.clone();
+        if claim.metadata.deletion_timestamp.is_some() || !node.is_registered() {
+            return None;
+        }
+        let policies = ctx.provider.repair_policies();
+        let Some(ailment) = repair::ailment(&node, policies) else {
+            let left_over = repair::is_left_over(&claim);
+            return left_over.then(|| -> Work { Box::pin(async move { repair::take_back(&ctx, &claim).await }) });
+        };
+        if let Some(left) = ailment.tolerated(ctx.now()) {
+            return Some(Box::pin(async move { Ok(Some(left)) }));
+        }
+        let ward = self.wards.of(&claim, self.state.nodes.values(), policies, now);
+        let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
+        Some(Box::pin(async move { repair::step(&ctx, &node, &claim, pool.as_deref(), &ailment, ward).await }))
     }
 
     fn work_on_pool(&self, name: &str) -> Option<Work> {

@@ -52,6 +52,8 @@ pub struct Edges {
     pub window: (Duration, Duration),
     /// The Lease that is competed for; nothing to lead for ever.
     pub lease: Option<Lease>,
+    /// Whether nodes that stay unhealthy are replaced.
+    pub repairs: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
 }
@@ -98,6 +100,7 @@ impl Daemon {
             journal,
             window,
             lease,
+            repairs,
             inline,
         } = edges;
         let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
@@ -121,6 +124,7 @@ impl Daemon {
             shortages: Arc::default(),
             telling: Telling::default(),
             doors: Doors::default(),
+            repairs,
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),
         });

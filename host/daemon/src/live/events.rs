@@ -17,12 +17,15 @@ use super::lock::lock;
 const QUIET: Duration = Duration::from_secs(120);
 const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
+const QUIET_FOR_UNHEALTHY: Duration = Duration::from_secs(900);
+
 const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
 
 /// How long the same words are not repeated.
 fn quiet(reason: &str) -> Duration {
     match reason {
         "FailedScheduling" => QUIET_FOR_LEFTOVERS,
+        "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "NoCompatibleInstanceTypes" => QUIET_FOR_BARREN,
         _ => QUIET,
     }

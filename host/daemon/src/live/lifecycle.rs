@@ -28,8 +28,8 @@ use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::shortages::PAUSE;
-use write::{delete, patch_meta, write};
-pub use write::{patch_status, pod_event, transition};
+use write::write;
+pub use write::{delete, patch_meta, patch_status, pod_event, transition};
 
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
 use tokio::time::Instant;
 
 use super::metrics::Metrics;
@@ -54,6 +54,10 @@ impl CloudProvider for Measured {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         self.timed("nodeclaim.lifecycle", "Delete", self.cloud.delete(provider_id)).await
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.cloud.repair_policies()
     }
 
     fn ends_with_node(&self) -> bool {

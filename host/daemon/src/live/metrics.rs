@@ -23,6 +23,7 @@ pub struct Metrics {
     registry: Registry,
     created: IntCounterVec,
     disrupted: IntCounterVec,
+    unhealthy: IntCounterVec,
     terminated: IntCounterVec,
     nodes_created: IntCounterVec,
     claim_turns: Turns,
@@ -109,6 +110,18 @@ fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
 }
 
 const POOL: &str = "karpenter.sh/nodepool";
+/// The type of a condition as labels have it: `KernelReady` is `kernel_ready`.
+fn snake(type_: &str) -> String {
+    let mut text = String::new();
+    for c in type_.chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
+}
+
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -143,6 +156,12 @@ impl Metrics {
                 &["reason", "nodepool", "min_values_relaxed"],
             ),
             disrupted: counter(&registry, "karpenter_nodeclaims_disrupted_total", "NodeClaims deleted by us.", &five),
+            unhealthy: counter(
+                &registry,
+                "karpenter_nodeclaims_unhealthy_disrupted_total",
+                "NodeClaims deleted by us because their node was unhealthy.",
+                &["condition", "nodepool", "capacity_type", "image_id", "termination_mode"],
+            ),
             terminated: counter(
                 &registry,
                 "karpenter_nodeclaims_terminated_total",
@@ -319,6 +338,13 @@ impl Metrics {
     /// A NodeClaim was deleted by us.
     pub fn disrupted(&self, reason: &str, claim: &NodeClaim) {
         self.disrupted.with_label_values(&[reason, label(claim, POOL), label(claim, CAPACITY_TYPE), "", ""]).inc();
+    }
+
+    /// A NodeClaim was deleted by us since a condition of its node says that it is unhealthy; its pods are not asked.
+    pub fn unhealthy(&self, condition: &str, claim: &NodeClaim) {
+        let image = claim.status.as_ref().map_or("", |status| &status.image_id);
+        let labels = [&snake(condition), label(claim, POOL), label(claim, CAPACITY_TYPE), image, "forceful"];
+        self.unhealthy.with_label_values(&labels).inc();
     }
 
     /// A NodeClaim is gone, so many seconds after its deletion was asked for; if it had an instance, so many after the

@@ -140,6 +140,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         journal: journal.clone(),
         window: (settings.idle, settings.longest),
         lease: settings.elects.then_some(lease),
+        repairs: settings.repairs,
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());

@@ -23,6 +23,8 @@ pub struct Settings {
     pub preferences: Option<PreferencePolicy>,
     pub min_values: Option<MinValuesPolicy>,
     pub reserved_capacity: bool,
+    /// Nodes that stay unhealthy are replaced.
+    pub repairs: bool,
     /// Metrics and Events tell of the state of objects.
     pub observes: bool,
     pub log_level: String,
@@ -33,9 +35,10 @@ pub struct Settings {
     pub notes: Vec<String>,
 }
 
-/// Karpenter's feature gates beside ReservedCapacity: known, and not there yet.
-const GATES: [&str; 8] = [
-    "NodeRepair",
+/// Karpenter's feature gates that do something here.
+const OURS: [&str; 2] = ["ReservedCapacity", "NodeRepair"];
+/// The others: known, and not there yet.
+const GATES: [&str; 7] = [
     "SpotToSpotConsolidation",
     "NodeOverlay",
     "StaticCapacity",
@@ -44,6 +47,12 @@ const GATES: [&str; 8] = [
     "TerminateFirstRepair",
     "PodDeletionCostManagement",
 ];
+
+const REPAIRED_AT_ONCE: &str = "feature gate NodeRepair: unhealthy nodes are replaced at once, as by Karpenter 1.14 and \
+    by 1.15 with --legacy-node-repair; within disruption budgets, as by 1.15 without it, is not there yet \
+    (--legacy-node-repair=false leaves them alone)";
+const NOT_REPAIRED: &str = "feature gate NodeRepair has no effect with --legacy-node-repair=false: repair within \
+    disruption budgets is not there yet";
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
 ///
@@ -74,11 +83,13 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             notes.push(format!("{} is set and has no effect: {why}", called(flag.variable)));
         }
     }
-    let mut reserved_capacity = true;
+    let (mut reserved_capacity, mut repairs) = (true, false);
     for gate in get("FEATURE_GATES").unwrap_or_default().split(',').filter(|g| !g.trim().is_empty()) {
         match gate.trim().split_once('=') {
             Some(("ReservedCapacity", "true")) => reserved_capacity = true,
             Some(("ReservedCapacity", "false")) => reserved_capacity = false,
+            Some(("NodeRepair", "true")) => repairs = true,
+            Some(("NodeRepair", "false")) => repairs = false,
             Some((_, value)) if !matches!(value, "true" | "false") => {
                 return Err(wrong("FEATURE_GATES", gate.trim(), "Name=true or Name=false, separated by commas"));
             }
@@ -89,10 +100,20 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             }
             // As Karpenter does, which is silent about it.
             Some((name, _)) => {
-                let hint = nearest(name, GATES.into_iter().chain(["ReservedCapacity"]));
+                let hint = nearest(name, GATES.into_iter().chain(OURS));
                 notes.push(format!("feature gate {name} is not known{hint}"));
             }
             None => return Err(wrong("FEATURE_GATES", gate, "Name=true or Name=false, separated by commas")),
+        }
+    }
+    let legacy = get("LEGACY_NODE_REPAIR").filter(|text| !text.is_empty());
+    let legacy = legacy.map(|_| flag("LEGACY_NODE_REPAIR", false)).transpose()?;
+    match (repairs, legacy) {
+        (true, Some(true)) | (false, None | Some(false)) => {}
+        (true, None) => notes.push(REPAIRED_AT_ONCE.into()),
+        (true, Some(false)) => notes.push(NOT_REPAIRED.into()),
+        (false, Some(true)) => {
+            notes.push(format!("{} has no effect without feature gate NodeRepair", called("LEGACY_NODE_REPAIR")));
         }
     }
     let local = |port: u16| SocketAddr::from(([0, 0, 0, 0], port));
@@ -120,6 +141,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(text) => return Err(wrong("MIN_VALUES_POLICY", text, "Strict or BestEffort")),
         },
         reserved_capacity,
+        repairs: repairs && legacy != Some(false),
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         log_level: match get("LOG_LEVEL").as_deref() {
             None | Some("") => "info".into(),
@@ -213,6 +235,21 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_repaired_at_once_or_not_at_all() {
+        let repaired = |gates: &str, legacy: &str| {
+            let settings = with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
+            (settings.repairs, settings.notes.join("; "))
+        };
+        assert_eq!(repaired("", ""), (false, String::new()));
+        assert_eq!(repaired("NodeRepair=false", "false"), (false, String::new()));
+        assert_eq!(repaired("NodeRepair=true", "true"), (true, String::new()));
+        assert_eq!(repaired("NodeRepair=true", ""), (true, REPAIRED_AT_ONCE.to_owned()));
+        assert_eq!(repaired("NodeRepair=true", "false"), (false, NOT_REPAIRED.to_owned()));
+        let (repairs, said) = repaired("", "true");
+        assert!(!repairs && said.contains("--legacy-node-repair) has no effect without feature gate"), "{said}");
+    }
+
+    #[test]
     fn what_is_not_understood_is_an_error_with_a_hint() {
         for (name, value) in [
             ("METRICS_PORT", "many"),
@@ -221,6 +258,7 @@ mod tests {
             ("PREFERENCE_POLICY", "maybe"),
             ("FEATURE_GATES", "NodeRepair"),
             ("FEATURE_GATES", "NodeRepair=on"),
+            ("LEGACY_NODE_REPAIR", "perhaps"),
             ("LOG_LEVEL", "loud"),
         ] {
             let told = with(&[(name, value)]).unwrap_err().report();

@@ -2,13 +2,21 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
 
 use super::desk::{Call, Desk};
 use super::referee;
 use crate::cloud::Cloud;
+
+/// A node that does not get ready, or is not any more, is replaced sooner than the operator of a story would do it.
+const UNREADY: Duration = Duration::from_secs(180);
+const REPAIRED: [RepairPolicy; 2] = [
+    RepairPolicy { condition: "Ready", status: "False", toleration: UNREADY },
+    RepairPolicy { condition: "Ready", status: "Unknown", toleration: UNREADY },
+];
 
 /// A process's way to the cloud.
 pub(super) struct Tapped {
@@ -52,6 +60,10 @@ impl Tapped {
 impl CloudProvider for Tapped {
     fn name(&self) -> &'static str {
         "sim"
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &REPAIRED
     }
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {

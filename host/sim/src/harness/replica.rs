@@ -72,6 +72,7 @@ impl Replica {
             journal,
             window: self.setup.window,
             lease: self.desk.elects.then_some(lease),
+            repairs: self.setup.repairs,
             inline: true,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods asks for more zones
 //! or budgets than there are. What a story cannot hold against the daemon is done by an operator who looks after the
-//! cluster every minute: nodes that never get ready are deleted.
+//! cluster every minute: nodes that never get ready are deleted, where the daemon does not do it.
 
 mod acts;
 mod dice;
@@ -35,6 +35,8 @@ pub struct Story {
     pub replicas: u32,
     /// Whether they ask for a Lease.
     pub elects: bool,
+    /// Whether the daemon replaces nodes that stay unhealthy.
+    pub repairs: bool,
     /// What goes wrong on the way to the server while it is told.
     pub faults: Faults,
     /// What is there at the beginning.
@@ -75,7 +77,8 @@ impl Story {
         let capacity = &mut world.cloud.capacity;
         *capacity = capacity.map(|capacity| capacity.max(cast.needs_of_each_offering(size)));
         let acts = acts::acts(&mut dice, &cast, &faults, replicas);
-        Story { seed, world, replicas, elects, faults, base, acts }
+        let repairs = dice.hits(0.7);
+        Story { seed, world, replicas, elects, repairs, faults, base, acts }
     }
 }
 

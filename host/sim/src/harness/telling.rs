@@ -65,6 +65,7 @@ async fn tell_now(story: &Story, manager: Manager, transcript: bool) -> Told {
         faults: story.faults,
         // The seeds that found a defect were told so.
         sees_prices: false,
+        repairs: story.repairs,
         ..Setup::with(story.seed, manager)
     });
     let world = &harness.world;

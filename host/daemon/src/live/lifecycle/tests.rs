@@ -127,6 +127,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         shortages: Arc::default(),
         telling: crate::live::context::Telling::default(),
         doors: crate::live::doors::Doors::default(),
+        repairs: true,
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),
     }

@@ -1,0 +1,262 @@
+//! Nodes that have been unhealthy for longer than their cloud tolerates are replaced, as Karpenter's controller
+//! `node.health` does it: at once, whatever budgets, pods and grace periods say. Unless so many nodes are unhealthy that
+//! it is hardly the nodes.
+//!
+//! Like [`lifecycle`](super::lifecycle), a step can be run twice or killed anywhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, Timestamp, condition};
+use longshore_api::labels;
+use longshore_cloud::RepairPolicy;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::context::Context;
+use super::lifecycle::{Outcome, TERMINATION_TIME, delete, patch_meta, pool_of, rfc3339};
+use super::node::NodeView;
+
+/// One node in so many may be unhealthy, rounded up; with more, none is replaced.
+const ONE_IN: usize = 5;
+/// When it is looked again whether that is over.
+const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// For how long counts are good.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What is wrong with a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ailment {
+    condition: &'static str,
+    status: ConditionStatus,
+    /// When it has lasted for as long as is tolerated, seconds since 1970.
+    due: i64,
+}
+
+/// What is wrong with a node by a cloud's policies; of several things the one that is due first.
+pub fn ailment(node: &NodeView, policies: &[RepairPolicy]) -> Option<Ailment> {
+    let ails = |policy: &RepairPolicy| {
+        let found = condition(&node.conditions, policy.condition).filter(|c| c.status.text() == policy.status)?;
+        let toleration = i64::try_from(policy.toleration.as_secs()).unwrap_or(i64::MAX);
+        let due = found.last_transition_time.0.as_second().saturating_add(toleration);
+        Some(Ailment { condition: policy.condition, status: found.status, due })
+    };
+    policies.iter().filter_map(ails).min_by_key(|ailment| ailment.due)
+}
+
+impl Ailment {
+    /// How much longer it is tolerated; nothing once it is not.
+    pub fn tolerated(&self, now: Timestamp) -> Option<Duration> {
+        u64::try_from(self.due - now.as_second()).ok().filter(|left| *left > 0).map(Duration::from_secs)
+    }
+}
+
+/// Nodes that are looked at together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ward {
+    nodes: usize,
+    unhealthy: usize,
+}
+
+impl Ward {
+    fn count(&mut self, unhealthy: bool) {
+        self.nodes += 1;
+        self.unhealthy += usize::from(unhealthy);
+    }
+
+    fn has_too_many(self) -> bool {
+        self.unhealthy > self.nodes.div_ceil(ONE_IN)
+    }
+}
+
+/// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted when it is asked for, and
+/// once where many ask.
+#[derive(Default)]
+pub struct Wards {
+    counted: Option<Instant>,
+    pools: BTreeMap<String, Ward>,
+    all: Ward,
+}
+
+impl Wards {
+    /// The ward of a claim's node: those of its NodePool, or, for a claim without one, all.
+    pub fn of<'a>(
+        &mut self,
+        claim: &NodeClaim,
+        nodes: impl Iterator<Item = &'a Arc<NodeView>>,
+        policies: &[RepairPolicy],
+        now: Instant,
+    ) -> Ward {
+        if self.counted.is_none_or(|at| now >= at + FRESH) {
+            *self = Wards { counted: Some(now), ..Wards::default() };
+            for node in nodes {
+                let unhealthy = ailment(node, policies).is_some();
+                self.all.count(unhealthy);
+                if let Some(pool) = node.labels.get(labels::NODEPOOL) {
+                    self.pools.entry(pool.clone()).or_default().count(unhealthy);
+                }
+            }
+        }
+        match pool_of(claim) {
+            "" => self.all,
+            pool => self.pools.get(pool).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Replaces a node whose ailment is not tolerated any more: its claim is deleted, and from now on its pods are not asked.
+pub async fn step(
+    ctx: &Context,
+    node: &NodeView,
+    claim: &NodeClaim,
+    pool: Option<&NodePool>,
+    ailment: &Ailment,
+    ward: Ward,
+) -> Outcome {
+    let what = format!("{}={}", ailment.condition, ailment.status.text());
+    if ward.has_too_many() {
+        let of = pool.and_then(|pool| pool.metadata.name.as_deref());
+        let of = of.map_or_else(|| "the cluster".to_owned(), |name| format!("NodePool {name}"));
+        let Ward { nodes, unhealthy } = ward;
+        let message =
+            format!("{what} for too long, but {unhealthy} of the {nodes} nodes of {of} are unhealthy: more than 20 %");
+        let reason = "NodeRepairBlocked";
+        ctx.events.node(&node.name, true, reason, &message).await;
+        ctx.events.claim(claim, true, reason, &message).await;
+        if let Some(pool) = pool {
+            ctx.events.pool(pool, true, reason, &message).await;
+        }
+        return Ok(Some(AGAIN));
+    }
+    let mut claim = claim.clone();
+    let now = ctx.now();
+    if ends(&claim).is_none_or(|ends| ends > now) {
+        let fields = json!({"annotations": {TERMINATION_TIME: rfc3339(now)}});
+        claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
+    }
+    let since = now.as_second() - ailment.due;
+    let why = format!("node {} is unhealthy: {what}, which was tolerated until {since} s ago", node.name);
+    if delete(ctx, &claim, &why).await? {
+        ctx.events.claim(&claim, true, "Unhealthy", &why).await;
+        ctx.metrics.unhealthy(ailment.condition, &claim);
+        ctx.metrics.disrupted("unhealthy", &claim);
+    }
+    Ok(None)
+}
+
+/// Whether a claim was given an end by a step that did not live to delete it.
+pub fn is_left_over(claim: &NodeClaim) -> bool {
+    claim.metadata.deletion_timestamp.is_none() && ends(claim).is_some()
+}
+
+/// Takes that end back, for the node has recovered: whoever deletes the claim later would not ask its pods.
+pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> Outcome {
+    patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: Value::Null}})).await?;
+    Ok(None)
+}
+
+fn ends(claim: &NodeClaim) -> Option<Timestamp> {
+    claim.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_cloud::CloudError;
+
+    use super::*;
+    use crate::live::lifecycle::tests::{Server, context, fresh};
+
+    const TEN: Duration = Duration::from_secs(600);
+    const POLICIES: [RepairPolicy; 2] = [
+        RepairPolicy { condition: "Ready", status: "False", toleration: TEN },
+        RepairPolicy { condition: "KernelReady", status: "False", toleration: Duration::from_secs(60) },
+    ];
+    const NOON: &str = "2026-11-24T12:00:00Z";
+
+    fn node(name: &str, pool: &str, conditions: &Value) -> Arc<NodeView> {
+        let node = json!({
+            "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": pool}},
+            "status": {"conditions": conditions},
+        });
+        Arc::new(NodeView::read(&node.to_string()).unwrap())
+    }
+
+    fn stated(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": "Test", "lastTransitionTime": NOON})
+    }
+
+    fn at(seconds_past_noon: i64) -> Timestamp {
+        let noon: Timestamp = NOON.parse().unwrap();
+        Timestamp::from_second(noon.as_second() + seconds_past_noon).unwrap()
+    }
+
+    #[test]
+    fn of_several_things_that_are_wrong_the_first_one_due_counts() {
+        let of = |conditions: Value| ailment(&node("a", "web", &conditions), &POLICIES);
+        assert_eq!(of(json!([stated("Ready", "True"), stated("DiskPressure", "False")])), None);
+        assert_eq!(of(json!([stated("Ready", "Unknown")])), None, "no policy is about that");
+        let both = of(json!([stated("Ready", "False"), stated("KernelReady", "False")])).unwrap();
+        assert_eq!(both.condition, "KernelReady");
+        assert_eq!((both.tolerated(at(59)), both.tolerated(at(60))), (Some(Duration::from_secs(1)), None));
+        let never = json!([{"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-30T00:00:00Z"}]);
+        assert!(of(never).unwrap().tolerated(at(0)).is_some());
+    }
+
+    #[test]
+    fn a_ward_is_a_nodepool_or_for_those_of_none_the_cluster() {
+        let (sick, well) = (json!([stated("Ready", "False")]), json!([]));
+        let mut nodes: Vec<_> = (0..11).map(|n| node(&format!("db-{n}"), "db", &well)).collect();
+        nodes.extend((0..6).map(|n| node(&format!("web-{n}"), "web", if n < 3 { &sick } else { &well })));
+        let (_, mut claim) = fresh();
+        let now = Instant::now();
+        let mut wards = Wards::default();
+        let web = wards.of(&claim, nodes.iter(), &POLICIES, now);
+        assert_eq!((web, web.has_too_many()), (Ward { nodes: 6, unhealthy: 3 }, true), "two are a fifth of six");
+        claim.metadata.labels = None;
+        let all = wards.of(&claim, nodes.iter(), &POLICIES, now);
+        assert_eq!((all, all.has_too_many()), (Ward { nodes: 17, unhealthy: 3 }, false));
+        nodes.truncate(11);
+        assert_eq!(wards.of(&claim, nodes.iter(), &POLICIES, now), all, "a moment later it is not counted again");
+        let later = wards.of(&claim, nodes.iter(), &POLICIES, now + FRESH);
+        assert_eq!(later, Ward { nodes: 11, unhealthy: 0 });
+    }
+
+    async fn repaired(server: &Server, claim: &NodeClaim, ward: Ward) -> (Outcome, String) {
+        let ctx = context(server, Err(CloudError::Other("not asked".into())));
+        let sick = node("a", "web", &json!([stated("Ready", "False")]));
+        let ailment = ailment(&sick, &POLICIES).unwrap();
+        let outcome = step(&ctx, &sick, claim, None, &ailment, ward).await;
+        (outcome, ctx.metrics.text())
+    }
+
+    #[tokio::test]
+    async fn the_claim_is_given_its_end_and_deleted() {
+        let (server, claim) = fresh();
+        let (outcome, metrics) = repaired(&server, &claim, Ward { nodes: 1, unhealthy: 1 }).await;
+        assert_eq!(outcome, Ok(None));
+        assert!(server.claim().is_none());
+        let counted = r#"unhealthy_disrupted_total{capacity_type="",condition="ready""#;
+        assert!(metrics.contains(counted) && metrics.contains(r#"reason="unhealthy""#), "{metrics}");
+    }
+
+    #[tokio::test]
+    async fn where_too_many_are_unhealthy_none_is_replaced() {
+        let (server, claim) = fresh();
+        let (outcome, metrics) = repaired(&server, &claim, Ward { nodes: 5, unhealthy: 2 }).await;
+        assert_eq!(outcome, Ok(Some(AGAIN)));
+        assert!(server.claim().is_some_and(|claim| ends(&claim).is_none()) && !metrics.contains("unhealthy_disrupted"));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_claim_that_nobody_lived_to_delete_is_taken_back() {
+        let (server, claim) = fresh();
+        let ctx = context(&server, Err(CloudError::Other("not asked".into())));
+        let ended = json!({"annotations": {TERMINATION_TIME: NOON}});
+        patch_meta(&ctx, &claim, ended).await.unwrap();
+        let claim = server.claim().unwrap();
+        assert!(is_left_over(&claim));
+        assert_eq!(take_back(&ctx, &claim).await, Ok(None));
+        assert!(!is_left_over(&server.claim().unwrap()));
+    }
+}
