@@ -44,6 +44,7 @@ const SPECS: &[Spec] = &[
     ("in25-repair-ignores-budgets", repair_ignores_budgets),
     ("in26-repair-ignores-do-not-disrupt", repair_ignores_do_not_disrupt),
     ("in27-repair-ignores-grace-period", repair_ignores_grace_period),
+    ("in-repair-by-hand", repair_by_hand),
     ("in-repair-of-few", repair_of_few),
     ("in28-do-not-disrupt-for", do_not_disrupt_for),
     ("pf1-many-alike", many_alike),
@@ -704,22 +705,22 @@ spec:
     Ok(())
 }
 
-/// Has a node's kubelet say that it is not ready, or nobody say anything, since so many hours.
-fn sicken(scene: &Scene, node: &str, status: &str, hours: i64) -> Result<()> {
+/// Has a condition of a node say so since so many hours.
+fn sicken(scene: &Scene, node: &str, condition: &str, status: &str, hours: i64) -> Result<()> {
     let since = Timestamp::now() - SignedDuration::from_hours(hours);
     let condition = serde_json::json!({
-        "type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": since.strftime("%FT%TZ").to_string(),
+        "type": condition, "status": status, "reason": "Test", "lastTransitionTime": since.strftime("%FT%TZ").to_string(),
     });
     let patch = serde_json::json!({"status": {"conditions": [condition]}}).to_string();
     scene.kubectl(&["patch", "node", node, "--subresource=status", "--type=strategic", "--patch", &patch]).map(drop)
 }
 
 /// Sees that the spec's only node, with its only pod, is replaced once it is unhealthy.
-fn repaired(scene: &Scene, status: &str) -> Result<()> {
+fn repaired(scene: &Scene, condition: &str, status: &str, hours: i64) -> Result<()> {
     scene.run(60, 1)?;
     let (claim, node) = (name(&scene.only("nodeclaims")?), name(&scene.only("nodes")?));
     let pod = name(&scene.only("pods")?);
-    sicken(scene, &node, status, 31)?;
+    sicken(scene, &node, condition, status, hours)?;
     scene.until(120, "pod, node and claim are replaced", || {
         let (claims, nodes) = (scene.names("nodeclaims")?, scene.names("nodes")?);
         let left = claims.contains(&claim) || nodes.contains(&node) || scene.names("pods")?.contains(&pod);
@@ -732,13 +733,13 @@ fn repaired(scene: &Scene, status: &str) -> Result<()> {
 fn repair_not_ready(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     scene.deployment("web", 1, "1", "", "")?;
-    repaired(scene, "False")
+    repaired(scene, "Ready", "False", 31)
 }
 
 fn repair_unknown(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     scene.deployment("web", 1, "1", "", "")?;
-    repaired(scene, "Unknown")
+    repaired(scene, "Ready", "Unknown", 31)
 }
 
 fn repair_ignores_budgets(scene: &Scene) -> Result<()> {
@@ -754,7 +755,7 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}
 ",
     )?;
     scene.deployment("web", 1, "1", "", "")?;
-    repaired(scene, "False")
+    repaired(scene, "Ready", "False", 31)
 }
 
 fn repair_ignores_do_not_disrupt(scene: &Scene) -> Result<()> {
@@ -763,13 +764,25 @@ fn repair_ignores_do_not_disrupt(scene: &Scene) -> Result<()> {
     scene.run(60, 1)?;
     let node = name(&scene.only("nodes")?);
     scene.kubectl(&["annotate", "node", &node, "karpenter.sh/do-not-disrupt=true"])?;
-    repaired(scene, "False")
+    repaired(scene, "Ready", "False", 31)
 }
 
 fn repair_ignores_grace_period(scene: &Scene) -> Result<()> {
     scene.pool("terminationGracePeriod: 1h", "")?;
     scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "terminationGracePeriodSeconds: 3600")?;
-    repaired(scene, "False")
+    repaired(scene, "Ready", "False", 31)
+}
+
+/// The condition of KWOK's own, which is tolerated for half a minute.
+fn repair_by_hand(scene: &Scene) -> Result<()> {
+    scene.pool("", "")?;
+    scene.deployment("web", 1, "1", "", "")?;
+    scene.run(60, 1)?;
+    let begun = Instant::now();
+    repaired(scene, "KWOKUnhealthy", "True", 0)?;
+    let took = begun.elapsed();
+    ensure!((30..90).contains(&took.as_secs()), "replaced after {took:?}");
+    Ok(())
 }
 
 /// Two of three nodes are unhealthy, one of them for long: none is replaced.
@@ -780,9 +793,9 @@ fn repair_of_few(scene: &Scene) -> Result<()> {
     scene.run(60, 3)?;
     let nodes: Vec<String> = scene.names("nodes")?.into_iter().collect();
     ensure!(nodes.len() == 3, "{nodes:?}");
-    sicken(scene, &nodes[0], "False", 0)?;
+    sicken(scene, &nodes[0], "Ready", "False", 0)?;
     std::thread::sleep(Duration::from_secs(2));
-    sicken(scene, &nodes[1], "False", 31)?;
+    sicken(scene, &nodes[1], "Ready", "False", 31)?;
     let told = |kind: &str, object: &str| -> Result<bool> {
         let of = format!("involvedObject.kind={kind},involvedObject.name={object},reason=NodeRepairBlocked");
         let args = ["--namespace", "default", "get", "events", "--field-selector", &of, "--output", "name"];

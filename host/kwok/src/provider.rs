@@ -35,9 +35,11 @@ const FAKE: &str = "kwok.x-k8s.io/node";
 
 /// How long a node may be without a kubelet that reports, or with one that reports failure.
 const UNREADY: Duration = Duration::from_secs(10 * 60);
-const REPAIRED: [RepairPolicy; 2] = [
+/// What nodes do not get over. The last condition is set by hand, by who wants to see a node replaced soon.
+const REPAIRED: [RepairPolicy; 3] = [
     RepairPolicy { condition: "Ready", status: "False", toleration: UNREADY },
     RepairPolicy { condition: "Ready", status: "Unknown", toleration: UNREADY },
+    RepairPolicy { condition: "KWOKUnhealthy", status: "True", toleration: Duration::from_secs(30) },
 ];
 
 /// The provider. Cheap to clone.
