@@ -6,6 +6,7 @@ use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
 use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
+use rustc_hash::FxHashSet;
 
 use super::faults::Faults;
 
@@ -81,11 +82,42 @@ struct Wanted<'a> {
     /// A resource that no type has has no symbol.
     requests: Vec<(Option<ResourceId>, i64)>,
     /// Those whose label the catalogue knows.
-    requirements: Vec<(Sym, &'a longshore_cloud::Requirement)>,
+    requirements: Vec<(Sym, Rule<'a>)>,
     /// What the name of a type must satisfy.
-    type_names: Vec<&'a longshore_cloud::Requirement>,
+    type_names: Vec<Rule<'a>>,
     /// Labels of the claim that its own requirements refuse: types and offerings must say something else of them.
     contradicted: Vec<&'a str>,
+}
+
+/// A requirement. The planner names every type that would do, hundreds of them, and each is compared with every type
+/// there is: lists of values are sets here.
+enum Rule<'a> {
+    /// The value is one of these.
+    In(FxHashSet<Sym>),
+    /// It is none of them.
+    NotIn(FxHashSet<Sym>),
+    Other(&'a longshore_cloud::Requirement),
+}
+
+impl<'a> Rule<'a> {
+    fn new(requirement: &'a longshore_cloud::Requirement, names: &Names) -> Self {
+        // A value that the catalogue does not know is that of no type.
+        let values = || requirement.values.iter().filter_map(|value| names.get(value)).collect();
+        match requirement.operator.as_str() {
+            "In" => Rule::In(values()),
+            "NotIn" => Rule::NotIn(values()),
+            _ => Rule::Other(requirement),
+        }
+    }
+
+    /// Whether a label of this value satisfies it.
+    fn admits(&self, value: Sym, names: &Names) -> bool {
+        match self {
+            Rule::In(values) => values.contains(&value),
+            Rule::NotIn(values) => !values.contains(&value),
+            Rule::Other(requirement) => requirement.admits(Some(names.text(value))),
+        }
+    }
 }
 
 impl<'a> Wanted<'a> {
@@ -95,8 +127,8 @@ impl<'a> Wanted<'a> {
         Ok(Wanted {
             names,
             requests: requests(launch, names)?,
-            requirements: all.clone().filter_map(|r| Some((names.get(&r.key)?, r))).collect(),
-            type_names: all.clone().filter(|r| r.key == INSTANCE_TYPE).collect(),
+            requirements: all.clone().filter_map(|r| Some((names.get(&r.key)?, Rule::new(r, names)))).collect(),
+            type_names: all.clone().filter(|r| r.key == INSTANCE_TYPE).map(|r| Rule::new(r, names)).collect(),
             contradicted: all.filter(|r| own(r)).map(|r| r.key.as_str()).collect(),
         })
     }
@@ -108,8 +140,7 @@ impl<'a> Wanted<'a> {
 
     /// Whether the labels that a type gives its nodes are admitted.
     fn admits_type(&self, t: &InstanceType) -> bool {
-        let name = self.names.text(t.name);
-        self.type_names.iter().all(|r| r.admits(Some(name))) && self.finds_values(&t.requirements)
+        self.type_names.iter().all(|rule| rule.admits(t.name, self.names)) && self.finds_values(&t.requirements)
     }
 
     /// Whether those of an offering are as well, and no label of the claim is left to contradict it.
@@ -128,11 +159,11 @@ impl<'a> Wanted<'a> {
     /// The first value of a requirement that the claim admits.
     fn value(&self, requirement: &Requirement) -> Option<&'a str> {
         let Op::In(values) = &requirement.op else { return None };
-        let admitted = |value: &str| {
+        let admitted = |value: Sym| {
             let mut same = self.requirements.iter().filter(|(key, _)| *key == requirement.key);
-            same.all(|(_, r)| r.admits(Some(value)))
+            same.all(|(_, rule)| rule.admits(value, self.names))
         };
-        values.iter().map(|&value| self.names.text(value)).find(|value| admitted(value))
+        values.iter().copied().find(|&value| admitted(value)).map(|value| self.names.text(value))
     }
 
     /// What an offering says of a label, empty for nothing.
