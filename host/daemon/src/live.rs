@@ -37,6 +37,7 @@ mod run;
 mod serve;
 mod settings;
 mod shortages;
+mod slim;
 pub(crate) mod state;
 mod termination;
 mod timetable;

@@ -1,9 +1,10 @@
 //! Lists and watches one kind, and tells what changes.
 //!
 //! Written on the client's plain requests instead of kube's `watcher`: objects are handed on as the text that the
-//! server sent, never as a tree, which the types of `watcher` do not allow (its list type buffers every object). What
-//! is promised to the reader: `Begin`, every object, `End`, and from then on each change in order; after anything that
-//! may have lost a change (a disconnect past the server's memory, 410, an error) the same from the beginning.
+//! server sent (without managed fields), never as a tree, which the types of `watcher` do not allow (its list type
+//! buffers every object). What is promised to the reader: `Begin`, every object, `End`, and from then on each change in
+//! order; after anything that may have lost a change (a disconnect past the server's memory, 410, an error) the same
+//! from the beginning.
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::definitions::INSTALL;
 use super::kinds::Kind;
+use super::slim::slim;
 
 /// What is told about a kind.
 #[derive(Debug)]
@@ -113,7 +115,7 @@ async fn list(client: &Client, kind: Kind, out: &Sender<(Kind, Change)>) -> Resu
         };
         let (meta, items) = page(&text).ok_or("the answer to a list is not a list")?;
         for item in items {
-            if out.send((kind, Change::Upsert(item.into()))).await.is_err() {
+            if out.send((kind, Change::Upsert(slim(item).0))).await.is_err() {
                 return Ok(None);
             }
         }
@@ -175,13 +177,6 @@ struct Failure {
     message: String,
 }
 
-/// The version of an object, read no further than to where it stands.
-fn version_of(object: &str) -> Option<&str> {
-    let metadata = json::member(object.as_bytes(), 0, "metadata")?;
-    let version = json::member(object.as_bytes(), metadata.start, "resourceVersion")?;
-    object.get(version)?.strip_prefix('"')?.strip_suffix('"')
-}
-
 async fn follow(
     client: &Client,
     kind: Kind,
@@ -217,12 +212,12 @@ async fn follow(
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
             return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
         };
-        let failure = || serde_json::from_str::<Failure>(object.get()).unwrap_or_default();
+        let (object, seen) = slim(object.get());
         let change = match what {
-            "ADDED" | "MODIFIED" => Some(Change::Upsert(object.get().into())),
-            "DELETED" => Some(Change::Remove(object.get().into())),
+            "ADDED" | "MODIFIED" => Some(Change::Upsert(object)),
+            "DELETED" => Some(Change::Remove(object)),
             "BOOKMARK" => None,
-            "ERROR" => match failure() {
+            "ERROR" => match serde_json::from_str(&object).unwrap_or_default() {
                 Failure { code: 410, .. } => return Ok(Ended::Gone),
                 Failure { message, .. } => return Err(format!("watch {}: {message}", kind.at().plural)),
             },
@@ -233,7 +228,7 @@ async fn follow(
         {
             return Ok(Ended::NobodyReads);
         }
-        if let Some(seen) = version_of(object.get()).filter(|seen| !seen.is_empty()) {
+        if let Some(seen) = seen {
             version.clear();
             version.push_str(seen);
         }
@@ -305,11 +300,6 @@ mod tests {
         let (meta, items) = page(text).unwrap();
         assert_eq!((meta.resource_version.as_str(), meta.next.as_str()), ("7", "a b"));
         assert_eq!(items, [r#"{"a":[1,{"b":"]"}]}"#, r#"{"c":2}"#]);
-        assert_eq!(
-            version_of(r#"{"kind":"Pod","metadata":{"name":"a","resourceVersion":"12"},"spec":{}}"#),
-            Some("12")
-        );
-        assert_eq!((version_of("{}"), version_of(r#"{"metadata":[{"resourceVersion":"1"}]}"#)), (None, None));
         assert_eq!(page(r#"{"items":null}"#).unwrap().1.len(), 0);
         assert!(page("[]").is_none());
         assert_eq!(escaped("a b/="), "a%20b%2F%3D");

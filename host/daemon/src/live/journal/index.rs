@@ -5,8 +5,6 @@
 
 use std::collections::HashMap;
 
-use longshore_api::json;
-
 use super::record::{What, bit, code};
 use crate::live::kinds::Kind;
 
@@ -156,45 +154,6 @@ impl Index {
     }
 }
 
-/// An object's `namespace/name` and its text without `metadata.managedFields`, which no decision reads and which is
-/// often the larger half. Nothing where the text is no object with a name.
-pub fn slim(text: &str) -> Option<(String, std::borrow::Cow<'_, str>)> {
-    let bytes = text.as_bytes();
-    let metadata = json::member(bytes, json::skip_space(bytes, 0), "metadata")?;
-    let (mut name, mut namespace, mut fields) = (None, None, None);
-    let walked = json::walk(bytes, metadata.start, |key, start| {
-        let end = match json::skip_value(bytes, start) {
-            Ok(end) => end,
-            Err(broken) => return Some(Err(broken)),
-        };
-        match key {
-            b"name" => name = serde_json::from_str::<String>(&text[start..end]).ok(),
-            b"namespace" => namespace = serde_json::from_str::<String>(&text[start..end]).ok(),
-            b"managedFields" => fields = Some(start..end),
-            _ => {}
-        }
-        Some(Ok(end))
-    });
-    walked.ok()?;
-    let name = name?;
-    let full = match namespace.filter(|namespace| !namespace.is_empty()) {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name,
-    };
-    // An empty list in its place: what stands around it need not be looked at.
-    let text = match fields {
-        Some(fields) if fields.len() > 2 => {
-            let mut slim = String::with_capacity(text.len() - fields.len() + 2);
-            slim.push_str(&text[..fields.start]);
-            slim.push_str("[]");
-            slim.push_str(&text[fields.end..]);
-            slim.into()
-        }
-        _ => text.into(),
-    };
-    Some((full, text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,17 +218,5 @@ mod tests {
         index.moved(&HashMap::from([(at(2), At::new(9, 5))]));
         assert_eq!(index.kept().len(), 1);
         assert_eq!((index.kept()[0].at.frame(), index.kept()[0].at.inside()), (9, 5));
-    }
-
-    #[test]
-    fn managed_fields_are_left_out_and_names_found() {
-        let text = r#" {"kind":"Pod","metadata":{"name":"a","managedFields":[{"f":"]}"}], "namespace":"n"},"spec":{}}"#;
-        let (name, slimmed) = slim(text).unwrap();
-        assert_eq!(name, "n/a");
-        assert_eq!(slimmed, r#" {"kind":"Pod","metadata":{"name":"a","managedFields":[], "namespace":"n"},"spec":{}}"#);
-        assert_eq!(slim(r#"{"metadata":{"name":"x\u0041"}}"#).unwrap().0, "xA");
-        for none in ["", "[]", "{}", r#"{"metadata":{"name":7}}"#, r#"{"metadata":{"name":"a""#] {
-            assert!(slim(none).is_none(), "{none}");
-        }
     }
 }

@@ -56,7 +56,7 @@ pub struct Observed {
     pub refused: bool,
 }
 
-/// What was observed of a kind. Objects are the server's JSON, without `metadata.managedFields`.
+/// What was observed of a kind. Objects are JSON as the watch hands them on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A list begins.

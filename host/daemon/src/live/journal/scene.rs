@@ -67,7 +67,7 @@ impl Scene {
             pods: Vec::new(),
         };
         let class = json!({"metadata": {"name": "default"}, "spec": {}});
-        let pool = json!({"metadata": {"name": "default", "managedFields": [{"manager": "somebody"}]}, "spec": {"template": {"spec": {
+        let pool = json!({"metadata": {"name": "default"}, "spec": {"template": {"spec": {
             "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
             "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}}}});
         scene.observe(Kind::KwokNodeClass, Change::Upsert(class.to_string().into()));

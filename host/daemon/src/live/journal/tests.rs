@@ -9,6 +9,7 @@ use super::scene::{LARGE, Scene, segments};
 use super::segment::{End, ReadError, name_of};
 use super::{Journal, Sizes};
 use crate::live::kinds::Kind;
+use crate::live::slim::slim;
 use crate::live::watch::Change;
 
 /// Everything that can be read, and why it ends.
@@ -232,8 +233,8 @@ fn what_it_costs_the_loop_and_the_disk() {
     let _ = std::fs::remove_dir_all(&folder);
     let sizes = Sizes { all: 1 << 30, segment: 5 << 20 };
     let journal = Journal::open(&folder, sizes).unwrap();
-    let texts: Vec<Box<str>> = (0..PODS).map(|number| full_pod(number, 0).into()).collect();
-    let plain: usize = texts.iter().map(|text| text.len()).sum();
+    let texts: Vec<Box<str>> = (0..PODS).map(|number| slim(&full_pod(number, 0)).0).collect();
+    let plain: usize = (0..PODS).map(|number| full_pod(number, 0).len()).sum();
     let begun = std::time::Instant::now();
     let mut inside = std::time::Duration::ZERO;
     for (revision, text) in texts.into_iter().enumerate() {
@@ -255,7 +256,7 @@ fn what_it_costs_the_loop_and_the_disk() {
     let writer = took.as_nanos() as u64 / PODS / 1000;
     // Changed once each: now a segment begins with all of them.
     for number in 0..PODS {
-        let change = Change::Upsert(full_pod(number, 1).into());
+        let change = Change::Upsert(slim(&full_pod(number, 1)).0);
         journal.observed(1_793_491_300_000, PODS + number, Kind::Pod, change, false);
         if number % 5_000 == 4_999 {
             journal.flush();

@@ -26,7 +26,7 @@ pub fn some_kinds(bits: u32) -> String {
 
 /// The `namespace/name` of an object.
 pub fn name(text: &str) -> Option<String> {
-    super::index::slim(text).map(|(name, _)| name)
+    crate::live::slim::full_name(text)
 }
 
 /// How an observation came about.

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use super::blobs::Blobs;
 use super::files::{Files, Sizes, WriteError};
-use super::index::{Index, slim};
+use super::index::Index;
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
 use crate::live::lock::lock;
+use crate::live::slim::full_name;
 
 /// Most bytes of texts that wait to be written.
 const QUEUE: usize = 64 << 20;
@@ -280,21 +281,12 @@ impl Writer {
     }
 
     /// Writes an observation down; returns what it took in the queue.
-    fn observed(&mut self, mut observed: Observed) -> Result<usize, WriteError> {
-        let (mut name, mut size) = (None, 0);
-        match &mut observed.what {
-            What::Upsert(text) | What::Remove(text) => {
-                size = text.len();
-                if let Some((full, slimmed)) = slim(text) {
-                    name = Some(full);
-                    if slimmed.len() < text.len() {
-                        *text = slimmed.into();
-                    }
-                }
-            }
-            What::Trouble(why) => size = why.len(),
-            What::Begin | What::End => {}
-        }
+    fn observed(&mut self, observed: Observed) -> Result<usize, WriteError> {
+        let (name, size) = match &observed.what {
+            What::Upsert(text) | What::Remove(text) => (full_name(text), text.len()),
+            What::Trouble(why) => (None, why.len()),
+            What::Begin | What::End => (None, 0),
+        };
         let record = Record::Observed(observed);
         let Record::Observed(Observed { time, revision, .. }) = record else { return Ok(size) };
         (self.time, self.revision) = (time, revision);
