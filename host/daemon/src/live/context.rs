@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::core::Request;
+use kube::{Client, Resource as _};
 use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
@@ -114,9 +115,11 @@ impl Context {
         let one = |(pod, node): Hint| async move {
             let _turn = self.telling.turns.acquire().await;
             let Some((namespace, name)) = pod.split_once('/') else { return };
-            let api: Api<Pod> = Api::namespaced(self.plain.clone(), namespace);
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
-            if let Err(kube::Error::Api(status)) = api.patch_status(name, &PatchParams::default(), &patch).await
+            let path = Request::new(Pod::url_path(&(), Some(namespace)));
+            let Ok(request) = path.patch_subresource("status", name, &PatchParams::default(), &patch) else { return };
+            // The pod that is the answer comes by the watch as well, and is read there.
+            if let Err(kube::Error::Api(status)) = self.plain.request_text(request).await
                 && status.code == 403
                 && self.nominates.swap(false, Ordering::Relaxed)
             {
