@@ -4,6 +4,7 @@ use crate::plan::{Effort, PodIx, Refusal, Target};
 use crate::policy::Policies;
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
+use crate::stop::Stop;
 
 /// The first rule of each NodePool and each node that refuses `pod`, after first-fit-decreasing has placed what it
 /// could. NodePools are asked only about a pod that it left over: one that took the pod has nothing to refuse. Nodes
@@ -13,7 +14,7 @@ pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, pod: PodIx) -> Vec
     if let Some(unfit) = &pending.unfit {
         return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
     }
-    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal);
+    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal, Stop::never());
     let place = problem.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))

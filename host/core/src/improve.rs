@@ -24,28 +24,37 @@ use pack::Node;
 
 use crate::plan::Effort;
 use crate::schedule::floor::{Floor, Problem};
+use crate::stop::Stop;
 
 /// What an effort may spend.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct Budget<'s> {
     /// Rounds of column generation.
     pub rounds: usize,
     /// Packings from nothing, for each of two sets of values.
     pub packings: usize,
     /// Repackings tried.
     pub repacks: usize,
+    /// What ends all of it.
+    pub stop: Stop<'s>,
 }
 
-impl Budget {
+impl Budget<'_> {
     /// Steps for so many pods. Figures were chosen so that a thousand pods take about 10, 50 and 1 000 ms.
     pub fn of(effort: Effort, pods: usize) -> Option<Self> {
+        let stop = Stop::never();
         let thousands = pods.div_ceil(1000).max(1);
         match effort {
             Effort::None => None,
-            Effort::Quick => Some(Budget { rounds: 2, packings: 2, repacks: 20 * thousands }),
-            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 + 100 * thousands }),
-            Effort::Thorough => Some(Budget { rounds: 40, packings: 50, repacks: 12_000 * thousands }),
+            Effort::Quick => Some(Budget { rounds: 2, packings: 2, repacks: 20 * thousands, stop }),
+            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 + 100 * thousands, stop }),
+            Effort::Thorough => Some(Budget { rounds: 40, packings: 50, repacks: 12_000 * thousands, stop }),
         }
+    }
+
+    /// The same, ended by a signal.
+    pub fn until(self, stop: Stop<'_>) -> Budget<'_> {
+        Budget { rounds: self.rounds, packings: self.packings, repacks: self.repacks, stop }
     }
 }
 
@@ -57,7 +66,7 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
     let relaxed = classes::relaxed(p, &floor);
     let market = Market::new(p, &relaxed, Commitments::Endless);
     let budget = Budget::of(effort, pods);
-    let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds));
+    let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds), p.stop);
     let bound = duals.bound;
     let Some(budget) = budget else { return (vec![floor], bound) };
     let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
@@ -66,12 +75,12 @@ pub fn improve(p: &mut Problem<'_>, floor: Floor, effort: Effort, seed: u64, pla
         let classes = classes::gather(p, piles);
         let market = Market::new(p, &classes, Commitments::Limited);
         let values = [&duals.values, &between].map(|v| classes.values(&relaxed, v));
-        let found = pack::pack(&classes, &market, &values, &duals.scarcity, budget, seed);
+        let found = pack::pack(&classes, &market, &values, &duals.scarcity, budget.until(p.stop), seed);
         let replaced = |nodes: &Vec<Node>| build::replace(p, floor.clone(), &movable, (&classes, &market), nodes);
         found.iter().map(replaced).collect()
     };
     let loosely = if piles.is_empty() { Vec::new() } else { pack(p, piles.clone()) };
-    if loosely.is_empty() {
+    if loosely.is_empty() || p.stop.is_raised() {
         return (vec![floor], bound);
     }
     if played && pods >= bundle::FEW {

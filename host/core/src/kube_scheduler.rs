@@ -42,6 +42,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::{OfferingId, Sym};
 use crate::plan::{NodeIx, Plan, PodIx, PoolIx};
 use crate::snapshot::Snapshot;
+use crate::stop::Stop;
 use compile::Compiled;
 use ground::Ground;
 use rules::VirtualLabels;
@@ -117,6 +118,7 @@ pub struct Simulator<'a> {
     hostname: Option<Sym>,
     /// Shapes with `minDomains`: the only ones that a new domain can help.
     wants_domains: Vec<u32>,
+    stop: Stop<'a>,
 }
 
 impl<'a> Simulator<'a> {
@@ -133,7 +135,18 @@ impl<'a> Simulator<'a> {
             labels: VirtualLabels::of(&snapshot.world),
             hostname: snapshot.world.names.get("kubernetes.io/hostname"),
             wants_domains,
+            stop: Stop::never(),
         }
+    }
+
+    /// The same, ended by a signal: from then on nobody is placed any more, and answers are of no use.
+    pub fn until(self, stop: Stop<'a>) -> Self {
+        Simulator { stop, ..self }
+    }
+
+    /// Whether it has been ended.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_raised()
     }
 
     /// Places the pending pods on existing nodes and `nodes`, in the arrival that the seed says.

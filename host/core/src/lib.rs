@@ -18,3 +18,4 @@ pub mod planner;
 pub mod policy;
 pub mod schedule;
 pub mod snapshot;
+pub mod stop;

@@ -49,6 +49,8 @@ pub struct Plan {
     pub barren: Vec<Barren>,
     /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner, worth a report.
     pub replaced: Vec<Violation>,
+    /// The search for a cheaper plan was stopped, and this is the one that effort `none` gives.
+    pub cut_short: bool,
 }
 
 /// A NodePool that no instance type is left for before any pod is looked at.

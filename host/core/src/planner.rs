@@ -7,15 +7,21 @@ mod turns;
 pub use finish::Ranking;
 pub use turns::in_order;
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use crate::check::{Violation, check};
 use crate::improve;
 use crate::kube_scheduler::Simulator;
+use crate::model::{Catalogue, Names, Sym};
 use crate::plan::{Effort, Plan};
-use crate::policy::Policies;
+use crate::policy::{Policies, Scores};
 use crate::schedule::barren;
 use crate::schedule::floor::{self, Floor, Problem};
 use crate::schedule::items::Item;
 use crate::snapshot::Snapshot;
+use crate::stop::Stop;
 
 /// How to plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,35 +46,96 @@ const DEARER: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
 const SECOND_CHANCES: usize = 3;
 
+/// Plans as [`plan_until`] does, without a signal that stops it.
+///
+/// # Errors
+/// Even the first-fit plan breaks a rule.
+pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
+    plan_until(snapshot, policies, options, Stop::never())
+}
+
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than first-fit-decreasing. Every
 /// plan is checked; should the improved one break a rule, the floor's takes its place and says so in
-/// [`replaced`](Plan::replaced).
+/// [`replaced`](Plan::replaced). If `stop` is raised before a cheaper plan is done, the plan is exactly that of effort
+/// `none`, and says so in [`cut_short`](Plan::cut_short). It is made anew for that, since nothing of an unfinished search
+/// may show in it; the signal does not end that part.
 ///
 /// # Errors
 /// Even the floor's plan breaks a rule.
-pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
+pub fn plan_until(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+    stop: Stop<'_>,
+) -> Result<Plan, Box<Rejected>> {
     // A round is made for whoever waits, and most of those are on their way to a node already: nobody is asked for
     // scores, and nothing compiled, to plan for nobody.
     if snapshot.pending.is_empty() {
         return Ok(Plan::default());
     }
-    let (mut problem, floor) = floor(snapshot, policies, options.effort);
+    let policies = &Once::new(policies);
+    let stop = if options.effort == Effort::None { Stop::never() } else { stop };
+    if let Some(outcome) = search(snapshot, policies, options, stop) {
+        return outcome;
+    }
+    let first_fit = Options { effort: Effort::None, ..options };
+    let outcome = search(snapshot, policies, first_fit, Stop::never()).unwrap_or_else(|| Ok(Plan::default()));
+    let cut_short = true;
+    match outcome {
+        Ok(plan) => Ok(Plan { cut_short, ..plan }),
+        Err(rejected) => Err(Box::new(Rejected { plan: Plan { cut_short, ..rejected.plan }, ..*rejected })),
+    }
+}
+
+/// The plan for an effort; nothing if the signal was raised before it was done.
+fn search(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+    stop: Stop<'_>,
+) -> Option<Result<Plan, Box<Rejected>>> {
+    let going = || (!stop.is_raised()).then_some(());
+    let (mut problem, floor) = floor(snapshot, policies, options.effort, stop);
+    going()?;
     let barren = barren::find(&mut problem);
     let played = may_be_tried(snapshot, floor.claims.len(), options.effort);
     let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed, played);
+    going()?;
     let candidates: Vec<Plan> =
         packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
+    going()?;
     let mut replaced = Vec::new();
-    for candidate in realisable(&mut problem, candidates, &floor, options.effort) {
+    let candidates = realisable(&mut problem, candidates, &floor, options.effort);
+    for candidate in candidates {
+        going()?;
         match check(snapshot, &candidate) {
-            Ok(()) => return Ok(Plan { replaced, barren, ..candidate }),
+            Ok(()) => return Some(Ok(Plan { replaced, barren, ..candidate })),
             Err(violations) => replaced.extend(violations),
         }
     }
     let plan = Plan { lower_bound, replaced, barren, ..finish::finish(&mut problem, floor) };
-    match check(snapshot, &plan) {
+    Some(match check(snapshot, &plan) {
         Ok(()) => Ok(plan),
         Err(violations) => Err(Box::new(Rejected { plan, violations })),
+    })
+}
+
+/// Policies that are asked about each NodePool once, however often a plan is begun anew.
+struct Once<'p> {
+    policies: &'p dyn Policies,
+    known: RefCell<FxHashMap<Sym, Scores>>,
+}
+
+impl<'p> Once<'p> {
+    fn new(policies: &'p dyn Policies) -> Self {
+        Once { policies, known: RefCell::default() }
+    }
+}
+
+impl Policies for Once<'_> {
+    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+        let mut known = self.known.borrow_mut();
+        known.entry(pool).or_insert_with(|| self.policies.score(catalogue, names, pool)).clone()
     }
 }
 
@@ -93,7 +160,7 @@ fn realisable(p: &mut Problem<'_>, mut plans: Vec<Plan>, floor: &Floor, effort: 
     if !may_be_tried(p.snapshot, claims, effort) {
         return plans;
     }
-    let simulator = Simulator::new(p.snapshot);
+    let simulator = Simulator::new(p.snapshot).until(p.stop);
     let mut plans = prefer(&simulator, plans);
     let sturdier = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan));
     // Never dearer than the floor.
@@ -118,7 +185,7 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
     let mut best: Option<(f64, usize, usize)> = None;
     for (at, plan) in plans.iter().enumerate() {
         let least = best.map_or(f64::INFINITY, |(cost, ..)| cost);
-        if plan.effective > least {
+        if plan.effective > least || simulator.is_stopped() {
             break;
         }
         let mut left = 0;
@@ -146,8 +213,13 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
 
 /// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all that keeps them out
 /// choose first in another try, which counts if it places more pods; not so with no effort at all.
-pub(crate) fn floor<'a>(snapshot: &'a Snapshot, policies: &dyn Policies, effort: Effort) -> (Problem<'a>, Floor) {
-    let mut problem = Problem::new(snapshot, policies);
+pub(crate) fn floor<'a>(
+    snapshot: &'a Snapshot,
+    policies: &dyn Policies,
+    effort: Effort,
+    stop: Stop<'a>,
+) -> (Problem<'a>, Floor) {
+    let mut problem = Problem { stop, ..Problem::new(snapshot, policies) };
     let mut best = floor::pack(&mut problem, &[]);
     let mut first = Vec::new();
     let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
@@ -158,10 +230,10 @@ pub(crate) fn floor<'a>(snapshot: &'a Snapshot, policies: &dyn Policies, effort:
                 first.push(item);
             }
         }
-        if first.len() == before {
+        if first.len() == before || stop.is_raised() {
             break;
         }
-        let mut again = Problem::new(snapshot, policies);
+        let mut again = Problem { stop, ..Problem::new(snapshot, policies) };
         let other = floor::pack(&mut again, &first);
         if count(&other) > count(&best) {
             (problem, best) = (again, other);

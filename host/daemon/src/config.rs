@@ -66,6 +66,8 @@ pub struct Planning {
     pub min_values: Option<MinValuesPolicy>,
     /// `seed`.
     pub seed: Option<u64>,
+    /// `time-limit`, 100 ms to an hour.
+    pub time_limit: Option<Duration>,
 }
 
 /// One `[[policy]]`.
@@ -168,6 +170,7 @@ fn planning(table: &mut Table) -> Planning {
             &[("Strict", MinValuesPolicy::Strict), ("BestEffort", MinValuesPolicy::BestEffort)],
         ),
         seed: table.count("seed"),
+        time_limit: table.duration("time-limit", Duration::from_millis(100)..=Duration::from_secs(3600)),
     }
 }
 
@@ -297,6 +300,7 @@ mod tests {
             preference-policy = "Ignore"
             min-values-policy = "BestEffort"
             seed = 7
+            time-limit = "2s"
 
             [[policy]]
             name = "carbon"
@@ -335,6 +339,7 @@ mod tests {
                     preferences: Some(PreferencePolicy::Ignore),
                     min_values: Some(MinValuesPolicy::BestEffort),
                     seed: Some(7),
+                    time_limit: Some(Duration::from_secs(2)),
                 },
                 policies: vec![
                     PolicyEntry {
@@ -387,9 +392,9 @@ mod tests {
             expect![[r#"
                 conf/longshore.toml:1:2: unknown table `planing`: expected one of `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
-                conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`
+                conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: did you mean `improve`?
-                conf/longshore.toml:5:1: unknown key `colour` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`
+                conf/longshore.toml:5:1: unknown key `colour` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: delete the line, or look at README.md for the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`

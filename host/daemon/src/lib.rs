@@ -9,6 +9,7 @@
 
 mod args;
 pub mod config;
+mod deadline;
 mod explain;
 pub mod failure;
 mod input;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use crate::args::WorldArgs;
 use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
+use crate::deadline::TIME_LIMIT;
 use crate::failure::Failure;
 use crate::spread::SchedulerConfig;
 
@@ -24,6 +26,8 @@ pub struct Options {
     pub effort: Effort,
     /// Decides between equals.
     pub seed: u64,
+    /// How long a cheaper plan may be looked for.
+    pub time_limit: Duration,
     /// What planning depends on.
     pub settings: Settings,
     /// Default topology spread constraints; they join `settings` when they are read, in the names of the world.
@@ -68,6 +72,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
         instance_types: args.instance_types.clone(),
         effort: args.improve.map(Effort::from).or(planning.improve).unwrap_or_default(),
         seed: args.seed.or(planning.seed).unwrap_or(0),
+        time_limit: planning.time_limit.unwrap_or(TIME_LIMIT),
         settings: Settings {
             preferences: planning.preferences.unwrap_or(defaults.preferences),
             min_values: planning.min_values.unwrap_or(defaults.min_values),

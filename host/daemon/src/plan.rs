@@ -7,9 +7,11 @@ use longshore_core::kube_scheduler::{self, Simulator};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 
 use crate::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
+use crate::deadline::{self, Deadline};
 use crate::failure::Failure;
 use crate::input;
 use crate::options::{self, Options};
@@ -65,7 +67,10 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
     let snapshot = Snapshot::new(world.into());
     scorers.begin(snapshot.world.now);
     let joined = Instant::now();
-    let plan = planner::plan(&snapshot, &scorers, options.how()).map_err(Failure::Rejected)?;
+    let deadline = Deadline::after(Some(options.time_limit));
+    let is_over = || deadline.is_over();
+    let plan =
+        planner::plan_until(&snapshot, &scorers, options.how(), Stop::when(&is_over)).map_err(Failure::Rejected)?;
     let decided = Instant::now();
     Ok(Planned {
         options,
@@ -95,6 +100,7 @@ fn report(planned: &Planned) -> Report {
         gap: decision.gap(),
         digest: decision.digest(),
         decision,
+        cut_short: planned.plan.cut_short.then(|| deadline::words(planned.options.time_limit)),
         survives,
         survives_told,
         barren: report::nothing_to_buy(&planned.snapshot, &planned.plan),
@@ -109,13 +115,16 @@ const RUNS: u32 = 10;
 /// Pods times nodes up to which that takes a fraction of a second; above, nothing is said.
 const MOST_PAIRS: usize = 2_000_000;
 
-/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan.
+/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan. Nothing where to try it takes
+/// longer than a plan may.
 fn survival(planned: &Planned) -> (Option<Survival>, Option<Survival>) {
     let (snapshot, plan) = (&planned.snapshot, &planned.plan);
     if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MOST_PAIRS {
         return (None, None);
     }
-    let simulator = Simulator::new(snapshot);
+    let deadline = Deadline::after(Some(planned.options.time_limit));
+    let is_over = || deadline.is_over();
+    let simulator = Simulator::new(snapshot).until(Stop::when(&is_over));
     let play = |run: &dyn Fn(u64) -> kube_scheduler::Survival| {
         let left: Vec<usize> =
             (0..RUNS).map(|at| run(planned.options.seed.wrapping_add(u64::from(at))).left.len()).collect();
@@ -126,5 +135,6 @@ fn survival(planned: &Planned) -> (Option<Survival>, Option<Survival>) {
         }
     };
     let alone = play(&|seed| simulator.survive(plan, seed));
-    (Some(alone), Some(play(&|seed| simulator.survive_told(plan, seed))))
+    let told = play(&|seed| simulator.survive_told(plan, seed));
+    if simulator.is_stopped() { (None, None) } else { (Some(alone), Some(told)) }
 }

@@ -36,6 +36,9 @@ pub struct Report {
     pub gap: f64,
     /// SHA-256 of the decision.
     pub digest: String,
+    /// That the time limit was reached and the plan is the first-fit answer, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<String>,
     /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where trying takes too long.
     pub survives: Option<Survival>,
     /// The same where it is told of the plan, as `longshore run` does.

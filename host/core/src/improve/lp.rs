@@ -18,6 +18,7 @@ use super::classes::Classes;
 use super::fill::{Filler, Pick};
 use super::knapsack::most;
 use super::market::{Market, Offer};
+use crate::stop::Stop;
 
 /// Prices of classes and what follows from them.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +39,8 @@ struct Column {
     pods: Vec<(u32, f64)>,
 }
 
-/// Solves with so many rounds of column generation.
-pub fn solve(classes: &Classes, market: &Market, rounds: usize) -> Duals {
+/// Solves with so many rounds of column generation, fewer if it is stopped.
+pub fn solve(classes: &Classes, market: &Market, rounds: usize, stop: Stop<'_>) -> Duals {
     if classes.classes.is_empty() || market.offers.is_empty() {
         let none = vec![0.0; classes.classes.len()];
         return Duals { values: none.clone(), last: none, ..Duals::default() };
@@ -53,6 +54,9 @@ pub fn solve(classes: &Classes, market: &Market, rounds: usize) -> Duals {
     let mut center = first;
     let mut trust = 0.0;
     for _ in 0..rounds {
+        if stop.is_raised() {
+            break;
+        }
         // Prices of the restricted program jump about; prices between them and the best so far find better columns.
         let prices: Vec<f64> = center.iter().zip(&master.prices).map(|(c, m)| (c + trust * (m - c)).max(0.0)).collect();
         filler.revalue(&prices, 2);

@@ -7,6 +7,7 @@ use super::Budget;
 use super::classes::Classes;
 use super::fill::{Filler, Pick};
 use super::market::Market;
+use crate::stop::Stop;
 
 /// A node: what is bought and what goes on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,16 +55,16 @@ pub fn pack(
     market: &Market,
     values: &[Vec<f64>],
     scarcity: &[f64],
-    budget: Budget,
+    budget: Budget<'_>,
     seed: u64,
 ) -> Vec<Vec<Node>> {
     let Some((first, others)) = values.split_first() else { return Vec::new() };
     let filler = Filler::new(classes, market, first, scarcity, 2);
     let way = |mut filler: Filler<'_>, start: &[f64], seed: u64| {
-        let packing = chain(&mut filler, classes, market, start, budget.packings)?;
+        let packing = chain(&mut filler, classes, market, start, budget)?;
         let Packing { values, mut nodes, commitments, .. } = packing;
         filler.revalue(&values, 1);
-        Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget.repacks);
+        Repacker::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget);
         Some(nodes)
     };
     // Each set of values goes its own way, so threads change the time and nothing else.
@@ -93,21 +94,21 @@ struct Packing {
     commitments: Vec<f64>,
 }
 
-/// Packs so many times, each time with values corrected by what was paid; the cheapest.
+/// Packs as many times as the budget says, each time with values corrected by what was paid; the cheapest.
 fn chain(
     filler: &mut Filler<'_>,
     classes: &Classes,
     market: &Market,
     start: &[f64],
-    packings: usize,
+    budget: Budget<'_>,
 ) -> Option<Packing> {
     let mut best: Option<Packing> = None;
     let mut values = start.to_vec();
-    for _ in 0..packings {
+    for _ in 0..budget.packings {
         filler.revalue(&values, 1);
         let mut left: Vec<u32> = classes.subs.iter().map(|s| s.count).collect();
         let mut commitments = market.commitments.clone();
-        let Some(nodes) = buy(filler, market, &values, &mut left, &mut commitments) else { break };
+        let Some(nodes) = buy(filler, market, &values, &mut left, &mut commitments, budget.stop) else { break };
         let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
         let paid = paid(classes, market, &nodes, &values);
         if best.as_ref().is_none_or(|b| cost < b.cost) {
@@ -162,13 +163,14 @@ fn affordable(market: &Market, offer: usize, commitments: &[f64]) -> bool {
 }
 
 /// Buys the offer whose contents are worth most per dollar, as often as there is enough to fill it the same way, until
-/// nothing is left. What an offer can hold only shrinks, so an old ratio is a bound and most offers need no second look.
+/// nothing is left; nothing if it is stopped. What an offer can hold only shrinks, so an old ratio is a bound and most offers need no second look.
 fn buy(
     filler: &mut Filler<'_>,
     market: &Market,
     values: &[f64],
     left: &mut [u32],
     commitments: &mut [f64],
+    stop: Stop<'_>,
 ) -> Option<Vec<Node>> {
     let mut nodes = Vec::new();
     let mut picks = Vec::new();
@@ -181,6 +183,9 @@ fn buy(
         .collect();
     let mut stamp = 0;
     while rest > 0 {
+        if stop.is_raised() {
+            return None;
+        }
         let top = queue.pop()?;
         let value = filler.fill(top.offer, left, values, &mut picks);
         if picks.is_empty() || !affordable(market, top.offer, commitments) {
@@ -232,19 +237,19 @@ impl<'a> Repacker<'a> {
         Repacker { classes, market, filler, values, commitments, rng: Rng::new(seed), left, picks: Vec::new() }
     }
 
-    fn run(&mut self, nodes: &mut Vec<Node>, tries: usize) {
+    fn run(&mut self, nodes: &mut Vec<Node>, budget: Budget<'_>) {
         if nodes.len() < 2 {
             return;
         }
         let mut shortlist = self.shortlist(nodes);
-        for at in 0..tries {
+        for at in 0..budget.repacks {
             if at % 512 == 511 {
                 shortlist = self.shortlist(nodes);
             }
             let apart = self.choose(nodes);
             let offers = self.offers_for(nodes, &apart, &shortlist);
             self.repack(nodes, apart, &offers);
-            if nodes.len() < 2 {
+            if nodes.len() < 2 || budget.stop.is_raised() {
                 return;
             }
         }

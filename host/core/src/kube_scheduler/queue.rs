@@ -155,6 +155,10 @@ impl<'s> Run<'s> {
         let mut woke = false;
         let mut left = Vec::with_capacity(waiting.len());
         for queued in waiting {
+            if self.sim.is_stopped() {
+                left.push(queued);
+                continue;
+            }
             match self.attempt(queued) {
                 Some(node) => woke |= self.bind(queued, node),
                 None => left.push(queued),
@@ -163,7 +167,7 @@ impl<'s> Run<'s> {
         self.backlog = left;
         // The daemon hears of it when kube-scheduler has been through the queue.
         let told = self.advance();
-        (woke || told) && !self.backlog.is_empty()
+        (woke || told) && !self.backlog.is_empty() && !self.sim.is_stopped()
     }
 
     /// A node for a pod: the one that it was told first.
@@ -246,9 +250,11 @@ impl<'s> Run<'s> {
             let filters = Filters::new(&self.cluster, &self.sim.compiled.shapes[class.shape as usize], class);
             self.cluster.ready.iter().filter(|node| filters.pass_but_for_room(**node)).map(|node| seat(*node)).collect()
         };
+        // What is of no use need not be complete.
+        let waiting = if self.sim.is_stopped() { &[] } else { self.backlog.as_slice() };
         Survival {
-            welcome: self.backlog.iter().map(welcome).collect(),
-            left: self.backlog.iter().map(|q| q.pod).collect(),
+            welcome: waiting.iter().map(welcome).collect(),
+            left: waiting.iter().map(|q| q.pod).collect(),
             seats: self.seats.iter().map(|&(queued, node)| (queued.pod, seat(node))).collect(),
         }
     }

@@ -14,6 +14,7 @@ use super::matchers::{Matcher, Namespaces, Postings, Scope};
 use crate::model::{PodShape, ResourceId, ShapeId, Sym};
 use crate::plan::{Plan, PodIx};
 use crate::snapshot::Snapshot;
+use crate::stop::Stop;
 
 /// Eighths of the pods that are told, the largest of them, as they are tried.
 const EIGHTHS: [usize; 5] = [7, 6, 4, 2, 0];
@@ -26,25 +27,31 @@ const FEW: usize = 64;
 const MOST_PAIRS: usize = 200_000;
 
 /// Pods that nodes are bought for and that kube-scheduler need not be told of: the smallest eighths of them without which
-/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling. Where some pods
+/// no more pods are left over than if it were told of all. Nobody where asking costs more than telling, or is stopped. Where some pods
 /// have to wait for their turn to be told, those if all of their service that a domain gets come to one node, and else
 /// nobody: the fewer wait besides them, the fewer take their places. Nobody who is [`followed`] is among them.
-pub fn need_no_telling(snapshot: &Snapshot, plan: &Plan, followed: &FxHashSet<ShapeId>) -> FxHashSet<PodIx> {
+pub fn need_no_telling(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    followed: &FxHashSet<ShapeId>,
+    stop: Stop<'_>,
+) -> FxHashSet<PodIx> {
     let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
     let pairs = snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len());
-    if pods < FEW || pairs > MOST_PAIRS {
+    if pods < FEW || pairs > MOST_PAIRS || stop.is_raised() {
         return FxHashSet::default();
     }
-    let simulator = Simulator::new(snapshot);
+    let simulator = Simulator::new(snapshot).until(stop);
     let leads = |pod: &PodIx| followed.contains(&snapshot.world.pods[pod.0 as usize].shape);
-    match simulator.turns(plan) {
+    let found = match simulator.turns(plan) {
         Turns::None => simulator.small(plan, leads),
         Turns::OneNode(mut pods) => {
             pods.retain(|pod| !leads(pod));
             pods
         }
         Turns::SeveralNodes => FxHashSet::default(),
-    }
+    };
+    if stop.is_raised() { FxHashSet::default() } else { found }
 }
 
 /// Shapes of pods that nodes are bought for and that required pod affinity of such pods selects, their own or that of

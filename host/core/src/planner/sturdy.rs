@@ -44,6 +44,9 @@ pub fn sturdier(p: &Problem<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Opti
     let mut best: Option<Plan> = None;
     let (mut least, mut most) = (f64::INFINITY, plan.effective * (1.0 + WORTH));
     for attempt in 0..ATTEMPTS {
+        if p.stop.is_raised() {
+            return None;
+        }
         let courses: Vec<Survival> = courses(simulator, &grown).collect();
         let left = courses.iter().map(|course| course.left.len()).sum();
         if left == 0 {

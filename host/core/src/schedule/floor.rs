@@ -20,6 +20,7 @@ use crate::model::{HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Sym};
 use crate::plan::PoolIx;
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
+use crate::stop::Stop;
 
 /// A NodePool ready to open claims.
 pub struct Template {
@@ -53,6 +54,8 @@ pub struct Problem<'a> {
     pub topology: Topology,
     /// What is to be placed, in queue order.
     pub items: Vec<Item>,
+    /// Ends the search for a better plan; what is unfinished is of no use then.
+    pub stop: Stop<'a>,
 }
 
 /// Pods of one item on one host.
@@ -147,7 +150,7 @@ impl<'a> Problem<'a> {
         let initial: Vec<StateId> = pools.iter().map(|p| p.initial).collect();
         let mut topology = Topology::new(snapshot);
         let items = items::collect(snapshot, &mut states, &mut topology, &dims, &initial);
-        Problem { snapshot, states, dims, pools, topology, items }
+        Problem { snapshot, states, dims, pools, topology, items, stop: Stop::never() }
     }
 
     /// The NodePool behind a template.
@@ -226,7 +229,7 @@ pub fn pack(problem: &mut Problem<'_>, first: &[usize]) -> Floor {
         let before: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
         waiting.retain(|&item| !packer.run(item));
         let after: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
-        if waiting.is_empty() || before == after {
+        if waiting.is_empty() || before == after || packer.p.stop.is_raised() {
             return packer.out;
         }
     }
@@ -276,6 +279,9 @@ impl<'p, 'a> Packer<'p, 'a> {
         for level in 0..self.p.items[item].variants.len() {
             let mut scan = self.scan(item, level);
             while self.out.placed[item] < pods {
+                if self.p.stop.is_raised() {
+                    return false;
+                }
                 if !self.place(item, level, &mut scan) {
                     break;
                 }

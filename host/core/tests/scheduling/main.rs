@@ -5,6 +5,7 @@ mod checker;
 mod labels;
 mod nodes;
 mod packing;
+mod stopped;
 mod topology;
 mod unusable;
 

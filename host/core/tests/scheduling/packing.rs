@@ -327,7 +327,7 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
 }
 
 fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
-    need_no_telling(snapshot, plan, &followed(snapshot, plan))
+    need_no_telling(snapshot, plan, &followed(snapshot, plan), longshore_core::stop::Stop::never())
 }
 
 /// Large pods take the room that is kept for them, and small ones what is left, wherever that is.

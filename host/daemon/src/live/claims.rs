@@ -10,6 +10,7 @@ use longshore_core::kube_scheduler::{followed, need_no_telling};
 use longshore_core::model::{Op, Requirement, ResourceId, Resources, ShapeId, Sym, World};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
@@ -82,10 +83,10 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Of a plan's pods.
-    pub fn of(snapshot: &Snapshot, plan: &Plan) -> Self {
+    /// Of a plan's pods; kube-scheduler is told of all of them where `stop` is raised before it is known who need not be.
+    pub fn of(snapshot: &Snapshot, plan: &Plan, stop: Stop<'_>) -> Self {
         let followed = followed(snapshot, plan);
-        Marks { free: need_no_telling(snapshot, plan, &followed), followed }
+        Marks { free: need_no_telling(snapshot, plan, &followed, stop), followed }
     }
 
     /// What stands behind a pod in [`PODS`].

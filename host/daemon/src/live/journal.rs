@@ -170,6 +170,7 @@ impl Journal {
             short: Short::all(world.catalogue.short()),
             signals: open.signals(&live.signals()),
             milliseconds: took.as_millis() as u64,
+            cut_short: plan.is_ok_and(|plan| plan.cut_short),
             ..Round::default()
         };
         note.answered(live);

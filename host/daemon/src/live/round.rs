@@ -11,6 +11,7 @@ use longshore_core::model::{Catalogue, Settings, World};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 
 use super::claims::{Marks, Wanted};
 use super::clock::Clock;
@@ -20,6 +21,7 @@ use super::lifecycle::launch_of;
 use super::mutants::mutant;
 use super::policies::{Live, Manager};
 use super::shortages::Shortages;
+use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, Case, Explained};
 
 /// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
@@ -54,8 +56,9 @@ pub struct Round {
     pub took: Duration,
 }
 
-/// A snapshot of a world as the policies that serve now and the configuration want it, and how it is planned.
-fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Options) {
+/// A snapshot of a world as the policies that serve now and the configuration want it, how it is planned, and how long
+/// that may take.
+fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Options, Option<Duration>) {
     live.begin_round(world.now);
     let planning = live.planning();
     world.settings = how.settings.clone();
@@ -63,8 +66,10 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
     world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
     let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
+    // Nothing in a simulation depends on how long something takes.
+    let limit = (!how.inline).then(|| planning.time_limit.unwrap_or(TIME_LIMIT));
     world.catalogue = how.shortages.leave_out(&(how.catalogue)(), &world.names, world.now);
-    (Snapshot::new(Arc::new(world)), options)
+    (Snapshot::new(Arc::new(world)), options, limit)
 }
 
 /// Explains what would become of a pod, `namespace/name`, if a round were made now.
@@ -73,8 +78,12 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
 /// Why there is nothing to explain.
 pub fn explain(how: &How, world: World, pod: &str) -> Result<Explained, String> {
     let live = how.manager.take();
-    let (snapshot, options) = prepare(how, &live, world);
-    let plan = planner::plan(&snapshot, &*live, options).map_err(|rejected| format!("{:?}", rejected.violations))?;
+    let (snapshot, options, limit) = prepare(how, &live, world);
+    let deadline = Deadline::after(limit);
+    let is_over = || deadline.is_over();
+    let stop = Stop::when(&is_over);
+    let plan = planner::plan_until(&snapshot, &*live, options, stop)
+        .map_err(|rejected| format!("{:?}", rejected.violations))?;
     let case = Case { snapshot: &snapshot, policies: &*live, how: options, plan: &plan };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
@@ -83,8 +92,14 @@ pub fn explain(how: &How, world: World, pod: &str) -> Result<Explained, String> 
 pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
     let begun = Instant::now();
     let live = how.manager.take();
-    let (snapshot, options) = prepare(how, &live, world);
-    let plan = planner::plan(&snapshot, &*live, options);
+    let (snapshot, options, limit) = prepare(how, &live, world);
+    let deadline = Deadline::after(limit);
+    let is_over = || deadline.is_over();
+    let stop = Stop::when(&is_over);
+    let plan = planner::plan_until(&snapshot, &*live, options, stop);
+    if let (Ok(Plan { cut_short: true, .. }), Some(limit)) = (&plan, limit) {
+        tracing::warn!(pods = snapshot.pending.len(), "{}", deadline::words(limit));
+    }
     if let Ok(plan) = &plan {
         how.manager.finish(&live, &snapshot, plan);
     }
@@ -98,7 +113,7 @@ pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    let marks = plan.as_ref().map(|plan| Marks::of(&snapshot, plan)).unwrap_or_default();
+    let marks = plan.as_ref().map(|plan| Marks::of(&snapshot, plan, stop)).unwrap_or_default();
     Round { snapshot, plan, marks, took: begun.elapsed() }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use longshore_core::model::{Names, World};
-use longshore_core::plan::PodIx;
+use longshore_core::plan::{Effort, PodIx};
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
 use longshore_policy::Signals;
@@ -95,7 +95,10 @@ impl Folded {
     pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
         let world = self.rounds.remove(&round.round);
         let mut world = world.ok_or("its beginning is not in what was read")?;
-        let (settings, options) = round.how.meant(&mut world.names)?;
+        let (settings, mut options) = round.how.meant(&mut world.names)?;
+        if round.cut_short {
+            options.effort = Effort::None;
+        }
         let nominated: HashMap<&str, &str> =
             round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
         let foreseen: HashSet<&str> = round.foreseen.iter().map(String::as_str).collect();

@@ -174,6 +174,9 @@ fn totals(report: &Report, world: &World) -> String {
             line(name, share, format!("{words} (mean {:.1} pods)", survival.left_over));
         }
     }
+    if let Some(why) = &report.cut_short {
+        line("Cut short", String::new(), why.clone());
+    }
     for note in &report.policies {
         line("Policy", String::new(), note.clone());
     }

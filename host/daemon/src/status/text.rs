@@ -79,12 +79,13 @@ fn rounds(status: &Value) -> String {
     }
     let number = |name: &str| last[name].as_u64().unwrap_or(0) as usize;
     format!(
-        "{rounds}; in the last, {} got {} at {:.4} USD/h, {} left over, {} ms",
+        "{rounds}; in the last, {} got {} at {:.4} USD/h, {} left over, {} ms{}",
         count(number("pods"), "pod"),
         count(number("claims"), "NodeClaim"),
         last["cost"].as_f64().unwrap_or(0.0),
         number("left"),
-        number("milliseconds")
+        number("milliseconds"),
+        if last["cutShort"] == true { ", cut short at the time limit: first-fit" } else { "" }
     )
 }
 

@@ -37,6 +37,9 @@ impl Control {
             );
             self.ctx.metrics.rounds.with_label_values(&["replaced"]).inc();
         }
+        if plan.cut_short {
+            self.ctx.metrics.rounds.with_label_values(&["cut_short"]).inc();
+        }
         let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
         self.ctx.metrics.unschedulable(plan.unplaced.len());
@@ -57,7 +60,7 @@ impl Control {
         self.last_plan = json!({
             "milliseconds": took.as_millis() as u64, "cost": plan.cost, "effective": plan.effective,
             "lowerBound": plan.lower_bound, "claims": wanted.len(), "left": plan.unplaced.len(),
-            "pods": snapshot.pending.len(),
+            "pods": snapshot.pending.len(), "cutShort": plan.cut_short,
         });
         if !wanted.is_empty() || !plan.unplaced.is_empty() {
             tracing::info!(

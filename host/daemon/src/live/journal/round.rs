@@ -46,6 +46,9 @@ pub struct Round {
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
+    /// The time limit was reached: the plan is the one that effort `none` gives, whatever `how` says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
 }
 
 /// Offerings that were taken to be without capacity.

@@ -158,7 +158,8 @@ fn state(kind: Kind, text: &str) -> Vec<String> {
 
 /// A round, without the time.
 pub fn round(round: &Round) -> String {
-    let Round { round: number, milliseconds, outcome, versions, .. } = round;
+    let Round { round: number, milliseconds, outcome, versions, cut_short, .. } = round;
+    let limit = if *cut_short { ", at its time limit and so first-fit" } else { "" };
     let summary = match outcome {
         Outcome::Rejected(why) => return format!("round {number}: its plan broke a rule and was dropped: {why}"),
         Outcome::Decided(summary) => summary,
@@ -168,7 +169,7 @@ pub fn round(round: &Round) -> String {
         some => some.iter().map(|version| version.name.as_str()).collect::<Vec<_>>().join(", "),
     };
     format!(
-        "round {number} decided in {milliseconds} ms by {by}: buys {} at {:.4} USD/h for {}, {} to nodes that exist, {} \
+        "round {number} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for {}, {} to nodes that exist, {} \
          left over; plan {}",
         count(summary.claims, "node"),
         // A sum of nothing is a zero with a sign.
