@@ -95,9 +95,10 @@ pub struct ExplainArgs {
     pub name: String,
     #[command(flatten)]
     pub world: WorldArgs,
-    /// The metrics port of the daemon that is asked where there is no --snapshot
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", conflicts_with = "snapshot")]
-    pub at: String,
+    /// The status address of the daemon that is asked where there is no --snapshot
+    /// [default: STATUS_ADDRESS, or 127.0.0.1:8082]
+    #[arg(long, visible_alias = "status-address", value_name = "HOST:PORT", conflicts_with = "snapshot")]
+    pub at: Option<String>,
     /// How to print the explanation
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
@@ -120,6 +121,10 @@ pub struct RunArgs {
     /// A folder to write down everything that is observed and decided [default: `dir` of [journal] in the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
+    /// Where `longshore status` and `longshore explain` are answered, to whoever can reach it; also as STATUS_ADDRESS
+    /// [default: 127.0.0.1:8082]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub status_address: Option<String>,
     /// How to write the log, on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log: Log,
@@ -143,9 +148,9 @@ pub enum Log {
 
 #[derive(Debug, ClapArgs)]
 pub struct StatusArgs {
-    /// The daemon's metrics port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    pub at: String,
+    /// The daemon's status address [default: STATUS_ADDRESS, or 127.0.0.1:8082]
+    #[arg(long, visible_alias = "status-address", value_name = "HOST:PORT")]
+    pub at: Option<String>,
     /// How to print it
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

@@ -87,13 +87,12 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
 fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
     let escaped: String =
         args.name.bytes().map(|b| if is_plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect();
-    let body = status::get(&args.at, &format!("/explain/pod/{escaped}")).map_err(|why| Failure::Usage {
-        message: format!("no daemon answers at {}: {why}", args.at),
-        hint: "start `longshore run`, say where it is with --at, or give manifests with --snapshot".into(),
-    })?;
+    let at = status::address(args.at.as_deref());
+    let alone = "start `longshore run`, or give manifests with --snapshot.";
+    let body = status::ask(&at, &format!("/explain/pod/{escaped}"), alone)?;
     serde_json::from_str(&body).map_err(|_| Failure::Usage {
-        message: body.trim().to_owned(),
-        hint: "the daemon knows pods as NAMESPACE/NAME".into(),
+        message: format!("{at} answers something else: {}", body.trim()),
+        hint: "is that a Longshore daemon of this version?".into(),
     })
 }
 

@@ -38,7 +38,7 @@ impl Daemon {
     fn ask(&self, args: &[&str]) -> Result<String> {
         let out = Command::new(env!("CARGO_BIN_EXE_longshore"))
             .args(args)
-            .args(["--at", &format!("127.0.0.1:{}", self.port)])
+            .args(["--at", &format!("127.0.0.1:{}", self.status)])
             .output()?;
         ensure!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         Ok(String::from_utf8(out.stdout)?)
@@ -109,6 +109,7 @@ fn refused() -> Result<()> {
             vec![format!("{}:3", text(&spread)), "not a policy".into()],
         ),
         (vec!["--metric-port=1".to_owned()], vec!["--metric-port".into(), "'--metrics-port'".into()]),
+        (vec!["--status-address=8082".to_owned()], vec!["STATUS_ADDRESS (--status-address)".into()]),
         (vec!["--batch-idle-duration=soon".to_owned()], vec!["BATCH_IDLE_DURATION (--batch-idle-duration)".into()]),
         (vec!["--journal".to_owned(), "/proc/nowhere".into()], vec!["/proc/nowhere".into()]),
     ] {
@@ -117,7 +118,9 @@ fn refused() -> Result<()> {
             .arg(&none)
             .args(&args)
             .args(
-                ["--metrics-port=0", "--health-probe-port=0"].iter().filter(|_| !args[0].starts_with("--metric-port")),
+                ["--metrics-port=0", "--health-probe-port=0", "--status-address=127.0.0.1:0"]
+                    .iter()
+                    .filter(|_| !args[0].starts_with("--metric-port")),
             )
             .output()?;
         let told = String::from_utf8_lossy(&out.stderr).into_owned();

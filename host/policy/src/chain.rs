@@ -232,6 +232,30 @@ impl WasmPolicies {
         }
     }
 
+    /// The same versions with instances of their own, for questions that are no part of a round: neither answers, reports
+    /// nor counts of the two are shared.
+    pub fn apart(&self) -> WasmPolicies {
+        let inner = self.lock();
+        let rested = |version: &Option<Version>| version.as_ref().map(Version::rested);
+        let scorer = |scorer: &Scorer| Scorer {
+            current: rested(&scorer.current),
+            last_good: rested(&scorer.last_good),
+            node_pools: scorer.node_pools.clone(),
+            tally: Tally::default(),
+        };
+        let inner = Inner {
+            scorers: inner.scorers.iter().map(scorer).collect(),
+            columns: inner.columns.clone(),
+            signals: inner.signals.clone(),
+            now: inner.now,
+            reports: Vec::new(),
+            answered: Vec::new(),
+            asked: Vec::new(),
+            asked_before: Vec::new(),
+        };
+        WasmPolicies { inner: Mutex::new(inner) }
+    }
+
     /// Puts new signals in the place of all that were there.
     pub fn set_signals(&self, signals: Signals) {
         let mut inner = self.lock();

@@ -41,7 +41,7 @@ const NOT_EC2: Meaning = Nothing("it is about EC2, and nodes come from elsewhere
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
 pub const FLAGS: [Flag; 38] = [
-    flag("metrics-port", "METRICS_PORT", "PORT", Does("Port of metrics and status [default: 8080]")),
+    flag("metrics-port", "METRICS_PORT", "PORT", Does("Port of metrics [default: 8080]")),
     flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Does("Port of probes [default: 8081]")),
     switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Does("Leads without asking for the Lease")),
     flag(

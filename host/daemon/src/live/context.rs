@@ -23,6 +23,7 @@ use super::hints::Hint;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
+use super::pulse::Pulse;
 use super::shortages::Shortages;
 
 /// Shared by all that is going on.
@@ -37,6 +38,8 @@ pub struct Context {
     pub health: Health,
     pub leadership: Leadership,
     pub clock: Clock,
+    /// Whether the loop is alive.
+    pub pulse: Pulse,
     /// The version of each NodeClaim that was written last, until it has come back by the watch.
     pub written: Written,
     /// Offerings that could not be had a moment ago.

@@ -9,14 +9,13 @@ mod decided;
 mod shown;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Names;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::arrivals::Arrivals;
@@ -32,6 +31,8 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::pod_events::PodEvents;
 use super::pools;
+use super::pulse;
+use super::questions::Questions;
 use super::repair::{self, Wards};
 use super::round::{self, How, Round};
 use super::serve::{Ask, SharedBoard};
@@ -40,7 +41,6 @@ use super::termination;
 use super::timetable::Timetable;
 use super::watch::Change;
 use crate::config::NewPods;
-use crate::explain::Explained;
 use crate::process;
 
 /// What tasks report.
@@ -100,7 +100,7 @@ struct Control {
     last_plan: serde_json::Value,
     /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
     barren: BTreeMap<String, String>,
-    asks: VecDeque<(String, oneshot::Sender<Result<Explained, String>>)>,
+    questions: Questions,
     shown: Instant,
     changed: bool,
     /// Whether the heap has free what somebody needed for a while.
@@ -146,7 +146,7 @@ pub async fn run(
         wards: Wards::default(),
         last_plan: serde_json::Value::Null,
         barren: BTreeMap::new(),
-        asks: VecDeque::new(),
+        questions: Questions::default(),
         shown: now,
         changed: true,
         spent: false,
@@ -282,18 +282,19 @@ impl Control {
                 }
             }
             Done::Collected => self.collecting = false,
-            Done::Explained => self.planning = false,
+            Done::Explained => self.questions.ended(),
         }
     }
 
     /// When to wake up if nothing arrives.
     fn next(&self, now: Instant) -> Instant {
-        let mut next = now + GARBAGE;
+        let mut next = now + pulse::BEAT;
         let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         if !self.ctx.leadership.is_permanent() {
             by(Some(now + LEADER));
         }
         by(self.changed.then(|| self.shown + SHOW));
+        by(self.next_answer(now));
         if self.led && self.state.synced() {
             by(self.jobs.next());
             by(self.hints.next());
@@ -314,6 +315,12 @@ impl Control {
         Some(closes.max(echo))
     }
 
+    /// When the question that waits may be answered: between two rounds, or at any time where another replica makes them.
+    fn next_answer(&self, now: Instant) -> Option<Instant> {
+        let round = if self.led { self.next_round() } else { None };
+        if self.planning || !self.state.synced() { None } else { self.questions.due(now, round) }
+    }
+
     /// Whether there is anything to plan for.
     fn waits(&self) -> bool {
         self.state.pending() > 0 || self.state.any_node_leaves()
@@ -321,13 +328,14 @@ impl Control {
 
     /// Does what is due.
     fn turn(&mut self, now: Instant) {
+        self.ctx.pulse.beat(now);
         let leads = self.ctx.leadership.holds();
         let synced = self.state.synced();
         if self.changed && now >= self.shown + SHOW {
             self.show(synced, leads, now);
         }
-        if synced && !self.planning {
-            self.answer();
+        if self.next_answer(now).is_some_and(|at| at <= now) {
+            self.answer(now);
         }
         self.give_back(now);
         if !synced || !leads {
@@ -521,6 +529,7 @@ impl Control {
         self.rounds += 1;
         let (clock, number) = (self.ctx.clock, self.rounds);
         self.learn();
+        self.ctx.pulse.due(now, round::time_limit(&self.how.manager.take()));
         self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let world = self.world();
         if self.how.inline {
@@ -537,21 +546,28 @@ impl Control {
 
     fn asked(&mut self, ask: Ask) {
         match ask {
-            Ask::Pod { pod, reply } => self.asks.push_back((pod, reply)),
+            Ask::Pod(question) => self.questions.ask(question, Instant::now()),
             Ask::Picture(reply) if self.led => drop(reply.send(self.picture())),
             Ask::Picture(_) => {}
         }
     }
 
-    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it.
-    fn answer(&mut self) {
-        let Some((pod, reply)) = self.asks.pop_front() else { return };
-        self.planning = true;
-        let world = self.world();
-        let (how, done) = (self.how.clone(), self.done.clone());
-        tokio::task::spawn_blocking(move || {
-            let _ = reply.send(round::explain(&how, world, &pod));
-            let _ = done.blocking_send(Done::Explained);
+    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it. A round that
+    /// becomes due meanwhile does not wait for it.
+    fn answer(&mut self, now: Instant) {
+        let Some(question) = self.questions.begin(now) else { return };
+        let (how, world) = (self.how.clone(), self.world());
+        let live = how.manager.take().apart();
+        let answer = tokio::task::spawn_blocking(move || {
+            let explained = round::explain(&how, &live, world, &question.pod);
+            let _ = question.reply.send(explained);
+            drop(question.turn);
+        });
+        let done = self.done.clone();
+        tokio::spawn(async move {
+            // Whatever became of it.
+            let _ = answer.await;
+            let _ = done.send(Done::Explained).await;
         });
     }
 
@@ -614,3 +630,6 @@ fn planned_for<'a>(expected: &'a Expected, name: &str, claim: &'a NodeClaim) -> 
         expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) });
     planned_pods(claim).chain(more)
 }
+
+#[cfg(test)]
+mod tests;

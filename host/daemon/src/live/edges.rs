@@ -22,6 +22,7 @@ use super::leader::{self, Candidate, Leadership};
 use super::measured::Measured;
 use super::metrics::Metrics;
 use super::policies::Manager;
+use super::pulse::Pulse;
 use super::round::How;
 pub use super::round::Offers;
 use super::serve::{Ask, Board, SharedBoard};
@@ -120,6 +121,7 @@ impl Daemon {
             health: Health::default(),
             leadership: Leadership::new(candidate.is_none()),
             clock,
+            pulse: Pulse::new(tokio::time::Instant::now()),
             written: Written::default(),
             shortages: Arc::default(),
             telling: Telling::default(),

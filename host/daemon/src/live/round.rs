@@ -56,6 +56,11 @@ pub struct Round {
     pub took: Duration,
 }
 
+/// How long a round may plan before its first-fit answer is taken.
+pub fn time_limit(live: &Live) -> Duration {
+    live.planning().time_limit.unwrap_or(TIME_LIMIT)
+}
+
 /// A snapshot of a world as the policies that serve now and the configuration want it, how it is planned, and how long
 /// that may take.
 fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Options, Option<Duration>) {
@@ -67,24 +72,23 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
     let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
     // Nothing in a simulation depends on how long something takes.
-    let limit = (!how.inline).then(|| planning.time_limit.unwrap_or(TIME_LIMIT));
+    let limit = (!how.inline).then(|| time_limit(live));
     world.catalogue = how.shortages.leave_out(&(how.catalogue)(), &world.names, world.now);
     (Snapshot::new(Arc::new(world)), options, limit)
 }
 
-/// Explains what would become of a pod, `namespace/name`, if a round were made now.
+/// Explains what would become of a pod, `namespace/name`, if a round were made now. `live` is asked by nobody else.
 ///
 /// # Errors
 /// Why there is nothing to explain.
-pub fn explain(how: &How, world: World, pod: &str) -> Result<Explained, String> {
-    let live = how.manager.take();
-    let (snapshot, options, limit) = prepare(how, &live, world);
+pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explained, String> {
+    let (snapshot, options, limit) = prepare(how, live, world);
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
-    let plan = planner::plan_until(&snapshot, &*live, options, stop)
+    let plan = planner::plan_until(&snapshot, live, options, stop)
         .map_err(|rejected| format!("{:?}", rejected.violations))?;
-    let case = Case { snapshot: &snapshot, policies: &*live, how: options, plan: &plan };
+    let case = Case { snapshot: &snapshot, policies: live, how: options, plan: &plan };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 

@@ -30,7 +30,8 @@ const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     let set = |name: &str| {
-        let set = args.karpenter.get(name).map(str::to_owned).or_else(|| std::env::var(name).ok());
+        let ours = args.status_address.as_deref().filter(|_| name == settings::STATUS);
+        let set = ours.or_else(|| args.karpenter.get(name)).map(str::to_owned).or_else(|| std::env::var(name).ok());
         // In a pod, the namespace that it is in.
         set.or_else(|| if name == "SYSTEM_NAMESPACE" { std::fs::read_to_string(NAMESPACE).ok() } else { None })
     };
@@ -123,12 +124,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     };
     let setup = Setup { config: args.config.clone(), journal: journal.clone(), ..Setup::default() };
     let manager = Manager::start(setup)?;
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "longshore".into());
-    let lease = Lease {
-        namespace: settings.namespace.clone(),
-        name: settings.lease.clone(),
-        holder: format!("{host}_{:x}", std::process::id()),
-    };
+    let lease = Lease { namespace: settings.namespace.clone(), name: settings.lease.clone(), holder: holder() };
     let types = world.catalogue.types().len();
     let daemon = Daemon::new(Edges {
         client,
@@ -147,13 +143,14 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
     ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
-    let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), settings.metrics, settings.probes).await;
-    served.map_err(|why| usage(&why, "set METRICS_PORT and HEALTH_PROBE_PORT"))?;
+    let at = serve::At { metrics: settings.metrics, probes: settings.probes, status: settings.status.clone() };
+    let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), at).await;
+    served.map_err(|[why, hint]| usage(&why, &hint))?;
     tokio::task::spawn_blocking({
         let journal = journal.clone();
         move || tell(&ctx, &manager, &journal, &board)
     });
-    tracing::info!(types, metrics = %settings.metrics, "running");
+    tracing::info!(types, metrics = settings.metrics, status = settings.status, "running");
     let looks = tokio::spawn(look_at_definitions(daemon.client(), daemon.board.clone()));
     let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
     tokio::select! {
@@ -201,6 +198,17 @@ async fn config(file: Option<&Path>) -> Result<Config, Failure> {
     found.map_err(|why| usage(&format!("no way to the API server: {why}"), hint))
 }
 
+/// What the Lease calls this process: no other one has the name, for pods of a node's own network share a host name and
+/// each counts its processes from 1.
+fn holder() -> String {
+    let pod = ["POD_NAME", "HOSTNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|n| !n.is_empty()));
+    let unique = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_else(|_| {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        format!("{:x}-{:x}", since.as_nanos(), std::process::id())
+    });
+    format!("{}_{}", pod.as_deref().unwrap_or("longshore"), unique.trim())
+}
+
 async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
@@ -244,6 +252,14 @@ mod tests {
             tracing::warn!(target: "longshore_daemon::live", "cannot watch; trying again");
         });
         String::from_utf8(lock(&written.0).clone()).unwrap()
+    }
+
+    #[test]
+    fn the_lease_is_asked_for_by_a_name_that_no_other_process_has() {
+        let (one, other) = (holder(), holder());
+        assert_ne!(one, other);
+        let (pod, unique) = one.rsplit_once('_').unwrap();
+        assert!(!pod.is_empty() && unique.len() >= 16, "{one}");
     }
 
     #[test]

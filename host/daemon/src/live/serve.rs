@@ -1,7 +1,8 @@
-//! What others can ask: metrics, probes, and over the same local port what `longshore status` and `longshore explain`
-//! print.
+//! What others can ask. Metrics and probes are for the cluster and listen on all addresses; status and explanations name
+//! pods and cost a plan, and listen on loopback unless told otherwise.
 
-use std::net::SocketAddr;
+mod listen;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,18 +11,20 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use futures::stream;
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout};
 
 use super::context::Context;
 use super::gauges::Pages;
 use super::lock::lock;
+use super::questions::Question;
 use super::state::Picture;
 use crate::explain::Explained;
+use listen::Limits;
 
 /// What the loop tells about itself.
 #[derive(Default)]
@@ -40,8 +43,8 @@ pub struct Board {
 
 /// A question of somebody outside.
 pub enum Ask {
-    /// What about this pod, `namespace/name`?
-    Pod { pod: String, reply: oneshot::Sender<Result<Explained, String>> },
+    /// What about a pod?
+    Pod(Question),
     /// What does the cluster look like? Answered at once by who leads, by others never.
     Picture(oneshot::Sender<Picture>),
 }
@@ -49,48 +52,87 @@ pub enum Ask {
 /// Shared with the loop.
 pub type SharedBoard = Arc<Mutex<Board>>;
 
+/// Where to listen.
+pub struct At {
+    /// Port of metrics, on all addresses.
+    pub metrics: u16,
+    /// Port of probes, on all addresses.
+    pub probes: u16,
+    /// Of status and explanations, `host:port`.
+    pub status: String,
+}
+
 #[derive(Clone)]
 struct Shared {
     ctx: Arc<Context>,
     board: SharedBoard,
     asks: Sender<Ask>,
+    /// How many explanations may be asked for at a time: one.
+    turns: Arc<Semaphore>,
+    /// How many copies of the cluster may be held by readers of metrics.
+    pictures: Arc<Semaphore>,
+    /// Where status is, for who asks elsewhere.
+    status: Arc<str>,
 }
 
 /// How long somebody waits for an explanation.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Readers of metrics that are served at a time: a copy of the cluster is held for each.
+const PICTURES: usize = 2;
 
-/// Serves metrics, status and explanations on `metrics`, probes on `probes`, until the process ends.
+const METRICS: Limits = Limits { connections: 16, lifetime: Duration::from_secs(30) };
+const PROBES: Limits = Limits { connections: 64, lifetime: Duration::from_secs(5) };
+const STATUS: Limits = Limits { connections: 16, lifetime: Duration::from_secs(40) };
+
+/// Serves metrics, probes, status and explanations until the process ends.
 ///
 /// # Errors
-/// A port that cannot be had.
-pub async fn serve(
-    ctx: Arc<Context>,
-    board: SharedBoard,
-    asks: Sender<Ask>,
-    metrics: SocketAddr,
-    probes: SocketAddr,
-) -> Result<(), String> {
-    let shared = Shared { ctx, board, asks };
-    let told = Router::new()
-        .route("/metrics", get(metrics_text))
-        .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
-        .route("/explain/pod/{*name}", get(explain))
-        .with_state(shared.clone());
-    let asked = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready)).with_state(shared);
-    let told = listen(metrics, told).await?;
-    let asked = listen(probes, asked).await?;
-    tokio::spawn(told);
-    tokio::spawn(asked);
+/// A port or an address that cannot be had, and the setting to change.
+pub async fn serve(ctx: Arc<Context>, board: SharedBoard, asks: Sender<Ask>, at: At) -> Result<(), [String; 2]> {
+    let setting = |name: &'static str| move |why: String| [why, format!("set {name}")];
+    let metrics = listen::everywhere(at.metrics).await.map_err(setting("METRICS_PORT (--metrics-port)"))?;
+    let probes = listen::everywhere(at.probes).await.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"))?;
+    let status = listen::at(&at.status).await.map_err(setting("STATUS_ADDRESS (--status-address)"))?;
+    let shared = Shared {
+        ctx,
+        board,
+        asks,
+        turns: Arc::new(Semaphore::new(1)),
+        pictures: Arc::new(Semaphore::new(PICTURES)),
+        status: at.status.into(),
+    };
+    listen::serve(metrics, METRICS, metrics_routes(shared.clone()));
+    listen::serve(probes, PROBES, probe_routes(shared.clone()));
+    listen::serve(status, STATUS, status_routes(shared));
     Ok(())
 }
 
-async fn listen(at: SocketAddr, router: Router) -> Result<impl Future<Output = ()>, String> {
-    let listener = tokio::net::TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at}: {e}"))?;
-    Ok(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, %at, "stopped serving");
-        }
-    })
+fn metrics_routes(shared: Shared) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics_text))
+        .route("/status", any(elsewhere))
+        .route("/explain/{*rest}", any(elsewhere))
+        .with_state(shared)
+}
+
+fn probe_routes(shared: Shared) -> Router {
+    Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(shared)
+}
+
+fn status_routes(shared: Shared) -> Router {
+    Router::new()
+        .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
+        .route("/explain/pod/{*name}", get(explain))
+        .with_state(shared)
+}
+
+/// What was on this port before.
+async fn elsewhere(State(s): State<Shared>) -> (StatusCode, String) {
+    let at = &s.status;
+    (
+        StatusCode::MISDIRECTED_REQUEST,
+        format!("status and explanations are at {at} (STATUS_ADDRESS), not on this port\n"),
+    )
 }
 
 /// How long the loop may take to picture the cluster; metrics come without it otherwise.
@@ -98,6 +140,10 @@ const GLANCE: Duration = Duration::from_secs(5);
 
 /// What is counted, and behind it what the cluster looks like, written while it is read.
 async fn metrics_text(State(s): State<Shared>) -> Response {
+    let Ok(Ok(reading)) = timeout(GLANCE, s.pictures.clone().acquire_owned()).await else {
+        let busy = format!("{PICTURES} others are reading metrics; ask again in a moment\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
+    };
     let picture = async {
         let (reply, answer) = oneshot::channel();
         s.asks.send(Ask::Picture(reply)).await.ok()?;
@@ -105,40 +151,170 @@ async fn metrics_text(State(s): State<Shared>) -> Response {
     };
     let picture = if s.ctx.observes() { timeout(GLANCE, picture).await.ok().flatten() } else { None };
     let pages = picture.into_iter().flat_map(Pages::new);
-    let pages = std::iter::once(s.ctx.metrics.text()).chain(pages).map(Ok::<_, std::convert::Infallible>);
+    let pages = std::iter::once(s.ctx.metrics.text()).chain(pages).inspect(move |_| _ = &reading);
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, Body::from_stream(stream::iter(pages))).into_response()
+    (kind, Body::from_stream(stream::iter(pages.map(Ok::<_, std::convert::Infallible>)))).into_response()
+}
+
+async fn healthy(State(s): State<Shared>) -> (StatusCode, String) {
+    match s.ctx.pulse.check(Instant::now()) {
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+    }
 }
 
 async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     if lock(&s.board).synced {
         (StatusCode::OK, "ok")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not everything has been listed yet; see /status on the metrics port")
+        (StatusCode::SERVICE_UNAVAILABLE, "not everything has been listed yet; see `longshore status`")
     }
 }
 
-async fn explain(
-    State(s): State<Shared>,
-    Path(pod): Path<String>,
-) -> Result<axum::Json<Explained>, (StatusCode, String)> {
+async fn explain(State(s): State<Shared>, Path(pod): Path<String>) -> Result<axum::Json<Explained>, Response> {
+    let Ok(turn) = s.turns.clone().try_acquire_owned() else {
+        let busy = "another question about a pod is being answered, and one at a time is; ask again in a moment\n";
+        return Err((StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], busy).into_response());
+    };
     let (reply, answer) = oneshot::channel();
-    let busy = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
-    s.asks.send(Ask::Pod { pod, reply }).await.map_err(|_| busy("the daemon is stopping"))?;
-    match timeout(PATIENCE, answer).await {
-        Ok(Ok(Ok(explained))) => Ok(axum::Json(explained)),
-        Ok(Ok(Err(why))) => Err((StatusCode::NOT_FOUND, why)),
-        _ => Err(busy("no answer yet: not everything has been listed, see `longshore status`")),
+    let asked = async {
+        s.asks.send(Ask::Pod(Question { pod, reply, turn })).await.ok()?;
+        answer.await.ok()
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
+        Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
+        Ok(None) | Err(_) => {
+            let late = "no answer yet: not everything has been listed, or rounds go first; see `longshore status`\n";
+            Err((StatusCode::SERVICE_UNAVAILABLE, late).into_response())
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::net::SocketAddr;
     use std::sync::atomic::Ordering;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::live::lifecycle::tests::{context, fresh, instance};
     use crate::live::state::ClusterState;
+
+    fn shared(ctx: Arc<Context>, asks: Sender<Ask>) -> Shared {
+        let one = || Arc::new(Semaphore::new(1));
+        Shared {
+            ctx,
+            board: SharedBoard::default(),
+            asks,
+            turns: one(),
+            pictures: one(),
+            status: "127.0.0.1:8082".into(),
+        }
+    }
+
+    /// Serves status and explanations on a port of the kernel's choice.
+    pub async fn status_on_loopback(ctx: &Arc<Context>, board: &SharedBoard, asks: &Sender<Ask>) -> SocketAddr {
+        let shared = Shared { board: board.clone(), ..shared(ctx.clone(), asks.clone()) };
+        on_loopback(STATUS, status_routes(shared)).await
+    }
+
+    async fn on_loopback(limits: Limits, router: Router) -> SocketAddr {
+        let listeners = listen::at("127.0.0.1:0").await.unwrap();
+        let at = listeners[0].local_addr().unwrap();
+        listen::serve(listeners, limits, router);
+        at
+    }
+
+    /// What comes back for these bytes.
+    async fn answered(at: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// A daemon whose loop hears nothing.
+    fn deaf() -> (Shared, tokio::sync::mpsc::Receiver<Ask>) {
+        let (asks, questions) = tokio::sync::mpsc::channel(1);
+        let ctx = Arc::new(context(&fresh().0, Ok(instance())));
+        ctx.observes.store(false, Ordering::Relaxed);
+        (shared(ctx, asks), questions)
+    }
+
+    #[tokio::test]
+    async fn requests_are_small_and_connections_carry_one() {
+        let at = on_loopback(METRICS, metrics_routes(deaf().0)).await;
+        let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
+        let long = answered(at, &get(&format!("/metrics?{}", "x".repeat(600)), "")).await;
+        assert!(long.starts_with("HTTP/1.1 414 ") && long.contains("connection: close"), "{long}");
+        let body = answered(at, &get("/metrics", "Content-Length: 9\r\n")).await;
+        assert!(body.starts_with("HTTP/1.1 413 "), "{body}");
+        let elsewhere = answered(at, &get("/status", "")).await;
+        assert!(elsewhere.starts_with("HTTP/1.1 421 ") && elsewhere.contains("at 127.0.0.1:8082"), "{elsewhere}");
+        let good = answered(at, &get("/metrics", "")).await;
+        assert!(good.starts_with("HTTP/1.1 200 ") && good.contains("karpenter_build_info"), "{good}");
+        assert_eq!(good.matches("HTTP/1.1").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_slow_is_cut_off_and_the_next_one_served() {
+        let limits = Limits { connections: 1, lifetime: Duration::from_millis(200) };
+        let at = on_loopback(limits, probe_routes(deaf().0)).await;
+        let mut slow = TcpStream::connect(at).await.unwrap();
+        slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:").await.unwrap();
+        // It waits until the first one's time is up.
+        let next = answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(next.starts_with("HTTP/1.1 200 "), "{next}");
+        let mut rest = Vec::new();
+        let cut = slow.read_to_end(&mut rest).await;
+        assert!(cut.is_err() || rest.is_empty() || !rest.starts_with(b"HTTP/1.1 200"), "{rest:?}");
+    }
+
+    #[tokio::test]
+    async fn ports_are_open_to_ipv4_and_ipv6() {
+        let listeners = listen::everywhere(0).await.unwrap();
+        let port = listeners[0].local_addr().unwrap().port();
+        let v6 = listeners[0].local_addr().unwrap().is_ipv6();
+        assert!(listen::everywhere(port).await.unwrap_err().contains("cannot listen on"));
+        listen::serve(listeners, PROBES, probe_routes(deaf().0));
+        for at in ["127.0.0.1", "::1"].iter().take(1 + usize::from(v6)) {
+            let at = SocketAddr::new(at.parse().unwrap(), port);
+            assert!(
+                answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.starts_with("HTTP/1.1 200 "),
+                "{at}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_hangs_is_unhealthy() {
+        let (shared, _questions) = deaf();
+        assert_eq!(healthy(State(shared.clone())).await, (StatusCode::OK, "ok".into()));
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert_eq!(healthy(State(shared)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_question_is_refused_until_the_first_is_done_with() {
+        let (shared, mut questions) = deaf();
+        let ask = |shared: &Shared| tokio::spawn(explain(State(shared.clone()), Path("shop/web".into())));
+        let first = ask(&shared);
+        let Some(Ask::Pod(question)) = questions.recv().await else { panic!("a question") };
+        let second = ask(&shared).await.unwrap().unwrap_err();
+        assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+        // The first has waited long enough; its plan is still being made.
+        assert_eq!(first.await.unwrap().unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask(&shared).await.unwrap().unwrap_err().status(), StatusCode::TOO_MANY_REQUESTS);
+        drop(question);
+        let third = ask(&shared);
+        let Some(Ask::Pod(question)) = questions.recv().await else { panic!("a question") };
+        question.reply.send(Err("there is no pod".into())).ok();
+        assert_eq!(third.await.unwrap().unwrap_err().status(), StatusCode::NOT_FOUND);
+    }
 
     /// What `/metrics` answers where the loop does `asked` with who asks for a picture.
     async fn told(observes: bool, asked: impl FnOnce(Ask) + Send + 'static) -> String {
@@ -151,7 +327,7 @@ mod tests {
                 asked(ask);
             }
         });
-        let answer = metrics_text(State(Shared { ctx, board: SharedBoard::default(), asks })).await;
+        let answer = metrics_text(State(shared(ctx, asks))).await;
         assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
         let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         String::from_utf8(body.to_vec()).unwrap()
@@ -161,7 +337,7 @@ mod tests {
     async fn metrics_are_whole_without_a_picture() {
         let leads = |ask: Ask| match ask {
             Ask::Picture(reply) => drop(reply.send(ClusterState::default().picture(&Default::default()))),
-            Ask::Pod { .. } => panic!("nobody asked for a pod"),
+            Ask::Pod(_) => panic!("nobody asked for a pod"),
         };
         let both = told(true, leads).await;
         let counted = told(false, |_| panic!("it was turned off")).await;

@@ -1,20 +1,22 @@
 //! What Karpenter's environment and flags mean here. Flags win over the environment; what is not understood is said.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
-use crate::args::karpenter::{FLAGS, Flag, Meaning};
+use crate::args::karpenter::{FLAGS, Meaning};
 use crate::failure::Failure;
 use crate::spread::SchedulerConfig;
 
 /// What an operator set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub metrics: SocketAddr,
-    pub probes: SocketAddr,
+    /// Ports on all addresses.
+    pub metrics: u16,
+    pub probes: u16,
+    /// Where status and explanations are, `host:port`.
+    pub status: String,
     pub elects: bool,
     pub lease: String,
     pub namespace: String,
@@ -34,6 +36,11 @@ pub struct Settings {
     /// What was set and has no effect, in words.
     pub notes: Vec<String>,
 }
+
+/// Where status and explanations are is said by this variable, and of the flags by one that Karpenter does not have.
+pub const STATUS: &str = "STATUS_ADDRESS";
+/// Or here, where neither says anything.
+pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
 
 /// Karpenter's feature gates that do something here.
 const OURS: [&str; 2] = ["ReservedCapacity", "NodeRepair"];
@@ -116,10 +123,14 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             notes.push(format!("{} has no effect without feature gate NodeRepair", called("LEGACY_NODE_REPAIR")));
         }
     }
-    let local = |port: u16| SocketAddr::from(([0, 0, 0, 0], port));
     Ok(Settings {
-        metrics: local(port("METRICS_PORT", 8080)?),
-        probes: local(port("HEALTH_PROBE_PORT", 8081)?),
+        metrics: port("METRICS_PORT", 8080)?,
+        probes: port("HEALTH_PROBE_PORT", 8081)?,
+        status: match get(STATUS).filter(|text| !text.is_empty()) {
+            None => STATUS_ADDRESS.to_owned(),
+            Some(text) if is_address(&text) => text,
+            Some(text) => return Err(wrong(STATUS, &text, "HOST:PORT such as 127.0.0.1:8082")),
+        },
         elects: !flag("DISABLE_LEADER_ELECTION", false)?,
         lease: get("LEADER_ELECTION_NAME").unwrap_or_else(|| "karpenter-leader-election".into()),
         namespace: get("LEADER_ELECTION_NAMESPACE")
@@ -154,8 +165,18 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     })
 }
 
+/// Whether a text is `host:port`, with an address of IPv6 in brackets.
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    port.parse::<u16>().is_ok() && !host.is_empty() && (bracketed || !host.contains(':'))
+}
+
 /// `METRICS_PORT (--metrics-port)`.
 fn called(variable: &str) -> String {
+    if variable == STATUS {
+        return format!("{STATUS} (--status-address)");
+    }
     let flag = FLAGS.iter().find(|flag| flag.variable == variable);
     flag.map_or_else(|| variable.to_owned(), |flag| format!("{variable} (--{})", flag.name))
 }
@@ -170,11 +191,12 @@ fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> String {
 /// Variables of the environment that are one slip away from one that is understood, in words.
 pub fn slips(names: impl Iterator<Item = String>) -> Vec<String> {
     // One letter changed, added or left out, or two exchanged.
+    let all = || FLAGS.iter().map(|flag| flag.variable).chain([STATUS]);
     let slip = |name: &String| {
-        let like = |flag: &&Flag| flag.variable.len() > 8 && strsim::osa_distance(flag.variable, name) == 1;
-        let meant = FLAGS.iter().find(like)?;
-        let known = FLAGS.iter().any(|flag| flag.variable == name.as_str());
-        (!known).then(|| format!("environment variable {name} is not known, did you mean {}?", meant.variable))
+        let like = |variable: &&str| variable.len() > 8 && strsim::osa_distance(variable, name) == 1;
+        let meant = all().find(like)?;
+        let known = all().any(|variable| variable == name.as_str());
+        (!known).then(|| format!("environment variable {name} is not known, did you mean {meant}?"))
     };
     names.filter_map(|name| slip(&name)).collect()
 }
@@ -211,7 +233,7 @@ mod tests {
     #[test]
     fn nothing_set_means_karpenters_defaults() {
         let settings = with(&[]).unwrap();
-        assert_eq!((settings.metrics.port(), settings.probes.port()), (8080, 8081));
+        assert_eq!((settings.metrics, settings.probes, &*settings.status), (8080, 8081, "127.0.0.1:8082"));
         assert!(settings.elects && settings.reserved_capacity && settings.observes && settings.notes.is_empty());
         assert_eq!((settings.idle.as_secs(), settings.longest.as_secs()), (1, 10));
         assert_eq!(settings.lease, "karpenter-leader-election");
@@ -229,9 +251,17 @@ mod tests {
             ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
         ]);
         let settings = settings.unwrap();
-        assert_eq!((settings.metrics.port(), settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
+        assert_eq!((settings.metrics, settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
         assert!(!settings.reserved_capacity && !settings.observes);
         assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
+    }
+
+    #[test]
+    fn status_is_where_it_is_asked_for() {
+        for address in ["0.0.0.0:9000", "[::1]:8082", "localhost:8082"] {
+            assert_eq!(with(&[("STATUS_ADDRESS", address)]).unwrap().status, address);
+        }
+        assert_eq!(with(&[("STATUS_ADDRESS", "")]).unwrap().status, STATUS_ADDRESS);
     }
 
     #[test]
@@ -253,6 +283,10 @@ mod tests {
     fn what_is_not_understood_is_an_error_with_a_hint() {
         for (name, value) in [
             ("METRICS_PORT", "many"),
+            ("STATUS_ADDRESS", "8082"),
+            ("STATUS_ADDRESS", "127.0.0.1:http"),
+            ("STATUS_ADDRESS", ":8082"),
+            ("STATUS_ADDRESS", "::1:8082"),
             ("DISABLE_LEADER_ELECTION", "yes"),
             ("BATCH_IDLE_DURATION", "1 fortnight"),
             ("PREFERENCE_POLICY", "maybe"),

@@ -91,6 +91,8 @@ pub struct Daemon {
     pub child: Child,
     log: PathBuf,
     pub port: u16,
+    /// Of status and explanations.
+    pub status: u16,
 }
 
 impl Daemon {
@@ -101,17 +103,18 @@ impl Daemon {
 
     /// One that competes for the Lease.
     pub fn compete(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
-        let [port, probes] = control_plane::free_ports()?;
+        let [port, probes, status] = control_plane::free_ports()?;
         let log = std::env::temp_dir().join(format!("longshore-daemon-{}-{port}.log", std::process::id()));
         let child = Command::new(env!("CARGO_BIN_EXE_longshore"))
             .args(["run", "--kubeconfig"])
             .arg(kubeconfig)
             .args(["--metrics-port", &port.to_string(), "--health-probe-port", &probes.to_string()])
+            .args(["--status-address", &format!("127.0.0.1:{status}")])
             .args(args)
             .stderr(File::create(&log)?)
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Daemon { child, log, port })
+        Ok(Daemon { child, log, port, status })
     }
 
     pub fn log(&self) -> Result<String> {

@@ -20,6 +20,7 @@ impl Control {
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
     pub(super) fn decided(&mut self, round: Round) {
         let Round { snapshot, plan, mut marks, took } = round;
+        self.ctx.pulse.decided();
         self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
         let mut plan = match plan {
             Ok(plan) => plan,

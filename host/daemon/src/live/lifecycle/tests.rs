@@ -123,6 +123,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         health: Health::default(),
         leadership: Leadership::new(true),
         clock: Clock::system(),
+        pulse: crate::live::pulse::Pulse::new(Instant::now()),
         written: Written::default(),
         shortages: Arc::default(),
         telling: crate::live::context::Telling::default(),

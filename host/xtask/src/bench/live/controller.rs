@@ -50,8 +50,10 @@ pub struct Controller {
     child: Child,
     /// What it says.
     pub log: PathBuf,
-    /// Where it is measured and asked.
+    /// Where it is measured.
     metrics: u16,
+    /// Where ours is asked.
+    status: u16,
     /// Where it says how it is.
     probes: u16,
 }
@@ -76,7 +78,7 @@ impl Controller {
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
     pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
-        let [metrics, probes] = control_plane::free_ports()?;
+        let [metrics, probes, status] = control_plane::free_ports()?;
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
@@ -91,18 +93,19 @@ impl Controller {
             .env("DISABLE_LEADER_ELECTION", leads.to_string())
             .env("METRICS_PORT", metrics.to_string())
             .env("HEALTH_PROBE_PORT", probes.to_string())
+            .env("STATUS_ADDRESS", format!("127.0.0.1:{status}"))
             .envs(kind.variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {}", kind.program.display()))?;
-        Ok(Controller { child, log, metrics, probes })
+        Ok(Controller { child, log, metrics, status, probes })
     }
 
-    /// What is at a path of the port where it is measured and asked, if it answers.
+    /// What is at a path, if it answers: of the metrics port, or of the status address what is there.
     pub fn ask(&self, path: &str) -> Option<String> {
-        ask(self.metrics, path)
+        ask(if path == "/metrics" { self.metrics } else { self.status }, path)
     }
 
     /// Whether it says that it knows everything.
