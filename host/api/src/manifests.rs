@@ -13,6 +13,7 @@
 mod cluster;
 mod explain;
 mod finish;
+mod limit_range;
 mod limits;
 mod node;
 mod nodepool;
@@ -32,6 +33,7 @@ mod yaml;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use longshore_core::model::{Sym, World};
 use rustc_hash::FxHashSet;
@@ -65,6 +67,9 @@ struct Door {
     /// Pods and DaemonSets without a priority of their own, by index, with the name of their class.
     pods_by_class: Vec<(usize, Option<Sym>)>,
     daemons_by_class: Vec<(usize, Option<Sym>)>,
+    /// What the containers of each DaemonSet ask for, by index.
+    daemon_needs: Vec<Arc<pod::Needs>>,
+    limit_ranges: Vec<limit_range::LimitRange>,
     /// What pods may use at most.
     limits: limits::Limits,
 }
@@ -373,6 +378,7 @@ impl Reader {
             ("", "PersistentVolume") => self.take(source, object, false, storage::read_volume),
             ("storage.k8s.io", "StorageClass") => self.take(source, object, false, storage::read_class),
             ("storage.k8s.io", "CSINode") => self.take(source, object, false, storage::read_csi_node),
+            ("", "LimitRange") => self.take(source, object, true, limit_range::read),
             ("", "Namespace") => self.take(source, object, false, cluster::read_namespace),
             ("scheduling.k8s.io", "PriorityClass") => self.take(source, object, false, cluster::read_priority_class),
             (_, kind) if kind.ends_with("NodeClass") => {
@@ -480,6 +486,7 @@ has_meta!(
     workload::WireWorkload<'_>,
     workload::WireMapped<'_>,
     workload::WireBudget<'_>,
+    limit_range::WireLimitRange<'_>,
     storage::WireClaim<'_>,
     storage::WireVolume<'_>,
     storage::WireClass<'_>,

@@ -369,3 +369,52 @@ fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
         }
     }
 }
+
+#[test]
+fn daemons_that_a_limit_range_sizes_have_room_on_the_first_node() {
+    let cluster = |ranges: &str| {
+        format!(
+            "
+{{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {{name: default}}}}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}, requirements: []}}}}}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: log, namespace: shop}}
+spec: {{template: {{spec: {{containers: [{{name: a}}, {{name: b}}]}}}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: web, namespace: shop, uid: w}}
+spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1500m}}}}}}]}}
+status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable}}]}}
+{ranges}"
+        )
+    };
+    let bought = |name: &str, ranges: &str| {
+        let snapshot = file(name, &cluster(ranges));
+        let plan = json(&run(&["plan", "--snapshot", path(&snapshot), "--instance-types", TYPES, "-o", "json"]));
+        let claims = plan["claims"].as_array().unwrap();
+        assert_eq!(claims.len(), 1, "{plan:#}");
+        claims[0]["instanceTypes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let range = |namespace: &str| {
+        let entry = "{type: Container, default: {cpu: 500m}}";
+        format!(
+            "---\n{{apiVersion: v1, kind: LimitRange, metadata: {{name: r, namespace: {namespace}}}, spec: {{limits: [{entry}]}}}}\n"
+        )
+    };
+    assert!(bought("no-range.yaml", "").contains(&"m7g.large".to_owned()));
+    assert!(bought("other-range.yaml", &range("other")).contains(&"m7g.large".to_owned()));
+    // 1 500m of the pod and 500m for each container of the daemon.
+    assert_eq!(bought("range.yaml", &range("shop")), ["m6i.xlarge"]);
+}

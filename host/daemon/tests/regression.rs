@@ -593,6 +593,8 @@ spec:
         };
         Ok(!of("web").is_disjoint(&of("daemon")))
     })?;
+    let nodes = scene.names("nodes")?;
+    ensure!(nodes.len() == 1, "the first node had no room for both: {nodes:?}");
     scene.clear()
 }
 

@@ -1,6 +1,6 @@
 //! The end of reading: priorities are looked up, and everything is put into an order that the input does not decide.
 
-use longshore_core::model::{PodShape, ShapeId, Shapes, Sym, World};
+use longshore_core::model::{PodShape, Resources, ShapeId, Shapes, Sym, World};
 use rustc_hash::FxHashMap;
 
 use super::Door;
@@ -24,9 +24,26 @@ impl Door {
             let daemon = &mut world.daemons[index];
             daemon.template = with_priority(shapes, daemon.template, priority);
         }
+        self.default_requests();
+        let world = &mut self.world;
         sort(world);
         renumber_shapes(world);
         self.world
+    }
+
+    /// Gives the templates of DaemonSets the requests that admission gives their pods.
+    fn default_requests(&mut self) {
+        let world = &mut self.world;
+        for (daemon, needs) in world.daemons.iter_mut().zip(&self.daemon_needs) {
+            let mut defaults = Resources::default();
+            let here = self.limit_ranges.iter().filter(|range| range.namespace == daemon.namespace);
+            // Which of several counts Kubernetes leaves open: with the largest the node is large enough.
+            here.for_each(|range| defaults.max(&range.requests));
+            if !defaults.is_empty() {
+                let shape = world.shapes.get(daemon.template).clone();
+                daemon.template = world.shapes.intern(PodShape { requests: needs.requests(&defaults), ..shape });
+            }
+        }
     }
 
     /// The priorities other than 0 of pods that name a class or none.

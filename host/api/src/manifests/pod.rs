@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 pub(crate) use placement::WireNodeSelector;
 use placement::{WireAffinity, WireSpread, WireToleration};
+pub(super) use requests::Needs;
 use requests::WireResources;
 
 use super::Door;
@@ -202,6 +203,8 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
 pub(super) struct Template {
     /// Its shape.
     pub shape: PodShape,
+    /// What it asks for, container by container.
+    pub needs: Needs,
     /// Its priority class, where it gives no number itself.
     pub class: Option<Option<Sym>>,
     /// It asks for dynamic resource claims.
@@ -217,8 +220,9 @@ pub(super) fn template(wire: &WireTemplate<'_>, namespace: Sym, names: &mut Name
     };
     let mut shape = bare_shape(spec, own, namespace, names).map_err(inside)?;
     place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
+    let needs = Needs::read(spec, Path::Root.field("spec"), names).map_err(inside)?;
     let class = spec.priority.is_none().then(|| symbol(&spec.priority_class_name, names));
-    Ok(Template { shape, class, resource_claims: !spec.resource_claims.is_empty() })
+    Ok(Template { shape, needs, class, resource_claims: !spec.resource_claims.is_empty() })
 }
 
 /// The shape of a pod with what it asks for, but not yet where it may run.

@@ -29,9 +29,10 @@ enum Table {
     StorageClasses,
     CsiNodes,
     PriorityClasses,
+    LimitRanges,
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     Table::Pods,
     Table::Nodes,
     Table::Claims,
@@ -46,6 +47,7 @@ const TABLES: [Table; 14] = [
     Table::StorageClasses,
     Table::CsiNodes,
     Table::PriorityClasses,
+    Table::LimitRanges,
 ];
 
 /// Where an object is.
@@ -149,6 +151,10 @@ impl Store {
         let door = &self.reader.door;
         let classes = door.priority_classes.iter().map(|c| PriorityClass { ..*c }).collect();
         let mut copy = Door { world: door.world.clone(), priority_classes: classes, ..Door::default() };
+        if !door.limit_ranges.is_empty() {
+            copy.limit_ranges.clone_from(&door.limit_ranges);
+            copy.daemon_needs.clone_from(&door.daemon_needs);
+        }
         for (identity, &class) in &self.class_of {
             match self.slots.get(identity) {
                 Some(Slot { table: Table::Pods, at }) => copy.pods_by_class.push((*at, class)),
@@ -173,7 +179,10 @@ impl Store {
             Table::Claims => drop(world.claims.swap_remove(at)),
             Table::Pools => drop(world.pools.swap_remove(at)),
             Table::Classes => drop(world.classes.swap_remove(at)),
-            Table::Daemons => drop(world.daemons.swap_remove(at)),
+            Table::Daemons => {
+                world.daemons.swap_remove(at);
+                door.daemon_needs.swap_remove(at);
+            }
             Table::Workloads => drop(world.workloads.swap_remove(at)),
             Table::Budgets => drop(world.budgets.swap_remove(at)),
             Table::Namespaces => drop(world.namespaces.swap_remove(at)),
@@ -182,6 +191,7 @@ impl Store {
             Table::StorageClasses => drop(world.storage_classes.swap_remove(at)),
             Table::CsiNodes => drop(world.csi_nodes.swap_remove(at)),
             Table::PriorityClasses => drop(door.priority_classes.swap_remove(at)),
+            Table::LimitRanges => drop(door.limit_ranges.swap_remove(at)),
         }
         let owners = &mut self.owners[table as usize];
         owners.swap_remove(at);
@@ -211,12 +221,15 @@ impl Store {
             Table::StorageClasses => world.storage_classes.len(),
             Table::CsiNodes => world.csi_nodes.len(),
             Table::PriorityClasses => self.reader.door.priority_classes.len(),
+            Table::LimitRanges => self.reader.door.limit_ranges.len(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use longshore_core::model::ResourceId;
+
     use super::*;
 
     fn pod(name: &str, cpu: &str) -> String {
@@ -282,6 +295,42 @@ mod tests {
             store.raw().pods.iter().enumerate().map(|(at, pod)| (&*pod.name, cpu(at))).collect();
         all.sort_unstable();
         assert_eq!(all, [("b", 0), ("c", 3010), ("d", 3009)]);
+    }
+
+    #[test]
+    fn defaults_of_a_limit_range_come_and_go_with_it() {
+        let mut store = Store::new();
+        let daemon = |namespace: &str| {
+            let name = format!(r#""name":"log","namespace":"{namespace}""#);
+            let resources = r#"{"requests":{"cpu":"0"}}"#;
+            format!(
+                r#"{{"metadata":{{{name}}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"c"}},
+                {{"name":"d","resources":{resources}}}]}}}}}}}}"#
+            )
+        };
+        let range = |cpu: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"r","namespace":"shop"}},"spec":{{"limits":[{{"type":"Container",
+                "default":{{"cpu":"{cpu}"}}}}]}}}}"#
+            )
+        };
+        let cpu = |store: &Store| {
+            let world = store.world();
+            let of = |d: &longshore_core::model::DaemonSet| world.shapes.get(d.template).requests.get(ResourceId::Cpu);
+            world.daemons.iter().map(of).collect::<Vec<_>>()
+        };
+        // Before the DaemonSets, changed after them, beside others that are gone by then.
+        store.apply("v1", "LimitRange", &range("1")).unwrap();
+        for namespace in ["other", "shop", "third"] {
+            store.apply("apps/v1", "DaemonSet", &daemon(namespace)).unwrap();
+        }
+        assert_eq!(cpu(&store), [0, 1000, 0]);
+        store.apply("v1", "LimitRange", &range("2")).unwrap();
+        assert_eq!(cpu(&store), [0, 2000, 0]);
+        assert!(store.remove("apps", "DaemonSet", "other", "log"));
+        assert_eq!(cpu(&store), [2000, 0]);
+        assert!(store.remove("", "LimitRange", "shop", "r"));
+        assert_eq!(cpu(&store), [0, 0]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What owns, selects or guards pods: DaemonSets, other workloads, Services, PodDisruptionBudgets.
 
+use std::sync::Arc;
+
 use longshore_core::model::{DaemonSet, PodDisruptionBudget, Workload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -117,6 +119,7 @@ pub(super) fn read_daemon(wire: WireDaemonSet<'_>, door: &mut Door) -> Result<()
         door.daemons_by_class.push((door.world.daemons.len(), class));
     }
     door.world.daemons.push(daemon);
+    door.daemon_needs.push(Arc::new(read.needs));
     Ok(())
 }
 

@@ -19,6 +19,7 @@ pub enum Kind {
     ReplicationController,
     Service,
     PodDisruptionBudget,
+    LimitRange,
     Pod,
 }
 
@@ -32,7 +33,7 @@ pub struct At {
 
 impl Kind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::NodePool,
         Kind::NodeClaim,
         Kind::KwokNodeClass,
@@ -49,6 +50,7 @@ impl Kind {
         Kind::ReplicationController,
         Kind::Service,
         Kind::PodDisruptionBudget,
+        Kind::LimitRange,
         Kind::Pod,
     ];
 
@@ -71,6 +73,7 @@ impl Kind {
             Kind::ReplicationController => ("", "v1", "ReplicationController", "replicationcontrollers"),
             Kind::Service => ("", "v1", "Service", "services"),
             Kind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Kind::LimitRange => ("", "v1", "LimitRange", "limitranges"),
             Kind::Pod => ("", "v1", "Pod", "pods"),
         };
         At { group, version, kind, plural }

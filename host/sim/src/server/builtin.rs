@@ -3,6 +3,7 @@
 //! As far as an autoscaler and the controllers around it can tell. Fields that are not known are kept, quantities are
 //! left as they were written, and of most kinds only what is named here is checked.
 
+mod limits;
 mod pod;
 mod workload;
 
@@ -21,6 +22,7 @@ pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Resul
         "pods" => pod::admit(state, object)?,
         "nodes" => node(object),
         "namespaces" => namespace(object),
+        "limitranges" => limits::complete(object),
         "persistentvolumeclaims" => claim(state, object),
         "persistentvolumes" => volume(object),
         "services" => service(state, object),
@@ -60,6 +62,10 @@ pub fn change(resource: Resource, object: &mut Value, old: &Value, sub: Sub) -> 
                 let why = "node updates may not change providerID except from \"\" to valid";
                 return Err(refuse(resource, object, Cause::forbidden("spec.providerID", why)));
             }
+            Ok(())
+        }
+        "limitranges" => {
+            limits::complete(object);
             Ok(())
         }
         "namespaces" => {

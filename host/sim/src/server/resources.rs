@@ -48,6 +48,8 @@ kinds! {
     KWOK_NODE_CLASS = ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses", false);
     /// Who leads, which kubelet lives.
     LEASE = ("coordination.k8s.io", "v1", "Lease", "leases", true);
+    /// What containers of a namespace ask for where they say nothing.
+    LIMIT_RANGE = ("", "v1", "LimitRange", "limitranges", true);
     /// A namespace.
     NAMESPACE = ("", "v1", "Namespace", "namespaces", false);
     /// A machine.
@@ -114,6 +116,7 @@ impl Resource {
                 | "endpointslices"
                 | "events"
                 | "leases"
+                | "limitranges"
                 | "priorityclasses"
                 | "serviceaccounts"
                 | "storageclasses"

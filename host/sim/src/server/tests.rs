@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::resources::{CONFIG_MAP, EVENT, NODE, NODE_CLAIM, POD};
+use super::resources::{CONFIG_MAP, EVENT, LIMIT_RANGE, NODE, NODE_CLAIM, POD};
 use super::{Asked, DeleteOptions, Server, Sub, Verdict};
 use crate::clock::Clock;
 use crate::object::{Event, Key};
@@ -215,6 +215,36 @@ async fn claims_are_made_and_their_status_is_written() {
     }
     println!("100 NodeClaims made {made:?}, 1 000 times their status {:?}", begun.elapsed());
     assert_eq!(server.list(NODE_CLAIM).len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_that_say_nothing_get_what_the_limit_range_of_their_namespace_says() {
+    let server = server();
+    let limits = json!([
+        {"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "4", "memory": "1Gi"}, "min": {"cpu": "1"}},
+        {"type": "Pod", "max": {"example.com/fan": "1"}},
+    ]);
+    let range = json!({"metadata": {"name": "r", "namespace": "default"}, "spec": {"limits": limits}});
+    let range = server.create(LIMIT_RANGE, range).expect("a LimitRange");
+    let entry = &range["spec"]["limits"][0];
+    assert_eq!(entry["default"], json!({"cpu": "2", "memory": "1Gi"}));
+    assert_eq!(entry["defaultRequest"], json!({"cpu": "2", "memory": "1Gi"}));
+    let pod = |namespace: &str| {
+        let containers = json!([
+            {"name": "a", "image": "x:1"},
+            {"name": "b", "image": "x:1", "resources": {"requests": {"cpu": "0"}, "limits": {"memory": "1Mi"}}},
+        ]);
+        json!({"metadata": {"name": "p", "namespace": namespace}, "spec": {"containers": containers}})
+    };
+    let made = server.create(POD, pod("default")).expect("a pod");
+    let resources = |at: usize| made["spec"]["containers"][at]["resources"].clone();
+    let both = json!({"cpu": "2", "memory": "1Gi"});
+    assert_eq!(resources(0), json!({"requests": both, "limits": both}));
+    let own = json!({"requests": {"cpu": "0", "memory": "1Mi"}, "limits": {"cpu": "2", "memory": "1Mi"}});
+    assert_eq!(resources(1), own);
+    server.create(super::resources::NAMESPACE, json!({"metadata": {"name": "other"}})).expect("a namespace");
+    let elsewhere = server.create(POD, pod("other")).expect("a pod");
+    assert_eq!(elsewhere["spec"]["containers"][0]["resources"], json!({}));
 }
 
 /// Not a test of time but of what it is spent on: run with `--nocapture` for the figures.

@@ -23,14 +23,45 @@ only_from_maps!(WireResources<'a>);
 /// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where it does; its overhead;
 /// and one of `pods`.
 pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
-    let mut running = of_containers(spec, at, names, of_container)?;
-    of_pod(spec, &mut running, at.field("resources"), names)?;
-    for (name, value) in spec.overhead.iter() {
-        let value = amount(name, value, at.field("overhead").key(name))?;
-        running.add_one(resource(name, names), value);
+    let running =
+        of_containers(spec, at, names, |container, at, names| Ok(Resources::new(asked(container, at, names)?)))?;
+    let whole = Whole::read(spec, at.field("resources"), names)?;
+    Ok(whole.requests(running, &overhead(spec, at, names)?))
+}
+
+/// What a template asks for, container by container, so that a LimitRange's defaults can be put in where a container says
+/// nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Needs {
+    containers: Vec<(Role, Asked)>,
+    whole: Whole,
+    overhead: Resources,
+}
+
+/// What a container asks for, zero included, each resource once.
+type Asked = Vec<(ResourceId, i64)>;
+
+impl Needs {
+    /// Those of a pod's spec.
+    pub(super) fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Needs, Fault> {
+        let mut containers = Vec::new();
+        each_container(spec, at, |role, container, at| {
+            containers.push((role, asked(container, at, names)?));
+            Ok(())
+        })?;
+        let whole = Whole::read(spec, at.field("resources"), names)?;
+        Ok(Needs { containers, whole, overhead: overhead(spec, at, names)? })
     }
-    running.set(ResourceId::Pods, 1);
-    Ok(running)
+
+    /// The requests of a pod that is made of the template where these are the defaults of a container's requests.
+    pub fn requests(&self, defaults: &Resources) -> Resources {
+        let mut sum = Sum::default();
+        for (role, asked) in &self.containers {
+            let left = defaults.iter().filter(|(resource, _)| asked.iter().all(|(said, _)| said != resource));
+            sum.add(*role, Resources::new(asked.iter().copied().chain(left)));
+        }
+        self.whole.requests(sum.most(), &self.overhead)
+    }
 }
 
 /// The limits of a pod: those of its containers; what the pod as a whole may use instead, where that is said; its overhead
@@ -40,8 +71,7 @@ pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Re
     let mut running = of_containers(spec, at, names, limit)?;
     let whole = said(&spec.resources, at, names)?;
     whole.iter().for_each(|(resource, value)| running.set(resource, value));
-    for (name, value) in spec.overhead.iter() {
-        let (resource, value) = (resource(name, names), amount(name, value, at.field("overhead").key(name))?);
+    for (resource, value) in overhead(spec, at, names)?.iter() {
         if running.get(resource) > 0 {
             running.add_one(resource, value);
         }
@@ -49,33 +79,85 @@ pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Re
     Ok(running)
 }
 
-/// What is read of each container, together: of containers and sidecars that run at once, or of an init container with the
-/// sidecars started before it, whichever is more.
+/// What it takes to have the pod at all.
+fn overhead(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+    let mut all = Resources::default();
+    for (name, value) in spec.overhead.iter() {
+        all.add_one(resource(name, names), amount(name, value, at.field("overhead").key(name))?);
+    }
+    Ok(all)
+}
+
+/// When a container runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Beside all others of its kind.
+    Main,
+    /// From its turn among the init containers on, for ever.
+    Sidecar,
+    /// Alone but for the sidecars before it.
+    Init,
+}
+
+/// The most that containers need at once: of those that run together, or of an init container with the sidecars started
+/// before it.
+#[derive(Default)]
+struct Sum {
+    running: Resources,
+    sidecars: Resources,
+    starting: Resources,
+}
+
+impl Sum {
+    /// Adds a container; init containers in their order.
+    fn add(&mut self, role: Role, mut needed: Resources) {
+        match role {
+            Role::Main => return self.running.add(&needed),
+            Role::Sidecar => {
+                self.running.add(&needed);
+                self.sidecars.add(&needed);
+                needed = self.sidecars.clone();
+            }
+            Role::Init => needed.add(&self.sidecars),
+        }
+        self.starting.max(&needed);
+    }
+
+    fn most(mut self) -> Resources {
+        self.running.max(&self.starting);
+        self.running
+    }
+}
+
+/// Visits containers, then init containers.
+fn each_container<'a>(
+    spec: &WireSpec<'a>,
+    at: Path<'_>,
+    mut visit: impl FnMut(Role, &WireContainer<'a>, Path<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for (index, container) in spec.containers.iter().enumerate() {
+        visit(Role::Main, container, at.field("containers").index(index))?;
+    }
+    for (index, container) in spec.init_containers.iter().enumerate() {
+        let role = if container.is_sidecar() { Role::Sidecar } else { Role::Init };
+        visit(role, container, at.field("initContainers").index(index))?;
+    }
+    Ok(())
+}
+
+/// What is read of each container, together.
 fn of_containers<'a>(
     spec: &WireSpec<'a>,
     at: Path<'_>,
     names: &mut Names,
     read: impl Fn(&WireContainer<'a>, Path<'_>, &mut Names) -> Result<Resources, Fault>,
 ) -> Result<Resources, Fault> {
-    let mut running = Resources::default();
-    for (index, container) in spec.containers.iter().enumerate() {
-        running.add(&read(container, at.field("containers").index(index), names)?);
-    }
-    let mut sidecars = Resources::default();
-    let mut starting = Resources::default();
-    for (index, container) in spec.init_containers.iter().enumerate() {
-        let mut needed = read(container, at.field("initContainers").index(index), names)?;
-        if container.is_sidecar() {
-            running.add(&needed);
-            sidecars.add(&needed);
-            needed = sidecars.clone();
-        } else {
-            needed.add(&sidecars);
-        }
-        starting.max(&needed);
-    }
-    running.max(&starting);
-    Ok(running)
+    let mut sum = Sum::default();
+    each_container(spec, at, |role, container, at| {
+        sum.add(role, read(container, at, names)?);
+        Ok(())
+    })?;
+    Ok(sum.most())
 }
 
 /// The limits that a container or a pod says.
@@ -88,37 +170,69 @@ fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Names) -> Re
 }
 
 /// A container's requests; where it has only a limit, that is its request.
-fn of_container(container: &WireContainer<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
-    let Some(wire) = &container.resources else { return Ok(Resources::default()) };
+fn asked(container: &WireContainer<'_>, at: Path<'_>, names: &mut Names) -> Result<Asked, Fault> {
+    let Some(wire) = &container.resources else { return Ok(Asked::new()) };
     let at = at.field("resources");
-    let mut all = Resources::default();
+    let mut all = Asked::new();
+    let mut set = |resource, value| match all.iter_mut().find(|(known, _)| *known == resource) {
+        // Of a repeated key the last counts.
+        Some((_, old)) => *old = value,
+        None => all.push((resource, value)),
+    };
     for (name, value) in wire.limits.iter() {
         let value = amount(name, value, at.field("limits").key(name))?;
         if wire.requests.get(name).is_none() {
-            all.set(resource(name, names), value);
+            set(resource(name, names), value);
         }
     }
     for (name, value) in wire.requests.iter() {
-        all.set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
+        set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
     }
     Ok(all)
 }
 
-/// Replaces the sums over containers with what the pod asks for as a whole. A limit of the pod is its request where
-/// nothing else says one.
-fn of_pod(spec: &WireSpec<'_>, sums: &mut Resources, at: Path<'_>, names: &mut Names) -> Result<(), Fault> {
-    let Some(wire) = &spec.resources else { return Ok(()) };
-    for (name, value) in wire.limits.iter().filter(|(name, _)| is_pod_level(name)) {
-        let value = amount(name, value, at.field("limits").key(name))?;
-        let resource = resource(name, names);
-        if wire.requests.get(name).is_none() && (name.starts_with("hugepages-") || sums.get(resource) == 0) {
-            sums.set(resource, value);
+/// What a pod asks for as a whole, in the place of what its containers do.
+#[derive(Clone, Default, Debug)]
+struct Whole(Vec<(ResourceId, i64, Counts)>);
+
+/// Where an amount of the whole pod counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counts {
+    Always,
+    /// Where no container asks for any.
+    IfNone,
+}
+
+impl Whole {
+    /// A limit of the pod is its request where nothing else says one.
+    fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Whole, Fault> {
+        let mut all = Vec::new();
+        let Some(wire) = &spec.resources else { return Ok(Whole(all)) };
+        for (name, value) in wire.limits.iter().filter(|(name, _)| is_pod_level(name)) {
+            let value = amount(name, value, at.field("limits").key(name))?;
+            if wire.requests.get(name).is_none() {
+                let counts = if name.starts_with("hugepages-") { Counts::Always } else { Counts::IfNone };
+                all.push((resource(name, names), value, counts));
+            }
         }
+        for (name, value) in wire.requests.iter().filter(|(name, _)| is_pod_level(name)) {
+            let value = amount(name, value, at.field("requests").key(name))?;
+            all.push((resource(name, names), value, Counts::Always));
+        }
+        Ok(Whole(all))
     }
-    for (name, value) in wire.requests.iter().filter(|(name, _)| is_pod_level(name)) {
-        sums.set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
+
+    /// The requests of a pod whose containers need `sums`.
+    fn requests(&self, mut sums: Resources, overhead: &Resources) -> Resources {
+        for &(resource, value, counts) in &self.0 {
+            if counts == Counts::Always || sums.get(resource) == 0 {
+                sums.set(resource, value);
+            }
+        }
+        sums.add(overhead);
+        sums.set(ResourceId::Pods, 1);
+        sums
     }
-    Ok(())
 }
 
 /// Resources that a pod can ask for as a whole.

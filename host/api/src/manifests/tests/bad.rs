@@ -386,6 +386,7 @@ fn other_objects_that_break_their_rules() {
             "apiVersion: storage.k8s.io/v1\nkind: CSINode\nmetadata: {name: a}\nspec: {drivers: [{name: d, allocatable: {count: -1}}]}",
             "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}",
             "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a}\nspec: {selector: {matchExpressions: [{key: a, operator: In}]}}",
+            "apiVersion: v1\nkind: LimitRange\nmetadata: {name: a}\nspec: {limits: [{type: Container, max: {cpu: much}}]}",
         ],
         expect![[r#"
             cluster.yaml:4 (document 1): Node a: status.allocatable[cpu]: quantity `-4` is negative; amounts start at 0
@@ -402,6 +403,7 @@ fn other_objects_that_break_their_rules() {
             cluster.yaml:4 (document 1): CSINode a: spec.drivers[0].allocatable.count: -1 is out of range; it starts at 0
             cluster.yaml:1 (document 1): PriorityClass a: value: is missing; a PriorityClass needs a number
             cluster.yaml:4 (document 1): ReplicaSet default/a: spec.selector.matchExpressions[0].values: In of `a` has no values; list at least one value, or use Exists or DoesNotExist
+            cluster.yaml:4 (document 1): LimitRange default/a: spec.limits[0].max[cpu]: quantity `much` does not start with a number; write it like 500m, 2 or 4Gi
         "#]],
     );
 }

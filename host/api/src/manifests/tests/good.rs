@@ -255,6 +255,69 @@ fn priority_classes_may_come_after_their_pods() {
     assert_eq!(priority(world.daemons[0].template), 1000);
 }
 
+/// Requests of DaemonSets by name, as `cpu memory`, where the namespace has these LimitRanges.
+fn daemon_requests(ranges: &str, daemons: &[(&str, &str)]) -> Vec<String> {
+    let range = |(at, entries): (usize, &str)| {
+        format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: r{at}}}, spec: {{limits: [{entries}]}}}}\n---\n")
+    };
+    let daemon = |(name, spec): &(&str, &str)| {
+        format!(
+            "{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: {name}}}, spec: {{template: {{spec: {{{spec}}}}}}}}}\n---\n"
+        )
+    };
+    let ranges: String = ranges.lines().enumerate().map(range).collect();
+    let world = good(&(daemons.iter().map(daemon).collect::<String>() + &ranges));
+    let of = |daemon: &longshore_core::model::DaemonSet| {
+        let requests = &world.shapes.get(daemon.template).requests;
+        format!("{} {}", requests.get(ResourceId::Cpu), requests.get(ResourceId::Memory) >> 20)
+    };
+    world.daemons.iter().map(of).collect()
+}
+
+#[test]
+fn templates_of_daemon_sets_get_the_defaults_of_limit_ranges() {
+    let daemons = [
+        ("a", "containers: [{name: c}, {name: d}]"),
+        ("b", "containers: [{name: c, resources: {requests: {cpu: '0'}, limits: {memory: 1Gi}}}]"),
+        ("c", "containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always}, {name: i}]"),
+        (
+            "d",
+            "containers: [{name: c}], initContainers: [{name: i, resources: {requests: {cpu: '3'}}}], overhead: {cpu: 10m}",
+        ),
+        ("e", "containers: [{name: c}, {name: d}], resources: {requests: {cpu: 100m}}"),
+    ];
+    let none = ["0 0", "0 1024", "0 0", "3010 0", "100 0"];
+    assert_eq!(daemon_requests("", &daemons), none);
+    // A container that asks for none asks for none; sidecars count beside containers.
+    let usual = "{type: Container, defaultRequest: {cpu: 200m, memory: 128Mi}, default: {cpu: '1', memory: 256Mi}}";
+    assert_eq!(daemon_requests(usual, &daemons), ["400 256", "0 1024", "400 256", "3010 128", "100 256"]);
+    for (entries, expected) in [
+        ("{type: Container, default: {cpu: '1'}, min: {cpu: 100m}}", "2000 0"),
+        ("{type: Container, max: {cpu: '2'}, min: {memory: 64Mi}}", "4000 128"),
+        ("{type: Container, max: {cpu: '2'}, default: {cpu: '1'}, defaultRequest: {cpu: 50m}}", "100 0"),
+        ("{type: Pod, max: {cpu: '2'}, min: {cpu: '1'}}", "0 0"),
+        ("{type: Container, defaultRequest: {cpu: 50m}}, {type: Container, defaultRequest: {cpu: 70m}}", "140 0"),
+        // Which of two counts is not said: the larger one, of each resource.
+        ("{type: Container, max: {cpu: 70m}}\n{type: Container, max: {cpu: 50m, memory: 1Mi}}", "140 2"),
+    ] {
+        assert_eq!(daemon_requests(entries, &daemons[..1]), [expected], "{entries}");
+    }
+}
+
+#[test]
+fn pods_do_not_get_what_admission_would_have_given_them() {
+    let text = "
+{apiVersion: v1, kind: LimitRange, metadata: {name: r}, spec: {limits: [{type: Container, default: {cpu: '1'}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, namespace: other}, spec: {template: {spec: {containers: [{name: c}]}}}}
+";
+    let world = good(text);
+    assert_eq!(world.shapes.get(world.pods[0].shape).requests.get(ResourceId::Cpu), 0);
+    assert_eq!(world.shapes.get(world.daemons[0].template).requests.get(ResourceId::Cpu), 0);
+}
+
 #[test]
 fn pods_of_one_template_share_a_shape_whatever_the_order_of_their_maps() {
     let pod = |name: &str, labels: &str| {

@@ -106,7 +106,7 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind::NodePool,
     Kind::NodeClaim,
     Kind::KwokNodeClass,
@@ -124,6 +124,7 @@ const KINDS: [Kind; 17] = [
     Kind::Service,
     Kind::PodDisruptionBudget,
     Kind::Pod,
+    Kind::LimitRange,
 ];
 
 /// The number of a kind, below 32.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{default, default_priority_class, priority_class};
+use super::{default, default_priority_class, limits, priority_class};
 use crate::server::meta::{self, at, part, text};
 use crate::server::refusal::{Cause, Refused};
 use crate::server::resources::POD;
@@ -11,8 +11,10 @@ use crate::server::state::State;
 /// Completes and checks a new pod.
 pub fn admit(state: &State, pod: &mut Value) -> Result<(), Refused> {
     let name = text(pod, &["metadata", "name"]).to_owned();
+    let namespace = text(pod, &["metadata", "namespace"]).to_owned();
     complete(part(pod, "spec"));
     let spec = part(pod, "spec");
+    limits::apply(state, &namespace, spec);
     default(spec, "enableServiceLinks", json!(true));
     prioritize(state, spec, &name)?;
     tolerate(spec);
