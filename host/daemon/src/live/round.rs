@@ -86,8 +86,8 @@ pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explai
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
-    let plan = planner::plan_until(&snapshot, live, options, stop)
-        .map_err(|rejected| format!("{:?}", rejected.violations))?;
+    let plan =
+        planner::plan_until(&snapshot, live, options, stop).map_err(|rejected| format!("{:?}", rejected.violations))?;
     let case = Case { snapshot: &snapshot, policies: live, how: options, plan: &plan };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }

@@ -258,15 +258,14 @@ fn priority_classes_may_come_after_their_pods() {
 /// Requests of DaemonSets by name, as `cpu memory`, where the namespace has these LimitRanges.
 fn daemon_requests(ranges: &str, daemons: &[(&str, &str)]) -> Vec<String> {
     let range = |(at, entries): (usize, &str)| {
-        format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: r{at}}}, spec: {{limits: [{entries}]}}}}\n---\n")
+        format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: r{at}}}, spec: {{limits: [{entries}]}}}}")
     };
     let daemon = |(name, spec): &(&str, &str)| {
-        format!(
-            "{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: {name}}}, spec: {{template: {{spec: {{{spec}}}}}}}}}\n---\n"
-        )
+        let template = format!("{{template: {{spec: {{{spec}}}}}}}");
+        format!("{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: {name}}}, spec: {template}}}")
     };
-    let ranges: String = ranges.lines().enumerate().map(range).collect();
-    let world = good(&(daemons.iter().map(daemon).collect::<String>() + &ranges));
+    let objects: Vec<String> = daemons.iter().map(daemon).chain(ranges.lines().enumerate().map(range)).collect();
+    let world = good(&objects.join("\n---\n"));
     let of = |daemon: &longshore_core::model::DaemonSet| {
         let requests = &world.shapes.get(daemon.template).requests;
         format!("{} {}", requests.get(ResourceId::Cpu), requests.get(ResourceId::Memory) >> 20)
