@@ -6,6 +6,7 @@
 //! Everything follows from the seed: the daemon plans on the world's own thread.
 
 mod desk;
+mod judges;
 mod observer;
 mod provider;
 mod referee;
@@ -24,7 +25,7 @@ use longshore_daemon::live::policies::{Manager, Setup as Policies};
 use tokio::task::JoinSet;
 
 use crate::faults::Faults;
-use crate::server::{Asked, Verdict};
+use crate::server::{Asked, Moment, Verdict};
 use crate::world::{self, World};
 use desk::Desk;
 pub use desk::{Kill, Point, When};
@@ -141,6 +142,10 @@ impl Harness {
         let desk = Arc::new(Desk::new(&world, &setup));
         let gate = desk.clone();
         world.server.set_gate(Box::new(move |asked: &Asked| -> Verdict { gate.judge(asked) }));
+        let witness = desk.clone();
+        world.server.set_witness(Box::new(move |asked: &Asked, moment: Moment<'_>| {
+            judges::carried_out(&witness, asked, moment);
+        }));
         let mut tasks = JoinSet::new();
         tasks.spawn(observer::observe(desk.clone()));
         let types = setup.world.types.clone().unwrap_or_else(|| Arc::new(world.cloud.catalogue()));
@@ -208,6 +213,13 @@ impl Harness {
             }
             self.world.run_for(LOOK).await;
         }
+    }
+
+    /// Lets time pass in which nothing is to happen: whatever the daemon writes is a rule broken.
+    pub async fn rest(&self, length: Duration) {
+        self.desk.judges.rest(&self.desk, true);
+        self.world.run_for(length).await;
+        self.desk.judges.rest(&self.desk, false);
     }
 
     /// Everything that happened and was asked, as text: equal for equal runs.

@@ -44,11 +44,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use self::delete::{DeleteOptions, Propagation};
-pub use self::gate::{Asked, Body, Counts, Verdict};
+pub use self::gate::{Asked, Body, Counts, Moment, Verdict};
 pub use self::select::Selector;
 
 use self::apply::Manager;
-use self::gate::{Connection, Gate, Judge};
+use self::gate::{Connection, Gate, Judge, Witness};
 use self::ids::Ids;
 use self::resources::{NAMESPACE, PRIORITY_CLASS};
 use self::state::State;
@@ -253,9 +253,15 @@ impl Server {
         self.0.gate.set(Some(judge));
     }
 
-    /// From now on every request is answered.
+    /// From now on tells `witness` of each request of a client when it is carried out.
+    pub fn set_witness(&self, witness: Witness) {
+        self.0.gate.set_witness(Some(witness));
+    }
+
+    /// From now on every request is answered, and nobody hears of it.
     pub fn open_gate(&self) {
         self.0.gate.set(None);
+        self.0.gate.set_witness(None);
     }
 
     /// How many requests clients have sent, by caller, verb and kind.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::judges::Judges;
 use super::{Setup, referee};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
@@ -71,6 +72,7 @@ pub(super) struct Desk {
     pub cloud: Cloud,
     pub log: Log,
     pub elects: bool,
+    pub judges: Judges,
     keeps: bool,
     seed: u64,
     inner: Mutex<Inner>,
@@ -104,6 +106,7 @@ impl Desk {
             cloud: world.cloud.clone(),
             log: world.log.clone(),
             elects: setup.elects || setup.replicas > 1,
+            judges: Judges::default(),
             keeps: setup.keeps_requests,
             seed: setup.seed,
             inner: Mutex::new(inner),

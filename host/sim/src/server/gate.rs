@@ -73,10 +73,23 @@ pub enum Verdict {
 /// Decides on requests.
 pub type Judge = Box<dyn FnMut(&Asked) -> Verdict + Send>;
 
+/// A moment of a request that the server carries out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment<'a> {
+    /// Nothing has been done yet; the request's body.
+    Before(&'a [u8]),
+    /// It has been done, with this code.
+    After(u16),
+}
+
+/// Hears of requests when they are carried out: later than a [`Judge`] where a request was held up on its way.
+pub type Witness = Box<dyn FnMut(&Asked, Moment<'_>) + Send>;
+
 /// The gate of a server.
 #[derive(Default)]
 pub struct Gate {
     judge: Mutex<Option<Judge>>,
+    witness: Mutex<Option<Witness>>,
     counts: Mutex<Counts>,
 }
 
@@ -95,12 +108,23 @@ impl Gate {
         *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = judge;
     }
 
+    /// Replaces who hears of what is carried out.
+    pub fn set_witness(&self, witness: Option<Witness>) {
+        *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness;
+    }
+
+    fn tell(&self, asked: &Asked, moment: Moment<'_>) {
+        if let Some(witness) = self.witness.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            witness(asked, moment);
+        }
+    }
+
     /// What was asked until now.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn judge(&self, mut asked: Asked) -> Verdict {
+    fn judge(&self, asked: &mut Asked) -> Verdict {
         {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             asked.number = counts.total;
@@ -112,7 +136,7 @@ impl Gate {
             *counts.by.entry((asked.who.clone(), asked.verb, kind)).or_default() += 1;
         }
         let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
-        judge.as_mut().map_or(Verdict::Go, |judge| judge(&asked))
+        judge.as_mut().map_or(Verdict::Go, |judge| judge(asked))
     }
 }
 
@@ -148,15 +172,15 @@ impl tower_service::Service<Request<kube::client::Body>> for Connection {
 
 async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::Result<Response<Body>> {
     let head = request::Head::read(&request);
-    let asked = head.asked(who);
+    let mut asked = head.asked(who);
     request.extensions_mut().insert(head);
-    match server.gate().judge(asked) {
+    match server.gate().judge(&mut asked) {
         Verdict::Go => {}
         Verdict::Delay(pause) => tokio::time::sleep(pause).await,
         Verdict::Kill => future::pending().await,
         Verdict::TimeOutBefore => return give_up().await,
         Verdict::TimeOutAfter => {
-            drop(server.handle(who, request));
+            drop(carry_out(server, &asked, request));
             return give_up().await;
         }
         Verdict::Stale(revision) => {
@@ -170,7 +194,14 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
             return Ok(request::refuse(&refused));
         }
     }
-    Ok(server.handle(who, request))
+    Ok(carry_out(server, &asked, request))
+}
+
+fn carry_out(server: &Server, asked: &Asked, request: Request<Vec<u8>>) -> Response<Body> {
+    server.gate().tell(asked, Moment::Before(request.body()));
+    let answer = server.handle(&asked.who, request);
+    server.gate().tell(asked, Moment::After(answer.status().as_u16()));
+    answer
 }
 
 async fn give_up() -> io::Result<Response<Body>> {

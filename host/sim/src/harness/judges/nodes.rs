@@ -1,0 +1,112 @@
+//! What is on a node: the labels and taints of its claim when it registers, and nothing of it lost later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::actors::fields;
+use crate::harness::desk::Desk;
+use crate::object::{Change, Event};
+use crate::server::{Asked, resources};
+
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+const UNREGISTERED: &str = "karpenter.sh/unregistered";
+const REGISTERED: &str = "karpenter.sh/registered";
+const FINALIZER: &str = "karpenter.sh/termination";
+const NO_TAINT_SYNC: &str = "karpenter.sh/do-not-sync-taints";
+
+/// Nodes as they were last seen.
+#[derive(Default)]
+pub(super) struct Nodes {
+    last: BTreeMap<String, Arc<Value>>,
+    /// Since when they have the disruption taint.
+    tainted: BTreeMap<String, Duration>,
+}
+
+impl Nodes {
+    /// When the disruption taint came to a node.
+    pub fn tainted(&self, node: &str) -> Option<Duration> {
+        self.tainted.get(node).copied()
+    }
+
+    /// A Node came, changed or went.
+    pub fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+        let (node, name) = (&change.object, fields::name(&change.object));
+        if change.event == Event::Deleted {
+            self.last.remove(name);
+            self.tainted.remove(name);
+            return;
+        }
+        if has_taint(node, DISRUPTED) {
+            self.tainted.entry(name.to_owned()).or_insert(desk.clock.elapsed());
+        } else {
+            self.tainted.remove(name);
+        }
+        let Some(before) = self.last.insert(name.to_owned(), node.clone()) else { return };
+        if by.is_none() {
+            return;
+        }
+        let registers = |node: &Value| fields::label(node, REGISTERED) == Some("true");
+        if has_taint(&before, UNREGISTERED) && !has_taint(node, UNREGISTERED) && !registers(node) {
+            desk.violated(format!("{name} is opened to pods without being registered"));
+        }
+        if registers(node) && !registers(&before) {
+            registered(desk, node);
+        }
+        lost(desk, &before, node);
+    }
+}
+
+/// A node registers: it has what its claim promises, and is open.
+fn registered(desk: &Desk, node: &Value) {
+    let name = fields::name(node);
+    let id = fields::text(node, "/spec/providerID");
+    let claims = desk.server.list(resources::NODE_CLAIM);
+    let Some(claim) = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id) else {
+        return desk.violated(format!("{name} is registered without a claim"));
+    };
+    let labels = claim.pointer("/metadata/labels").and_then(Value::as_object);
+    let missing = labels.into_iter().flatten().find(|(key, value)| fields::label(node, key) != value.as_str());
+    if let Some((key, value)) = missing {
+        desk.violated(format!("{name} is registered without its claim's label {key}={value}"));
+    }
+    let promised = ["/spec/taints", "/spec/startupTaints"].into_iter().flat_map(|path| fields::items(claim, path));
+    let synced = fields::label(node, NO_TAINT_SYNC) != Some("true");
+    if let Some(taint) = promised.filter(|_| synced).find(|taint| !has_same(node, taint)) {
+        desk.violated(format!("{name} is registered without its claim's taint {}", fields::text(taint, "/key")));
+    }
+    if has_taint(node, UNREGISTERED) {
+        desk.violated(format!("{name} is registered and still closed to pods"));
+    }
+    if !fields::holds(node, FINALIZER) {
+        desk.violated(format!("{name} is registered without our finalizer"));
+    }
+    let owned = fields::items(node, "/metadata/ownerReferences").iter().any(|o| o["uid"] == fields::uid(claim));
+    if !owned {
+        desk.violated(format!("{name} is registered without its claim as its owner"));
+    }
+}
+
+/// What a process of the daemon writes takes no label away and no taint but the one that keeps a node closed. A list that
+/// is written from an old copy would.
+fn lost(desk: &Desk, before: &Value, node: &Value) {
+    let name = fields::name(node);
+    let labels = before.pointer("/metadata/labels").and_then(Value::as_object);
+    if let Some((key, _)) = labels.into_iter().flatten().find(|(key, _)| fields::label(node, key).is_none()) {
+        desk.violated(format!("{name} loses its label {key}"));
+    }
+    let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| t["key"] != UNREGISTERED);
+    if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
+        desk.violated(format!("{name} loses its taint {}", fields::text(taint, "/key")));
+    }
+}
+
+fn has_same(node: &Value, taint: &Value) -> bool {
+    fields::items(node, "/spec/taints").iter().any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"])
+}
+
+fn has_taint(node: &Value, key: &str) -> bool {
+    fields::items(node, "/spec/taints").iter().any(|t| t["key"] == key)
+}

@@ -1,0 +1,156 @@
+//! How pods are asked to leave: none that must be left alone, each with its own time to end, in order.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::actors::fields;
+use crate::faults::LATEST;
+use crate::harness::desk::Desk;
+use crate::object::Key;
+use crate::server::{Asked, resources};
+
+/// A pod that is put on a node this long before an eviction of another one arrives may not have been known to who sent
+/// it: requests are under way for [`LATEST`] at most, and a drain looks again every second, by watches that are as late
+/// as a request at most. Seconds.
+const FRESH: i64 = LATEST.as_secs() as i64 + 4;
+/// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks in whole seconds.
+const STUCK: i64 = 59;
+const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+const DISRUPTED: &str = "karpenter.sh/disrupted";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// A write is about to be carried out.
+pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
+    if asked.resource != Some(resources::POD) {
+        return;
+    }
+    let key = fields::key(resources::POD, &asked.namespace, &asked.name);
+    let Some(pod) = desk.server.get(&key) else { return };
+    match (asked.verb, asked.subresource.as_str()) {
+        ("delete", _) if is_meant(&pod, body, "/preconditions/uid") => {
+            deletes(desk, &key, &pod, fields::number(body, "/gracePeriodSeconds"));
+        }
+        ("create", "eviction") if is_meant(&pod, body, "/deleteOptions/preconditions/uid") => {
+            evicts(desk, &key, &pod, fields::number(body, "/deleteOptions/gracePeriodSeconds"));
+        }
+        _ => {}
+    }
+}
+
+/// Whether a deletion by UID is of this pod; it is refused otherwise.
+fn is_meant(pod: &Value, body: &Value, path: &str) -> bool {
+    let wanted = fields::text(body, path);
+    wanted.is_empty() || wanted == fields::uid(pod)
+}
+
+/// Only pods whose node's time is over before they would end by themselves are deleted, and they get all of that time;
+/// all others are asked to leave.
+fn deletes(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
+    let node = desk.server.get(&fields::key(resources::NODE, "", fields::text(pod, "/spec/nodeName")));
+    let claim = node.as_deref().and_then(|node| claim_of(desk, fields::text(node, "/spec/providerID")));
+    let own = own_grace(pod);
+    let name = &key.name;
+    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(desk) + own >= *ends) else {
+        return desk.violated(format!("pod {name} is deleted without asking its disruption budget"));
+    };
+    if fields::deleting(pod) {
+        // Somebody else has deleted it meanwhile, and this shortens nothing that is not over.
+        return;
+    }
+    // What was right when it was sent is as much too long as the request was under way, and as clocks are whole. An end
+    // that is past may have been moved there meanwhile: a repair does not wait.
+    let late = if ends <= now(desk) { i64::MAX / 2 } else { LATEST.as_secs() as i64 + 1 };
+    let (least, most) = ((ends - now(desk)).max(1), (ends - now(desk) + late).clamp(1, own.max(1)));
+    let grace = grace.unwrap_or(own);
+    if grace < least.min(own.max(1)) - 1 || grace > most {
+        desk.violated(format!("pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"));
+    }
+}
+
+/// Nobody is evicted that must be left alone, out of turn, or with less time than it asks for.
+fn evicts(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
+    let (name, own) = (&key.name, own_grace(pod));
+    if is_held(desk, pod) && !fields::deleting(pod) {
+        desk.violated(format!("pod {name} is evicted in spite of {DO_NOT_DISRUPT}"));
+    }
+    if grace.is_some_and(|grace| grace < own) {
+        desk.violated(format!("pod {name} is evicted with {grace:?} s of grace instead of its own {own}"));
+    }
+    let tier = tier(pod);
+    let known = |pod: &Value| bound(pod).is_some_and(|at| now(desk) - at > FRESH);
+    let earlier = on_node(desk, fields::text(pod, "/spec/nodeName"))
+        .into_iter()
+        .find(|other| self::tier(other) < tier && counts(desk, other) && known(other));
+    if let Some(earlier) = earlier {
+        desk.violated(format!("pod {name} is evicted before {}, whose turn it is", fields::name(&earlier)));
+    }
+}
+
+fn tier(pod: &Value) -> u8 {
+    let class = fields::text(pod, "/spec/priorityClassName");
+    let critical = matches!(class, "system-cluster-critical" | "system-node-critical");
+    u8::from(critical) * 2 + u8::from(owned_by(pod, "DaemonSet"))
+}
+
+fn owned_by(pod: &Value, kind: &str) -> bool {
+    fields::items(pod, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == kind)
+}
+
+fn own_grace(pod: &Value) -> i64 {
+    fields::number(pod, "/spec/terminationGracePeriodSeconds").unwrap_or(30)
+}
+
+/// Whether its owner wants it left alone now: for ever, or for a while after its start.
+fn is_held(desk: &Desk, pod: &Value) -> bool {
+    match fields::annotation(pod, DO_NOT_DISRUPT) {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(text) => fields::duration(text).is_some_and(|held| {
+            let started = fields::time(pod, "/status/startTime").map_or(now(desk), |at| at.as_second());
+            now(desk) < started + held.as_secs() as i64
+        }),
+    }
+}
+
+/// When it was put on its node.
+fn bound(pod: &Value) -> Option<i64> {
+    let scheduled = fields::items(pod, "/status/conditions").iter().find(|c| c["type"] == "PodScheduled")?;
+    fields::time(scheduled, "/lastTransitionTime").map(|at| at.as_second())
+}
+
+/// Whether a drain has to wait for a pod.
+pub(in crate::harness) fn counts(desk: &Desk, pod: &Value) -> bool {
+    let tolerates = fields::items(pod, "/spec/tolerations").iter().any(|t| {
+        let (key, effect) = (fields::text(t, "/key"), fields::text(t, "/effect"));
+        let matches = key == DISRUPTED || (key.is_empty() && t["operator"] == "Exists");
+        matches && (effect.is_empty() || effect == "NoSchedule")
+    });
+    let is_static = fields::annotation(pod, MIRROR).is_some() || owned_by(pod, "Node");
+    !tolerates && !is_static && !fields::ended(pod) && !is_stuck(desk, pod)
+}
+
+fn is_stuck(desk: &Desk, pod: &Value) -> bool {
+    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| now(desk) > at.as_second() + STUCK)
+}
+
+/// Pods on a node.
+pub(in crate::harness) fn on_node(desk: &Desk, node: &str) -> Vec<Arc<Value>> {
+    desk.server.pods_on(node)
+}
+
+fn claim_of(desk: &Desk, provider_id: &str) -> Option<Arc<Value>> {
+    let claims = desk.server.list(resources::NODE_CLAIM);
+    claims.into_iter().find(|claim| fields::text(claim, "/status/providerID") == provider_id)
+}
+
+/// When a claim's time is over.
+pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
+    fields::annotation(claim, TERMINATION_TIME)?.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|at| at.as_second())
+}
+
+/// Seconds since 1970.
+pub(in crate::harness) fn now(desk: &Desk) -> i64 {
+    desk.clock.now().as_second()
+}

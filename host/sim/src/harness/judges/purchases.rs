@@ -1,0 +1,174 @@
+//! Nothing is bought for nobody, and nothing twice for a pod, whatever is late.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longshore_core::model::{Names, Resources};
+use serde_json::Value;
+
+use crate::actors::fields;
+use crate::actors::scheduler::{amounts, requests};
+use crate::harness::desk::Desk;
+use crate::harness::spread::one_too_many;
+use crate::object::{Change, Event};
+use crate::server::{Asked, resources};
+
+/// Pods that a claim was made for, as the daemon writes them down.
+const PODS: &str = "longshore.dev/planned-pods";
+/// The second that a claim was planned at, and a number.
+const ROUND: &str = "longshore.dev/round";
+/// A registered node has so long to take its pods, seconds, before they are planned again; a little less than the daemon
+/// gives it.
+const TAKES: i64 = 25;
+/// A watch may be silent for so long before rounds wait for it: bookmarks come every minute. What became of a pod in
+/// that time need not be known; five seconds more for a round that has begun.
+const SILENT: Duration = Duration::from_secs(95);
+/// Before a second purchase for a pod the server is asked; what has become of the pod within this time may have come
+/// between the answer and the plan.
+const ASKED: Duration = Duration::from_secs(5);
+
+/// What is remembered of pods and of what was bought for them.
+#[derive(Default)]
+pub(super) struct Purchases {
+    /// Pods that a claim was made for, by the claim's name.
+    planned: BTreeMap<String, Vec<String>>,
+    /// Pods that something was bought for, ever.
+    bought: BTreeMap<String, u32>,
+    /// When pods went, by `namespace/name`.
+    gone: BTreeMap<String, Duration>,
+    /// When pods were put on a node.
+    bound: BTreeMap<String, Duration>,
+}
+
+impl Purchases {
+    /// A pod came, changed or went.
+    pub fn pod(&mut self, desk: &Desk, change: &Change) {
+        let name = format!("{}/{}", change.key.namespace, change.key.name);
+        let now = desk.clock.elapsed();
+        match change.event {
+            Event::Deleted => {
+                self.bound.remove(&name);
+                self.gone.insert(name, now);
+            }
+            _ if fields::text(&change.object, "/spec/nodeName").is_empty() => {
+                self.gone.remove(&name);
+                self.bound.remove(&name);
+            }
+            _ => {
+                self.gone.remove(&name);
+                self.bound.entry(name).or_insert(now);
+            }
+        }
+    }
+
+    /// A claim came, changed or went.
+    pub fn claim(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+        let (claim, name) = (&change.object, fields::name(&change.object));
+        match change.event {
+            Event::Deleted => drop(self.planned.remove(name)),
+            Event::Added => {
+                let pods: Vec<String> = pods_of(claim).map(str::to_owned).collect();
+                if by.is_some() {
+                    self.for_somebody(desk, claim, &pods);
+                    self.once(desk, claim, &pods);
+                }
+                for pod in &pods {
+                    *self.bought.entry(pod.clone()).or_default() += 1;
+                }
+                self.planned.insert(name.to_owned(), pods);
+            }
+            Event::Modified => {}
+        }
+    }
+
+    /// Pods that something is bought for were there when it was planned, and waited.
+    fn for_somebody(&self, desk: &Desk, claim: &Value, pods: &[String]) {
+        let name = fields::name(claim);
+        if pods.is_empty() {
+            return desk.violated(format!("{name} is made for no pod"));
+        }
+        let planned = desk.clock.elapsed().saturating_sub(under_way(desk, claim));
+        for pod in pods {
+            let may = if self.bought.contains_key(pod) { ASKED } else { SILENT };
+            if let Some(gone) = self.gone.get(pod).filter(|gone| **gone + may < planned) {
+                let since = (planned - *gone).as_secs();
+                desk.violated(format!("{name} is made for pod {pod}, which is gone since {since} s"));
+            }
+            if let Some(bound) = self.bound.get(pod).filter(|bound| **bound + may < planned && stays(desk, pod)) {
+                let since = (planned - *bound).as_secs();
+                desk.violated(format!("{name} is made for pod {pod}, which has a node since {since} s"));
+            }
+        }
+    }
+
+    /// Nothing is bought for a pod that another claim was made for and still can take.
+    fn once(&self, desk: &Desk, claim: &Value, pods: &[String]) {
+        // One that was held up was planned by what was true then: whether there was room on a node that pods may go to
+        // is not known any more. Whether a node was on its way is.
+        let held_up = under_way(desk, claim) > Duration::from_secs(1);
+        for (name, theirs) in &self.planned {
+            let Some(pod) = pods.iter().find(|pod| theirs.contains(pod)) else { continue };
+            let Some(other) = desk.server.get(&fields::key(resources::NODE_CLAIM, "", name)) else { continue };
+            let Some((namespace, plain)) = pod.split_once('/') else { continue };
+            let Some(waiting) = desk.server.get(&fields::key(resources::POD, namespace, plain)) else { continue };
+            let second = |object: &Value, path| fields::time(object, path).map(|at| at.as_second());
+            let born = |object| second(object, "/metadata/creationTimestamp");
+            let registered = fields::items(&other, "/status/conditions").iter().find(|c| c["type"] == "Registered");
+            let since = registered.filter(|c| c["status"] == "True").and_then(|c| second(c, "/lastTransitionTime"));
+            let over = since.is_some_and(|since| held_up || desk.clock.now().as_second() - since > TAKES);
+            let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && born(&waiting) <= born(&other);
+            let may = || has_room(desk, &other, theirs) && !one_too_many(desk, &waiting, &other, &self.planned);
+            if waits && !over && !fields::deleting(&other) && may() {
+                desk.violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
+            }
+        }
+    }
+}
+
+/// Whether a pod that has a node can stay there: a node that is going, or that nothing is known of, needs a successor.
+fn stays(desk: &Desk, pod: &str) -> bool {
+    let Some((namespace, name)) = pod.split_once('/') else { return false };
+    let Some(pod) = desk.server.get(&fields::key(resources::POD, namespace, name)) else { return false };
+    let Some(node) = desk.server.get(&fields::key(resources::NODE, "", fields::text(&pod, "/spec/nodeName"))) else {
+        return false;
+    };
+    let id = fields::text(&node, "/spec/providerID");
+    let claims = desk.server.list(resources::NODE_CLAIM);
+    let claim = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id);
+    !fields::deleting(&node) && claim.is_some_and(|claim| !fields::deleting(claim))
+}
+
+fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
+    let list = fields::annotation(claim, PODS).unwrap_or_default();
+    list.split(',').filter(|pod| !pod.is_empty()).map(|pod| pod.split('~').next().unwrap_or(pod))
+}
+
+/// How long it took from the plan to the claim, in whole seconds.
+fn under_way(desk: &Desk, claim: &Value) -> Duration {
+    let round = fields::annotation(claim, ROUND).and_then(|round| round.split('-').next()?.parse::<i64>().ok());
+    let seconds = round.map_or(0, |planned| desk.clock.now().as_second() - planned);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// Whether a claim's node still has room for all that wait for it, the claim's pods and those that were told of it since:
+/// others may have taken their places.
+fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
+    // The claim may not say so yet: a node is open before the answer to the patch that opened it has come. One whose
+    // instance was taken back takes nobody any more.
+    let Some(name) = desk.cloud.runs_for(fields::uid(claim)) else {
+        return fields::text(claim, "/status/providerID").is_empty();
+    };
+    let Some(node) = desk.server.get(&fields::key(resources::NODE, "", &name)) else { return true };
+    let mut names = Names::default();
+    let room = amounts(node.pointer("/status/allocatable").unwrap_or(&Value::Null), &mut names);
+    let mut wanted = Resources::default();
+    for pod in desk.server.list(resources::POD) {
+        let on = fields::text(&pod, "/spec/nodeName");
+        let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
+        let promised = || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());
+        if on == name && !fields::ended(&pod) || on.is_empty() && promised() {
+            wanted.add(&requests(&pod["spec"], &mut names));
+        }
+    }
+    wanted.fits(&room)
+}

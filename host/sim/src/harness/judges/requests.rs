@@ -1,0 +1,71 @@
+//! How much a process may ask: in proportion to what happens.
+
+use std::collections::BTreeMap;
+
+use crate::actors::fields;
+use crate::harness::desk::Desk;
+use crate::server::resources;
+
+/// Kinds that are watched, and as many again.
+const KINDS: u64 = 30;
+/// Competing for the Lease every two seconds: a read and a write.
+const LEASE: u64 = 60;
+/// What a change may cost: a launch writes a claim about ten times, and a pod is told, forgotten and told again.
+const CHANGE: u64 = 6;
+/// A minute of a node that is being drained: looked at every second at most.
+const DRAIN: u64 = 60;
+/// A minute of a pod that may not leave yet, asked again every ten seconds.
+const BLOCKED: u64 = 6;
+
+/// Requests and changes of the last minutes.
+#[derive(Default)]
+pub(super) struct Requests {
+    /// Requests by process and verb, as of the last minute.
+    counted: BTreeMap<(String, &'static str), u64>,
+    changes: u64,
+    before: u64,
+    /// Nodes on their way out and pods on them a minute ago.
+    leaving: (u64, u64),
+}
+
+impl Requests {
+    /// Something was written.
+    pub fn changed(&mut self) {
+        self.changes += 1;
+    }
+
+    /// A minute is over.
+    pub fn minute(&mut self, desk: &Desk) {
+        let nodes = desk.server.list(resources::NODE);
+        let going: Vec<_> = nodes.iter().filter(|node| fields::deleting(node)).collect();
+        let pods: usize = going.iter().map(|node| desk.server.pods_on(fields::name(node)).len()).sum();
+        let leaving = (going.len() as u64, pods as u64);
+        let (nodes, pods) = (leaving.0.max(self.leaving.0), leaving.1.max(self.leaving.1));
+        let lease = if desk.elects { LEASE } else { 0 };
+        let most = |verb: &str| match verb {
+            // A watch that is refused is asked for again, later each time.
+            "watch" => KINDS * 2,
+            // After a start, or when the server has forgotten the past, everything is listed.
+            "list" => KINDS * 2 + nodes * DRAIN + CHANGE * (self.changes + self.before) / 2,
+            _ => KINDS + lease + CHANGE * (self.changes + self.before) + nodes * DRAIN + pods * BLOCKED,
+        };
+        let mut now: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+        for ((who, verb, _), count) in desk.server.requests().by {
+            if who.starts_with("daemon#") {
+                *now.entry((who, verb)).or_default() += count;
+            }
+        }
+        for ((who, verb), count) in &now {
+            let more = count - self.counted.get(&(who.clone(), *verb)).copied().unwrap_or(0);
+            let most = most(verb);
+            if more > most {
+                let changes = self.changes + self.before;
+                desk.violated(format!(
+                    "{who} has asked {more} times in a minute to {verb}, and {most} times would do ({changes} changes in \
+                     two minutes, {nodes} nodes with {pods} pods going)"
+                ));
+            }
+        }
+        (self.counted, self.before, self.changes, self.leaving) = (now, self.changes, 0, leaving);
+    }
+}

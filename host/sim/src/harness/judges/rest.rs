@@ -1,0 +1,50 @@
+//! Where nothing happens, nothing is done: a process whose cluster is as it must be writes nothing but its Lease.
+
+use std::time::Duration;
+
+use crate::harness::desk::Desk;
+use crate::object::Change;
+use crate::server::{Asked, resources};
+
+/// What the daemon still does about the last thing that happened: hints are taken back after 30 s, garbage is looked for
+/// twice, two minutes apart, failures are tried again within a minute.
+const AFTERMATH: Duration = Duration::from_secs(5 * 60);
+
+/// When something last happened that the daemon has not done itself.
+#[derive(Default)]
+pub(super) struct Rest {
+    since: Option<Duration>,
+}
+
+impl Rest {
+    /// From now on nothing is expected to happen, or everything again.
+    pub fn begin(&mut self, desk: &Desk, rests: bool) {
+        self.since = rests.then(|| desk.clock.elapsed());
+    }
+
+    /// Something has changed.
+    pub fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+        let matters = ![resources::LEASE, resources::EVENT].contains(&change.key.resource);
+        if let Some(since) = self.since.as_mut().filter(|_| by.is_none() && matters) {
+            *since = desk.clock.elapsed();
+        }
+    }
+
+    /// A write of the daemon was carried out.
+    pub fn write(&mut self, desk: &Desk, asked: &Asked) {
+        let Some(since) = &mut self.since else { return };
+        let now = desk.clock.elapsed();
+        let Some(resource) = asked.resource.filter(|resource| *resource != resources::LEASE) else { return };
+        if (asked.verb, resource) == ("delete", resources::NODE_CLAIM) {
+            // Its time was over: something happens again. Whether that is so is another rule's (`proof`).
+            *since = now;
+        } else if *since + AFTERMATH < now {
+            let (verb, kind, sub) = (asked.verb, resource.plural, &asked.subresource);
+            let idle = (now - *since).as_secs();
+            desk.violated(format!(
+                "nothing happens for {idle} s, and {} does: {verb} {kind}/{sub} {}",
+                asked.who, asked.name
+            ));
+        }
+    }
+}

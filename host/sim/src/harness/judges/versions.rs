@@ -1,0 +1,31 @@
+//! A write names what it was made from.
+//!
+//! A patch that brings a whole list (taints, finalizers, owners, conditions) undoes what others have put there since,
+//! unless it names the version that it was made from. A deletion by name ends another object of that name, unless it names
+//! the UID.
+
+use serde_json::Value;
+
+use crate::harness::desk::Desk;
+use crate::server::{Asked, resources};
+
+const LISTS: [&str; 4] = ["/spec/taints", "/metadata/finalizers", "/metadata/ownerReferences", "/status/conditions"];
+
+/// A write is about to be carried out.
+pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
+    let Some(resource) = asked.resource else { return };
+    let (who, name, kind) = (&asked.who, &asked.name, resource.plural);
+    let named = |path: &str| body.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    match asked.verb {
+        "patch" if [resources::NODE, resources::NODE_CLAIM].contains(&resource) => {
+            let list = LISTS.iter().find(|path| body.pointer(path).is_some_and(Value::is_array));
+            if let Some(list) = list.filter(|_| !named("/metadata/resourceVersion")) {
+                desk.violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
+            }
+        }
+        "delete" if resource == resources::POD && !named("/preconditions/uid") => {
+            desk.violated(format!("{who} deletes {kind} {name} by its name alone"));
+        }
+        _ => {}
+    }
+}
