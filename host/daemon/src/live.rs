@@ -15,8 +15,10 @@ mod definitions;
 #[cfg(test)]
 mod deploy_tests;
 mod doors;
+mod drains;
 pub mod edges;
 mod events;
+mod finalize;
 mod garbage;
 mod gauges;
 mod hints;
@@ -33,6 +35,7 @@ mod node;
 mod pod_events;
 pub mod policies;
 mod pools;
+mod proof;
 mod pulse;
 mod questions;
 mod repair;

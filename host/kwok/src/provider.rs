@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use longshore_api::crd::{ConditionStatus, KWOKNodeClass, condition};
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy, Taint};
@@ -65,6 +65,15 @@ impl Kwok {
 
     fn coming(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instance>> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The Node of an instance. A provider ID in another provider's form is an instance that is not there, and so is one
+    /// whose name belongs to a Node with another provider ID.
+    async fn node_of(&self, provider_id: &str) -> Result<Node, CloudError> {
+        let name = name_in(provider_id).ok_or_else(|| gone(provider_id))?;
+        let node = self.nodes().get_opt(name).await.map_err(other)?;
+        let is_its = |node: &Node| node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id);
+        node.filter(is_its).ok_or_else(|| gone(provider_id))
     }
 
     async fn class(&self, launch: &Launch) -> Result<KWOKNodeClass, CloudError> {
@@ -181,13 +190,16 @@ impl CloudProvider for Kwok {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        let name = name_in(provider_id)?;
         if self.coming().remove(provider_id).is_some() {
             return Ok(());
         }
-        match self.nodes().delete(name, &DeleteParams::default()).await {
+        let node = self.node_of(provider_id).await?;
+        let uid = node.metadata.uid.clone();
+        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+        match self.nodes().delete(&node.name_any(), &params).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(gone(provider_id)),
+            // Gone, or another node has its name by now.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(gone(provider_id)),
             Err(error) => Err(other(error)),
         }
     }
@@ -196,8 +208,7 @@ impl CloudProvider for Kwok {
         if let Some(instance) = self.coming().get(provider_id) {
             return Ok(instance.clone());
         }
-        let node = self.nodes().get_opt(name_in(provider_id)?).await.map_err(other)?;
-        node.map(|node| instance(&node)).ok_or_else(|| gone(provider_id))
+        Ok(instance(&self.node_of(provider_id).await?))
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
@@ -221,11 +232,11 @@ fn node_name(launch: &Launch) -> String {
     format!("kwok-{}-{digits}", name.trim_end_matches(['-', '.']))
 }
 
-fn name_in(provider_id: &str) -> Result<&str, CloudError> {
-    let hint = || CloudError::Invalid(format!("provider ID {provider_id:?} is not one of KWOK's, {SCHEME}NAME"));
+/// The Node's name in a provider ID of KWOK's form, `kwok://NAME`.
+fn name_in(provider_id: &str) -> Option<&str> {
     let is_name =
         |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
-    provider_id.strip_prefix(SCHEME).filter(is_name).ok_or_else(hint)
+    provider_id.strip_prefix(SCHEME).filter(is_name)
 }
 
 fn gone(provider_id: &str) -> CloudError {

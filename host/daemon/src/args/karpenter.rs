@@ -40,7 +40,7 @@ const NO_RATE: Meaning = Nothing("requests are not limited by rate; how many are
 const NOT_EC2: Meaning = Nothing("it is about EC2, and nodes come from elsewhere");
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
-pub const FLAGS: [Flag; 38] = [
+pub const FLAGS: [Flag; 39] = [
     flag("metrics-port", "METRICS_PORT", "PORT", Does("Port of metrics [default: 8080]")),
     flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Does("Port of probes [default: 8081]")),
     switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Does("Leads without asking for the Lease")),
@@ -88,6 +88,15 @@ pub const FLAGS: [Flag; 38] = [
         "FEATURE_GATES",
         "NAME=BOOL,…",
         Does("ReservedCapacity [default: true] and NodeRepair [default: false] are understood"),
+    ),
+    flag(
+        "garbage-limit",
+        "GARBAGE_LIMIT",
+        "N",
+        Does(
+            "Most instances without NodeClaim, and NodeClaims without instance, that go in two minutes; with more, none \
+             goes [default: 5, or 5 % of all]",
+        ),
     ),
     flag("log-level", "LOG_LEVEL", "LEVEL", Does("debug, info, warn or error [default: info]")),
     flag(

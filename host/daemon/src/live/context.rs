@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use longshore_api::crd::Timestamp;
@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::doors::Doors;
+use super::drains::Drains;
 use super::events::Events;
+use super::garbage::Garbage;
 use super::hints::Hint;
 use super::leader::Leadership;
 use super::lock::lock;
@@ -48,6 +50,10 @@ pub struct Context {
     pub telling: Telling,
     /// Nodes that are being opened to pods.
     pub doors: Doors,
+    /// Nodes that are being drained.
+    pub drains: Drains,
+    /// What garbage collection has seen.
+    pub garbage: Garbage,
     /// Whether nodes that stay unhealthy are replaced.
     pub repairs: bool,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
@@ -84,19 +90,6 @@ impl Context {
         let api: Api<Node> = Api::all(self.client.clone());
         let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         done.map(drop).map_err(|e| e.to_string())
-    }
-
-    /// Deletes a Node.
-    ///
-    /// # Errors
-    /// What the server says, unless that it is gone.
-    pub async fn delete_node(&self, name: &str) -> Result<(), String> {
-        self.may_write()?;
-        let api: Api<Node> = Api::all(self.client.clone());
-        match api.delete(name, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            other => other.map(drop).map_err(|e| e.to_string()),
-        }
     }
 
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first

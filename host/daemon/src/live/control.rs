@@ -186,6 +186,9 @@ impl Control {
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);
+        for node in self.ctx.drains.observe(kind, &change) {
+            self.jobs.touch(Touched::Node(node), Instant::now());
+        }
         let time = self.ctx.now().as_millisecond();
         self.how.journal.observed(time, self.state.revision, kind, change, refused.is_some());
         if let Some(refused) = refused {
@@ -468,10 +471,12 @@ impl Control {
     }
 
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
-        let node = self.state.nodes.get(name)?.clone();
-        if node.deletion.is_none() {
+        let node = self.state.nodes.get(name).cloned();
+        let Some(node) = node.filter(|node| node.deletion.is_some()) else {
+            self.ctx.drains.end(name);
+            let node = self.state.nodes.get(name)?.clone();
             return if self.ctx.repairs { self.look_after_node(&node, now) } else { None };
-        }
+        };
         let claims = self.state.claim_of(&node);
         let ctx = self.ctx.clone();
         Some(Box::pin(async move { termination::step(&ctx, &node, &claims).await }))

@@ -15,7 +15,9 @@ use super::clock::Clock;
 use super::context::{Context, Health, Telling, Written};
 use super::control;
 use super::doors::Doors;
+use super::drains::Drains;
 use super::events::Events;
+use super::garbage::Garbage;
 use super::journal::Journal;
 use super::kinds::Kind;
 use super::leader::{self, Candidate, Leadership};
@@ -126,6 +128,8 @@ impl Daemon {
             shortages: Arc::default(),
             telling: Telling::default(),
             doors: Doors::default(),
+            drains: Drains::default(),
+            garbage: Garbage::default(),
             repairs,
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),

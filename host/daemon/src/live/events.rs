@@ -19,6 +19,8 @@ const QUIET_FOR_LEFTOVERS: Duration = Duration::from_secs(300);
 
 const QUIET_FOR_UNHEALTHY: Duration = Duration::from_secs(900);
 
+const QUIET_FOR_GARBAGE: Duration = Duration::from_secs(900);
+
 const QUIET_FOR_BARREN: Duration = Duration::from_secs(60);
 
 /// How long the same words are not repeated.
@@ -26,6 +28,7 @@ fn quiet(reason: &str) -> Duration {
     match reason {
         "FailedScheduling" => QUIET_FOR_LEFTOVERS,
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
+        "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
         "NoCompatibleInstanceTypes" => QUIET_FOR_BARREN,
         _ => QUIET,
     }

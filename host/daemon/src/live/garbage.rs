@@ -1,17 +1,58 @@
 //! Garbage, both ways: claims whose instance is gone, and instances whose claim is.
+//!
+//! One look proves nothing: a list of a cloud can be successful and lack half, claims can have been restored under new
+//! UIDs, a watch can be late. So garbage has to be seen as such in two passes that are an interval apart, is looked at
+//! once more where it is (the API server, the cloud), and there is a limit to what goes in one pass: above it nothing
+//! goes, and that is said.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+mod limit;
+mod sightings;
 
-use kube::api::Api;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
 use longshore_api::crd::NodeClaim;
-use longshore_cloud::Instance;
+use longshore_cloud::{CloudError, Instance};
+use tokio::time::Instant;
 
 use super::context::Context;
-use super::lifecycle::is_true;
+use super::lifecycle::{self, is_true};
+use super::lock::lock;
+use super::node::NodeView;
+use super::proof;
+use limit::{Limit, Refusal, What};
+use sightings::Sightings;
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
 const LEAKED: i64 = 60;
+
+/// What is remembered from pass to pass.
+#[derive(Default)]
+pub struct Garbage(Mutex<Memory>);
+
+#[derive(Default)]
+struct Memory {
+    limit: Limit,
+    /// Claims without instance, by UID.
+    claims: Sightings,
+    /// Instances without claim, by provider ID.
+    instances: Sightings,
+    /// What was not done in the last pass, and why.
+    trouble: Vec<String>,
+}
+
+impl Garbage {
+    /// How many instances, and how many claims, may go in one pass, whatever the cluster's size.
+    pub fn allow(&self, most: Option<usize>) {
+        lock(&self.0).limit = Limit(most);
+    }
+
+    /// What was not done in the last pass, and why; nothing if all is well.
+    pub fn trouble(&self) -> Option<String> {
+        let memory = lock(&self.0);
+        (!memory.trouble.is_empty()).then(|| memory.trouble.join("; "))
+    }
+}
 
 /// Deletes registered claims whose instance is gone (`ready` has the provider IDs of nodes that are Ready, whose instance
 /// is there whatever the cloud says), and instances whose claim is gone.
@@ -21,36 +62,166 @@ const LEAKED: i64 = 60;
 pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), String> {
     ctx.may_write()?;
     let instances = ctx.provider.list().await.map_err(|e| e.to_string())?;
-    let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
-    for claim in claims.iter().filter(|c| c.metadata.deletion_timestamp.is_none()) {
-        let Some(status) = &claim.status else { continue };
-        if is_true(status, "Registered")
-            && !there.contains(status.provider_id.as_str())
-            && !ready.contains(&status.provider_id)
-        {
-            let name = claim.metadata.name.as_deref().unwrap_or_default();
-            tracing::info!(nodeclaim = name, "its instance is gone; deleting NodeClaim");
-            ctx.metrics.disrupted("garbage_collected", claim);
-            let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-            let _ = api.delete(name, &kube::api::DeleteParams::default()).await;
+    let lost = lost_claims(ctx, claims, ready, &instances).await;
+    let leaked = leaked_instances(ctx, claims, ready, &instances).await;
+    let mut refusals = Vec::new();
+    let mut errors = Vec::new();
+    for outcome in [lost, leaked] {
+        match outcome {
+            Ok(refusal) => refusals.extend(refusal),
+            Err(error) => errors.push(error),
         }
     }
+    tell(ctx, &refusals).await;
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+}
+
+/// Says what was not done.
+async fn tell(ctx: &Context, refusals: &[Refusal]) {
+    lock(&ctx.garbage.0).trouble = refusals.iter().map(Refusal::to_string).collect();
+    ctx.metrics.garbage(refusals.iter().map(|refusal| (refusal.what.label(), refusal.count)));
+    for refusal in refusals {
+        let message = refusal.to_string();
+        tracing::warn!(reason = refusal.what.reason(), message, "garbage is not collected");
+        ctx.events.own(true, refusal.what.reason(), &message).await;
+    }
+}
+
+/// Deletes registered claims whose instance is gone.
+async fn lost_claims(
+    ctx: &Context,
+    claims: &[Arc<NodeClaim>],
+    ready: &BTreeSet<String>,
+    instances: &[Arc<Instance>],
+) -> Result<Option<Refusal>, String> {
+    let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
+    let registered = |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
+    let registered: Vec<&Arc<NodeClaim>> = claims.iter().filter(registered).collect();
+    let missing = |c: &&&Arc<NodeClaim>| c.metadata.deletion_timestamp.is_none() && !there.contains(id_of(c));
+    let suspects: BTreeMap<&str, &Arc<NodeClaim>> =
+        registered.iter().filter(missing).filter_map(|c| Some((c.metadata.uid.as_deref()?, *c))).collect();
+    let (due, limit) = {
+        let mut memory = lock(&ctx.garbage.0);
+        let due = memory.claims.seen(suspects.keys().copied(), Instant::now());
+        (due, memory.limit.of(registered.len()))
+    };
+    if due.len() > limit {
+        return Ok(Some(Refusal { what: What::Claims, count: due.len(), of: registered.len(), limit }));
+    }
+    let due = due.iter().filter_map(|uid| suspects.get(uid.as_str()));
+    for claim in due.filter(|claim| !ready.contains(id_of(claim))) {
+        match ctx.provider.get(id_of(claim)).await {
+            Err(CloudError::NotFound(_)) => {}
+            // The list was wrong.
+            Ok(_) => continue,
+            Err(error) => return Err(error.to_string()),
+        }
+        if lifecycle::delete(ctx, claim, "its instance is gone").await? {
+            ctx.metrics.disrupted("garbage_collected", claim);
+        }
+    }
+    Ok(None)
+}
+
+/// Ends instances whose claim is gone. One that has a Node is ended by way of its Node, which is drained.
+async fn leaked_instances(
+    ctx: &Context,
+    claims: &[Arc<NodeClaim>],
+    ready: &BTreeSet<String>,
+    instances: &[Arc<Instance>],
+) -> Result<Option<Refusal>, String> {
     let now = ctx.now().as_second();
-    let uids: BTreeSet<&str> = claims.iter().filter_map(|c| c.metadata.uid.as_deref()).collect();
-    let unowned = |i: &Instance| i.claim_uid.as_deref().is_some_and(|uid| !uids.contains(uid));
+    let owners = Owners::of(claims.iter().map(AsRef::as_ref));
     let old = |i: &Instance| i.created > 0 && now - i.created > LEAKED;
-    let suspects: Vec<&Arc<Instance>> = instances.iter().filter(|i| unowned(i) && old(i)).collect();
-    if suspects.is_empty() {
-        return Ok(());
+    let suspects: BTreeMap<&str, &Arc<Instance>> =
+        instances.iter().filter(|i| owners.lack(i) && old(i)).map(|i| (i.provider_id.as_str(), i)).collect();
+    let (due, limit) = {
+        let mut memory = lock(&ctx.garbage.0);
+        let due = memory.instances.seen(suspects.keys().copied(), Instant::now());
+        (due, memory.limit.of(instances.len()))
+    };
+    if due.is_empty() {
+        return Ok(None);
     }
     // Asked of the server itself: a claim may have been made since, and a watch may be behind.
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let known = api.list_metadata(&kube::api::ListParams::default()).await.map_err(|e| e.to_string())?;
-    let uids: BTreeSet<&str> = known.items.iter().filter_map(|c| c.metadata.uid.as_deref()).collect();
-    for instance in suspects {
-        let Some(uid) = instance.claim_uid.as_deref().filter(|uid| !uids.contains(uid)) else { continue };
-        tracing::warn!(provider_id = instance.provider_id, uid, "an instance without NodeClaim; deleting it");
-        let _ = ctx.provider.delete(&instance.provider_id).await;
+    let known = proof::claims(ctx, "").await?;
+    let owners = Owners::of(known.iter());
+    let mut leaked: BTreeSet<&str> = due.iter().map(String::as_str).collect();
+    leaked.retain(|id| suspects.get(id).is_some_and(|instance| owners.lack(instance)));
+    let (mut spared, doomed): (BTreeSet<&str>, BTreeSet<&str>) = leaked.iter().partition(|id| ready.contains(**id));
+    if doomed.len() > limit {
+        return Ok(Some(Refusal { what: What::Instances, count: doomed.len(), of: instances.len(), limit }));
     }
-    Ok(())
+    let nodes = if doomed.is_empty() { Vec::new() } else { proof::nodes_with(ctx, "", &doomed).await? };
+    for id in doomed {
+        let its: Vec<&NodeView> = nodes.iter().filter(|node| node.provider_id == id).collect();
+        if its.iter().any(|node| node.is_ready()) {
+            spared.insert(id);
+            continue;
+        }
+        let uid = suspects.get(id).and_then(|instance| instance.claim_uid.as_deref());
+        tracing::warn!(provider_id = id, uid, "deleting leaked instance without NodeClaim");
+        if its.is_empty() {
+            ctx.may_write()?;
+            match ctx.provider.delete(id).await {
+                Ok(()) | Err(CloudError::NotFound(_)) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        for node in its.iter().filter(|node| node.deletion.is_none()) {
+            proof::delete_node(ctx, node).await?;
+        }
+    }
+    let count = spared.len();
+    Ok((count > 0).then_some(Refusal { what: What::Ready, count, of: instances.len(), limit }))
+}
+
+fn id_of(claim: &NodeClaim) -> &str {
+    claim.status.as_ref().map_or("", |s| s.provider_id.as_str())
+}
+
+/// What claims own: instances that were made for them, and those that their status names, for a claim that was restored
+/// has another UID than the one that its instance was made for.
+struct Owners<'a> {
+    uids: BTreeSet<&'a str>,
+    ids: BTreeSet<&'a str>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(claims: impl Iterator<Item = &'a NodeClaim> + Clone) -> Self {
+        Owners {
+            uids: claims.clone().filter_map(|c| c.metadata.uid.as_deref()).collect(),
+            ids: claims.map(id_of).filter(|id| !id.is_empty()).collect(),
+        }
+    }
+
+    /// Whether an instance was made for a claim and no claim owns it.
+    fn lack(&self, instance: &Instance) -> bool {
+        instance.claim_uid.as_deref().is_some_and(|uid| !self.uids.contains(uid))
+            && !self.ids.contains(instance.provider_id.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::lifecycle::tests::fresh;
+
+    #[test]
+    fn a_claim_owns_what_was_made_for_it_and_what_its_status_names() {
+        let (_, mut claim) = fresh();
+        claim.metadata.uid = Some("new".into());
+        let instance = |uid: Option<&str>, id: &str| Instance {
+            claim_uid: uid.map(str::to_owned),
+            provider_id: id.into(),
+            ..Instance::default()
+        };
+        let lack = |claim: &NodeClaim, uid, id| Owners::of(std::iter::once(claim)).lack(&instance(uid, id));
+        assert!(!lack(&claim, Some("new"), "test://1"));
+        assert!(lack(&claim, Some("old"), "test://1"));
+        assert!(!lack(&claim, None, "test://1"), "nobody knows what it was made for");
+        claim.status = serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();
+        assert!(!lack(&claim, Some("old"), "test://1"), "restored under another UID");
+        assert!(lack(&claim, Some("old"), "test://2"));
+    }
 }

@@ -13,6 +13,7 @@ pub enum Kind {
     CsiNode,
     PersistentVolume,
     PersistentVolumeClaim,
+    VolumeAttachment,
     DaemonSet,
     ReplicaSet,
     StatefulSet,
@@ -33,7 +34,7 @@ pub struct At {
 
 impl Kind {
     /// Every kind, in the order in which they are asked for.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::NodePool,
         Kind::NodeClaim,
         Kind::KwokNodeClass,
@@ -44,6 +45,7 @@ impl Kind {
         Kind::CsiNode,
         Kind::PersistentVolume,
         Kind::PersistentVolumeClaim,
+        Kind::VolumeAttachment,
         Kind::DaemonSet,
         Kind::ReplicaSet,
         Kind::StatefulSet,
@@ -67,6 +69,7 @@ impl Kind {
             Kind::CsiNode => ("storage.k8s.io", "v1", "CSINode", "csinodes"),
             Kind::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
             Kind::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Kind::VolumeAttachment => ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
             Kind::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
             Kind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
             Kind::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),

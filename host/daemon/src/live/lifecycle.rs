@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::claims::{FINALIZER, PODS, planned_pods};
 use super::context::Context;
 use super::doors::Opening;
+use super::finalize::finalize;
 use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -423,59 +424,6 @@ fn expires_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
 
 fn seconds(n: i64) -> Duration {
     Duration::from_secs(n.max(0) as u64)
-}
-
-/// Ends what belongs to a claim that is being deleted: its node first, then the instance, then the claim.
-async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
-    let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
-    if !finalizers.iter().any(|f| f == FINALIZER) {
-        return Ok(None);
-    }
-    let annotations = claim.metadata.annotations.clone().unwrap_or_default();
-    let grace = claim.spec.termination_grace_period.as_deref().and_then(|t| duration::duration(t).ok());
-    let deleted = claim.metadata.deletion_timestamp.as_ref().map_or(ctx.now(), |t| t.0);
-    if let (Some(grace), false) = (grace, annotations.contains_key(TERMINATION_TIME)) {
-        let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
-        let text = rfc3339(end);
-        patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: text}})).await?;
-        return Ok(None);
-    }
-    if !nodes.is_empty() {
-        for node in nodes.iter().filter(|n| n.deletion.is_none()) {
-            ctx.delete_node(&node.name).await?;
-        }
-        return Ok(Some(Duration::from_secs(5)));
-    }
-    let status = claim.status.clone().unwrap_or_default();
-    let mut id = status.provider_id.clone();
-    if id.is_empty() {
-        // Launched, perhaps, by a process that did not live to write it down.
-        let uid = claim.metadata.uid.as_deref();
-        let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
-        id = all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id.clone()).unwrap_or_default();
-    }
-    if !id.is_empty() && !mutant("leaks-instance") {
-        ctx.may_write()?;
-        match ctx.provider.delete(&id).await {
-            Err(CloudError::NotFound(_)) => {}
-            Err(error) => return Err(error.to_string()),
-            Ok(()) => {
-                let mut status = status;
-                set(ctx, &mut status, "InstanceTerminating", ConditionStatus::True, "InstanceTerminating", "");
-                patch_status(ctx, claim, claim.metadata.resource_version.as_deref(), &status).await?;
-                return Ok(Some(Duration::from_millis(500)));
-            }
-        }
-    }
-    let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
-    match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
-        Err(error) if error.contains("404") || error.contains("not found") => {}
-        other => drop(other?),
-    }
-    let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
-    let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, "InstanceTerminating"));
-    ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
-    Ok(None)
 }
 
 /// A span of whole seconds.

@@ -70,6 +70,7 @@ pub struct Metrics {
     /// What the policies had to say.
     pub policies: IntCounterVec,
     without_capacity: IntGaugeVec,
+    garbage_held: IntGaugeVec,
     journal_bytes: IntGauge,
     journal_lost: IntGauge,
     journal_failing: IntGauge,
@@ -317,6 +318,13 @@ impl Metrics {
                     &["capacity_type", "zone"],
                 ),
             ),
+            garbage_held: registered(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new("longshore_garbage_held", "What looks like garbage and was not collected, by kind."),
+                    &["kind"],
+                ),
+            ),
             journal_bytes: gauge(&registry, "longshore_journal_bytes", "Bytes of all segments of the journal."),
             journal_lost: gauge(
                 &registry,
@@ -452,6 +460,14 @@ impl Metrics {
         self.without_capacity.reset();
         for ((capacity_type, zone), count) in &short.by_place {
             self.without_capacity.with_label_values(&[capacity_type, zone]).set(*count as i64);
+        }
+    }
+
+    /// What looks like garbage and was not collected in the last pass, by kind.
+    pub fn garbage(&self, held: impl Iterator<Item = (&'static str, usize)>) {
+        self.garbage_held.reset();
+        for (kind, count) in held {
+            self.garbage_held.with_label_values(&[kind]).set(count as i64);
         }
     }
 

@@ -142,6 +142,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
+    ctx.garbage.allow(settings.garbage_limit);
     ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let at = serve::At { metrics: settings.metrics, probes: settings.probes, status: settings.status.clone() };
     let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), at).await;

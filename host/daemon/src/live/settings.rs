@@ -29,6 +29,8 @@ pub struct Settings {
     pub repairs: bool,
     /// Metrics and Events tell of the state of objects.
     pub observes: bool,
+    /// How many instances, and how many NodeClaims, garbage collection may end in one pass.
+    pub garbage_limit: Option<usize>,
     pub log_level: String,
     pub instance_types: Option<PathBuf>,
     /// Default topology spread constraints.
@@ -154,6 +156,10 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         reserved_capacity,
         repairs: repairs && legacy != Some(false),
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
+        garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
+            None | Some("") => None,
+            Some(text) => Some(text.parse().map_err(|_| wrong("GARBAGE_LIMIT", text, "a number of instances"))?),
+        },
         log_level: match get("LOG_LEVEL").as_deref() {
             None | Some("") => "info".into(),
             Some(level @ ("debug" | "info" | "error" | "warn")) => level.into(),
@@ -249,10 +255,12 @@ mod tests {
             ("PREFERENCE_POLICY", "Ignore"),
             ("KUBE_CLIENT_QPS", "7"),
             ("DISABLE_CLUSTER_STATE_OBSERVABILITY", "true"),
+            ("GARBAGE_LIMIT", "40"),
         ]);
         let settings = settings.unwrap();
         assert_eq!((settings.metrics, settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
         assert!(!settings.reserved_capacity && !settings.observes);
+        assert_eq!(settings.garbage_limit, Some(40));
         assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
     }
 
@@ -294,6 +302,7 @@ mod tests {
             ("FEATURE_GATES", "NodeRepair=on"),
             ("LEGACY_NODE_REPAIR", "perhaps"),
             ("LOG_LEVEL", "loud"),
+            ("GARBAGE_LIMIT", "5%"),
         ] {
             let told = with(&[(name, value)]).unwrap_err().report();
             assert!(told.contains(name) && told.contains("expected"), "{told}");

@@ -52,6 +52,7 @@ impl Control {
         if !board.definitions.is_empty() {
             troubles.insert("definitions".to_owned(), board.definitions.join("; "));
         }
+        troubles.extend(self.ctx.garbage.trouble().map(|what| ("garbage".to_owned(), what)));
         board.status = json!({
             "synced": synced, "leads": leads, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),

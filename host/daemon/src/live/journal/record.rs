@@ -106,7 +106,7 @@ pub struct Gap {
 }
 
 /// Numbers of kinds in journals. A number is never given to another kind.
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 19] = [
     Kind::NodePool,
     Kind::NodeClaim,
     Kind::KwokNodeClass,
@@ -125,6 +125,7 @@ const KINDS: [Kind; 18] = [
     Kind::PodDisruptionBudget,
     Kind::Pod,
     Kind::LimitRange,
+    Kind::VolumeAttachment,
 ];
 
 /// The number of a kind, below 32.

@@ -128,6 +128,8 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         shortages: Arc::default(),
         telling: crate::live::context::Telling::default(),
         doors: crate::live::doors::Doors::default(),
+        drains: crate::live::drains::Drains::default(),
+        garbage: crate::live::garbage::Garbage::default(),
         repairs: true,
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),

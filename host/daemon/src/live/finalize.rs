@@ -1,0 +1,119 @@
+//! A claim's end: its Node goes first, then the instance, then the claim.
+//!
+//! An instance ends only where its Node is gone or never joined, and that is asked of the server: that the state has no
+//! Node may mean that a watch is late.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::crd::{ConditionStatus, NodeClaim, Time, condition, duration, set_condition};
+use longshore_cloud::CloudError;
+use serde_json::json;
+
+use super::claims::FINALIZER;
+use super::context::Context;
+use super::lifecycle::{Outcome, TERMINATION_TIME, is_true, jiff_span, patch_meta, patch_status, pool_of, rfc3339};
+use super::mutants::mutant;
+use super::node::NodeView;
+use super::proof;
+
+const INSTANCE_TERMINATING: &str = "InstanceTerminating";
+/// Its Node is looked at again after this long; the watch is sooner.
+const NODE: Duration = Duration::from_secs(5);
+/// An instance that ends is asked for this often.
+const ENDS: Duration = Duration::from_secs(2);
+
+/// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as far as the state knows.
+pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
+    let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
+    if !finalizers.iter().any(|f| f == FINALIZER) {
+        return Ok(None);
+    }
+    let annotations = claim.metadata.annotations.clone().unwrap_or_default();
+    let grace = claim.spec.termination_grace_period.as_deref().and_then(|t| duration::duration(t).ok());
+    let deleted = claim.metadata.deletion_timestamp.as_ref().map_or(ctx.now(), |t| t.0);
+    if let (Some(grace), false) = (grace, annotations.contains_key(TERMINATION_TIME)) {
+        let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
+        patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: rfc3339(end)}})).await?;
+        return Ok(None);
+    }
+    let id = provider_id(ctx, claim).await?;
+    if let Some(id) = &id
+        && end_nodes(ctx, claim, id, nodes).await?
+    {
+        return Ok(Some(NODE));
+    }
+    if let Some(id) = id.filter(|_| !mutant("leaks-instance")) {
+        ctx.may_write()?;
+        match ctx.provider.delete(&id).await {
+            Err(CloudError::NotFound(_)) => {}
+            Err(error) => return Err(error.to_string()),
+            Ok(()) => {
+                say_ending(ctx, claim).await?;
+                return Ok(Some(ENDS));
+            }
+        }
+    }
+    let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
+    match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
+        Err(error) if error.contains("404") || error.contains("not found") => {}
+        other => drop(other?),
+    }
+    let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
+    let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
+    ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
+    Ok(None)
+}
+
+/// The provider ID of a claim's instance; nothing if none was made.
+async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Option<String>, String> {
+    let id = claim.status.as_ref().map_or("", |s| s.provider_id.as_str());
+    if !id.is_empty() {
+        return Ok(Some(id.to_owned()));
+    }
+    // Launched, perhaps, by a process that did not live to write it down.
+    let uid = claim.metadata.uid.as_deref();
+    let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
+    Ok(all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id.clone()))
+}
+
+/// Deletes the Nodes of an instance. Says whether there still are any.
+async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<NodeView>]) -> Result<bool, String> {
+    if !nodes.is_empty() {
+        for node in nodes.iter().filter(|n| n.deletion.is_none()) {
+            proof::delete_node(ctx, node).await?;
+        }
+        return Ok(true);
+    }
+    let there = nodes_on_server(ctx, claim, id).await?;
+    for node in there.iter().filter(|n| n.deletion.is_none()) {
+        proof::delete_node(ctx, node).await?;
+    }
+    Ok(!there.is_empty())
+}
+
+/// The Nodes of an instance, asked of the server: by name where the claim knows one, otherwise among all of its NodePool.
+async fn nodes_on_server(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<Vec<NodeView>, String> {
+    let status = claim.status.clone().unwrap_or_default();
+    if !status.node_name.is_empty() {
+        let node = proof::node(ctx, &status.node_name).await?;
+        return Ok(node.into_iter().filter(|node| node.provider_id == id).collect());
+    }
+    if is_true(&status, INSTANCE_TERMINATING) {
+        // There was no Node when the instance began to end, and from such an instance none will come.
+        return Ok(Vec::new());
+    }
+    proof::nodes_with(ctx, pool_of(claim), &BTreeSet::from([id])).await
+}
+
+/// Notes on a claim that its instance ends.
+async fn say_ending(ctx: &Context, claim: &NodeClaim) -> Result<(), String> {
+    let mut status = claim.status.clone().unwrap_or_default();
+    if is_true(&status, INSTANCE_TERMINATING) {
+        return Ok(());
+    }
+    let to = ConditionStatus::True;
+    set_condition(&mut status.conditions, INSTANCE_TERMINATING, to, INSTANCE_TERMINATING, "", Time(ctx.now()));
+    patch_status(ctx, claim, claim.metadata.resource_version.as_deref(), &status).await.map(drop)
+}

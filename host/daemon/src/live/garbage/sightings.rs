@@ -1,0 +1,50 @@
+//! Who has been suspect for how long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Between the first sighting and the one that counts; passes are as far apart.
+pub const INTERVAL: Duration = Duration::from_secs(120);
+/// Sightings from before a longer pause, in which another replica led, say nothing.
+const STALE: Duration = Duration::from_secs(360);
+
+/// Suspects, and since when they are in every pass.
+#[derive(Default)]
+pub struct Sightings {
+    since: BTreeMap<String, Instant>,
+    last: Option<Instant>,
+}
+
+impl Sightings {
+    /// Notes the suspects of a pass. Returns those that are suspect for an interval.
+    pub fn seen<'a>(&mut self, suspects: impl Iterator<Item = &'a str>, now: Instant) -> Vec<String> {
+        if self.last.is_some_and(|last| now.duration_since(last) > STALE) {
+            self.since.clear();
+        }
+        self.last = Some(now);
+        let before = std::mem::take(&mut self.since);
+        self.since = suspects.map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect();
+        let due = self.since.iter().filter(|(_, since)| now.duration_since(**since) >= INTERVAL);
+        due.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_suspect_twice_an_interval_apart_is_due() {
+        let start = Instant::now();
+        let mut sightings = Sightings::default();
+        let mut pass =
+            |at: u64, who: &[&str]| sightings.seen(who.iter().copied(), start + Duration::from_secs(at)).join(" ");
+        assert_eq!(pass(0, &["a", "b"]), "");
+        assert_eq!(pass(60, &["a", "b"]), "", "too soon");
+        assert_eq!(pass(120, &["a", "c"]), "a");
+        assert_eq!(pass(240, &["a", "b", "c"]), "a c", "b was well in between");
+        assert_eq!(pass(700, &["a", "b", "c"]), "", "nobody looked for long");
+    }
+}

@@ -1,0 +1,128 @@
+//! Pods are asked to leave, those whose turn it is; those whose time is up are deleted.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use longshore_api::crd::Timestamp;
+use tokio::time::Instant;
+
+use super::LeavingPod;
+use crate::live::context::Context;
+use crate::live::drains::Ask;
+use crate::live::mutants::mutant;
+
+/// Most pods that are named in an Event.
+const NAMED: usize = 5;
+/// Most characters of a reason.
+const REASON: usize = 100;
+
+/// What became of a request that a pod may leave.
+enum Answer {
+    /// It leaves, or has left.
+    Leaves,
+    /// It does not, and why; empty for its disruption budget.
+    Refuses(String),
+}
+
+/// Asks the pods of a node whose turn it is to leave. Returns how many have not left.
+///
+/// # Errors
+/// This replica does not lead, or the server cannot be reached.
+pub async fn drain(
+    ctx: &Context,
+    node: &str,
+    pods: &[Arc<LeavingPod>],
+    ends: Option<Timestamp>,
+) -> Result<usize, String> {
+    let now = ctx.now();
+    let waited: Vec<&Arc<LeavingPod>> = pods.iter().filter(|p| p.counts(now)).collect();
+    let Some(turn) = waited.iter().map(|p| p.tier()).min() else { return Ok(0) };
+    let mut refused: Vec<String> = Vec::new();
+    for pod in waited.iter().filter(|p| !p.is_going()) {
+        let left = ends.map(|ends| ends.as_second() - now.as_second());
+        let why = match left.filter(|left| *left < pod.grace()) {
+            // Whatever its turn, its budget and its annotations.
+            Some(left) => ask(ctx, node, pod, Ask::Delete, force(ctx, pod, left.max(1))).await?,
+            None if pod.tier() > turn => None,
+            None if pod.held(now) => Some("do-not-disrupt".to_owned()),
+            None => ask(ctx, node, pod, Ask::Evict, evict(ctx, pod)).await?,
+        };
+        refused.extend(why.map(|why| if why.is_empty() { pod.full() } else { format!("{} ({why})", pod.full()) }));
+    }
+    if !refused.is_empty() {
+        refused.truncate(NAMED);
+        let message = format!("pods that cannot leave yet: {}", refused.join(", "));
+        ctx.events.node(node, true, "FailedDraining", &message).await;
+    }
+    Ok(waited.len())
+}
+
+/// Asks a pod unless it was asked a moment ago. Returns why it does not leave, if so.
+async fn ask(
+    ctx: &Context,
+    node: &str,
+    pod: &LeavingPod,
+    what: Ask,
+    question: impl Future<Output = Result<Answer, String>>,
+) -> Result<Option<String>, String> {
+    if !ctx.drains.may_ask(node, pod, what, Instant::now()) {
+        return Ok(ctx.drains.refusal(node, pod, what));
+    }
+    ctx.may_write()?;
+    let why = match question.await? {
+        Answer::Leaves => None,
+        Answer::Refuses(why) => Some(why.chars().take(REASON).collect::<String>()),
+    };
+    ctx.drains.asked(node, pod, what, why.as_deref(), Instant::now());
+    Ok(why)
+}
+
+/// Asks a pod to leave.
+async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<Answer, String> {
+    let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
+    let uid = Some(pod.uid().to_owned());
+    let delete_options = Some(DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }));
+    let params = EvictParams { delete_options, ..EvictParams::default() };
+    if mutant("ignores-budgets") {
+        return force(ctx, pod, 30).await;
+    }
+    let answer = api.evict(pod.name(), &params).await;
+    let code = match &answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    };
+    ctx.metrics.evictions.with_label_values(&[&code.to_string()]).inc();
+    match answer {
+        Ok(_) => {
+            ctx.events.pod(&pod.full(), false, "Evicted", "Evicted pod: its node is going").await;
+            Ok(Answer::Leaves)
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),
+        Err(kube::Error::Api(status)) if status.code == 429 || status.message.contains("PodDisruptionBudget") => {
+            Ok(Answer::Refuses(String::new()))
+        }
+        Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Deletes a pod whose time is up.
+async fn force(ctx: &Context, pod: &LeavingPod, grace: i64) -> Result<Answer, String> {
+    let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
+    let uid = Some(pod.uid().to_owned());
+    let params = DeleteParams::default()
+        .grace_period(u32::try_from(grace).unwrap_or(0))
+        .preconditions(Preconditions { uid, resource_version: None });
+    match api.delete(pod.name(), &params).await {
+        Ok(_) => {
+            let message = format!("Deleted pod with {grace} s of grace: its node's termination grace period is over");
+            ctx.events.pod(&pod.full(), false, "Disrupted", &message).await;
+            Ok(Answer::Leaves)
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),
+        Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
+        Err(error) => Err(error.to_string()),
+    }
+}
