@@ -51,6 +51,9 @@ pub enum Failure {
     /// A plan that breaks a rule: our fault, not that of the input.
     #[error("the plan breaks {} and is dropped: a defect of Longshore, please report it", count(.0.violations.len(), "rule"))]
     Rejected(Box<Rejected>),
+    /// The daemon has lost a part that it cannot do without.
+    #[error("the daemon has ended")]
+    Ended(#[from] crate::live::edges::Ended),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] std::io::Error),

@@ -7,7 +7,7 @@
 mod arrivals;
 mod claims;
 pub mod clock;
-mod connection;
+pub mod connection;
 mod context;
 mod control;
 mod decisions;
@@ -25,7 +25,7 @@ mod hints;
 mod jobs;
 pub mod journal;
 pub(crate) mod kinds;
-mod leader;
+pub mod leader;
 mod lifecycle;
 pub(crate) mod lock;
 mod measured;

@@ -99,7 +99,12 @@ impl Server {
 
     /// A client in process. `who` names its owner for counts and faults. It asks once: nothing is tried again.
     pub fn client(&self, who: &str) -> kube::Client {
-        kube::Client::new(Connection { server: self.clone(), who: who.to_owned() }, "default")
+        kube::Client::new(self.service(who), "default")
+    }
+
+    /// What a client is made on: the daemon puts its own layers on it.
+    pub fn service(&self, who: &str) -> Connection {
+        Connection { server: self.clone(), who: who.to_owned() }
     }
 
     /// Answers a request, past the gate.

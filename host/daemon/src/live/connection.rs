@@ -1,20 +1,30 @@
 //! The way to the API server: everything goes over one HTTP/2 connection, as client-go has it.
 //!
+//! [`clients`] puts the same layers between the daemon and whatever answers, a real server or a simulated one. From the
+//! outside in: a request that is known not to have been carried out is sent again ([`Again`]); each attempt of a write asks
+//! whether this replica leads and has a deadline that ends before another replica may lead ([`Gate`]). A write whose answer
+//! is lost is an error: the caller looks up what became of it.
+//!
 //! Over HTTP/1.1 each request that is under way needs a connection of its own. Those were a hundred for a wave of a
 //! thousand pods, made when the server is busiest: their TLS handshakes took a twenty-fifth of its time, and each keeps
 //! its buffers here for as long as it is open.
 
+use std::task::{self, Poll};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
-use tower::retry::RetryLayer;
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tokio::time::{Sleep, sleep, timeout};
+use tower::retry::{Policy, RetryLayer};
+use tower::{BoxError, Service, ServiceBuilder};
+
+use super::leader::{Leadership, NotLeading};
 
 /// When nothing has come for so long, the server is asked whether it is still there:
 const QUIET: Duration = Duration::from_secs(10);
@@ -31,7 +41,7 @@ const ANSWERS: u32 = 64 << 20;
 pub struct Clients {
     /// Asks again where the server is too busy to answer.
     pub patient: Client,
-    /// Does not.
+    /// Does not: for requests whose refusal is an answer.
     pub plain: Client,
 }
 
@@ -39,13 +49,17 @@ pub struct Clients {
 ///
 /// # Errors
 /// If the certificates, the credentials or the proxy of the configuration cannot be used.
-pub fn connect(mut config: Config) -> Result<Clients, String> {
+pub fn connect(mut config: Config, leadership: &Leadership) -> Result<Clients, String> {
+    let namespace = config.default_namespace.clone();
     if config.proxy_url.is_some() {
-        // Says which proxies there is no way through.
-        let patient = Client::try_from(config.clone()).map_err(|e| e.to_string())?;
+        // kube's own client, whose HTTP knows proxies, without its retries: those are ours.
         config.default_retry = false;
-        let plain = Client::try_from(config).map_err(|e| e.to_string())?;
-        return Ok(Clients { patient, plain });
+        let client = Client::try_from(config).map_err(|e| e.to_string())?;
+        let service = tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        return Ok(clients(service, &namespace, leadership));
     }
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -54,21 +68,146 @@ pub fn connect(mut config: Config) -> Result<Clients, String> {
         .http2_initial_stream_window_size(ANSWER)
         .http2_initial_connection_window_size(ANSWERS)
         .build(connector(&config)?);
-    let client = |again: Option<RetryPolicy>| {
+    let made = || -> Result<Clients, kube::Error> {
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .option_layer(again.map(RetryLayer::new))
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
-            .service(http.clone());
-        Ok(Client::new(service.boxed(), config.default_namespace.clone()))
+            .service(http);
+        Ok(clients(service, &namespace, leadership))
     };
-    let made = client(Some(RetryPolicy::server_retry())).and_then(|patient| {
-        let plain = client(None)?;
-        Ok(Clients { patient, plain })
-    });
-    made.map_err(|e: kube::Error| e.to_string())
+    made().map_err(|e| e.to_string())
+}
+
+/// The daemon's clients on any service that answers as an API server.
+pub fn clients<S, B>(service: S, namespace: &str, leadership: &Leadership) -> Clients
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let gate = Gate { inner: service, leadership: leadership.clone() };
+    let patient = ServiceBuilder::new().layer(RetryLayer::new(Again::default())).service(gate.clone());
+    Clients { patient: Client::new(patient, namespace), plain: Client::new(gate, namespace) }
+}
+
+/// Requests are sent again so often,
+const ATTEMPTS: u32 = 5;
+/// after this long for the first time, each time twice as long,
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+/// and never after more than this, whatever `Retry-After` says: what was to be sent is old by then, and is made anew.
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+
+/// Sends again what was not carried out: every request that was refused with 429, and reads that got 503 or 504. A write
+/// that got one of those may have been carried out.
+#[derive(Clone, Default)]
+struct Again {
+    attempts: u32,
+}
+
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for Again {
+    type Future = Sleep;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<Body>,
+        result: &mut Result<Response<B>, BoxError>,
+    ) -> Option<Self::Future> {
+        let response = result.as_ref().ok()?;
+        let again = match response.status() {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => reads(request.method()),
+            _ => false,
+        };
+        self.attempts += 1;
+        if !again || self.attempts >= ATTEMPTS {
+            return None;
+        }
+        let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let delay = FIRST_DELAY * (1 << (self.attempts - 1));
+        Some(sleep(asked.map_or(delay, Duration::from_secs).max(delay).min(LONGEST_DELAY)))
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        let body = request.body().try_clone()?;
+        let mut copy = Request::new(body);
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.version_mut() = request.version();
+        copy.headers_mut().clone_from(request.headers());
+        copy.extensions_mut().clone_from(request.extensions());
+        Some(copy)
+    }
+}
+
+/// How long a read may take; a watch until it begins.
+const READ: Duration = Duration::from_secs(60);
+
+/// Lets writes out only while this replica leads, and counts those under way. Leases are written by all replicas.
+#[derive(Clone)]
+struct Gate<S> {
+    inner: S,
+    leadership: Leadership,
+}
+
+impl<S, B> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shared = reads(request.method()) || request.uri().path().contains("/leases/");
+        let (ticket, limit) = if shared || request.uri().path().ends_with("/leases") {
+            (None, READ)
+        } else {
+            match self.leadership.begin_write() {
+                Ok(ticket) => {
+                    let limit = ticket.time_left();
+                    (Some(ticket), limit)
+                }
+                Err(refused) => return Box::pin(std::future::ready(Err(refused.into()))),
+            }
+        };
+        let method = request.method().clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let _under_way = ticket;
+            match timeout(limit, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(NoAnswer { method, limit }.into()),
+            }
+        })
+    }
+}
+
+/// A request without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer a {method} within {} s", .limit.as_secs())]
+struct NoAnswer {
+    method: Method,
+    limit: Duration,
+}
+
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Whether a request was not sent because this replica does not lead.
+pub fn is_not_leading(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(why) if why.downcast_ref::<NotLeading>().is_some())
 }
 
 /// Offers HTTP/2 first; a server that has only HTTP/1.1, or no TLS, is talked to in that.
@@ -84,4 +223,100 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, String> {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     Ok(builder.enable_all_versions().wrap_connector(http))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::live::lock::lock;
+
+    /// A server that answers with these codes, one after the other, and the last one from then on. Notes what it was sent.
+    fn server(codes: &'static [u16], leadership: &Leadership) -> (Clients, Arc<Mutex<Vec<String>>>) {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let log = sent.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let mut log = lock(&log);
+            let code = codes[log.len().min(codes.len() - 1)];
+            log.push(format!("{} {}", request.method(), request.uri().path()));
+            async move {
+                if code == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let answer = Response::builder().status(code).header(header::RETRY_AFTER, "1000");
+                answer.body(Body::from(b"{}".to_vec()))
+            }
+        });
+        (clients(service, "default", leadership), sent)
+    }
+
+    async fn send(client: &Client, method: &Method, path: &str) -> Result<u16, kube::Error> {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        client.send(request).await.map(|answer| answer.status().as_u16())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_carried_out_is_sent_again_and_what_may_have_been_is_not() {
+        let leads = Leadership::new(true);
+        let begun = Instant::now();
+        for (method, code, attempts) in
+            [(Method::GET, 429, 5), (Method::GET, 503, 5), (Method::POST, 429, 5), (Method::POST, 503, 1), (Method::PATCH, 504, 1)]
+        {
+            let codes: &[u16] = match code {
+                429 => &[429],
+                503 => &[503],
+                _ => &[504],
+            };
+            let (clients, sent) = server(codes, &leads);
+            assert_eq!(send(&clients.patient, &method, "/api/v1/pods").await.unwrap(), code, "{method}");
+            assert_eq!(lock(&sent).len(), attempts, "{method} {code}");
+            let (clients, sent) = server(codes, &leads);
+            assert_eq!(send(&clients.plain, &method, "/api/v1/pods").await.unwrap(), code);
+            assert_eq!(lock(&sent).len(), 1);
+        }
+        assert_eq!(begun.elapsed(), LONGEST_DELAY * 12, "whatever the server says, no longer than this each time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leadership_that_is_lost_between_two_attempts_ends_a_write() {
+        let leads = Leadership::new(true);
+        let (clients, sent) = server(&[429], &leads);
+        let writing = tokio::spawn(async move { send(&clients.patient, &Method::POST, "/api/v1/pods").await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        leads.stop();
+        let error = writing.await.unwrap().unwrap_err();
+        assert!(is_not_leading(&error), "{error}");
+        assert_eq!(lock(&sent).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_lead_reads_and_competes_for_the_lease_and_writes_nothing() {
+        let (clients, sent) = server(&[200], &Leadership::new(false));
+        for client in [&clients.patient, &clients.plain] {
+            assert!(send(client, &Method::GET, "/api/v1/pods").await.is_ok());
+            let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+            assert!(send(client, &Method::POST, lease).await.is_ok());
+            assert!(send(client, &Method::PUT, &format!("{lease}/karpenter-leader-election")).await.is_ok());
+            for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                assert!(is_not_leading(&send(client, &method, "/api/v1/nodes/a").await.unwrap_err()));
+            }
+        }
+        assert_eq!(lock(&sent).len(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_is_given_up_and_counts_as_under_way_until_then() {
+        let leads = Leadership::new(true);
+        let (clients, _) = server(&[0], &leads);
+        let begun = Instant::now();
+        let writing = tokio::spawn(async move { send(&clients.plain, &Method::DELETE, "/api/v1/nodes/a").await });
+        tokio::task::yield_now().await;
+        leads.is_idle().await;
+        assert_eq!(begun.elapsed().as_secs(), 20);
+        let error = writing.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("did not answer a DELETE within 20 s"), "{error}");
+    }
 }

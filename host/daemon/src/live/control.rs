@@ -109,7 +109,7 @@ struct Control {
     began: Instant,
 }
 
-/// Runs until the channel of observations closes.
+/// Runs until this replica retires and nothing of it is under way any more, or the channel of observations closes.
 pub async fn run(
     ctx: Arc<Context>,
     how: How,
@@ -153,7 +153,11 @@ pub async fn run(
         began: now,
     };
     control.learn();
+    let leadership = control.ctx.leadership.clone();
     loop {
+        if leadership.is_retiring() && control.is_idle() {
+            return;
+        }
         let next = control.next(Instant::now());
         tokio::select! {
             biased;
@@ -169,12 +173,18 @@ pub async fn run(
             }
             Some(ask) = asks.recv() => control.asked(ask),
             () = sleep_until(next) => {}
+            () = leadership.retires(), if !leadership.is_retiring() => {}
         }
         control.turn(Instant::now());
     }
 }
 
 impl Control {
+    /// Whether nothing is under way that another replica would have to take up.
+    fn is_idle(&self) -> bool {
+        !self.planning && !self.collecting && self.jobs.running() == 0
+    }
+
     fn observe(&mut self, kind: Kind, change: Change) {
         self.changed = true;
         match (&change, self.state.trouble(kind)) {
@@ -298,7 +308,7 @@ impl Control {
         }
         by(self.changed.then(|| self.shown + SHOW));
         by(self.next_answer(now));
-        if self.led && self.state.synced() {
+        if self.led && self.state.synced() && !self.ctx.leadership.is_retiring() {
             by(self.jobs.next());
             by(self.hints.next());
             by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
@@ -341,7 +351,7 @@ impl Control {
             self.answer(now);
         }
         self.give_back(now);
-        if !synced || !leads {
+        if !synced || !leads || self.ctx.leadership.is_retiring() {
             self.led &= leads;
             return;
         }

@@ -33,6 +33,9 @@ use super::watch;
 
 /// Everything that differs between a cluster and a simulation of one.
 pub struct Edges {
+    /// Whether this replica leads; `client` and `plain` ask it before each write, see
+    /// [`clients`](super::connection::clients).
+    pub leadership: Leadership,
     /// Asks again where the server says so.
     pub client: Client,
     /// Does not.
@@ -92,6 +95,7 @@ impl Daemon {
     /// Puts the parts together.
     pub fn new(edges: Edges) -> Self {
         let Edges {
+            leadership,
             client,
             plain,
             provider,
@@ -109,7 +113,7 @@ impl Daemon {
         let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
         let events = Events::new(plain.clone(), clock, (own.0.to_owned(), own.1.to_owned()));
         let metrics = Arc::new(Metrics::new());
-        let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone()));
+        let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
         let candidate = lease.map(|lease| {
             let Lease { namespace, name, holder } = lease;
             Arc::new(Candidate { client: plain.clone(), clock, namespace, name, holder })
@@ -121,7 +125,7 @@ impl Daemon {
             provider,
             metrics,
             health: Health::default(),
-            leadership: Leadership::new(candidate.is_none()),
+            leadership,
             clock,
             pulse: Pulse::new(tokio::time::Instant::now()),
             written: Written::default(),
@@ -157,29 +161,69 @@ impl Daemon {
         move |outcome| ctx.metrics.rounds.with_label_values(&[outcome]).get()
     }
 
-    /// How to give the Lease back.
-    pub fn hand_over(&self) -> impl Future<Output = ()> + use<> {
-        let candidate = self.candidate.clone();
-        async move {
-            if let Some(candidate) = candidate {
-                leader::release(&candidate).await;
-            }
-        }
-    }
-
-    /// Runs until it is dropped. What is under way then is left as it is.
-    pub async fn run(self) {
+    /// Runs until it is told to retire ([`Leadership::retire`]): then it starts nothing any more, waits for what is under
+    /// way, and gives the Lease back. What is under way when it is dropped is left as it is.
+    ///
+    /// # Errors
+    /// If a part that it cannot do without has ended: the process has to begin anew.
+    pub async fn run(self) -> Result<(), Ended> {
         let (out, observations) = channel(4096);
         // Ends with this future.
-        let mut tasks = JoinSet::new();
+        let mut tasks: JoinSet<&'static str> = JoinSet::new();
         for kind in Kind::ALL {
-            tasks.spawn(watch::watch(self.ctx.client.clone(), kind, out.clone()));
+            let watch = watch::watch(self.ctx.client.clone(), kind, out.clone());
+            tasks.spawn(async move {
+                watch.await;
+                kind.at().plural
+            });
         }
         drop(out);
-        if let Some(candidate) = self.candidate {
+        if let Some(candidate) = self.candidate.clone() {
             let leadership = self.ctx.leadership.clone();
-            tasks.spawn(async move { leader::campaign(&candidate, &leadership).await });
+            tasks.spawn(async move {
+                leader::campaign(&candidate, &leadership).await;
+                "leader election"
+            });
         }
-        control::run(self.ctx, self.how, self.timetable, self.names, self.board, observations, self.asked).await;
+        let leadership = self.ctx.leadership.clone();
+        let control =
+            control::run(self.ctx, self.how, self.timetable, self.names, self.board, observations, self.asked);
+        tokio::select! {
+            () = control => {}
+            Some(ended) = tasks.join_next() => {
+                let ended = match ended {
+                    Ok(what) => Ended::Task(what),
+                    Err(error) => Ended::Panicked(error.to_string()),
+                };
+                leadership.stop();
+                return Err(ended);
+            }
+        }
+        // The Lease is renewed meanwhile: the tasks are still there.
+        if tokio::time::timeout(HAND_OVER, leadership.is_idle()).await.is_err() {
+            tracing::warn!(seconds = HAND_OVER.as_secs(), "writes are still under way; giving the Lease back all the same");
+        }
+        leadership.stop();
+        tasks.shutdown().await;
+        if let Some(candidate) = self.candidate {
+            _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+        }
+        Ok(())
     }
+}
+
+/// How long a process that retires waits for writes that are under way.
+const HAND_OVER: Duration = Duration::from_secs(20);
+/// How long it tries to give its Lease back.
+const RELEASE: Duration = Duration::from_secs(3);
+
+/// Why a daemon has ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// A task that runs for ever has returned.
+    #[error("{0} ended by itself")]
+    Task(&'static str),
+    /// A task has panicked.
+    #[error("a task has panicked ({0}): a defect, please report it")]
+    Panicked(String),
 }

@@ -40,6 +40,11 @@ impl Jobs {
         self.jobs.len()
     }
 
+    /// How many tasks run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
     /// Something has changed about an object: it is due at once, or again once the task that runs has ended.
     pub fn touch(&mut self, what: Touched, now: Instant) {
         let job = self.jobs.entry(what.clone()).or_default();

@@ -2,17 +2,19 @@
 //!
 //! A holder renews every 2 s and stops acting 10 s after its last renewal, by a clock that goes on while the process is
 //! stopped; others take over when they have seen no renewal for 15 s by their own clock. What a frozen holder wakes up
-//! with is therefore refused here, before it is sent. A clean stop gives the Lease back, so that the next one need not
-//! wait.
+//! with is therefore refused here, before it is sent. What a holder sends has to be answered before others may take over
+//! ([`Ticket::time_left`]). A clean stop gives the Lease back once nothing is under way any more, so that the next one need
+//! not wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::clock::Clock;
@@ -22,57 +24,157 @@ const LEASE: Duration = Duration::from_secs(15);
 const ACTS: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(2);
 
-/// Whether this replica leads. Cheap to clone.
+/// How long a write may take where nobody else may lead, and the least that it is given.
+const WRITE: Duration = Duration::from_secs(20);
+const SHORTEST_WRITE: Duration = Duration::from_secs(4);
+
+/// Whether this replica leads. Clones share one state.
 #[derive(Clone)]
-pub struct Leadership {
+pub struct Leadership(Arc<State>);
+
+struct State {
     always: bool,
     begin: Instant,
     /// Milliseconds after `begin` of the last renewal, plus one; 0 for none.
-    renewed: Arc<AtomicU64>,
-    stopping: Arc<AtomicBool>,
+    renewed: AtomicU64,
+    /// It starts nothing any more, and finishes what is under way.
+    retiring: AtomicBool,
+    /// It writes nothing any more.
+    stopped: AtomicBool,
+    /// Writes to the cluster and calls of the cloud that are under way.
+    under_way: AtomicUsize,
+    /// Told when one of them has ended, or the replica is to retire.
+    changed: Notify,
+}
+
+/// This replica does not lead, so it writes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this replica does not lead")]
+pub struct NotLeading;
+
+/// A write that is under way; dropped when it has been answered.
+pub struct Ticket(Leadership);
+
+impl Ticket {
+    /// How long the write may take: it must have been carried out before another replica may lead.
+    pub fn time_left(&self) -> Duration {
+        let state = &self.0.0;
+        if state.always { WRITE } else { LEASE.saturating_sub(state.age()).clamp(SHORTEST_WRITE, WRITE) }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.changed.notify_waiters();
+    }
+}
+
+impl State {
+    /// How long ago the Lease was renewed last.
+    fn age(&self) -> Duration {
+        let renewed = self.renewed.load(Ordering::Acquire);
+        self.begin.elapsed().saturating_sub(Duration::from_millis(renewed.saturating_sub(1)))
+    }
 }
 
 impl Leadership {
     /// Leads for ever (`always`), or once [`campaign`] has won.
     pub fn new(always: bool) -> Self {
-        Leadership { always, begin: Instant::now(), renewed: Arc::default(), stopping: Arc::default() }
+        Leadership(Arc::new(State {
+            always,
+            begin: Instant::now(),
+            renewed: AtomicU64::new(0),
+            retiring: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            under_way: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }))
     }
 
     /// Whether it leads for ever, so that there is no need to ask again.
     pub fn is_permanent(&self) -> bool {
-        self.always
+        self.0.always
     }
 
-    /// Whether it leads now.
+    /// Whether it leads now, so that what is under way may be finished.
     pub fn holds(&self) -> bool {
-        if self.stopping.load(Ordering::Relaxed) {
+        let state = &self.0;
+        if state.stopped.load(Ordering::Relaxed) {
             return false;
         }
-        let renewed = self.renewed.load(Ordering::Acquire);
-        let age = || self.begin.elapsed().saturating_sub(Duration::from_millis(renewed.saturating_sub(1)));
-        self.always || (renewed > 0 && (age() < ACTS || mutant("ignores-lease")))
+        let renewed = state.renewed.load(Ordering::Acquire) > 0;
+        state.always || (renewed && (state.age() < ACTS || mutant("ignores-lease")))
+    }
+
+    /// Whether it is to finish what is under way and to start nothing else.
+    pub fn is_retiring(&self) -> bool {
+        self.0.retiring.load(Ordering::Relaxed)
+    }
+
+    /// A write, or a call of the cloud that changes something, is about to be sent.
+    ///
+    /// # Errors
+    /// If another replica may have taken over.
+    pub fn begin_write(&self) -> Result<Ticket, NotLeading> {
+        // Counted first: who waits for the last one must not miss it.
+        self.0.under_way.fetch_add(1, Ordering::AcqRel);
+        let ticket = Ticket(self.clone());
+        if self.holds() { Ok(ticket) } else { Err(NotLeading) }
+    }
+
+    /// Starts nothing any more; what is under way may be finished.
+    pub fn retire(&self) {
+        self.0.retiring.store(true, Ordering::Relaxed);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Returns once [`Leadership::retire`] was called.
+    pub async fn retires(&self) {
+        self.until(|| self.is_retiring()).await;
+    }
+
+    /// Returns once no write is under way.
+    pub async fn is_idle(&self) {
+        self.until(|| self.0.under_way.load(Ordering::Acquire) == 0).await;
+    }
+
+    async fn until(&self, done: impl Fn() -> bool) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if done() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Stops acting for good.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.0.stopped.store(true, Ordering::Relaxed);
     }
 
     fn renew(&self, at: Instant) {
-        let after = at.saturating_duration_since(self.begin).as_millis() as u64;
-        self.renewed.store(after + 1, Ordering::Release);
+        let after = at.saturating_duration_since(self.0.begin).as_millis() as u64;
+        self.0.renewed.store(after + 1, Ordering::Release);
     }
 
     fn lose(&self) {
-        self.renewed.store(0, Ordering::Release);
+        self.0.renewed.store(0, Ordering::Release);
     }
 }
 
 /// Where the Lease is, and who asks.
 pub struct Candidate {
+    /// Asks once: a refusal is an answer.
     pub client: Client,
+    /// What the Lease's times are read from.
     pub clock: Clock,
+    /// The Lease's namespace.
     pub namespace: String,
+    /// The Lease's name.
     pub name: String,
     /// `<pod>_<id>`.
     pub holder: String,

@@ -1,33 +1,54 @@
-//! A cloud whose calls are timed and whose errors are counted.
+//! A cloud whose calls have an end, are timed, and whose errors are counted. Calls that change something are made while this
+//! replica leads, and count as under way like writes to the cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use super::leader::Leadership;
 use super::metrics::Metrics;
 
 /// Passes everything on.
 pub struct Measured {
     cloud: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
+    leadership: Leadership,
 }
+
+/// How long a call may take that asks for something, or for all that there is. A launch that was given up is asked for
+/// again with the same token, so that it is not made twice.
+const CALL: Duration = Duration::from_secs(60);
+const LIST: Duration = Duration::from_secs(180);
 
 impl Measured {
     /// Measures the calls to `cloud`.
-    pub fn new(cloud: Arc<dyn CloudProvider>, metrics: Arc<Metrics>) -> Self {
-        Measured { cloud, metrics }
+    pub fn new(cloud: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, leadership: Leadership) -> Self {
+        Measured { cloud, metrics, leadership }
+    }
+
+    /// A call that changes something.
+    async fn writing<T>(
+        &self,
+        method: &str,
+        call: impl Future<Output = Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        let _under_way = self.leadership.begin_write().map_err(|refused| CloudError::Other(refused.to_string()))?;
+        self.timed("nodeclaim.lifecycle", method, CALL, call).await
     }
 
     async fn timed<T>(
         &self,
         controller: &str,
         method: &str,
+        limit: Duration,
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
         let begun = Instant::now();
-        let answer = call.await;
+        let late = |_| Err(CloudError::Other(format!("the cloud did not answer {method} within {} s", limit.as_secs())));
+        let answer = timeout(limit, call).await.unwrap_or_else(late);
         let provider = self.cloud.name();
         let labels = [controller, method, provider];
         self.metrics.cloud_seconds.with_label_values(&labels).observe(begun.elapsed().as_secs_f64());
@@ -45,7 +66,7 @@ impl CloudProvider for Measured {
     }
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
-        self.timed("nodeclaim.lifecycle", "Create", self.cloud.create(launch)).await
+        self.writing("Create", self.cloud.create(launch)).await
     }
 
     async fn resume(&self, launched: Vec<Launch>) {
@@ -53,7 +74,7 @@ impl CloudProvider for Measured {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        self.timed("nodeclaim.lifecycle", "Delete", self.cloud.delete(provider_id)).await
+        self.writing("Delete", self.cloud.delete(provider_id)).await
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {
@@ -65,10 +86,10 @@ impl CloudProvider for Measured {
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
-        self.timed("node.termination", "Get", self.cloud.get(provider_id)).await
+        self.timed("node.termination", "Get", CALL, self.cloud.get(provider_id)).await
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        self.timed("nodeclaim.garbagecollection", "List", self.cloud.list()).await
+        self.timed("nodeclaim.garbagecollection", "List", LIST, self.cloud.list()).await
     }
 }

@@ -15,6 +15,7 @@ use super::context::Context;
 use super::definitions;
 use super::edges::{Daemon, Edges, Lease, fixed};
 use super::journal::{self, Journal};
+use super::leader::Leadership;
 use super::lock::lock;
 use super::policies::{Manager, Setup};
 use super::serve;
@@ -115,7 +116,8 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         meant.default_spread = default_spread(config, &mut world.names)?;
         tracing::info!(source = %config, constraints = meant.default_spread.len(), "default topology spread constraints");
     }
-    let Clients { patient: client, plain } = connect(config(args.kubeconfig.as_deref()).await?)
+    let leadership = Leadership::new(!settings.elects);
+    let Clients { patient: client, plain } = connect(config(args.kubeconfig.as_deref()).await?, &leadership)
         .map_err(|why| usage(&format!("no client for the API server: {why}"), "check the kubeconfig"))?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
@@ -127,6 +129,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     let lease = Lease { namespace: settings.namespace.clone(), name: settings.lease.clone(), holder: holder() };
     let types = world.catalogue.types().len();
     let daemon = Daemon::new(Edges {
+        leadership: leadership.clone(),
         client,
         plain,
         provider: Arc::new(provider),
@@ -153,16 +156,19 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     });
     tracing::info!(types, metrics = settings.metrics, status = settings.status, "running");
     let looks = tokio::spawn(look_at_definitions(daemon.client(), daemon.board.clone()));
-    let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
-    tokio::select! {
-        () = daemon.run() => {}
-        () = told_to_stop() => tracing::info!("stopping"),
-    }
+    let running = daemon.run();
+    tokio::pin!(running);
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = told_to_stop() => {
+            tracing::info!("stopping: waiting for what is under way");
+            leadership.retire();
+            running.await
+        }
+    };
     looks.abort();
-    leadership.stop();
-    let _ = tokio::time::timeout(Duration::from_secs(3), hand_over).await;
     let _ = tokio::task::spawn_blocking(move || journal.close()).await;
-    Ok(())
+    Ok(ended?)
 }
 
 /// How often the cluster's definitions are looked at while something is wrong with them, or they cannot be seen.

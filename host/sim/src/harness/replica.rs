@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use longshore_core::model::{Catalogue, Names, Settings};
 use longshore_daemon::live::clock::Clock;
+use longshore_daemon::live::connection::{Clients, clients};
 use longshore_daemon::live::edges::{Daemon, Edges, Lease, Offers, fixed};
+use longshore_daemon::live::leader::Leadership;
 use tokio::task::JoinSet;
 
 use super::desk::Desk;
@@ -54,15 +56,17 @@ impl Replica {
             true => Arc::new(move || cloud.offers()),
             false => fixed(self.types.0.clone()),
         };
-        let client = self.desk.server.client(who);
+        let leadership = Leadership::new(!self.desk.elects);
+        let Clients { patient, plain } = clients(self.desk.server.service(who), "default", &leadership);
         let lease = Lease {
             namespace: "kube-system".to_owned(),
             name: "karpenter-leader-election".to_owned(),
             holder: who.to_owned(),
         };
         Edges {
-            client: client.clone(),
-            plain: client,
+            leadership,
+            client: patient,
+            plain,
             provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
             clock: Clock::starting_at(self.desk.clock.now()),
             catalogue: offers,
