@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use longshore_core::model::{Names, Settings};
 use longshore_daemon::live::clock::Clock;
+use longshore_daemon::live::connection::{Clients, clients};
 use longshore_daemon::live::edges::{Daemon, Edges, fixed};
 use longshore_daemon::live::journal::Journal;
+use longshore_daemon::live::leader::Leadership;
 use longshore_kwok::provider::Kwok;
 use longshore_sim::actors::fields;
 use longshore_sim::cloud::Cloud;
@@ -165,10 +167,12 @@ impl Scene {
 
     fn start_on(&mut self, provider: Arc<dyn CloudProvider>) {
         let (catalogue, names) = (*types(4)).clone();
-        let client = self.world.server.client("daemon");
+        let leadership = Leadership::new(true);
+        let Clients { patient, plain } = clients(self.world.server.service("daemon"), "default", &leadership);
         let daemon = Daemon::new(Edges {
-            client: client.clone(),
-            plain: client,
+            leadership,
+            client: patient,
+            plain,
             provider,
             clock: Clock::starting_at(self.world.clock.now()),
             catalogue: fixed(catalogue),
@@ -182,7 +186,7 @@ impl Scene {
             inline: true,
         });
         self.daemon = JoinSet::new();
-        self.daemon.spawn(daemon.run());
+        self.daemon.spawn(async move { daemon.run().await.expect("it ends when it is told to") });
     }
 
     /// The process ends.

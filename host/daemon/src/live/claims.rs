@@ -13,6 +13,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::mutants::mutant;
 
@@ -105,6 +106,8 @@ impl Marks {
 /// A NodeClaim to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
+    /// Its name: the same for the same round and pods.
+    pub name: String,
     /// Its NodePool.
     pub pool: String,
     /// The object.
@@ -127,13 +130,43 @@ pub fn wanted(
     round: &str,
 ) -> Vec<Wanted> {
     let world = &*snapshot.world;
-    plan.claims
-        .iter()
-        .filter_map(|claim| {
+    let numbered = plan.claims.iter().enumerate();
+    numbered
+        .filter_map(|(number, claim)| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, marks, pools.get(name)?, round))
+            Some(one(world, claim, marks, pools.get(name)?, &format!("{round}-{number}"), round))
         })
         .collect()
+}
+
+/// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a label.
+const NAME_BYTES: usize = 63;
+/// What stands behind it: the letters and digits that Kubernetes draws names from, so that no word comes of it.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500, and then the second is
+/// planned again.
+const LETTERS: usize = 9;
+
+/// The name of a claim, decided by the round, the claim's number in it and its pods: who writes it again, because no answer
+/// came, writes the same name.
+fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
+    let mut digest = Sha256::new();
+    [pool, decided_by, pods].iter().for_each(|part| {
+        digest.update(part.as_bytes());
+        digest.update([0]);
+    });
+    let digest = digest.finalize();
+    let mut number = digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let mut end = pool.len().min(NAME_BYTES - LETTERS - 1);
+    while !pool.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = format!("{}-", pool[..end].trim_end_matches(['-', '.']));
+    for _ in 0..LETTERS {
+        name.push(char::from(ALPHABET[(number % ALPHABET.len() as u64) as usize]));
+        number /= ALPHABET.len() as u64;
+    }
+    name
 }
 
 /// `namespace/name`.
@@ -142,7 +175,7 @@ pub fn pod_name(world: &World, pod: PodIx) -> String {
     format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
 }
 
-fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, round: &str) -> Wanted {
+fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, decided_by: &str, round: &str) -> Wanted {
     let text = |sym: Sym| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
@@ -167,6 +200,7 @@ fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, roun
         list.push_str(name);
         list += &marks.text(world, pod);
     }
+    let own_name = claim_name(&name, decided_by, &list);
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
     annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".into(), claim.min_values_relaxed.to_string());
@@ -220,7 +254,7 @@ fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, roun
     let object = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {
-            "generateName": format!("{name}-"), "finalizers": finalizers, "labels": own_labels, "annotations": annotations,
+            "name": own_name, "finalizers": finalizers, "labels": own_labels, "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": pool.metadata.uid,
                 "blockOwnerDeletion": true,
@@ -228,7 +262,7 @@ fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, roun
         },
         "spec": without_null(spec),
     });
-    Wanted { pool: name, object, pods, words, relaxed: claim.min_values_relaxed }
+    Wanted { name: own_name, pool: name, object, pods, words, relaxed: claim.min_values_relaxed }
 }
 
 fn without_null(mut value: Value) -> Value {

@@ -262,9 +262,13 @@ mod tests {
     async fn what_was_not_carried_out_is_sent_again_and_what_may_have_been_is_not() {
         let leads = Leadership::new(true);
         let begun = Instant::now();
-        for (method, code, attempts) in
-            [(Method::GET, 429, 5), (Method::GET, 503, 5), (Method::POST, 429, 5), (Method::POST, 503, 1), (Method::PATCH, 504, 1)]
-        {
+        for (method, code, attempts) in [
+            (Method::GET, 429, 5),
+            (Method::GET, 503, 5),
+            (Method::POST, 429, 5),
+            (Method::POST, 503, 1),
+            (Method::PATCH, 504, 1),
+        ] {
             let codes: &[u16] = match code {
                 429 => &[429],
                 503 => &[503],

@@ -14,19 +14,26 @@ use longshore_api::crd::Timestamp;
 use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::doors::Doors;
 use super::drains::Drains;
 use super::events::Events;
+use super::freshness::OwnWrite;
 use super::garbage::Garbage;
 use super::hints::Hint;
+use super::kinds::Kind;
+use super::launch_backoff::LaunchBackoff;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
 use super::pulse::Pulse;
 use super::shortages::Shortages;
+use super::slim::slim;
+use super::step_error::StepError;
+use super::watch::Relists;
 
 /// Shared by all that is going on.
 pub struct Context {
@@ -42,10 +49,16 @@ pub struct Context {
     pub clock: Clock,
     /// Whether the loop is alive.
     pub pulse: Pulse,
-    /// The version of each NodeClaim that was written last, until it has come back by the watch.
-    pub written: Written,
+    /// What this process writes, told to the loop at once: the watch may bring it much later.
+    pub echoes: UnboundedSender<OwnWrite>,
+    /// Asks watches for a new list.
+    pub relists: Arc<Relists>,
+    /// The watches are up to date as far as is known: time limits of what they should have brought may be applied.
+    pub fresh: AtomicBool,
     /// Offerings that could not be had a moment ago.
     pub shortages: Arc<Shortages>,
+    /// Launches that wait, for the cloud has refused them.
+    pub backoff: LaunchBackoff,
     /// What kube-scheduler is being told.
     pub telling: Telling,
     /// Nodes that are being opened to pods.
@@ -77,19 +90,39 @@ impl Context {
     ///
     /// # Errors
     /// Another replica may have taken over.
-    pub fn may_write(&self) -> Result<(), String> {
-        if self.leadership.holds() { Ok(()) } else { Err("this replica does not lead".to_owned()) }
+    pub fn may_write(&self) -> Result<(), StepError> {
+        if self.leadership.holds() { Ok(()) } else { Err(StepError::NotLeading) }
+    }
+
+    /// Tells the loop of an object that was written: `text` is the server's answer. Of NodeClaims the whole object is told.
+    /// Returns its version.
+    pub fn echo(&self, kind: Kind, name: &str, text: &str) -> Option<String> {
+        let (object, version) = slim(text);
+        let version = version?.to_owned();
+        let object = (kind == Kind::NodeClaim).then_some(object);
+        self.echo_version(kind, name, &version, object);
+        Some(version)
+    }
+
+    fn echo_version(&self, kind: Kind, name: &str, version: &str, object: Option<Box<str>>) {
+        if let Ok(version) = version.parse() {
+            // Nobody listens once the loop has ended.
+            _ = self.echoes.send(OwnWrite { kind, name: name.to_owned(), version, object });
+        }
     }
 
     /// Patches a Node by merge.
     ///
     /// # Errors
     /// What the server says.
-    pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), String> {
+    pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), StepError> {
         self.may_write()?;
         let api: Api<Node> = Api::all(self.client.clone());
-        let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        done.map(drop).map_err(|e| e.to_string())
+        let written = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        if let Some(version) = &written.metadata.resource_version {
+            self.echo_version(Kind::Node, name, version, None);
+        }
+        Ok(())
     }
 
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
@@ -114,12 +147,17 @@ impl Context {
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
             let path = Request::new(Pod::url_path(&(), Some(namespace)));
             let Ok(request) = path.patch_subresource("status", name, &PatchParams::default(), &patch) else { return };
-            // The pod that is the answer comes by the watch as well, and is read there.
-            if let Err(kube::Error::Api(status)) = self.plain.request_text(request).await
-                && status.code == 403
-                && self.nominates.swap(false, Ordering::Relaxed)
-            {
-                tracing::warn!("RBAC does not let us patch pods/status; kube-scheduler places pods without our hint");
+            match self.plain.request_text(request).await {
+                // The pod itself comes by the watch as well, and is read there.
+                Ok(text) => drop(self.echo(Kind::Pod, &pod, &text)),
+                Err(kube::Error::Api(status))
+                    if status.code == 403 && self.nominates.swap(false, Ordering::Relaxed) =>
+                {
+                    tracing::warn!(
+                        "RBAC does not let us patch pods/status; kube-scheduler places pods without our hint"
+                    );
+                }
+                Err(_) => {}
             }
             if awaited {
                 self.telling.told(Instant::now());
@@ -198,44 +236,6 @@ impl Telling {
         let left = (*lock(&self.heard))?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
-}
-
-/// Versions that were written and have not come back yet. What is older is not acted on: it would be done twice.
-#[derive(Default)]
-pub struct Written(Mutex<BTreeMap<String, (u64, Instant)>>);
-
-/// How long a version is waited for: a server that was set back has none as new.
-const ECHO: Duration = Duration::from_secs(30);
-
-impl Written {
-    /// An object was written and has this version now.
-    pub fn note(&self, name: &str, version: Option<&str>) {
-        if let Some(version) = version.and_then(number) {
-            lock(&self.0).insert(name.to_owned(), (version, Instant::now()));
-        }
-    }
-
-    /// Whether a version is older than what was written. Kubernetes promises since 1.35 that versions of a kind are
-    /// numbers in order; one that is none is taken for new.
-    pub fn is_newer_than(&self, name: &str, version: Option<&str>) -> bool {
-        let mut all = lock(&self.0);
-        match (all.get(name), version.and_then(number)) {
-            (Some((written, at)), Some(seen)) if seen < *written && at.elapsed() < ECHO => true,
-            _ => {
-                all.remove(name);
-                false
-            }
-        }
-    }
-
-    /// An object is gone.
-    pub fn forget(&self, name: &str) {
-        lock(&self.0).remove(name);
-    }
-}
-
-fn number(version: &str) -> Option<u64> {
-    version.parse().ok()
 }
 
 /// How the last four launches of each NodePool went.

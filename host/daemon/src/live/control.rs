@@ -1,45 +1,52 @@
 //! The loop: what is observed is folded in, what it touches is looked at again, and now and then a round plans.
 //!
 //! One task owns the state; nobody else reads it. Work on one object is done by one task at a time ([`Jobs`]), with
-//! copies of what it needs, and what comes of it returns as an observation like any other. A round takes its snapshot
-//! only after the NodeClaims that the round before has written have come back by the watch, so that no pod is bought for
-//! twice. Nothing is polled: the loop sleeps until something arrives or the next of its own dates.
+//! copies of what it needs, and what comes of it returns as an observation like any other. What this process writes is
+//! folded in from the answers, so that no round forgets a NodeClaim that the watch has not brought yet; while a watch is known
+//! to be behind nothing is planned ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or the next
+//! of its own dates.
 
 mod decided;
+mod observed;
 mod shown;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_core::model::Names;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::arrivals::Arrivals;
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
 use super::decisions::Decisions;
+use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
+use super::guard::{guarded, guarded_now};
 use super::hints::{Hint, Hints};
-use super::jobs::Jobs;
+use super::jobs::{Jobs, Lane};
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
-use super::mutants::mutant;
+
 use super::node::NodeView;
+use super::plan_index::PlanIndex;
 use super::pod_events::PodEvents;
 use super::pools;
 use super::pulse;
 use super::questions::Questions;
 use super::repair::{self, Wards};
-use super::round::{self, How, Round};
+use super::round::{self, Created, How, Round};
 use super::serve::{Ask, SharedBoard};
 use super::state::{Class, ClusterState, Touched};
+use super::step_error::StepError;
 use super::termination;
 use super::timetable::Timetable;
-use super::watch::Change;
+use super::watch::Observed;
 use crate::config::NewPods;
 use crate::process;
 
@@ -47,8 +54,12 @@ use crate::process;
 enum Done {
     Step(Touched, Outcome),
     Round(Box<Round>),
+    /// A round has panicked.
+    RoundPanicked,
     /// Claims that were written, and how many could not be.
-    Written(Vec<String>, usize),
+    Written(Vec<Created>, usize),
+    /// Claims were not written: the server has other pods that wait than the state has.
+    Outdated,
     Collected,
     Explained,
 }
@@ -58,8 +69,8 @@ type Expected = BTreeMap<String, Vec<(String, Option<u32>)>>;
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
-/// How long claims that were written may take to come back by the watch.
-const ECHO: Duration = Duration::from_secs(10);
+/// While nothing may be planned, whether that is over is looked at this often.
+const RECHECK: Duration = Duration::from_secs(1);
 const GARBAGE: Duration = Duration::from_secs(120);
 /// NodePools are counted again at most this often.
 const POOLS: Duration = Duration::from_secs(1);
@@ -80,8 +91,18 @@ struct Control {
     done: Sender<Done>,
     timetable: Timetable,
     planning: bool,
-    awaited: BTreeSet<String>,
-    awaited_since: Instant,
+    /// What the watches can be trusted with.
+    watches: Freshness,
+    /// Why nothing may be planned now, if so.
+    blocked: Option<String>,
+    /// Pods that wait and that a node was bought for: it is not done again without asking the server.
+    bought: HashSet<String>,
+    /// Which claim each pod is planned for.
+    plans: PlanIndex,
+    /// This process has not asked the server yet which pods wait, since it leads.
+    unproven: bool,
+    /// How many rounds have panicked one after the other.
+    panics: u32,
     rounds: u64,
     led: bool,
     collecting: bool,
@@ -109,16 +130,19 @@ struct Control {
     began: Instant,
 }
 
+/// Where the loop hears from.
+pub struct Heard {
+    /// What the watches bring.
+    pub observations: Receiver<Observed>,
+    /// What this process has written.
+    pub echoes: UnboundedReceiver<OwnWrite>,
+    /// What others want to know.
+    pub asks: Receiver<Ask>,
+}
+
 /// Runs until this replica retires and nothing of it is under way any more, or the channel of observations closes.
-pub async fn run(
-    ctx: Arc<Context>,
-    how: How,
-    timetable: Timetable,
-    names: Names,
-    board: SharedBoard,
-    mut observations: Receiver<(Kind, Change)>,
-    mut asks: Receiver<Ask>,
-) {
+pub async fn run(ctx: Arc<Context>, how: How, timetable: Timetable, names: Names, board: SharedBoard, heard: Heard) {
+    let Heard { mut observations, mut echoes, mut asks } = heard;
     let (done, mut reports) = channel(1024);
     let now = Instant::now();
     let mut control = Control {
@@ -130,8 +154,12 @@ pub async fn run(
         done,
         timetable,
         planning: false,
-        awaited: BTreeSet::new(),
-        awaited_since: now,
+        watches: Freshness::default(),
+        blocked: None,
+        bought: HashSet::new(),
+        plans: PlanIndex::default(),
+        unproven: true,
+        panics: 0,
         rounds: 0,
         led: false,
         collecting: false,
@@ -163,17 +191,22 @@ pub async fn run(
             biased;
             Some(report) = reports.recv() => control.report(report),
             observed = observations.recv() => {
-                let Some((kind, change)) = observed else { return };
-                control.observe(kind, change);
+                let Some(observed) = observed else { return };
+                control.observe(observed);
                 // Whatever else has arrived belongs to the same moment.
                 for _ in 0..4096 {
-                    let Ok((kind, change)) = observations.try_recv() else { break };
-                    control.observe(kind, change);
+                    let Ok(observed) = observations.try_recv() else { break };
+                    control.observe(observed);
                 }
             }
+            Some(write) = echoes.recv() => control.wrote(write),
             Some(ask) = asks.recv() => control.asked(ask),
             () = sleep_until(next) => {}
             () = leadership.retires(), if !leadership.is_retiring() => {}
+        }
+        // No step begins from a copy that is older than what this process has written.
+        while let Ok(write) = echoes.try_recv() {
+            control.wrote(write);
         }
         control.turn(Instant::now());
     }
@@ -185,69 +218,48 @@ impl Control {
         !self.planning && !self.collecting && self.jobs.running() == 0
     }
 
-    fn observe(&mut self, kind: Kind, change: Change) {
-        self.changed = true;
-        match (&change, self.state.trouble(kind)) {
-            // Said once, however often it is tried.
-            (Change::Trouble(why), told) if told != Some(why) => {
-                tracing::warn!(?kind, why, "cannot watch; trying again");
-            }
-            (Change::End | Change::Well, Some(_)) => tracing::info!(?kind, "watching again"),
-            _ => {}
-        }
-        let (touched, refused) = self.state.fold(kind, &change);
-        for node in self.ctx.drains.observe(kind, &change) {
-            self.jobs.touch(Touched::Node(node), Instant::now());
-        }
-        let time = self.ctx.now().as_millisecond();
-        self.how.journal.observed(time, self.state.revision, kind, change, refused.is_some());
-        if let Some(refused) = refused {
-            tracing::warn!(
-                ?kind,
-                name = refused.name,
-                why = refused.why,
-                "object cannot be read; the last version stays"
-            );
-        }
-        let reached = self.state.milestones();
-        let turned = self.state.turned();
-        if self.led {
-            turned.iter().for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
-            for milestone in &reached {
-                let placed = self.decisions.reached(&milestone.pod, milestone.what, self.ctx.now());
-                self.ctx.metrics.reached(milestone, self.ctx.now(), placed);
-            }
-        }
-        let now = Instant::now();
-        for what in touched {
-            match what {
-                Touched::Pending => self.timetable.came(now),
-                Touched::PodEvent(node) => self.pod_event(node, now),
-                what => self.touch(what, now),
-            }
-        }
-    }
-
     fn touch(&mut self, what: Touched, now: Instant) {
         match &what {
             Touched::Claim(name) => {
                 self.pools_changed = true;
-                self.awaited.remove(name);
                 let claim = self.state.claims.get(name).cloned();
                 let id = claim.as_ref().and_then(|c| c.status.as_ref()).map_or("", |s| s.provider_id.as_str());
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
                 for other in self.arrivals.note(name, claim.as_deref(), joined, now) {
-                    self.jobs.touch(Touched::Claim(other), now);
+                    self.jobs.touch(Touched::Claim(other), Lane::Launch, now);
                 }
-                if claim.is_none() {
-                    self.expected.remove(name);
-                    self.ctx.written.forget(name);
+                match &claim {
+                    Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
+                        if !self.plans.knows(name) {
+                            let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+                            planned_pods(claim).for_each(|planned| self.plans.plan(planned.pod, name, created));
+                        }
+                    }
+                    _ => {
+                        self.plans.forget(name);
+                        if claim.is_none() {
+                            self.expected.remove(name);
+                        }
+                    }
                 }
             }
             Touched::Node(_) => self.pools_changed = true,
             _ => {}
         }
-        self.jobs.touch(what, now);
+        let lane = self.lane(&what);
+        self.jobs.touch(what, lane, now);
+    }
+
+    /// What kind of work there is on an object.
+    fn lane(&self, what: &Touched) -> Lane {
+        match what {
+            Touched::Claim(name) => match self.state.claims.get(name) {
+                Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
+                _ => Lane::Launch,
+            },
+            Touched::Pool(_) => Lane::Pool,
+            _ => Lane::Drain,
+        }
     }
 
     /// Notes that pods came to a node or went.
@@ -284,11 +296,20 @@ impl Control {
                 self.spent = true;
                 self.decided(*round);
             }
+            Done::RoundPanicked => self.round_panicked(),
+            Done::Outdated => {
+                self.planning = false;
+                self.ctx.metrics.rounds.with_label_values(&["outdated"]).inc();
+                tracing::warn!(
+                    "pods that were planned for do not wait any more: the watch of pods is behind; listing them"
+                );
+                self.relist(Kind::Pod);
+                self.timetable.came(Instant::now());
+            }
             Done::Written(claims, failed) => {
-                if !mutant("ignores-awaited") {
-                    self.awaited.extend(claims.into_iter().filter(|name| !self.state.claims.contains_key(name)));
-                }
-                self.awaited_since = Instant::now();
+                let state = &self.state;
+                let pods = claims.into_iter().flat_map(|created| created.pods);
+                self.bought.extend(pods.filter(|pod| state.waits(pod)));
                 self.planning = false;
                 if failed > 0 {
                     self.timetable.came(Instant::now());
@@ -315,7 +336,8 @@ impl Control {
             by(self.pools_changed.then(|| self.last_pools + POOLS));
             by(self.pod_events.next());
             if !self.planning {
-                by(self.next_round());
+                let blocked = self.why_blocked(now).map(|_| now + RECHECK);
+                by(self.next_round().map(|at| blocked.map_or(at, |again| at.max(again))));
             }
         }
         next.max(now)
@@ -323,9 +345,7 @@ impl Control {
 
     /// When the next round may be made.
     fn next_round(&self) -> Option<Instant> {
-        let closes = self.timetable.next(self.hints.any(), self.waits())?;
-        let echo = if self.awaited.is_empty() { closes } else { self.awaited_since + ECHO };
-        Some(closes.max(echo))
+        self.timetable.next(self.hints.any(), self.waits()).filter(|_| self.waits())
     }
 
     /// When the question that waits may be answered: between two rounds, or at any time where another replica makes them.
@@ -351,8 +371,13 @@ impl Control {
             self.answer(now);
         }
         self.give_back(now);
+        let blocked = self.why_blocked(now);
+        self.ctx.fresh.store(blocked.is_none(), Ordering::Relaxed);
+        self.changed |= self.blocked != blocked;
+        self.blocked = blocked;
         if !synced || !leads || self.ctx.leadership.is_retiring() {
             self.led &= leads;
+            self.follow_pods(now);
             return;
         }
         if !self.led {
@@ -360,23 +385,7 @@ impl Control {
             self.take_over(now);
         }
         let mut told = Vec::new();
-        let changes = self.state.waits_changed();
-        if !changes.is_empty() {
-            for (pod, nominated) in &changes {
-                match nominated {
-                    Some(nominated) => {
-                        self.hints.seen(pod, *nominated, now);
-                        self.decisions.waits(pod, self.ctx.now());
-                    }
-                    None => {
-                        self.hints.gone(pod);
-                        self.ctx.doors.placed(pod);
-                        if self.state.has_pod(pod) {
-                            self.timetable.moved(now);
-                        }
-                    }
-                }
-            }
+        if self.follow_pods(now) {
             let state = &self.state;
             told = self.hints.advance(|pod| state.waits(pod));
             self.tell_again();
@@ -386,7 +395,7 @@ impl Control {
         if self.pools_changed && now >= self.last_pools + POOLS {
             (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
-            names.into_iter().for_each(|name| self.jobs.touch(Touched::Pool(name), now));
+            names.into_iter().for_each(|name| self.jobs.touch(Touched::Pool(name), Lane::Pool, now));
         }
         if !self.collecting && now >= self.last_garbage + GARBAGE {
             self.last_garbage = now;
@@ -396,9 +405,53 @@ impl Control {
         while let Some(what) = self.jobs.take(now) {
             self.start(what, now);
         }
-        if !self.planning && self.next_round().is_some_and(|at| at <= now) {
+        if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none() {
             self.plan(now);
         }
+    }
+
+    /// Notes which pods wait in another way than before; a replica that stands by does so too, and acts on nothing of it. Says
+    /// whether there were any.
+    fn follow_pods(&mut self, now: Instant) -> bool {
+        let changes = self.state.waits_changed();
+        for (pod, nominated) in &changes {
+            match nominated {
+                Some(nominated) => {
+                    self.hints.seen(pod, *nominated, now);
+                    self.decisions.waits(pod, self.ctx.now());
+                }
+                None => {
+                    self.bought.remove(&**pod);
+                    self.hints.gone(pod);
+                    self.ctx.doors.placed(pod);
+                    if self.state.has_pod(pod) {
+                        self.timetable.moved(now);
+                    }
+                }
+            }
+        }
+        !changes.is_empty()
+    }
+
+    /// Why nothing may be planned, if so.
+    fn why_blocked(&self, now: Instant) -> Option<String> {
+        let stale = self.watches.stale(now).map(|stale| stale.to_string());
+        stale.or_else(|| {
+            let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
+            needed.filter_map(|kind| self.state.trouble(kind)).next().map(str::to_owned)
+        })
+    }
+
+    /// Has a kind listed again; nothing is planned before it was.
+    fn relist(&mut self, kind: Kind) {
+        self.watches.relist(kind);
+        self.ctx.relists.ask(kind);
+    }
+
+    /// A round has panicked. The next one does without improving; should that panic too, liveness says so in time.
+    fn round_panicked(&mut self) {
+        self.planning = false;
+        self.panics += 1;
     }
 
     /// Gives memory back that rounds have left, or policies that were replaced, when that holds up no round.
@@ -418,6 +471,14 @@ impl Control {
         claims.into_iter().for_each(|name| self.touch(Touched::Claim(name), now));
         nodes.into_iter().for_each(|name| self.touch(Touched::Node(name), now));
         self.timetable.came(now);
+        // What another leader has written may not have been brought yet by the watch of a replica that only stood by.
+        self.unproven = true;
+        let since = self.ctx.leadership.since();
+        for kind in [Kind::NodeClaim, Kind::Node] {
+            if !self.watches.was_listed_since(kind, since) {
+                self.relist(kind);
+            }
+        }
         let coming = self.state.claims.values().filter(|claim| {
             let status = claim.status.clone().unwrap_or_default();
             claim.metadata.deletion_timestamp.is_none()
@@ -431,16 +492,7 @@ impl Control {
 
     fn start(&mut self, what: Touched, now: Instant) {
         let work = match &what {
-            Touched::Claim(name) => {
-                let claim = self.state.claims.get(name);
-                let version = claim.and_then(|c| c.metadata.resource_version.as_deref());
-                if claim.is_some() && self.ctx.written.is_newer_than(name, version) {
-                    // What we wrote has not come back yet: to go on from the version before would do it twice.
-                    self.jobs.postpone(what, now + ECHO);
-                    return;
-                }
-                self.work_on_claim(name, now)
-            }
+            Touched::Claim(name) => self.work_on_claim(name, now),
             Touched::Node(name) => self.work_on_node(name, now),
             Touched::Pool(name) => self.work_on_pool(name),
             Touched::Pending | Touched::PodEvent(_) => None,
@@ -450,8 +502,11 @@ impl Control {
             return;
         };
         let done = self.done.clone();
+        let metrics = self.ctx.metrics.clone();
         tokio::spawn(async move {
-            let outcome = work.await;
+            // Whatever becomes of it, its slot is given back.
+            let outcome = guarded(&metrics, "step", work).await;
+            let outcome = outcome.unwrap_or_else(|| Err(StepError::Other("it has panicked".to_owned())));
             let _ = done.send(Done::Step(what, outcome)).await;
         });
     }
@@ -472,8 +527,11 @@ impl Control {
             self.expected.remove(name);
         } else if let [node] = nodes.as_slice() {
             hold = self.arrivals.hold(name, &claim, node, now);
-            let state = &self.state;
-            let pods = planned_for(&self.expected, name, &claim).filter(|planned| state.waits(planned.pod));
+            let (state, plans) = (&self.state, &self.plans);
+            let is_ours = |planned: &Planned| {
+                state.waits(planned.pod) && plans.owner(planned.pod).is_none_or(|owner| owner == name)
+            };
+            let pods = planned_for(&self.expected, name, &claim).filter(is_ours);
             hints = self.hints.plan(&node.name, pods);
         }
         let ctx = self.ctx.clone();
@@ -534,7 +592,6 @@ impl Control {
     }
 
     fn plan(&mut self, now: Instant) {
-        self.awaited.clear();
         self.timetable.close();
         if !self.waits() {
             return;
@@ -547,15 +604,22 @@ impl Control {
         self.ctx.pulse.due(now, round::time_limit(&self.how.manager.take()));
         self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let world = self.world();
+        let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
+        let decide =
+            move |how: &How| guarded_now(&metrics, "planning", || round::decide(how, clock, number, careful, world));
         if self.how.inline {
-            let round = round::decide(&self.how, clock, number, world);
-            self.decided(round);
+            match decide(&self.how) {
+                Some(round) => self.decided(round),
+                None => self.round_panicked(),
+            }
             return;
         }
         let (how, done) = (self.how.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
-            let round = round::decide(&how, clock, number, world);
-            let _ = done.blocking_send(Done::Round(Box::new(round)));
+            let _ = done.blocking_send(match decide(&how) {
+                Some(round) => Done::Round(Box::new(round)),
+                None => Done::RoundPanicked,
+            });
         });
     }
 
@@ -631,7 +695,8 @@ impl Control {
             self.state.nodes.values().filter(|n| n.is_ready()).map(|n| n.provider_id.clone()).collect();
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            if let Err(error) = garbage::collect(&ctx, &claims, &ready).await {
+            let collected = guarded(&ctx.metrics, "garbage", garbage::collect(&ctx, &claims, &ready)).await;
+            if let Some(Err(error)) = collected {
                 tracing::warn!(%error, "garbage was not collected; trying again in two minutes");
             }
             let _ = done.send(Done::Collected).await;

@@ -305,7 +305,7 @@ impl Known {
                 lost.iter().for_each(|name| self.drop_pod(name));
                 return touched.into_iter().collect();
             }
-            Change::Trouble(_) | Change::Well => {}
+            Change::Trouble(_) | Change::Well | Change::Version => {}
         }
         Vec::new()
     }
@@ -405,7 +405,7 @@ impl Known {
                 let touched = lost.iter().flat_map(|name| self.detach(name)).collect();
                 return self.drained(touched);
             }
-            Change::Trouble(_) | Change::Well => {}
+            Change::Trouble(_) | Change::Well | Change::Version => {}
         }
         Vec::new()
     }

@@ -8,18 +8,20 @@ use std::time::Duration;
 use kube::Client;
 use longshore_cloud::CloudProvider;
 use longshore_core::model::{Catalogue, Names, Settings};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, Health, Telling, Written};
+use super::context::{Context, Health, Telling};
 use super::control;
 use super::doors::Doors;
 use super::drains::Drains;
 use super::events::Events;
+use super::freshness::OwnWrite;
 use super::garbage::Garbage;
 use super::journal::Journal;
 use super::kinds::Kind;
+use super::launch_backoff::LaunchBackoff;
 use super::leader::{self, Candidate, Leadership};
 use super::measured::Measured;
 use super::metrics::Metrics;
@@ -85,6 +87,7 @@ pub struct Daemon {
     pub(super) board: SharedBoard,
     pub(super) asks: Sender<Ask>,
     asked: Receiver<Ask>,
+    echoed: UnboundedReceiver<OwnWrite>,
     how: How,
     timetable: Timetable,
     names: Names,
@@ -118,6 +121,7 @@ impl Daemon {
             let Lease { namespace, name, holder } = lease;
             Arc::new(Candidate { client: plain.clone(), clock, namespace, name, holder })
         });
+        let (echoes, echoed) = unbounded_channel();
         let ctx = Arc::new(Context {
             client,
             events,
@@ -128,8 +132,11 @@ impl Daemon {
             leadership,
             clock,
             pulse: Pulse::new(tokio::time::Instant::now()),
-            written: Written::default(),
+            echoes,
+            relists: Arc::default(),
+            fresh: AtomicBool::new(true),
             shortages: Arc::default(),
+            backoff: LaunchBackoff::default(),
             telling: Telling::default(),
             doors: Doors::default(),
             drains: Drains::default(),
@@ -142,7 +149,8 @@ impl Daemon {
         let timetable = Timetable::new(window.0, window.1);
         let shortages = ctx.shortages.clone();
         let how = How { catalogue, shortages, settings, manager, journal, inline };
-        Daemon { ctx, board: Arc::new(Mutex::new(Board::default())), asks, asked, how, timetable, names, candidate }
+        let board = Arc::new(Mutex::new(Board::default()));
+        Daemon { ctx, board, asks, asked, echoed, how, timetable, names, candidate }
     }
 
     /// The client that asks again.
@@ -171,9 +179,9 @@ impl Daemon {
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
         for kind in Kind::ALL {
-            let watch = watch::watch(self.ctx.client.clone(), kind, out.clone());
+            let (client, relists, out) = (self.ctx.client.clone(), self.ctx.relists.clone(), out.clone());
             tasks.spawn(async move {
-                watch.await;
+                watch::watch(client, kind, &relists, out).await;
                 kind.at().plural
             });
         }
@@ -186,8 +194,8 @@ impl Daemon {
             });
         }
         let leadership = self.ctx.leadership.clone();
-        let control =
-            control::run(self.ctx, self.how, self.timetable, self.names, self.board, observations, self.asked);
+        let heard = control::Heard { observations, echoes: self.echoed, asks: self.asked };
+        let control = control::run(self.ctx, self.how, self.timetable, self.names, self.board, heard);
         tokio::select! {
             () = control => {}
             Some(ended) = tasks.join_next() => {
@@ -201,7 +209,10 @@ impl Daemon {
         }
         // The Lease is renewed meanwhile: the tasks are still there.
         if tokio::time::timeout(HAND_OVER, leadership.is_idle()).await.is_err() {
-            tracing::warn!(seconds = HAND_OVER.as_secs(), "writes are still under way; giving the Lease back all the same");
+            tracing::warn!(
+                seconds = HAND_OVER.as_secs(),
+                "writes are still under way; giving the Lease back all the same"
+            );
         }
         leadership.stop();
         tasks.shutdown().await;

@@ -17,6 +17,7 @@ use super::lifecycle::{Outcome, TERMINATION_TIME, is_true, jiff_span, patch_meta
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
+use super::step_error::StepError;
 
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// Its Node is looked at again after this long; the watch is sooner.
@@ -48,7 +49,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         ctx.may_write()?;
         match ctx.provider.delete(&id).await {
             Err(CloudError::NotFound(_)) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
             Ok(()) => {
                 say_ending(ctx, claim).await?;
                 return Ok(Some(ENDS));
@@ -57,7 +58,7 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
     }
     let rest: Vec<String> = finalizers.into_iter().filter(|f| f != FINALIZER).collect();
     match patch_meta(ctx, claim, json!({"finalizers": rest})).await {
-        Err(error) if error.contains("404") || error.contains("not found") => {}
+        Err(StepError::Gone) => {}
         other => drop(other?),
     }
     let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
@@ -67,19 +68,19 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
 }
 
 /// The provider ID of a claim's instance; nothing if none was made.
-async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Option<String>, String> {
+async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Option<String>, StepError> {
     let id = claim.status.as_ref().map_or("", |s| s.provider_id.as_str());
     if !id.is_empty() {
         return Ok(Some(id.to_owned()));
     }
     // Launched, perhaps, by a process that did not live to write it down.
     let uid = claim.metadata.uid.as_deref();
-    let all = ctx.provider.list().await.map_err(|e| e.to_string())?;
+    let all = ctx.provider.list().await.map_err(StepError::other)?;
     Ok(all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id.clone()))
 }
 
 /// Deletes the Nodes of an instance. Says whether there still are any.
-async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<NodeView>]) -> Result<bool, String> {
+async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<NodeView>]) -> Result<bool, StepError> {
     if !nodes.is_empty() {
         for node in nodes.iter().filter(|n| n.deletion.is_none()) {
             proof::delete_node(ctx, node).await?;
@@ -94,7 +95,7 @@ async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<Node
 }
 
 /// The Nodes of an instance, asked of the server: by name where the claim knows one, otherwise among all of its NodePool.
-async fn nodes_on_server(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<Vec<NodeView>, String> {
+async fn nodes_on_server(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<Vec<NodeView>, StepError> {
     let status = claim.status.clone().unwrap_or_default();
     if !status.node_name.is_empty() {
         let node = proof::node(ctx, &status.node_name).await?;
@@ -108,7 +109,7 @@ async fn nodes_on_server(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<V
 }
 
 /// Notes on a claim that its instance ends.
-async fn say_ending(ctx: &Context, claim: &NodeClaim) -> Result<(), String> {
+async fn say_ending(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
     let mut status = claim.status.clone().unwrap_or_default();
     if is_true(&status, INSTANCE_TERMINATING) {
         return Ok(());

@@ -20,6 +20,7 @@ use super::lifecycle::{self, is_true};
 use super::lock::lock;
 use super::node::NodeView;
 use super::proof;
+use super::step_error::StepError;
 use limit::{Limit, Refusal, What};
 use sightings::Sightings;
 
@@ -59,9 +60,9 @@ impl Garbage {
 ///
 /// # Errors
 /// What the server or the cloud says; what was not done is done the next time.
-pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), String> {
+pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), StepError> {
     ctx.may_write()?;
-    let instances = ctx.provider.list().await.map_err(|e| e.to_string())?;
+    let instances = ctx.provider.list().await.map_err(StepError::other)?;
     let lost = lost_claims(ctx, claims, ready, &instances).await;
     let leaked = leaked_instances(ctx, claims, ready, &instances).await;
     let mut refusals = Vec::new();
@@ -69,11 +70,11 @@ pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<
     for outcome in [lost, leaked] {
         match outcome {
             Ok(refusal) => refusals.extend(refusal),
-            Err(error) => errors.push(error),
+            Err(error) => errors.push(error.to_string()),
         }
     }
     tell(ctx, &refusals).await;
-    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    if errors.is_empty() { Ok(()) } else { Err(StepError::Other(errors.join("; "))) }
 }
 
 /// Says what was not done.
@@ -93,7 +94,7 @@ async fn lost_claims(
     claims: &[Arc<NodeClaim>],
     ready: &BTreeSet<String>,
     instances: &[Arc<Instance>],
-) -> Result<Option<Refusal>, String> {
+) -> Result<Option<Refusal>, StepError> {
     let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
     let registered = |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
     let registered: Vec<&Arc<NodeClaim>> = claims.iter().filter(registered).collect();
@@ -114,7 +115,7 @@ async fn lost_claims(
             Err(CloudError::NotFound(_)) => {}
             // The list was wrong.
             Ok(_) => continue,
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
         if lifecycle::delete(ctx, claim, "its instance is gone").await? {
             ctx.metrics.disrupted("garbage_collected", claim);
@@ -129,7 +130,7 @@ async fn leaked_instances(
     claims: &[Arc<NodeClaim>],
     ready: &BTreeSet<String>,
     instances: &[Arc<Instance>],
-) -> Result<Option<Refusal>, String> {
+) -> Result<Option<Refusal>, StepError> {
     let now = ctx.now().as_second();
     let owners = Owners::of(claims.iter().map(AsRef::as_ref));
     let old = |i: &Instance| i.created > 0 && now - i.created > LEAKED;
@@ -165,7 +166,7 @@ async fn leaked_instances(
             ctx.may_write()?;
             match ctx.provider.delete(id).await {
                 Ok(()) | Err(CloudError::NotFound(_)) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         }
         for node in its.iter().filter(|node| node.deletion.is_none()) {

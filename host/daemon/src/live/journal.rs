@@ -143,7 +143,7 @@ impl Journal {
             Change::End => What::End,
             Change::Trouble(why) => What::Trouble(why.into()),
             // Nothing has changed in the state.
-            Change::Well => return,
+            Change::Well | Change::Version => return,
         };
         open.queue.observed(Observed { time, revision, kind, what, refused });
     }

@@ -37,6 +37,8 @@ struct State {
     begin: Instant,
     /// Milliseconds after `begin` of the last renewal, plus one; 0 for none.
     renewed: AtomicU64,
+    /// Milliseconds after `begin` at which it began to lead.
+    since: AtomicU64,
     /// It starts nothing any more, and finishes what is under way.
     retiring: AtomicBool,
     /// It writes nothing any more.
@@ -85,6 +87,7 @@ impl Leadership {
             always,
             begin: Instant::now(),
             renewed: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             retiring: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
@@ -156,8 +159,17 @@ impl Leadership {
         self.0.stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Since when it leads, if it does.
+    pub fn since(&self) -> Instant {
+        self.0.begin + Duration::from_millis(self.0.since.load(Ordering::Acquire))
+    }
+
+    /// The Lease was taken or renewed by a request that was sent then.
     fn renew(&self, at: Instant) {
         let after = at.saturating_duration_since(self.0.begin).as_millis() as u64;
+        if !self.holds() {
+            self.0.since.store(self.0.begin.elapsed().as_millis() as u64, Ordering::Release);
+        }
         self.0.renewed.store(after + 1, Ordering::Release);
     }
 

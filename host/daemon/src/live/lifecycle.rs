@@ -10,6 +10,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_api::crd::duration;
@@ -29,6 +30,7 @@ use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::shortages::PAUSE;
+use super::step_error::StepError;
 use write::write;
 pub use write::{delete, patch_meta, patch_status, pod_event, transition};
 
@@ -44,7 +46,7 @@ const MESSAGE: usize = 300;
 const SHORT_EVENTS: usize = 10;
 
 /// What a run came to.
-pub type Outcome = Result<Option<Duration>, String>;
+pub type Outcome = Result<Option<Duration>, StepError>;
 
 /// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much longer its node is not to be
 /// registered yet, `hints` what kube-scheduler is told while the node is still closed.
@@ -81,13 +83,19 @@ pub async fn step(
     if !is_true(&status, "Launched") {
         match launch(ctx, &mut next, &mut status).await? {
             Launched::Yes => {}
-            Launched::Later => soon = Some(Duration::from_secs(1)),
+            Launched::Later(wait) => soon = Some(wait),
             Launched::GivenUp => return Ok(None),
         }
     }
     ctx.nominate(hints).await;
+    // Watches that are behind may have kept the node from us.
+    if ctx.fresh.load(Ordering::Relaxed)
+        && let Some(why) = too_late(ctx, &next, &status)
+    {
+        return give_up(ctx, &next, why).await;
+    }
     if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
-        if let Some(left) = ctx.telling.left(Instant::now()).filter(|_| !nodes.is_empty()) {
+        if let Some(left) = ctx.telling.left(Instant::now()).filter(|_| nodes.iter().any(|node| may_wait(ctx, node))) {
             return Ok(Some(left));
         }
         ready_at_once = register(ctx, &next, &mut status, nodes).await?;
@@ -110,22 +118,32 @@ pub async fn step(
         );
     }
     root(ctx, &mut status);
-    if let Some(why) = too_late(ctx, &next, &status) {
-        if delete(ctx, &next, why).await? {
-            ctx.health.record(pool_of(&next), false);
-            ctx.metrics.disrupted(why, &next);
-        }
-        return Ok(None);
-    }
     write(ctx, claim, &next, status).await?;
     let waits = [soon, liveness_in(ctx, &next), expires_in(ctx, &next)];
     Ok(waits.into_iter().flatten().min())
 }
 
+/// How long after it joined a node may be kept closed so that kube-scheduler hears first what is meant for it.
+const TOLD_FIRST: i64 = 30;
+
+fn may_wait(ctx: &Context, node: &NodeView) -> bool {
+    node.created.as_ref().is_some_and(|created| ctx.now().as_second() < created.0.as_second() + TOLD_FIRST)
+}
+
+/// Deletes a claim that has had its time.
+async fn give_up(ctx: &Context, claim: &NodeClaim, why: &'static str) -> Outcome {
+    if delete(ctx, claim, why).await? {
+        ctx.health.record(pool_of(claim), false);
+        ctx.metrics.disrupted(why, claim);
+    }
+    Ok(None)
+}
+
 /// What became of a launch.
 enum Launched {
     Yes,
-    Later,
+    /// It is asked for again after this.
+    Later(Duration),
     GivenUp,
 }
 
@@ -164,15 +182,20 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
     }
 }
 
-async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStatus) -> Result<Launched, String> {
+async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStatus) -> Result<Launched, StepError> {
     ctx.may_write()?;
     let mut wanted = launch_of(claim);
     if mutant("random-token") {
         wanted.uid = format!("{}-{}", wanted.uid, ctx.now().as_millisecond());
     }
+    let asked = Instant::now();
+    if let Some(left) = ctx.backoff.left(&wanted, asked) {
+        return Ok(Launched::Later(left));
+    }
     let made = ctx.provider.create(&wanted).await;
     match made {
         Ok(instance) => {
+            ctx.backoff.succeeded(&wanted);
             let mut all = instance.labels;
             for r in claim.spec.requirements.iter().filter(|r| r.operator == Operator::In && r.values.len() == 1) {
                 all.insert(r.key.clone(), r.values[0].clone());
@@ -210,7 +233,7 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
         Err(error) => {
             let message: String = error.to_string().chars().take(MESSAGE).collect();
             set(ctx, status, "Launched", ConditionStatus::Unknown, error.reason(), &message);
-            Ok(Launched::Later)
+            Ok(Launched::Later(ctx.backoff.failed(&wanted, &error, asked, Instant::now())))
         }
     }
 }
@@ -221,7 +244,7 @@ async fn register(
     claim: &NodeClaim,
     status: &mut NodeClaimStatus,
     nodes: &[Arc<NodeView>],
-) -> Result<bool, String> {
+) -> Result<bool, StepError> {
     let node = match nodes {
         [] => {
             set(ctx, status, "Registered", ConditionStatus::Unknown, "NodeNotFound", "its node has not joined yet");
@@ -286,7 +309,7 @@ async fn initialize(
     claim: &NodeClaim,
     status: &mut NodeClaimStatus,
     nodes: &[Arc<NodeView>],
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     let [node] = nodes else {
         if !is_true(status, "Initialized") {
             set(ctx, status, "Initialized", ConditionStatus::Unknown, "NodeNotFound", "there is no node of its own");

@@ -47,7 +47,8 @@ impl Measured {
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
         let begun = Instant::now();
-        let late = |_| Err(CloudError::Other(format!("the cloud did not answer {method} within {} s", limit.as_secs())));
+        let late =
+            |_| Err(CloudError::Other(format!("the cloud did not answer {method} within {} s", limit.as_secs())));
         let answer = timeout(limit, call).await.unwrap_or_else(late);
         let provider = self.cloud.name();
         let labels = [controller, method, provider];

@@ -59,6 +59,10 @@ pub struct Metrics {
     pub unsynced: IntGauge,
     /// Whether everything has been listed.
     pub synced: IntGauge,
+    /// Whether nothing may be planned, for watches are behind.
+    pub blocked: IntGauge,
+    /// Panics that were caught, by where.
+    panics: IntCounterVec,
     /// Nodes known.
     pub nodes: IntGauge,
     /// Rounds by outcome.
@@ -136,6 +140,11 @@ fn registered<T: prometheus::core::Collector + Clone + 'static>(registry: &Regis
 }
 
 impl Metrics {
+    /// Counts a panic that was caught.
+    pub fn panicked(&self, place: &str) {
+        self.panics.with_label_values(&[place]).inc();
+    }
+
     /// Metrics, all at zero.
     pub fn new() -> Self {
         let registry = Registry::new();
@@ -301,6 +310,12 @@ impl Metrics {
                 "Seconds since not everything has been listed.",
             ),
             synced: gauge(&registry, "karpenter_cluster_state_synced", "1 once everything has been listed."),
+            blocked: gauge(
+                &registry,
+                "longshore_planning_blocked",
+                "1 while nothing is planned, for watches are behind.",
+            ),
+            panics: counter(&registry, "longshore_panics_total", "Panics that were caught, by where.", &["where"]),
             nodes: gauge(&registry, "karpenter_cluster_state_node_count", "Nodes known."),
             rounds: counter(&registry, "longshore_rounds_total", "Rounds by outcome.", &["outcome"]),
             plan_cost: registered(&registry, Gauge::new("longshore_plan_effective_cost", "Objective, USD per hour.")),

@@ -13,9 +13,10 @@ use serde_json::json;
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
-use super::lifecycle::{Outcome, transition};
+use super::lifecycle::{Outcome, patch_meta, transition};
 use super::node::NodeView;
 use super::state::Class;
+use super::step_error::StepError;
 
 /// Brings a NodePool's status and hash up to date. `class` is what its class says of itself, with its generation;
 /// `claims` and `nodes` are its own.
@@ -36,7 +37,7 @@ pub async fn step(
             ctx.may_write()?;
             let patch = json!({"metadata": {"annotations": {HASH: value, HASH_VERSION: hash::VERSION}}});
             let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-            done.map_err(|e| e.to_string())?;
+            done?;
         }
         adopt(ctx, claims, value).await?;
     }
@@ -114,7 +115,7 @@ pub async fn step(
     if pool.status.as_ref() != Some(&status) {
         ctx.may_write()?;
         let patch = Patch::Merge(json!({"status": status}));
-        api.patch_status(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
+        api.patch_status(name, &PatchParams::default(), &patch).await?;
         announce(ctx, pool, &status).await;
     }
     let amounts = |all: &BTreeMap<String, Quantity>| {
@@ -142,20 +143,14 @@ async fn announce(ctx: &Context, pool: &NodePool, status: &NodePoolStatus) {
 
 /// Claims whose hash is of another version, made by an older Karpenter, get today's: what they were made from is not
 /// known to differ. One that has drifted already keeps its own.
-async fn adopt(ctx: &Context, claims: &[Arc<NodeClaim>], value: &str) -> Result<(), String> {
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
+async fn adopt(ctx: &Context, claims: &[Arc<NodeClaim>], value: &str) -> Result<(), StepError> {
     for claim in claims.iter().filter(|claim| is_of_other_version(claim)) {
-        ctx.may_write()?;
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
         let drifted = claim.status.as_ref().and_then(|s| condition(&s.conditions, "Drifted"));
         let mut annotations = json!({HASH_VERSION: hash::VERSION});
         if drifted.is_none_or(|c| c.status != ConditionStatus::True) {
             annotations[HASH] = json!(value);
         }
-        let patch = json!({"metadata": {"annotations": annotations}});
-        let done = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        let written = done.map_err(|e| e.to_string())?;
-        ctx.written.note(name, written.metadata.resource_version.as_deref());
+        patch_meta(ctx, claim, json!({"annotations": annotations})).await?;
     }
     Ok(())
 }

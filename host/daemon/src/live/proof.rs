@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::context::Context;
 use super::node::NodeView;
+use super::step_error::StepError;
 
 /// Objects of a page.
 const PAGE: usize = 500;
@@ -24,11 +25,11 @@ const PAGE: usize = 500;
 ///
 /// # Errors
 /// What the server says, or that the answer is not a Node.
-pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, String> {
+pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepError> {
     match ctx.client.request_text(get(&format!("/api/v1/nodes/{name}"))?).await {
-        Ok(text) => NodeView::read(&text).map(Some),
+        Ok(text) => Ok(Some(NodeView::read(&text)?)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -36,7 +37,7 @@ pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, String>
 ///
 /// # Errors
 /// What the server says.
-pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Result<Vec<NodeView>, String> {
+pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Result<Vec<NodeView>, StepError> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Head {
@@ -50,7 +51,7 @@ pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Resu
     }
     let mut found = Vec::new();
     list(ctx, &in_pool("/api/v1/nodes", pool), |text| {
-        let head: Head = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let head: Head = serde_json::from_str(text).map_err(StepError::other)?;
         if ids.contains(head.spec.provider_id.as_str()) {
             found.push(NodeView::read(text)?);
         }
@@ -64,7 +65,7 @@ pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Resu
 ///
 /// # Errors
 /// What the server says.
-pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, String> {
+pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepError> {
     let mut found = Vec::new();
     list(ctx, &in_pool("/apis/karpenter.sh/v1/nodeclaims", pool), |text| keep(text, &mut found)).await?;
     Ok(found)
@@ -74,7 +75,7 @@ pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, String>
 ///
 /// # Errors
 /// What the server says.
-pub async fn pods_on<T: DeserializeOwned>(ctx: &Context, node: &str) -> Result<(Vec<T>, String), String> {
+pub async fn pods_on<T: DeserializeOwned>(ctx: &Context, node: &str) -> Result<(Vec<T>, String), StepError> {
     let mut found = Vec::new();
     let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&");
     let version = list(ctx, &path, |text| keep(text, &mut found)).await?;
@@ -85,20 +86,19 @@ pub async fn pods_on<T: DeserializeOwned>(ctx: &Context, node: &str) -> Result<(
 ///
 /// # Errors
 /// What the server says.
-pub async fn delete_node(ctx: &Context, node: &NodeView) -> Result<(), String> {
+pub async fn delete_node(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     ctx.may_write()?;
     let api: Api<Node> = Api::all(ctx.client.clone());
     let uid = Some(node.uid.clone()).filter(|uid| !uid.is_empty());
     let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
     match api.delete(&node.name, &params).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
-        other => other.map(drop).map_err(|e| e.to_string()),
+        other => Ok(other.map(drop)?),
     }
 }
 
-fn keep<T: DeserializeOwned>(text: &str, found: &mut Vec<T>) -> Result<(), String> {
-    found.push(serde_json::from_str(text).map_err(|e| e.to_string())?);
+fn keep<T: DeserializeOwned>(text: &str, found: &mut Vec<T>) -> Result<(), StepError> {
+    found.push(serde_json::from_str(text).map_err(StepError::other)?);
     Ok(())
 }
 
@@ -110,16 +110,20 @@ fn in_pool(path: &str, pool: &str) -> String {
     }
 }
 
-fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
-    http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())
+fn get(path: &str) -> Result<http::Request<Vec<u8>>, StepError> {
+    http::Request::get(path).body(Vec::new()).map_err(StepError::other)
 }
 
 /// Hands on every object of a list, page by page. Returns the version of the list.
-async fn list(ctx: &Context, path: &str, mut object: impl FnMut(&str) -> Result<(), String>) -> Result<String, String> {
+async fn list(
+    ctx: &Context,
+    path: &str,
+    mut object: impl FnMut(&str) -> Result<(), StepError>,
+) -> Result<String, StepError> {
     let mut token = String::new();
     loop {
         let request = get(&format!("{path}limit={PAGE}&continue={token}"))?;
-        let text = ctx.client.request_text(request).await.map_err(|e| e.to_string())?;
+        let text = ctx.client.request_text(request).await.map_err(StepError::other)?;
         let (meta, items) = page(&text)?;
         items.iter().try_for_each(|item| object(item.get()))?;
         if meta.next.is_empty() {
@@ -140,7 +144,7 @@ struct ListMeta {
 }
 
 /// A page of a list; an error where the text is none.
-fn page(text: &str) -> Result<(ListMeta, Vec<&RawValue>), String> {
+fn page(text: &str) -> Result<(ListMeta, Vec<&RawValue>), StepError> {
     #[derive(Deserialize)]
     struct Page<'a> {
         metadata: ListMeta,

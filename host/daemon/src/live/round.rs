@@ -3,8 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt as _;
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, PostParams};
+use kube::core::Request;
+use kube::{Client, Resource as _};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
 use longshore_core::model::{Catalogue, Settings, World};
@@ -13,14 +18,17 @@ use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
-use super::claims::{Marks, Wanted};
+use super::claims::{Marks, PODS, ROUND, Wanted};
 use super::clock::Clock;
+use super::connection::is_not_leading;
 use super::context::Context;
 use super::journal::{Decided, Journal};
+use super::kinds::Kind;
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
 use super::policies::{Live, Manager};
 use super::shortages::Shortages;
+use super::step_error::StepError;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, Case, Explained};
 
@@ -92,11 +100,14 @@ pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explai
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 
-/// Plans with whoever serves as policy now, and writes down what came of it.
-pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
+/// Plans with whoever serves as policy now, and writes down what came of it. A careful round does not improve its plan.
+pub fn decide(how: &How, clock: Clock, number: u64, careful: bool, world: World) -> Round {
     let begun = Instant::now();
     let live = how.manager.take();
-    let (snapshot, options, limit) = prepare(how, &live, world);
+    let (snapshot, mut options, limit) = prepare(how, &live, world);
+    if careful {
+        options.effort = longshore_core::plan::Effort::None;
+    }
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
@@ -121,38 +132,111 @@ pub fn decide(how: &How, clock: Clock, number: u64, world: World) -> Round {
     Round { snapshot, plan, marks, took: begun.elapsed() }
 }
 
-/// Creates claims, several at a time. Returns those created with their pods, and how many failed.
-pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<(String, Vec<String>)>, usize) {
+/// A NodeClaim that was created.
+pub struct Created {
+    /// Its name.
+    pub name: String,
+    /// The pods that it is for, `namespace/name`.
+    pub pods: Vec<String>,
+}
+
+/// Creates claims, several at a time, and tells the loop of each at once. Returns those created, and how many failed.
+pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<Created>, usize) {
     let total = wanted.len();
     let one = |want: Wanted| async move {
-        ctx.may_write().ok()?;
-        let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-        let object: NodeClaim = serde_json::from_value(want.object).ok()?;
-        if mutant("launch-first") {
+        if mutant("launch-first")
+            && let Ok(object) = serde_json::from_value::<NodeClaim>(want.object.clone())
+        {
             let launch = Launch { uid: want.pods.join(","), ..launch_of(&object) };
             let _ = ctx.provider.create(&launch).await;
         }
-        match api.create(&PostParams::default(), &object).await {
-            Ok(made) => {
-                let name = made.metadata.name.unwrap_or_default();
+        match create(ctx, &want).await {
+            Ok(text) => {
+                ctx.echo(Kind::NodeClaim, &want.name, &text);
                 tracing::info!(
-                    nodeclaim = name,
+                    nodeclaim = want.name,
                     nodepool = want.pool,
                     pods = want.pods.len(),
                     want.words,
                     "created NodeClaim"
                 );
                 ctx.metrics.claim_created(&want.pool, want.relaxed);
-                Some((name, want.pods))
+                Some(Created { name: want.name, pods: want.pods })
             }
             Err(error) => {
-                tracing::error!(nodepool = want.pool, %error, "a NodeClaim could not be created");
+                tracing::error!(nodeclaim = want.name, nodepool = want.pool, %error, "a NodeClaim could not be created");
                 None
             }
         }
     };
     let made: Vec<_> = futures::stream::iter(wanted).map(one).buffer_unordered(16).collect().await;
-    let made: Vec<(String, Vec<String>)> = made.into_iter().flatten().collect();
+    let made: Vec<Created> = made.into_iter().flatten().collect();
     let failed = total - made.len();
     (made, failed)
+}
+
+/// A create whose answer was lost is looked up so often.
+const LOOK_UPS: u32 = 4;
+
+/// Creates one claim. Its name is its own, so that whether it is there can be looked up when no answer comes; it is never
+/// sent twice without that. Returns the claim as the server has it.
+async fn create(ctx: &Context, want: &Wanted) -> Result<String, StepError> {
+    ctx.may_write()?;
+    let path = Request::new(NodeClaim::url_path(&(), None));
+    let body = want.object.to_string().into_bytes();
+    let sent = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let refused = match ctx.client.request_text(sent).await {
+        Ok(text) => return Ok(text),
+        Err(kube::Error::Api(status)) if !may_have_happened(status.code) => {
+            return Err(StepError::Other(status.message));
+        }
+        Err(error) => error,
+    };
+    if is_not_leading(&refused) {
+        return Err(StepError::NotLeading);
+    }
+    for attempt in 0..LOOK_UPS {
+        let asked = path.get(&want.name, &kube::api::GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        match ctx.client.request_text(asked).await {
+            Ok(text) if is_ours(&text, want) => return Ok(text),
+            Ok(_) => return Err(StepError::Other(format!("another NodeClaim is called {}", want.name))),
+            Err(kube::Error::Api(status)) if status.code == 404 && attempt > 0 => break,
+            Err(_) => tokio::time::sleep(Duration::from_secs(1 << attempt)).await,
+        }
+    }
+    Err(refused.into())
+}
+
+/// Whether a request with this answer may have been carried out.
+fn may_have_happened(code: u16) -> bool {
+    code == 409 || code >= 500
+}
+
+/// Whether a claim is the one that was to be created: of the same round, for the same pods.
+fn is_ours(text: &str, want: &Wanted) -> bool {
+    let Ok(found) = serde_json::from_str::<NodeClaim>(text) else { return false };
+    let annotation = |name: &str| found.metadata.annotations.as_ref()?.get(name).cloned();
+    let wanted = |name: &str| want.object["metadata"]["annotations"][name].as_str().map(str::to_owned);
+    [ROUND, PODS].iter().all(|name| annotation(name) == wanted(name))
+}
+
+/// The pods, `namespace/name`, that no node has, as the server has it now: a read that no cache answers.
+///
+/// # Errors
+/// What the server says.
+pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let mut params = ListParams::default().fields("spec.nodeName=").limit(500);
+    let mut unbound = BTreeSet::new();
+    loop {
+        let page = api.list_metadata(&params).await?;
+        unbound.extend(page.items.into_iter().filter_map(|pod| {
+            let (namespace, name) = (pod.metadata.namespace?, pod.metadata.name?);
+            pod.metadata.deletion_timestamp.is_none().then(|| format!("{namespace}/{name}"))
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(unbound),
+        }
+    }
 }

@@ -248,13 +248,17 @@ impl ClusterState {
 
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
     pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<Touched>, Option<Refused>) {
-        if matches!(change, Change::Well) {
-            self.troubles.remove(&kind);
-            return (Vec::new(), None);
+        match change {
+            Change::Well => {
+                self.troubles.remove(&kind);
+                return (Vec::new(), None);
+            }
+            Change::Version => return (Vec::new(), None),
+            _ => {}
         }
         self.revision += 1;
         match change {
-            Change::Well => (Vec::new(), None),
+            Change::Well | Change::Version => (Vec::new(), None),
             Change::Begin => {
                 self.seen.insert(kind, HashSet::new());
                 (Vec::new(), None)
@@ -450,6 +454,11 @@ impl ClusterState {
             }
             _ => (Vec::new(), None),
         }
+    }
+
+    /// An object was listed in a version that is not taken in: it is there all the same.
+    pub fn is_listed(&mut self, kind: Kind, name: &str) {
+        self.note_seen(kind, name);
     }
 
     fn note_seen(&mut self, kind: Kind, name: &str) {

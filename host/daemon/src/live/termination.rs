@@ -25,6 +25,7 @@ use super::lifecycle::{Outcome, TERMINATION_TIME, is_true};
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
+use super::step_error::StepError;
 pub use pod::LeavingPod;
 
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -66,7 +67,7 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
 }
 
 /// A node's claim goes with it.
-async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), String> {
+async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
     if claim.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
@@ -77,13 +78,13 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), String> {
     match api.delete(claim.metadata.name.as_deref().unwrap_or_default(), &params).await {
         // Gone, or another claim has its name by now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        other => other.map(drop).map_err(|e| e.to_string()),
+        other => other.map(drop).map_err(StepError::other),
     }
 }
 
 /// Sees to it that nothing is left on a node that has to leave before its instance may end. Returns when to look again;
 /// nothing once it is empty.
-async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) -> Result<Option<Duration>, String> {
+async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) -> Result<Option<Duration>, StepError> {
     let Some(young) = closed_for(node, ctx.now()).map(|closed| LEAST.saturating_sub(closed)) else {
         close(ctx, node).await?;
         return Ok(Some(Duration::from_millis(200)));
@@ -129,7 +130,7 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
     Ok(None)
 }
 
-async fn still_draining(ctx: &Context, claim: &mut Option<NodeClaim>, left: usize) -> Result<(), String> {
+async fn still_draining(ctx: &Context, claim: &mut Option<NodeClaim>, left: usize) -> Result<(), StepError> {
     if let Some(claim) = claim {
         let message = format!("{left} pods left");
         say(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &message).await?;
@@ -145,7 +146,7 @@ async fn detach(
     claim: &mut Option<NodeClaim>,
     pods: &[Arc<LeavingPod>],
     over: bool,
-) -> Result<Option<Duration>, String> {
+) -> Result<Option<Duration>, StepError> {
     let attached = attachments(ctx, &node.name, pods).await;
     if let Some(claim) = claim {
         let (to, reason) = match (attached.is_empty(), over) {
@@ -171,7 +172,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
         return Ok(None);
     };
     if now.deletion.is_none() || now.provider_id != node.provider_id {
-        return Err(format!("Conflict: Node {} is not what it was", node.name));
+        return Err(StepError::Conflict(format!("Node {} is not what it was", node.name)));
     }
     let mut claim = match claim {
         Some(claim) => Some(claim),
@@ -188,7 +189,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
     ctx.may_write()?;
     match ctx.provider.delete(&node.provider_id).await {
         Err(CloudError::NotFound(_)) => {}
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
         Ok(()) => {
             if let Some(claim) = &mut claim {
                 say(ctx, claim, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "").await?;
@@ -203,7 +204,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
 }
 
 /// The claims of a node as the server has them, where the state has none.
-async fn claims_of(ctx: &Context, node: &NodeView) -> Result<Vec<NodeClaim>, String> {
+async fn claims_of(ctx: &Context, node: &NodeView) -> Result<Vec<NodeClaim>, StepError> {
     let pool = node.labels.get(labels::NODEPOOL).map_or("", String::as_str);
     let mut claims = proof::claims(ctx, pool).await?;
     claims.retain(|c| c.status.as_ref().is_some_and(|s| s.provider_id == node.provider_id));
@@ -229,13 +230,13 @@ fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
 }
 
 /// Keeps kube-scheduler and load balancers away from a node, from now on.
-async fn close(ctx: &Context, node: &NodeView) -> Result<(), String> {
+async fn close(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     let ours = |t: &&Taint| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule;
     let value = node.taints.iter().find(ours).map(|t| t.value.clone()).unwrap_or_default();
     let mut taints: Vec<Taint> = node.taints.iter().filter(|t| !ours(t)).cloned().collect();
     // Kubernetes keeps whole seconds: rounded up, so that it is never earlier than it was.
     let second = ctx.now().as_millisecond().div_euclid(1000) + 1;
-    let since = Timestamp::from_second(second).map_err(|e| e.to_string())?;
+    let since = Timestamp::from_second(second).map_err(StepError::other)?;
     taints.push(Taint { key: DISRUPTED.into(), value, effect: TaintEffect::NoSchedule, time_added: Some(Time(since)) });
     let metadata = json!({"resourceVersion": node.resource_version, "labels": {NO_BALANCER: "karpenter"}});
     ctx.patch_node(&node.name, &json!({"metadata": metadata, "spec": {"taints": taints}})).await
@@ -260,7 +261,7 @@ async fn say(
     to: ConditionStatus,
     reason: &str,
     message: &str,
-) -> Result<bool, String> {
+) -> Result<bool, StepError> {
     let mut status = claim.status.clone().unwrap_or_default();
     let same = condition(&status.conditions, what).is_some_and(|c| c.status == to && c.reason == reason);
     if same {
@@ -274,15 +275,17 @@ async fn say(
 }
 
 /// Lists the pods of a node from the server.
-async fn list(ctx: &Context, node: &NodeView) -> Result<(), String> {
+async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     ctx.drains.lists(&node.name);
     let (pods, version) = proof::pods_on(ctx, &node.name).await?;
     ctx.drains.listed(&node.name, pods, &version, Instant::now());
     Ok(())
 }
 
-fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<LeavingPod>>, String> {
-    ctx.drains.pods(&node.name).ok_or_else(|| format!("the pods of {} have not been listed", node.name))
+fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<LeavingPod>>, StepError> {
+    ctx.drains
+        .pods(&node.name)
+        .ok_or_else(|| StepError::Other(format!("the pods of {} have not been listed", node.name)))
 }
 
 /// Volumes still attached to the node, those of pods that do not leave left out.

@@ -4,8 +4,10 @@
 //! server sent (without managed fields), never as a tree, which the types of `watcher` do not allow (its list type
 //! buffers every object). What is promised to the reader: `Begin`, every object, `End`, and from then on each change in
 //! order; after anything that may have lost a change (a disconnect past the server's memory, 410, an error) the same
-//! from the beginning.
+//! from the beginning, and so where somebody asks for it ([`Relists`]). Bookmarks are handed on, so that silence can be told
+//! from a quiet cluster.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::AsyncBufReadExt as _;
@@ -14,12 +16,24 @@ use kube::Client;
 use longshore_api::json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::definitions::INSTALL;
 use super::kinds::Kind;
 use super::slim::slim;
+
+/// What a watch brings.
+#[derive(Debug)]
+pub struct Observed {
+    /// Of what.
+    pub kind: Kind,
+    /// What has changed.
+    pub change: Change,
+    /// The version of the object that it is about, where it is a number.
+    pub version: Option<u64>,
+}
 
 /// What is told about a kind.
 #[derive(Debug)]
@@ -30,6 +44,8 @@ pub enum Change {
     Upsert(Box<str>),
     /// An object that is gone, as JSON.
     Remove(Box<str>),
+    /// Everything up to the version of [`Observed`] has been told: by a bookmark, or by a list, before its `End`.
+    Version,
     /// The list is complete.
     End,
     /// It could not be listed or watched; it is tried again.
@@ -38,14 +54,59 @@ pub enum Change {
     Well,
 }
 
+impl Observed {
+    /// What is about no single object.
+    pub fn of(kind: Kind, change: Change) -> Self {
+        Observed { kind, change, version: None }
+    }
+
+    fn reached(kind: Kind, version: &str) -> Self {
+        Observed { kind, change: Change::Version, version: number(version) }
+    }
+}
+
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
 const PAGE: usize = 500;
 /// How long a watch may run before it is asked for again, seconds.
 const WATCH: u64 = 290;
 
+/// Bookmarks come every minute; a watch that brings nothing for so long is asked for again.
+const SILENT: Duration = Duration::from_secs(90);
+/// A watch that ended sooner than this and brought nothing is not asked for again at once.
+const BRIEF: Duration = Duration::from_secs(1);
+
+/// Asks watches for a new list.
+pub struct Relists(BTreeMap<Kind, Notify>);
+
+impl Default for Relists {
+    fn default() -> Self {
+        Relists(Kind::ALL.into_iter().map(|kind| (kind, Notify::new())).collect())
+    }
+}
+
+impl Relists {
+    /// A kind is listed again, as the server has it now.
+    pub fn ask(&self, kind: Kind) {
+        if let Some(asked) = self.0.get(&kind) {
+            asked.notify_one();
+        }
+    }
+
+    async fn asked(&self, kind: Kind) {
+        match self.0.get(&kind) {
+            Some(asked) => asked.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Why a watch ended.
 enum Ended {
-    /// The server closed it: go on from the last version.
-    Closed,
+    /// The server closed it: go on from the last version. Whether it has brought anything.
+    Closed(bool),
     /// The server has forgotten our version: list again.
     Gone,
     /// The reader has gone.
@@ -53,30 +114,44 @@ enum Ended {
 }
 
 /// Runs for ever; ends when nobody reads any more.
-pub async fn watch(client: Client, kind: Kind, out: Sender<(Kind, Change)>) {
+pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
     loop {
-        match list(&client, kind, &out).await {
-            Ok(Some(mut version)) => loop {
-                match follow(&client, kind, &mut version, pause.0 > 0, &out).await {
-                    Ok(Ended::Closed) => pause.reset(),
-                    Ok(Ended::Gone) => break,
-                    Ok(Ended::NobodyReads) => return,
-                    Err(error) => {
-                        let told = out.send((kind, Change::Trouble(error))).await;
-                        if told.is_err() {
-                            return;
-                        }
-                        pause.wait().await;
-                    }
-                }
-            },
+        let mut version = match list(&client, kind, &out).await {
+            Ok(Some(version)) => version,
             Ok(None) => return,
             Err(error) => {
-                if out.send((kind, Change::Trouble(error))).await.is_err() {
+                if out.send(Observed::of(kind, Change::Trouble(error))).await.is_err() {
                     return;
                 }
                 pause.wait().await;
+                continue;
+            }
+        };
+        loop {
+            let begun = Instant::now();
+            let followed = tokio::select! {
+                followed = follow(&client, kind, &mut version, pause.0 > 0, &out) => followed,
+                () = relists.asked(kind) => break,
+            };
+            match followed {
+                Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
+                Ok(Ended::Closed(_)) => pause.wait().await,
+                Ok(Ended::Gone) => {
+                    // A server that forgets versions as fast as it tells them would be listed without end.
+                    if begun.elapsed() < BRIEF {
+                        pause.wait().await;
+                    }
+                    break;
+                }
+                Ok(Ended::NobodyReads) => return,
+                Err(error) => {
+                    let told = out.send(Observed::of(kind, Change::Trouble(error))).await;
+                    if told.is_err() {
+                        return;
+                    }
+                    pause.wait().await;
+                }
             }
         }
     }
@@ -102,8 +177,8 @@ fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
 }
 
 /// Lists everything page by page. Returns the version to watch from, or nothing if nobody reads.
-async fn list(client: &Client, kind: Kind, out: &Sender<(Kind, Change)>) -> Result<Option<String>, String> {
-    if out.send((kind, Change::Begin)).await.is_err() {
+async fn list(client: &Client, kind: Kind, out: &Sender<Observed>) -> Result<Option<String>, String> {
+    if out.send(Observed::of(kind, Change::Begin)).await.is_err() {
         return Ok(None);
     }
     let mut token = String::new();
@@ -113,14 +188,20 @@ async fn list(client: &Client, kind: Kind, out: &Sender<(Kind, Change)>) -> Resu
             Ok(text) => text,
             Err(error) => return Err(reason(client, kind, "list", error).await),
         };
-        let (meta, items) = page(&text).ok_or("the answer to a list is not a list")?;
+        let (meta, items) =
+            page(&text).ok_or_else(|| format!("the answer to a list of {} is no list", kind.at().plural))?;
         for item in items {
-            if out.send((kind, Change::Upsert(slim(item).0))).await.is_err() {
+            let (object, version) = slim(item);
+            let version = version.and_then(number);
+            if out.send(Observed { kind, change: Change::Upsert(object), version }).await.is_err() {
                 return Ok(None);
             }
         }
         if meta.next.is_empty() {
-            let told = out.send((kind, Change::End)).await;
+            if out.send(Observed::reached(kind, &meta.resource_version)).await.is_err() {
+                return Ok(None);
+            }
+            let told = out.send(Observed::of(kind, Change::End)).await;
             return Ok(told.is_ok().then_some(meta.resource_version));
         }
         token = meta.next;
@@ -136,18 +217,24 @@ struct ListMeta {
     next: String,
 }
 
-/// The metadata of a list and the texts of its items.
+/// The metadata of a list and the texts of its items; nothing if it is not a list. A list of nothing has items too (`[]`, or
+/// `null` from servers in Go): an answer without them tells nothing of what there is.
 fn page(text: &str) -> Option<(ListMeta, Vec<&str>)> {
     #[derive(Deserialize)]
     struct Page<'a> {
         #[serde(default)]
         metadata: ListMeta,
         #[serde(borrow)]
-        items: Option<&'a RawValue>,
+        items: &'a RawValue,
     }
-    let page: Page<'_> = serde_json::from_str(text).ok()?;
+    let page: Page<'_> =
+        serde_json::from_str(text).ok().filter(|page: &Page<'_>| !page.metadata.resource_version.is_empty())?;
     let mut items = Vec::new();
-    if let Some(list) = page.items.map(RawValue::get).filter(|list| list.starts_with('[')) {
+    let list = page.items.get();
+    if !list.starts_with('[') && list != "null" {
+        return None;
+    }
+    if list.starts_with('[') {
         json::walk(list.as_bytes(), 0, |_, start| {
             let end = match json::skip_value(list.as_bytes(), start) {
                 Ok(end) => end,
@@ -182,7 +269,7 @@ async fn follow(
     kind: Kind,
     version: &mut String,
     troubled: bool,
-    out: &Sender<(Kind, Change)>,
+    out: &Sender<Observed>,
 ) -> Result<Ended, String> {
     let path = format!(
         "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH}&resourceVersion={}",
@@ -194,16 +281,16 @@ async fn follow(
         Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Gone),
         Err(error) => return Err(reason(client, kind, "watch", error).await),
     };
-    if troubled && out.send((kind, Change::Well)).await.is_err() {
+    if troubled && out.send(Observed::of(kind, Change::Well)).await.is_err() {
         return Ok(Ended::NobodyReads);
     }
     let mut lines = std::pin::pin!(stream.lines());
+    let mut brought = false;
     loop {
-        let next = timeout(Duration::from_secs(WATCH + 15), lines.next()).await;
+        let next = timeout(SILENT, lines.next()).await;
         let line = match next {
-            Err(_) => return Err(format!("nothing was heard of {} for {WATCH} s", kind.at().plural)),
-            Ok(None) => return Ok(Ended::Closed),
-            Ok(Some(Err(_))) => return Ok(Ended::Closed),
+            Err(_) => return Err(format!("nothing was heard of {} for {} s", kind.at().plural, SILENT.as_secs())),
+            Ok(None | Some(Err(_))) => return Ok(Ended::Closed(brought)),
             Ok(Some(Ok(line))) => line,
         };
         if line.trim().is_empty() {
@@ -216,7 +303,7 @@ async fn follow(
         let change = match what {
             "ADDED" | "MODIFIED" => Some(Change::Upsert(object)),
             "DELETED" => Some(Change::Remove(object)),
-            "BOOKMARK" => None,
+            "BOOKMARK" => Some(Change::Version),
             "ERROR" => match serde_json::from_str(&object).unwrap_or_default() {
                 Failure { code: 410, .. } => return Ok(Ended::Gone),
                 Failure { message, .. } => return Err(format!("watch {}: {message}", kind.at().plural)),
@@ -224,10 +311,11 @@ async fn follow(
             _ => None,
         };
         if let Some(change) = change
-            && out.send((kind, change)).await.is_err()
+            && out.send(Observed { kind, change, version: seen.and_then(number) }).await.is_err()
         {
             return Ok(Ended::NobodyReads);
         }
+        brought = true;
         if let Some(seen) = seen {
             version.clear();
             version.push_str(seen);
@@ -300,8 +388,10 @@ mod tests {
         let (meta, items) = page(text).unwrap();
         assert_eq!((meta.resource_version.as_str(), meta.next.as_str()), ("7", "a b"));
         assert_eq!(items, [r#"{"a":[1,{"b":"]"}]}"#, r#"{"c":2}"#]);
-        assert_eq!(page(r#"{"items":null}"#).unwrap().1.len(), 0);
-        assert!(page("[]").is_none());
+        assert_eq!(page(r#"{"metadata":{"resourceVersion":"7"},"items":null}"#).unwrap().1.len(), 0);
+        for broken in ["[]", "{}", r#"{"metadata":{"resourceVersion":"7"}}"#, r#"{"metadata":{},"items":[]}"#] {
+            assert!(page(broken).is_none(), "{broken} tells nothing of what there is");
+        }
         assert_eq!(escaped("a b/="), "a%20b%2F%3D");
     }
 }

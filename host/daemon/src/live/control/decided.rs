@@ -6,11 +6,14 @@ use longshore_core::plan::{Plan, PodIx, PoolIx};
 use longshore_core::planner::in_order;
 use longshore_core::snapshot::{Snapshot, Unusable};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Control, Done};
 use crate::live::claims::{Planned, group_of, pod_name, wanted};
+use crate::live::guard::guarded;
+use crate::live::kinds::Kind;
 use crate::live::lock::lock;
-use crate::live::round::{self, Round};
+use crate::live::round::{self, Created, Round};
 use crate::report::{self, Leftover};
 
 /// Most pods of a round that get an Event saying where they should go.
@@ -19,6 +22,7 @@ const NOMINATED_EVENTS: usize = 50;
 impl Control {
     /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
     pub(super) fn decided(&mut self, round: Round) {
+        self.panics = 0;
         let Round { snapshot, plan, mut marks, took } = round;
         self.ctx.pulse.decided();
         self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
@@ -78,19 +82,47 @@ impl Control {
             self.planning = false;
             return;
         }
+        // The others are on nodes that are being deleted.
+        let waiting = wanted.iter().flat_map(|want| &want.pods).filter(|pod| self.state.waits(pod)).cloned();
+        let waiting: Vec<String> = waiting.collect();
+        let doubtful = self.is_doubtful(&waiting);
+        self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let (written, failed) = round::write_all(&ctx, wanted).await;
+            if doubtful {
+                match round::unbound_pods(&ctx.client).await {
+                    Ok(unbound) if waiting.iter().all(|pod| unbound.contains(pod)) => {}
+                    Ok(_) => {
+                        let _ = done.send(Done::Outdated).await;
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "which pods wait cannot be asked; nothing is bought for them a second time");
+                        let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
+                        return;
+                    }
+                }
+            }
+            let all = wanted.len();
+            let written = guarded(&ctx.metrics, "writing", round::write_all(&ctx, wanted)).await;
+            let (written, failed) = written.unwrap_or((Vec::new(), all));
             let told: Vec<(String, String)> = written
                 .iter()
-                .flat_map(|(claim, pods)| pods.iter().map(|pod| (pod.clone(), claim.clone())))
+                .flat_map(|Created { name, pods }| pods.iter().map(|pod| (pod.clone(), name.clone())))
                 .take(NOMINATED_EVENTS)
                 .collect();
-            let _ = done.send(Done::Written(written.into_iter().map(|w| w.0).collect(), failed)).await;
+            let _ = done.send(Done::Written(written, failed)).await;
             for (pod, claim) in told {
                 ctx.events.pod(&pod, false, "Nominated", &format!("Pod should schedule on: nodeclaim/{claim}")).await;
             }
         });
+    }
+
+    /// Whether the server is to be asked which pods wait before claims for these are written: nodes were bought for some of
+    /// them before, nothing was heard of pods for a while, or another leader may have done something for them.
+    fn is_doubtful(&self, waiting: &[String]) -> bool {
+        let again = || waiting.iter().any(|pod| self.bought.contains(pod));
+        !waiting.is_empty() && (self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now()) || again())
     }
 
     /// Notes when pods were decided about.
@@ -172,6 +204,8 @@ impl Control {
             } else if self.state.claims.contains_key(name) {
                 let expected = self.expected.entry(name.to_owned()).or_default();
                 expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
+                let decided = self.ctx.now().as_second();
+                pods.iter().for_each(|(pod, _)| self.plans.plan(pod, name, decided));
                 expected.extend(pods);
             }
         }

@@ -53,8 +53,12 @@ impl Control {
             troubles.insert("definitions".to_owned(), board.definitions.join("; "));
         }
         troubles.extend(self.ctx.garbage.trouble().map(|what| ("garbage".to_owned(), what)));
+        if let Some(why) = &self.blocked {
+            troubles.insert("planning".to_owned(), format!("nothing is planned: {why}"));
+        }
+        self.ctx.metrics.blocked.set(i64::from(self.blocked.is_some()));
         board.status = json!({
-            "synced": synced, "leads": leads, "revision": self.state.revision, "rounds": self.rounds,
+            "synced": synced, "leads": leads, "planningWaits": self.blocked, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
             "nodeClaims": self.state.claims.len(), "nodePools": self.state.pools.len(),
             "waiting": waiting, "work": self.jobs.len(), "lastPlan": self.last_plan, "troubles": troubles,

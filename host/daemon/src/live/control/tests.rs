@@ -13,6 +13,7 @@ use crate::live::journal::Journal;
 use crate::live::lifecycle::tests::{context, fresh, instance};
 use crate::live::policies::{Manager, Setup};
 use crate::live::serve;
+use crate::live::watch::Change;
 
 const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
     "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],
@@ -33,7 +34,7 @@ fn pod(name: &str) -> Change {
 }
 
 /// Tells of a cluster with a NodePool and no pods.
-async fn empty_cluster(out: &Sender<(Kind, Change)>) {
+async fn empty_cluster(out: &Sender<Observed>) {
     for kind in Kind::ALL {
         let object = match kind {
             Kind::NodePool => Some(POOL),
@@ -43,7 +44,7 @@ async fn empty_cluster(out: &Sender<(Kind, Change)>) {
         let changes =
             [Change::Begin].into_iter().chain(object.map(|text| Change::Upsert(text.into()))).chain([Change::End]);
         for change in changes {
-            out.send((kind, change)).await.unwrap();
+            out.send(Observed::of(kind, change)).await.unwrap();
         }
     }
 }
@@ -77,11 +78,13 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     let board = SharedBoard::default();
     let at = serve::tests::status_on_loopback(&ctx, &board, &asks).await;
     let timetable = Timetable::new(Duration::from_millis(100), Duration::from_secs(1));
-    let control = tokio::spawn(run(ctx.clone(), how, timetable, world.names, board, observations, asked));
+    let (_echoes, echoes) = tokio::sync::mpsc::unbounded_channel();
+    let heard = Heard { observations, echoes, asks: asked };
+    let control = tokio::spawn(run(ctx.clone(), how, timetable, world.names, board, heard));
     empty_cluster(&out).await;
 
     let bought = || ctx.metrics.rounds.with_label_values(&["bought"]).get();
-    let ask = async |pods: Option<Sender<(Kind, Change)>>| {
+    let ask = async |pods: Option<Sender<Observed>>| {
         let (mut pods, mut codes) = (pods, BTreeSet::new());
         while bought() == 0 {
             let (code, answer) = explained(at, "nobody").await;
@@ -89,7 +92,7 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
             codes.insert(code);
             // Questions are being answered by now, and go on being asked.
             if let Some(out) = pods.take_if(|_| code == 404) {
-                out.send((Kind::Pod, pod("web"))).await.unwrap();
+                out.send(Observed::of(Kind::Pod, pod("web"))).await.unwrap();
             }
         }
         codes

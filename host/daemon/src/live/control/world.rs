@@ -13,10 +13,11 @@ use crate::live::mutants::mutant;
 
 impl Control {
     /// What a round plans from: the cluster as it is, and what is known of the pods that wait in it.
-    pub(super) fn world(&self) -> World {
+    pub(super) fn world(&mut self) -> World {
         let mut world = self.state.world();
         self.foresee(&mut world);
-        self.assign(&mut world);
+        let late = self.assign(&mut world);
+        self.bought.extend(late);
         world.now = self.ctx.now().as_second();
         world
     }
@@ -40,10 +41,12 @@ impl Control {
     }
 
     /// Counts pods to the claims that they were planned for, until nodes have taken them or should have: to the one that is
-    /// still to come, and to the newest, for they are planned again if others have taken their place.
-    fn assign(&self, world: &mut World) {
+    /// still to come, and to the newest, for they are planned again if others have taken their place. Returns pods that wait
+    /// though their nodes should have taken them.
+    fn assign(&self, world: &mut World) -> Vec<String> {
+        let mut left = Vec::new();
         if mutant("forgets-planned") {
-            return;
+            return left;
         }
         let now = self.ctx.now().as_second();
         let mut host_of: HashMap<&str, (bool, i64, &str)> = HashMap::new();
@@ -53,6 +56,8 @@ impl Control {
             let joined = registered.filter(|c| c.status == ConditionStatus::True);
             let late = joined.is_some_and(|c| now - c.last_transition_time.0.as_second() > HINT.as_secs() as i64);
             if late || claim.metadata.deletion_timestamp.is_some() {
+                let pods = planned_for(&self.expected, name, claim).map(|planned| planned.pod);
+                left.extend(pods.filter(|pod| self.state.waits(pod)).map(str::to_owned));
                 continue;
             }
             let id = status.map(|s| s.provider_id.as_str()).filter(|id| !id.is_empty());
@@ -66,7 +71,7 @@ impl Control {
             }
         }
         if host_of.is_empty() {
-            return;
+            return left;
         }
         for at in 0..world.pods.len() {
             let pod = &world.pods[at];
@@ -82,6 +87,7 @@ impl Control {
                 world.pods[at].nominated = Some(world.names.intern(host));
             }
         }
+        left
     }
 
     /// Whether a node, or a claim that will be one, is there and is not on its way out.

@@ -84,7 +84,10 @@ pub fn start(folder: &Path, sizes: Sizes, run: u64, blobs: Arc<Blobs>) -> std::i
     let shared = Arc::new(Shared::default());
     let writer =
         Writer { files, index: Index::default(), blobs, shared: shared.clone(), open: 0, time: 0, revision: 0 };
-    std::thread::Builder::new().name("journal".into()).spawn(move || writer.run(&receiver))?;
+    std::thread::Builder::new().name("journal".into()).spawn(move || {
+        let _said = SaysPanic(writer.shared.clone());
+        writer.run(&receiver);
+    })?;
     Ok(Queue { sender, shared })
 }
 
@@ -202,6 +205,18 @@ struct Writer {
     /// Of what was written last.
     time: i64,
     revision: u64,
+}
+
+/// Says that the writer has panicked: from then on everything counts as lost, and rounds go on without it.
+struct SaysPanic(Arc<Shared>);
+
+impl Drop for SaysPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.condition.failing.store(true, Ordering::Relaxed);
+            tracing::error!("the journal's thread has panicked, the journal stops: a defect, please report it");
+        }
+    }
 }
 
 impl Writer {

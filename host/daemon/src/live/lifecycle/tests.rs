@@ -13,7 +13,7 @@ use longshore_cloud::{CloudProvider, Instance, OfferingName, Shortage};
 
 use super::*;
 use crate::live::clock::Clock;
-use crate::live::context::{Health, Written};
+use crate::live::context::Health;
 use crate::live::events::Events;
 use crate::live::leader::Leadership;
 use crate::live::lock::lock;
@@ -124,8 +124,11 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         leadership: Leadership::new(true),
         clock: Clock::system(),
         pulse: crate::live::pulse::Pulse::new(Instant::now()),
-        written: Written::default(),
+        echoes: tokio::sync::mpsc::unbounded_channel().0,
+        relists: Arc::default(),
+        fresh: AtomicBool::new(true),
         shortages: Arc::default(),
+        backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         telling: crate::live::context::Telling::default(),
         doors: crate::live::doors::Doors::default(),
         drains: crate::live::drains::Drains::default(),
@@ -178,7 +181,7 @@ async fn a_launch_on_an_old_copy_takes_nothing_back() {
         CloudError::NodeClassNotReady("not yet".into()),
     ] {
         let refused = run(&context(&server, Err(error.clone())), &old).await.unwrap_err();
-        assert!(refused.contains("Conflict"), "{refused}");
+        assert!(matches!(refused, StepError::Conflict(_)), "{refused}");
         assert!(launched(&server), "after {error}");
     }
     let now = server.claim().unwrap();

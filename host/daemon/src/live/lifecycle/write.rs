@@ -6,14 +6,15 @@ use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::Request;
 use longshore_api::crd::{Condition, ConditionStatus, NodeClaim, NodeClaimStatus, condition};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::live::context::Context;
+use crate::live::kinds::Kind;
+use crate::live::step_error::StepError;
 
 /// Writes what has changed: labels first, then the status.
 #[allow(clippy::missing_errors_doc)]
-pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), String> {
+pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), StepError> {
     let mut version = old.metadata.resource_version.clone();
     if old.metadata.labels != new.metadata.labels {
         version = patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
@@ -61,16 +62,14 @@ pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String>
 
 /// Patches the metadata of a claim. Returns its new version.
 #[allow(clippy::missing_errors_doc)]
-pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<Option<String>, String> {
+pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<Option<String>, StepError> {
     ctx.may_write()?;
     let mut metadata = fields;
     metadata["resourceVersion"] = json!(claim.metadata.resource_version);
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"metadata": metadata}));
-    let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let written = api.patch_metadata(name, &PatchParams::default(), &patch).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
-    Ok(written.metadata.resource_version)
+    let path = Request::new(NodeClaim::url_path(&(), None));
+    send(ctx, name, path.patch(name, &PatchParams::default(), &patch)).await
 }
 
 /// Writes the status of a claim that has this version. Returns the new one.
@@ -80,55 +79,60 @@ pub async fn patch_status(
     claim: &NodeClaim,
     version: Option<&str>,
     status: &NodeClaimStatus,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, StepError> {
     send_status(ctx, claim, json!({"metadata": {"resourceVersion": version}, "status": status})).await
 }
 
-/// Sends a patch of the status of a claim. Returns the claim's new version; nothing else of the answer is read.
+/// Sends a patch of the status of a claim. Returns the claim's new version.
 #[allow(clippy::missing_errors_doc)]
-async fn send_status(ctx: &Context, claim: &NodeClaim, patch: Value) -> Result<Option<String>, String> {
-    #[derive(Deserialize)]
-    struct Written {
-        metadata: Version,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Version {
-        resource_version: Option<String>,
-    }
+async fn send_status(ctx: &Context, claim: &NodeClaim, patch: Value) -> Result<Option<String>, StepError> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let path = Request::new(NodeClaim::url_path(&(), None));
-    let request = path.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch));
-    let request = request.map_err(|e| kube::Error::BuildRequest(e).to_string())?;
-    let written: Written = ctx.client.request(request).await.map_err(|e| e.to_string())?;
-    ctx.written.note(name, written.metadata.resource_version.as_deref());
-    Ok(written.metadata.resource_version)
+    send(ctx, name, path.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch))).await
+}
+
+/// Sends a write of a claim; the answer is folded in before anything else is done with the claim.
+async fn send(
+    ctx: &Context,
+    name: &str,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<Option<String>, StepError> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let answer = ctx.client.request_text(request).await?;
+    Ok(ctx.echo(Kind::NodeClaim, name, &answer))
 }
 
 /// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so no version is named.
 #[allow(clippy::missing_errors_doc)]
-pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), String> {
+pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), StepError> {
     send_status(ctx, claim, json!({"status": {"lastPodEventTime": time}})).await.map(drop)
 }
 
 /// Deletes a claim, if it is still as it was looked at. Says whether it was there.
 #[allow(clippy::missing_errors_doc)]
-pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, String> {
+pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, StepError> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
     let (uid, resource_version) = (claim.metadata.uid.clone(), claim.metadata.resource_version.clone());
     let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
     match api.delete(name, &params).await {
-        Ok(_) => {
+        Ok(deleted) => {
+            // What has no finalizer is gone at once, and the watch says so.
+            let going = deleted.left().filter(|claim| {
+                claim.metadata.deletion_timestamp.is_some()
+                    && claim.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty())
+            });
+            if let Some(going) = going.and_then(|claim| serde_json::to_string(&claim).ok()) {
+                ctx.echo(Kind::NodeClaim, name, &going);
+            }
             tracing::info!(nodeclaim = name, why, "deleted NodeClaim");
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        // Another claim has this name, or somebody wrote at the same moment: the next look tells.
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(format!("Conflict: {}", status.message)),
-        Err(error) => Err(error.to_string()),
+        // A conflict: another claim has this name, or somebody wrote at the same moment; the next look tells.
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,0 +1,285 @@
+//! How far the watches can be trusted, and what this process has written that they have not brought back yet.
+//!
+//! Nothing is planned from a picture that is known to be old: while a watch is behind something that this process wrote, was
+//! silent for longer than bookmarks allow, cannot be had, or is to be listed again. What was written is folded into the
+//! state from the answer of the write, so that no plan forgets it meanwhile; what a watch brings of the same object from
+//! before that write is passed over.
+//!
+//! Versions of objects are numbers that grow over all objects of a kind (Kubernetes promises that since 1.35). A version
+//! that is no number says nothing here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::kinds::Kind;
+
+/// What plans depend on most: a picture of these that is old buys twice.
+const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];
+/// A watch that has not brought an own write for so long is behind. An API server that is busy takes up to 2.5 s.
+const BEHIND: Duration = Duration::from_secs(5);
+/// The API server sends a bookmark every minute to a watch on which nothing happens; this leaves it half as much again.
+const SILENT: Duration = Duration::from_secs(90);
+/// A watch on which something was heard this recently needs no proof before a purchase.
+const RECENT: Duration = Duration::from_secs(5);
+
+/// Something that this process has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnWrite {
+    /// What kind of object.
+    pub kind: Kind,
+    /// Its name, or `namespace/name`.
+    pub name: String,
+    /// Its version now.
+    pub version: u64,
+    /// The object as it is now, as JSON; kept for NodeClaims alone.
+    pub object: Option<Box<str>>,
+}
+
+/// An own write that its watch has not brought yet.
+#[derive(Clone, Debug)]
+struct Unseen {
+    version: u64,
+    since: Instant,
+    object: Option<Box<str>>,
+}
+
+/// A kind's watch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    /// When anything came of it last.
+    at: Option<Instant>,
+    /// The newest version that it has told of.
+    version: u64,
+    /// When the list that was read last, or is being read, began.
+    list_began: Option<Instant>,
+}
+
+/// Why nothing may be planned now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// A watch has not brought what this process wrote.
+    Behind {
+        /// Of what.
+        kind: Kind,
+        /// The object.
+        name: String,
+    },
+    /// Nothing was heard of a watch.
+    Silent {
+        /// Of what.
+        kind: Kind,
+    },
+    /// The kind is to be listed again, and was not yet.
+    Relisting {
+        /// Of what.
+        kind: Kind,
+    },
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stale::Behind { kind, name } => {
+                write!(f, "the watch of {} is behind: it has not brought {name} as it was written", kind.at().plural)
+            }
+            Stale::Silent { kind } => {
+                write!(f, "the watch of {} was silent for {} s, bookmarks included", kind.at().plural, SILENT.as_secs())
+            }
+            Stale::Relisting { kind } => write!(f, "{} are being listed again", kind.at().plural),
+        }
+    }
+}
+
+/// All watches.
+#[derive(Default)]
+pub struct Freshness {
+    heard: BTreeMap<Kind, Heard>,
+    unseen: BTreeMap<(Kind, String), Unseen>,
+    /// Kinds that are to be listed again, and whether that list has begun.
+    relisting: BTreeMap<Kind, bool>,
+}
+
+impl Freshness {
+    /// Something came of a watch, or of a list.
+    pub fn heard(&mut self, kind: Kind, now: Instant) {
+        self.heard.entry(kind).or_default().at = Some(now);
+    }
+
+    /// A list begins. Whatever was wanted of one, this is it.
+    pub fn list_begins(&mut self, kind: Kind, now: Instant) {
+        self.heard.entry(kind).or_default().list_began = Some(now);
+        if let Some(begun) = self.relisting.get_mut(&kind) {
+            *begun = true;
+        }
+    }
+
+    /// A list is complete.
+    pub fn listed(&mut self, kind: Kind) {
+        // One that was under way when another was asked for does not count.
+        if self.relisting.get(&kind) == Some(&true) {
+            self.relisting.remove(&kind);
+        }
+    }
+
+    /// A kind is to be listed again before anything is planned.
+    pub fn relist(&mut self, kind: Kind) {
+        self.relisting.insert(kind, false);
+    }
+
+    /// Whether the last list of a kind began at `since` or later.
+    pub fn was_listed_since(&self, kind: Kind, since: Instant) -> bool {
+        self.heard.get(&kind).and_then(|heard| heard.list_began).is_some_and(|began| began >= since)
+    }
+
+    /// A watch has brought everything up to a version, by a bookmark or a list.
+    pub fn reached(&mut self, kind: Kind, version: u64) {
+        let heard = self.heard.entry(kind).or_default();
+        // A list of an older version: the server was set back, and what was written is not there any more.
+        let set_back = version < heard.version;
+        heard.version = version;
+        self.unseen.retain(|(of, _), unseen| *of != kind || (unseen.version > version && !set_back));
+    }
+
+    /// This process wrote something. Says whether that is news to the watch.
+    pub fn wrote(&mut self, write: &OwnWrite, now: Instant) -> bool {
+        if self.heard.get(&write.kind).is_some_and(|heard| heard.version >= write.version) {
+            return false;
+        }
+        let unseen = Unseen { version: write.version, since: now, object: write.object.clone() };
+        let key = (write.kind, write.name.clone());
+        match self.unseen.get(&key) {
+            Some(known) if known.version >= write.version => false,
+            Some(known) => {
+                // It waits for as long as the first of them does.
+                let since = known.since;
+                self.unseen.insert(key, Unseen { since, ..unseen });
+                true
+            }
+            None => {
+                self.unseen.insert(key, unseen);
+                true
+            }
+        }
+    }
+
+    /// A watch brings an object of this version. Says whether anything of its kind is awaited, so that its name matters.
+    pub fn brought(&mut self, kind: Kind, version: u64) -> bool {
+        if let Some(heard) = self.heard.get_mut(&kind) {
+            heard.version = heard.version.max(version);
+        }
+        self.unseen.keys().any(|(of, _)| *of == kind)
+    }
+
+    /// Whether an object that a watch brings is from before what this process wrote last. If not, nothing is awaited of it.
+    /// Objects that were not kept are taken in all the same: the state has nothing newer.
+    pub fn is_older_than_own(&mut self, kind: Kind, name: &str, version: u64) -> bool {
+        let key = (kind, name.to_owned());
+        match self.unseen.get(&key) {
+            Some(unseen) if version < unseen.version => unseen.object.is_some(),
+            Some(_) => {
+                self.unseen.remove(&key);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Objects of a kind that were written and that no list can have: they are there all the same.
+    pub fn unseen(&self, kind: Kind) -> Vec<Box<str>> {
+        let of = self.unseen.iter().filter(|((of, _), _)| *of == kind);
+        of.filter_map(|(_, unseen)| unseen.object.clone()).collect()
+    }
+
+    /// Whether something was heard of a watch a moment ago.
+    pub fn is_recent(&self, kind: Kind, now: Instant) -> bool {
+        self.heard.get(&kind).and_then(|heard| heard.at).is_some_and(|at| now < at + RECENT)
+    }
+
+    /// Why nothing may be planned, if so.
+    pub fn stale(&self, now: Instant) -> Option<Stale> {
+        if let Some((&kind, _)) = self.relisting.first_key_value() {
+            return Some(Stale::Relisting { kind });
+        }
+        let behind = self.unseen.iter().find(|(_, unseen)| now >= unseen.since + BEHIND);
+        if let Some(((kind, name), _)) = behind {
+            return Some(Stale::Behind { kind: *kind, name: name.clone() });
+        }
+        let silent = |kind: &Kind| self.heard.get(kind).and_then(|heard| heard.at).is_some_and(|at| now >= at + SILENT);
+        WATCHED.into_iter().find(silent).map(|kind| Stale::Silent { kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn claim(name: &str, version: u64) -> OwnWrite {
+        OwnWrite { kind: Kind::NodeClaim, name: name.into(), version, object: Some(format!("{name}@{version}").into()) }
+    }
+
+    #[test]
+    fn an_own_write_is_awaited_for_a_while_and_then_the_watch_is_behind() {
+        let now = Instant::now();
+        let mut watches = Freshness::default();
+        watches.heard(Kind::NodeClaim, now);
+        watches.reached(Kind::NodeClaim, 10);
+        assert!(!watches.wrote(&claim("old", 10), now), "the watch was faster than the answer");
+        assert!(watches.wrote(&claim("a", 11), now));
+        assert!(watches.wrote(&claim("a", 13), now + seconds(4)));
+        assert_eq!(watches.stale(now + seconds(4)), None);
+        let behind = Stale::Behind { kind: Kind::NodeClaim, name: "a".into() };
+        assert_eq!(watches.stale(now + seconds(5)), Some(behind), "since the first of the two writes");
+        assert!(watches.is_older_than_own(Kind::NodeClaim, "a", 11));
+        assert!(!watches.is_older_than_own(Kind::NodeClaim, "a", 13));
+        assert_eq!(watches.stale(now + seconds(5)), None);
+    }
+
+    #[test]
+    fn a_bookmark_or_a_list_tells_that_nothing_is_missing() {
+        let now = Instant::now();
+        let mut watches = Freshness::default();
+        watches.wrote(&claim("a", 11), now);
+        watches.wrote(&claim("b", 15), now);
+        watches.reached(Kind::Pod, 20);
+        watches.reached(Kind::NodeClaim, 12);
+        assert_eq!(watches.unseen(Kind::NodeClaim), [Box::from("b@15")], "versions of pods say nothing of NodeClaims");
+        watches.reached(Kind::NodeClaim, 7);
+        assert!(watches.unseen(Kind::NodeClaim).is_empty(), "the server was set back to before it");
+    }
+
+    #[test]
+    fn a_watch_without_even_a_bookmark_for_a_minute_and_a_half_is_silent() {
+        let now = Instant::now();
+        let mut watches = Freshness::default();
+        for kind in Kind::ALL {
+            watches.heard(kind, now);
+        }
+        assert_eq!(watches.stale(now + seconds(89)), None);
+        watches.heard(Kind::Pod, now + seconds(60));
+        watches.heard(Kind::NodeClaim, now + seconds(60));
+        assert_eq!(watches.stale(now + seconds(90)), Some(Stale::Silent { kind: Kind::Node }));
+        watches.heard(Kind::Node, now + seconds(90));
+        assert_eq!(watches.stale(now + seconds(90)), None, "others, as of services, may be silent");
+        assert!(watches.is_recent(Kind::Node, now + seconds(94)) && !watches.is_recent(Kind::Pod, now + seconds(94)));
+    }
+
+    #[test]
+    fn a_kind_that_is_to_be_listed_again_is_waited_for() {
+        let now = Instant::now();
+        let mut watches = Freshness::default();
+        watches.relist(Kind::Node);
+        watches.listed(Kind::Node);
+        assert_eq!(watches.stale(now), Some(Stale::Relisting { kind: Kind::Node }), "that one began before");
+        watches.list_begins(Kind::Node, now + seconds(1));
+        watches.listed(Kind::Node);
+        assert_eq!(watches.stale(now + seconds(1)), None);
+        assert!(watches.was_listed_since(Kind::Node, now + seconds(1)));
+        assert!(!watches.was_listed_since(Kind::Node, now + seconds(2)));
+    }
+}
