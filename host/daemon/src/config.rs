@@ -349,7 +349,7 @@ mod tests {
                         settings_file: None,
                         nodepools: Some(vec!["default".into(), "batch".into()]),
                         mode: Mode::Enforce,
-                        line: 9,
+                        line: 10,
                     },
                     PolicyEntry {
                         name: "next".into(),
@@ -358,7 +358,7 @@ mod tests {
                         settings_file: Some("conf/next.toml".into()),
                         nodepools: None,
                         mode: Mode::Shadow,
-                        line: 16,
+                        line: 17,
                     },
                 ],
                 signals: BTreeMap::from([
