@@ -8,6 +8,7 @@
 
 mod hosts;
 mod limits;
+mod purchases;
 mod topology;
 
 use std::fmt;

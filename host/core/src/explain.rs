@@ -2,6 +2,7 @@
 
 use crate::plan::{Effort, PodIx, Refusal, Target};
 use crate::policy::Policies;
+use crate::schedule::domains::Counted;
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
@@ -14,7 +15,8 @@ pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, pod: PodIx) -> Vec
     if let Some(unfit) = &pending.unfit {
         return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
     }
-    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal, Stop::never());
+    let counted = Counted::default();
+    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal, &counted, Stop::never());
     let place = problem.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))

@@ -182,6 +182,8 @@ pub enum Unfit {
         rule: TopologyRule,
         /// Its topology key.
         key: Sym,
+        /// For a spread constraint, where it has too few pods.
+        least: Option<Box<Least>>,
     },
     /// A host port is taken.
     HostPort {
@@ -209,6 +211,37 @@ pub enum Unfit {
     ReservedCapacity,
     /// The scorer excludes every offering that would do.
     Excluded,
+    /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or of its reasons.
+    Unexplained,
+}
+
+/// The domain with the fewest pods, which a spread constraint would have filled first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Least {
+    /// The domain.
+    pub domain: Sym,
+    /// How many pods it has.
+    pub pods: u32,
+    /// What keeps pods out of it.
+    pub barred: Barred,
+}
+
+/// What keeps pods out of a domain.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Barred {
+    /// Not asked, or not known.
+    Unasked,
+    /// There are fewer domains than `minDomains`, so each is compared with 0.
+    TooFewDomains {
+        /// How many domains count.
+        domains: u32,
+        /// `minDomains`.
+        wanted: u32,
+    },
+    /// No NodePool offers the domain: only nodes that exist are in it.
+    NotOffered,
+    /// A NodePool that offers it refuses the pod there; of several the one whose refusal is likeliest to pass.
+    Refused(Refusal),
 }
 
 impl Unfit {

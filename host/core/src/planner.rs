@@ -18,6 +18,7 @@ use crate::model::{Catalogue, Names, Sym};
 use crate::plan::{Effort, Plan};
 use crate::policy::{Policies, Scores};
 use crate::schedule::barren;
+use crate::schedule::domains::{self, Counted};
 use crate::schedule::floor::{self, Floor, Problem};
 use crate::schedule::items::Item;
 use crate::snapshot::Snapshot;
@@ -45,6 +46,9 @@ pub struct Rejected {
 const DEARER: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
 const SECOND_CHANCES: usize = 3;
+/// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
+const CHANCES_ALONE: usize = 4;
+const FEW: usize = 200;
 
 /// Plans as [`plan_until`] does, without a signal that stops it.
 ///
@@ -94,8 +98,37 @@ fn search(
     options: Options,
     stop: Stop<'_>,
 ) -> Option<Result<Plan, Box<Rejected>>> {
+    let mut counted = Counted::default();
+    let mut attempts = 0;
+    loop {
+        match attempt(snapshot, policies, options, &counted, stop)? {
+            Attempt::Planned(plan) => return Some(Ok(plan)),
+            Attempt::Rejected(rejected) => return Some(Err(rejected)),
+            Attempt::Overlooked(domains) => counted.add(domains, attempts >= SECOND_CHANCES),
+        }
+        attempts += 1;
+    }
+}
+
+/// What comes of planning with one idea of which domains count.
+enum Attempt {
+    /// A plan that keeps every rule.
+    Planned(Plan),
+    /// Even the floor's plan breaks a rule.
+    Rejected(Box<Rejected>),
+    /// The plan would buy nodes in domains that spread constraints were planned without.
+    Overlooked(Counted),
+}
+
+fn attempt(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+    counted: &Counted,
+    stop: Stop<'_>,
+) -> Option<Attempt> {
     let going = || (!stop.is_raised()).then_some(());
-    let (mut problem, floor) = floor(snapshot, policies, options.effort, stop);
+    let (mut problem, floor) = floor(snapshot, policies, options.effort, counted, stop);
     going()?;
     let barren = barren::find(&mut problem);
     let played = may_be_tried(snapshot, floor.claims.len(), options.effort);
@@ -108,15 +141,23 @@ fn search(
     let candidates = realisable(&mut problem, candidates, &floor, options.effort);
     for candidate in candidates {
         going()?;
+        let overlooked = domains::bought_by_others(&problem, &candidate, counted);
+        if !overlooked.is_empty() {
+            return Some(Attempt::Overlooked(overlooked));
+        }
         match check(snapshot, &candidate) {
-            Ok(()) => return Some(Ok(Plan { replaced, barren, ..candidate })),
+            Ok(()) => return Some(Attempt::Planned(Plan { replaced, barren, ..candidate })),
             Err(violations) => replaced.extend(violations),
         }
     }
     let plan = Plan { lower_bound, replaced, barren, ..finish::finish(&mut problem, floor) };
+    let overlooked = domains::bought_by_others(&problem, &plan, counted);
+    if !overlooked.is_empty() {
+        return Some(Attempt::Overlooked(overlooked));
+    }
     Some(match check(snapshot, &plan) {
-        Ok(()) => Ok(plan),
-        Err(violations) => Err(Box::new(Rejected { plan, violations })),
+        Ok(()) => Attempt::Planned(plan),
+        Err(violations) => Attempt::Rejected(Box::new(Rejected { plan, violations })),
     })
 }
 
@@ -217,9 +258,10 @@ pub(crate) fn floor<'a>(
     snapshot: &'a Snapshot,
     policies: &dyn Policies,
     effort: Effort,
+    counted: &Counted,
     stop: Stop<'a>,
 ) -> (Problem<'a>, Floor) {
-    let mut problem = Problem { stop, ..Problem::new(snapshot, policies) };
+    let mut problem = Problem { stop, ..Problem::new(snapshot, policies, counted) };
     let mut best = floor::pack(&mut problem, &[]);
     let mut first = Vec::new();
     let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
@@ -233,10 +275,25 @@ pub(crate) fn floor<'a>(
         if first.len() == before || stop.is_raised() {
             break;
         }
-        let mut again = Problem { stop, ..Problem::new(snapshot, policies) };
+        let mut again = Problem { stop, ..Problem::new(snapshot, policies, counted) };
         let other = floor::pack(&mut again, &first);
         if count(&other) > count(&best) {
             (problem, best) = (again, other);
+        }
+    }
+    // Together they can be in each other's way: the smallest of them, which take the least from others, one by one.
+    if chances > 0 && snapshot.pending.len() <= FEW {
+        let mut alone = left_by_others(&problem, &best);
+        alone.sort_by(|&a, &b| problem.items[a].request.cmp(&problem.items[b].request).then(a.cmp(&b)));
+        for item in alone.into_iter().take(CHANCES_ALONE) {
+            if stop.is_raised() {
+                break;
+            }
+            let mut again = Problem { stop, ..Problem::new(snapshot, policies, counted) };
+            let other = floor::pack(&mut again, &[item]);
+            if count(&other) > count(&best) {
+                (problem, best) = (again, other);
+            }
         }
     }
     (problem, best)

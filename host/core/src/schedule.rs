@@ -2,11 +2,12 @@
 //!
 //! [`items`] groups pods that are alike and works out what each asks for, preference by preference; [`states`] narrows
 //! what a new node may be, label by label, with every result interned; [`fit`] says which instance types are big
-//! enough; [`barren`] finds NodePools that nothing can be bought for; [`topology`] counts pods by domain; [`floor`] packs
-//! first-fit-decreasing with all of them. The improver starts where the floor ends.
+//! enough; [`barren`] finds NodePools that nothing can be bought for; [`topology`] counts pods by domain, [`domains`] says
+//! which domains count; [`floor`] packs first-fit-decreasing with all of them. The improver starts where the floor ends.
 
 pub mod barren;
 pub mod bits;
+pub mod domains;
 pub mod fit;
 pub mod floor;
 pub mod items;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::labels;
 use longshore_core::model::{NodeClassRef, NodePool, Op, PodShape, Requirement, Sym, Taint, TaintEffect, World};
-use longshore_core::plan::{Barren, TopologyRule, TypesLeft, Unfit};
+use longshore_core::plan::{Barred, Barren, Least, Target, TopologyRule, TypesLeft, Unfit};
 use longshore_core::snapshot::{Spoiled, Unusable};
 
 pub use amount::{amount, size};
@@ -39,6 +39,7 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::MinValues { .. } => "MinValues",
         Unfit::ReservedCapacity => "ReservedCapacity",
         Unfit::Excluded => "Excluded",
+        Unfit::Unexplained => "Unexplained",
     }
 }
 
@@ -93,7 +94,7 @@ impl Words<'_> {
                 amount(*resource, *free)
             ),
             Unfit::Types(left) => self.types(left),
-            Unfit::Topology { rule, key } => {
+            Unfit::Topology { rule, key, least } => {
                 let key = self.text(*key);
                 match rule {
                     // A node that exists is refused because they are not there; a new one because they cannot be.
@@ -102,7 +103,10 @@ impl Words<'_> {
                          no room for it, or not at all"
                             .into()
                     }
-                    TopologyRule::Spread => format!("topology spread over {key} leaves no domain"),
+                    TopologyRule::Spread => {
+                        let least = least.as_ref().map(|least| self.least(least)).unwrap_or_default();
+                        format!("topology spread over {key} leaves no domain{least}")
+                    }
                     TopologyRule::Affinity => format!("no {key} has the pods that its affinity wants"),
                     TopologyRule::AntiAffinity => {
                         format!("every {key} has pods that its anti-affinity keeps away from")
@@ -121,6 +125,34 @@ impl Words<'_> {
             Unfit::MinValues { key } => format!("too few values of {} are left for minValues", self.text(*key)),
             Unfit::ReservedCapacity => "reserved capacity that fits is used up, and it waits for more".into(),
             Unfit::Excluded => "the scorer excludes every offering that would do".into(),
+            Unfit::Unexplained => {
+                "no rule is known that refuses it, and yet it was not placed: a defect of longshore, please report it"
+                    .into()
+            }
+        }
+    }
+
+    /// Which domain a spread constraint would fill first, and what keeps pods out of it.
+    fn least(&self, least: &Least) -> String {
+        let domain = self.text(least.domain);
+        let has = format!(": {domain} has the fewest pods ({})", least.pods);
+        match &least.barred {
+            Barred::Unasked => has,
+            Barred::NotOffered => format!("{has}, and no NodePool offers it"),
+            Barred::TooFewDomains { domains, wanted } => {
+                format!(
+                    "{has}, and each counts as if another had none, for minDomains is {wanted} and there are {domains}"
+                )
+            }
+            Barred::Refused(refusal) => {
+                let pool = match refusal.target {
+                    Target::Pool(pool) => self.world.pools.get(pool.0 as usize),
+                    Target::Pod | Target::Node(_) => None,
+                };
+                let name = pool.map(|pool| format!("NodePool {}: ", self.text(pool.name))).unwrap_or_default();
+                let why = Words { pool, ..*self }.sentence(&refusal.unfit);
+                format!("{has}, and none can be added there: {name}{why}")
+            }
         }
     }
 
@@ -293,6 +325,7 @@ fn demand(shape: &PodShape, key: Sym) -> Option<&Requirement> {
 mod tests {
     use super::*;
     use longshore_core::model::ResourceId;
+    use longshore_core::plan::Refusal;
 
     fn words(world: &World) -> Words<'_> {
         Words { world, shape: None, pool: None }
@@ -314,6 +347,29 @@ mod tests {
         assert_eq!(
             words(&World::default()).sentence(&Unfit::Types(left)),
             "3 of 3 types: no offering available; 5 offerings are without capacity until 14:03:20 UTC"
+        );
+    }
+
+    #[test]
+    fn a_spread_constraint_names_the_domain_with_the_fewest_pods_and_what_keeps_pods_out_of_it() {
+        let mut world = World::default();
+        let [key, domain] = ["topology.kubernetes.io/zone", "us-east-1e"].map(|text| world.names.intern(text));
+        let said = |barred| {
+            let least = Some(Box::new(Least { domain, pods: 2, barred }));
+            words(&world).sentence(&Unfit::Topology { rule: TopologyRule::Spread, key, least })
+        };
+        let start =
+            "topology spread over topology.kubernetes.io/zone leaves no domain: us-east-1e has the fewest pods (2)";
+        assert_eq!(said(Barred::Unasked), start);
+        assert_eq!(said(Barred::NotOffered), format!("{start}, and no NodePool offers it"));
+        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: 1_793_541_800, ..TypesLeft::default() };
+        let refusal = Refusal { target: Target::Pod, unfit: Unfit::Types(left) };
+        assert_eq!(
+            said(Barred::Refused(refusal)),
+            format!(
+                "{start}, and none can be added there: 3 of 3 types: no offering available; \
+                 5 offerings are without capacity until 14:03:20 UTC"
+            )
         );
     }
 

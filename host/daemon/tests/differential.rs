@@ -1,9 +1,10 @@
 //! Which pods get a node is Karpenter's question as much as ours: on small clusters from seeds, what is placed must be
 //! what Karpenter's own core placed when it was asked.
 //!
-//! Karpenter's answers are recorded in `differential/answers.tsv` (by `examples/differential.rs`, with 1.14.1). What it
-//! places only sometimes is left open. Seeds with a known difference stand in `differential/exceptions.tsv` with a
-//! class, and `differential/EXCEPTIONS.md` explains every class. An exception that is no longer needed fails too.
+//! Karpenter's answers are recorded in `differential/answers.tsv` (by `examples/differential.rs`). What it
+//! places only sometimes is left open. Known differences stand in `differential/exceptions.tsv`: seed, class, which of
+//! the two places the pods, and the pods; `differential/EXCEPTIONS.md` explains every class. Another pod, another
+//! direction, or a pod that is no difference any more fails.
 
 #[path = "differential/generate.rs"]
 mod generate;
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
-use longshore_core::plan::{Effort, Plan};
+use longshore_core::plan::{Effort, Plan, Unfit};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
@@ -33,63 +34,68 @@ struct Answer {
     sometimes: Pods,
 }
 
+/// Which of the two places a pod that the other leaves over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Places {
+    Longshore,
+    Karpenter,
+}
+
+/// Pods of a seed that one places and the other does not.
+type Differences = BTreeSet<(u64, Places, String)>;
+
 #[test]
 fn the_same_pods_are_placed_as_by_karpenter() {
-    let exceptions = exceptions();
-    let (mut report, mut needed) = (String::new(), BTreeSet::new());
+    let known: Differences = exceptions().into_iter().map(|(difference, _)| difference).collect();
+    let (mut report, mut found) = (String::new(), Differences::new());
     for answer in answers() {
-        let told = differences(&answer);
-        if told.is_empty() {
-            continue;
-        }
-        needed.insert(answer.seed);
-        if !exceptions.contains_key(&answer.seed) {
-            report.push_str(&told);
-        }
+        report += &differences(&answer, &mut found);
     }
-    for (seed, class) in exceptions.iter().filter(|(seed, _)| !needed.contains(*seed)) {
-        _ = writeln!(report, "seed {seed}: the exception {class} is no longer needed, remove it");
+    for (seed, places, pod) in found.difference(&known) {
+        _ = writeln!(report, "seed {seed}: {places:?} places {pod} and the other does not");
+        _ = writeln!(report, "  cargo run -p longshore --example differential -- dump {seed} /tmp/seed-{seed}");
+    }
+    for (seed, places, pod) in known.difference(&found) {
+        _ = writeln!(report, "seed {seed}: it is not {places:?} alone that places {pod}: remove the exception");
     }
     assert!(report.is_empty(), "\n{report}");
 }
 
 #[test]
-fn every_class_of_exceptions_is_explained() {
-    for (seed, class) in exceptions() {
-        assert!(CLASSES.contains(&format!("## {class}\n")), "seed {seed}: EXCEPTIONS.md has no heading `## {class}`");
-    }
+fn every_class_of_exceptions_is_explained_and_used() {
+    let used: BTreeSet<&str> = exceptions().into_iter().map(|(_, class)| class).collect();
+    let explained: BTreeSet<&str> = CLASSES.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(used, explained, "left: classes in exceptions.tsv, right: headings of EXCEPTIONS.md");
 }
 
-/// What is different, in lines, ending with how to look at it; empty if nothing is. The floor is compared with
-/// Karpenter; more effort must place as many pods as the floor, the same ones unless it places more.
-fn differences(answer: &Answer) -> String {
+/// Adds pods that one places and the other does not, and tells what is wrong whatever Karpenter does. First-fit is
+/// compared with Karpenter; more effort must place as many pods as first-fit, the same ones unless it places more.
+fn differences(answer: &Answer, found: &mut Differences) -> String {
     let snapshot = snapshot(answer.seed);
     let seed = answer.seed;
     let mut lines = String::new();
     let mut plan = |effort| match planner::plan(&snapshot, &ByPrice, Options { effort, seed }) {
-        Ok(plan) => Some(placed(&snapshot, &plan)),
+        Ok(plan) => {
+            for unplaced in &plan.unplaced {
+                if unplaced.refusals.iter().any(|refusal| refusal.unfit == Unfit::Unexplained) {
+                    let pod = &snapshot.world.pods[unplaced.pod.0 as usize].name;
+                    _ = writeln!(lines, "seed {seed} (effort {effort:?}): nothing explains why {pod} is left over");
+                }
+            }
+            Some(placed(&snapshot, &plan))
+        }
         Err(rejected) => {
             _ = writeln!(lines, "seed {seed} (effort {effort:?}): rejected: {:?}", rejected.violations);
             None
         }
     };
-    if let (Some(floor), Some(normal)) = (plan(Effort::None), plan(Effort::Normal)) {
-        let theirs: Vec<_> = answer.always.difference(&floor).map(String::as_str).collect();
-        let only_ours = floor.iter().filter(|pod| !answer.always.contains(*pod) && !answer.sometimes.contains(*pod));
-        let only_ours: Vec<_> = only_ours.map(String::as_str).collect();
-        for (pods, who) in
-            [(theirs, "Karpenter places {} and we do not"), (only_ours, "we place {} and Karpenter does not")]
-        {
-            if !pods.is_empty() {
-                _ = writeln!(lines, "seed {seed}: {}", who.replace("{}", &pods.join(",")));
-            }
+    if let (Some(first), Some(normal)) = (plan(Effort::None), plan(Effort::Normal)) {
+        let theirs = answer.always.difference(&first).map(|pod| (seed, Places::Karpenter, pod.clone()));
+        let ours = first.iter().filter(|pod| !answer.always.contains(*pod) && !answer.sometimes.contains(*pod));
+        found.extend(theirs.chain(ours.map(|pod| (seed, Places::Longshore, pod.clone()))));
+        if normal.len() < first.len() || (normal.len() == first.len() && normal != first) {
+            _ = writeln!(lines, "seed {seed}: first-fit places {first:?}, effort makes it {normal:?}");
         }
-        if normal.len() < floor.len() || (normal.len() == floor.len() && normal != floor) {
-            _ = writeln!(lines, "seed {seed}: the floor places {floor:?}, effort makes it {normal:?}");
-        }
-    }
-    if !lines.is_empty() {
-        _ = writeln!(lines, "  cargo run -p longshore --example differential -- dump {seed} /tmp/seed-{seed}");
     }
     lines
 }
@@ -133,11 +139,22 @@ fn answers() -> impl Iterator<Item = Answer> {
     })
 }
 
-/// Class by seed.
-fn exceptions() -> BTreeMap<u64, &'static str> {
-    let line = |line: &'static str| {
-        let (seed, class) = line.split_once('\t').unwrap_or((line, ""));
-        (seed.parse().unwrap_or_else(|_| panic!("exceptions.tsv: cannot read {line:?}")), class)
-    };
-    EXCEPTIONS.lines().map(line).collect()
+/// Known differences, each with its class.
+fn exceptions() -> BTreeMap<(u64, Places, String), &'static str> {
+    let mut known = BTreeMap::new();
+    for line in EXCEPTIONS.lines() {
+        let fields: Vec<&'static str> = line.split('\t').collect();
+        let [seed, class, places, pods] = fields[..] else { panic!("exceptions.tsv: cannot read {line:?}") };
+        let places = match places {
+            "longshore" => Places::Longshore,
+            "karpenter" => Places::Karpenter,
+            _ => panic!("exceptions.tsv: {line:?} must say longshore or karpenter"),
+        };
+        let seed = seed.parse().unwrap_or_else(|_| panic!("exceptions.tsv: cannot read {line:?}"));
+        for pod in pods.split(',') {
+            let twice = known.insert((seed, places, pod.to_owned()), class);
+            assert!(twice.is_none(), "exceptions.tsv: {pod} of seed {seed} stands there twice");
+        }
+    }
+    known
 }

@@ -244,9 +244,12 @@ impl<'a> Hosts<'a> {
             let of_pool = world.names.get("karpenter.sh/nodepool").filter(|&key| key == r.key).map(|_| pool.name);
             let label = of_pool.or_else(|| pool.labels.get(r.key));
             match (fixed.map(|k| &k.op), label) {
-                (Some(Op::In(values)), _) => {
-                    values.iter().any(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names))
-                }
+                (Some(Op::In(values)), _) => values.iter().any(|&v| {
+                    // Of the values of a type only those that the NodePool admits.
+                    let labels = Labels::new(vec![(r.key, v)]);
+                    let mut asked = pool.requirements.iter().filter(|q| q.key == r.key).chain([r]);
+                    asked.all(|q| satisfies(&labels, q, &world.names))
+                }),
                 (_, Some(value)) => satisfies(&Labels::new(vec![(r.key, value)]), r, &world.names),
                 _ => matches!(r.op, Op::NotIn(_) | Op::DoesNotExist),
             }
@@ -337,7 +340,7 @@ impl<'a> Possible<'a> {
     }
 
     /// A label that may be wrong for a pod.
-    fn unsatisfied(&self, shape: &PodShape, world: &World) -> Option<Sym> {
+    pub fn unsatisfied(&self, shape: &PodShape, world: &World) -> Option<Sym> {
         let wrong = |rs: &[Requirement]| rs.iter().find(|r| !self.always(r, world)).map(|r| r.key);
         if let Some(key) = wrong(&shape.node_selector) {
             return Some(key);

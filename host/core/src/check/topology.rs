@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::hosts::{Host, Hosts, Kind};
-use super::{Found, Rule};
-use crate::matching::{satisfies, untolerated};
-use crate::model::{LabelSelector, Labels, NodeInclusion, Op, PodShape, PodTerm, Requirement, Spread, Sym, World};
+use super::{Found, Rule, purchases};
+use crate::matching::{admits, untolerated};
+use crate::model::{LabelSelector, NodeInclusion, PodShape, PodTerm, Requirement, Resources, Spread, Sym, World};
 use crate::snapshot::Snapshot;
 
 /// Checks spread, affinity and anti-affinity.
@@ -38,11 +38,14 @@ struct View<'a> {
     shapes: Vec<&'a PodShape>,
     /// Host, shape, count.
     placed: Vec<(usize, usize, u32)>,
-    /// What NodePools can offer of a label.
-    offered: RefCell<FxHashMap<(u32, Sym), FxHashSet<Sym>>>,
+    /// Values of a label that a NodePool could buy, by NodePool and label, then by who buys.
+    offered: RefCell<FxHashMap<(u32, Sym), FxHashMap<Demands<'a>, FxHashSet<Sym>>>>,
     /// The domain of each host by topology key, where there is just one.
     settled: RefCell<FxHashMap<Sym, Vec<Option<u32>>>>,
 }
+
+/// Node selector, required node affinity and requests.
+type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources);
 
 /// A spread constraint and the shapes that own it.
 struct SpreadRule<'a> {
@@ -131,18 +134,12 @@ impl<'a> View<'a> {
 
     fn spreads(&self) -> Vec<SpreadRule<'a>> {
         let mut rules: Vec<SpreadRule<'a>> = Vec::new();
-        type Same<'k> = (
-            Sym,
-            &'k Spread,
-            Option<(&'k [Requirement], &'k [Vec<Requirement>])>,
-            Option<&'k [crate::model::Toleration]>,
-        );
+        type Same<'k> = (Sym, &'k Spread, Demands<'k>, &'k [crate::model::Toleration]);
         let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for spread in shape.spread.iter().filter(|s| s.required) {
-                let affinity = Some((shape.node_selector.as_slice(), shape.required.as_slice()));
-                let tolerations = (spread.node_taints == NodeInclusion::Honor).then_some(shape.tolerations.as_slice());
-                let key = (shape.namespace, spread, affinity, tolerations);
+                let demands = (shape.node_selector.as_slice(), shape.required.as_slice(), &shape.requests);
+                let key = (shape.namespace, spread, demands, shape.tolerations.as_slice());
                 let rule = *index.entry(key).or_insert_with(|| {
                     rules.push(SpreadRule { spread, shape, owners: Vec::new() });
                     rules.len() - 1
@@ -175,7 +172,8 @@ impl<'a> View<'a> {
                 }
                 _ => {}
             }
-            if let Some(domain) = domain.filter(|_| selects(self.shapes[shape])) {
+            let counts = at >= self.snapshot().nodes.len() || self.counts(rule, at);
+            if let Some(domain) = domain.filter(|_| counts && selects(self.shapes[shape])) {
                 *by_all.entry(domain).or_default() += i64::from(n);
                 if owners.contains(&shape) {
                     *by_owners.entry(domain).or_default() += i64::from(n);
@@ -203,39 +201,45 @@ impl<'a> View<'a> {
         universe.iter().map(|d| count.get(d).copied().unwrap_or(0)).min().unwrap_or(0)
     }
 
-    /// Domains that count: of existing nodes, and those that NodePools can offer.
+    /// Domains that count: of nodes that pass the constraint's filter, existing or planned, and those where a NodePool
+    /// could buy a node for such a pod.
     fn universe(&self, rule: &SpreadRule<'a>) -> FxHashSet<u32> {
         let key = rule.spread.key;
         let mut universe: FxHashSet<u32> = FxHashSet::default();
-        for at in 0..self.snapshot().nodes.len() {
-            universe.extend(self.domain(at, key).filter(|_| self.counts(rule, at)));
-        }
         for &at in &self.snapshot().pools {
             let pool = &self.world.pools[at.0 as usize];
-            let honors = rule.spread.node_taints == NodeInclusion::Honor;
-            if !honors || untolerated(&rule.shape.tolerations, &pool.taints, false).is_none() {
+            if untolerated(&rule.shape.tolerations, &pool.taints, false).is_none() {
                 let mut known = self.offered.borrow_mut();
-                let values = known.entry((at.0, key)).or_insert_with(|| offered(self.world, pool, key));
-                universe.extend(values.iter().map(|s| s.0));
+                let offered = known
+                    .entry((at.0, key))
+                    .or_default()
+                    .entry((&rule.shape.node_selector, &rule.shape.required, &rule.shape.requests))
+                    .or_insert_with(|| purchases::domains(self.snapshot(), pool, rule.shape, key));
+                universe.extend(offered.iter().map(|s| s.0));
             }
         }
-        let wanted = |domain: &u32| {
-            let labels = Labels::new(vec![(key, Sym(*domain))]);
-            let fine = |r: &Requirement| r.key != key || satisfies(&labels, r, &self.world.names);
-            rule.shape.node_selector.iter().all(fine)
-                && (rule.shape.required.is_empty() || rule.shape.required.iter().any(|t| t.iter().all(fine)))
-        };
-        universe.retain(wanted);
+        for at in 0..self.hosts.hosts.len() {
+            if let Some(domain) = self.domain(at, key).filter(|domain| !universe.contains(domain))
+                && self.counts(rule, at)
+            {
+                universe.insert(domain);
+            }
+        }
         universe
     }
 
-    /// Whether an existing node counts for a constraint.
+    /// Whether a node counts for a constraint; a planned one only if it does whatever is launched for it.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
-        let Some(node) = self.snapshot().nodes.get(at) else { return true };
-        let affinity = rule.spread.node_affinity == NodeInclusion::Ignore
-            || crate::matching::admits(&node.labels, rule.shape, &self.world.names);
+        let (admitted, taints) = match &self.host(at).kind {
+            Kind::Node(node) => (admits(&node.labels, rule.shape, &self.world.names), &node.taints),
+            Kind::Claim(claim, possible) => {
+                let taints = &self.world.pools[claim.pool.0 as usize].taints;
+                (possible.unsatisfied(rule.shape, self.world).is_none(), taints)
+            }
+        };
+        let affinity = rule.spread.node_affinity == NodeInclusion::Ignore || admitted;
         let taints = rule.spread.node_taints == NodeInclusion::Ignore
-            || untolerated(&rule.shape.tolerations, &node.taints, false).is_none();
+            || untolerated(&rule.shape.tolerations, taints, false).is_none();
         affinity && taints
     }
 
@@ -338,49 +342,6 @@ impl<'a> View<'a> {
             }
         }
     }
-}
-
-/// Values of a label that a NodePool can offer.
-fn offered(world: &World, pool: &crate::model::NodePool, key: Sym) -> FxHashSet<Sym> {
-    let mut values = FxHashSet::default();
-    let agrees = |requirements: &[Requirement]| {
-        requirements.iter().all(|r| {
-            let Op::In(mine) = &r.op else { return true };
-            let fine = |v: &Sym| {
-                let labels = Labels::new(vec![(r.key, *v)]);
-                let mut asked = pool.requirements.iter().filter(|q| q.key == r.key);
-                asked.all(|q| satisfies(&labels, q, &world.names))
-                    && pool.labels.get(r.key).is_none_or(|label| label == *v)
-            };
-            mine.iter().any(fine)
-        })
-    };
-    let mut note = |requirements: &[Requirement]| {
-        for r in requirements.iter().filter(|r| r.key == key) {
-            if let Op::In(mine) = &r.op {
-                let fine = |v: &&Sym| {
-                    let labels = Labels::new(vec![(key, **v)]);
-                    pool.requirements.iter().filter(|q| q.key == key).all(|q| satisfies(&labels, q, &world.names))
-                };
-                values.extend(mine.iter().filter(fine));
-            }
-        }
-    };
-    for (at, t) in world.catalogue.types().iter().enumerate().filter(|(_, t)| agrees(&t.requirements)) {
-        let offerings = world.catalogue.offerings_of(crate::model::TypeId(at as u32));
-        for offering in offerings.iter().filter(|o| o.available && agrees(&o.requirements)) {
-            note(&offering.requirements);
-            note(&t.requirements);
-        }
-    }
-    let known = values.is_empty();
-    for r in pool.requirements.iter().filter(|r| r.key == key && known) {
-        if let Op::In(mine) = &r.op {
-            values.extend(mine.iter().copied());
-        }
-    }
-    values.extend(pool.labels.get(key).filter(|_| known));
-    values
 }
 
 fn namespaces(world: &World, term: &PodTerm, own: Sym) -> Option<Vec<Sym>> {

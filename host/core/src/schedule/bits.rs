@@ -57,6 +57,11 @@ impl Bits {
         }
     }
 
+    /// Whether the two have a member in common.
+    pub fn meets(&self, other: &Bits) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
     /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&w| w == 0)

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bits::Bits;
+use super::domains::Counted;
 use super::fit::{Amounts, Dims, Fit};
 use super::items::{self, GroupUse, Item};
 use super::sets::{Set, Sets};
@@ -130,7 +131,8 @@ pub struct Floor {
 
 impl<'a> Problem<'a> {
     /// Compiles a snapshot: scores the catalogue, interns requirements, groups pods.
-    pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies) -> Self {
+    /// `counted` are domains that count for spread constraints whatever could be bought there.
+    pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies, counted: &Counted) -> Self {
         let world = &*snapshot.world;
         let score = |p: &PoolIx| policies.score(&world.catalogue, &world.names, world.pools[p.0 as usize].name);
         let mut states = States::new(world, snapshot.pools.iter().map(score).collect());
@@ -148,7 +150,7 @@ impl<'a> Problem<'a> {
             pools.push(Template { pool, initial, fit, min_values, limits, nodes_left, reserved });
         }
         let initial: Vec<StateId> = pools.iter().map(|p| p.initial).collect();
-        let mut topology = Topology::new(snapshot);
+        let mut topology = Topology::new(snapshot, counted);
         let items = items::collect(snapshot, &mut states, &mut topology, &dims, &initial);
         Problem { snapshot, states, dims, pools, topology, items, stop: Stop::never() }
     }
@@ -198,7 +200,7 @@ pub fn limits_left(p: &Problem<'_>, pool: usize) -> (Vec<(ResourceId, i64)>, Opt
 }
 
 /// What a NodePool's limits leave after the nodes that it has.
-fn limits(snapshot: &Snapshot, pool: &NodePool) -> (Vec<(ResourceId, i64)>, Option<i64>) {
+pub(super) fn limits(snapshot: &Snapshot, pool: &NodePool) -> (Vec<(ResourceId, i64)>, Option<i64>) {
     let mut limits = pool.limits.clone();
     let mut nodes = pool.node_limit;
     for node in snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name)) {
@@ -666,13 +668,13 @@ impl<'p, 'a> Packer<'p, 'a> {
 /// Which domains are allowed now, for every topology key that has to do with the item.
 ///
 /// # Errors
-/// The first rule that allows no domain.
-pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<DomainRule>, (Rule, Sym)> {
+/// The group of the first rule that allows no domain.
+pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<DomainRule>, usize> {
     let it = &p.items[item];
     let variant = &it.variants[level];
     let mut rules: Vec<DomainRule> = Vec::new();
-    let uses = variant.uses.iter().map(|u| (u.group, u.own, true));
-    let inverse = it.selected_inverse.iter().map(|&g| (g, false, false));
+    let uses = variant.uses.iter().map(|u| (u.group, (u.own, u.owner), true));
+    let inverse = it.selected_inverse.iter().map(|&g| (g, (false, true), false));
     let mut spread_on: Vec<(usize, usize)> = Vec::new();
     for (at, own, pinned) in uses.chain(inverse) {
         let group = &p.topology.groups[at];
@@ -687,10 +689,10 @@ pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<Do
                 rule.allowed.iter_mut().zip(&allowed).for_each(|(a, &b)| *a &= b);
                 rule.pinned |= pinned;
                 if !rule.allowed.contains(&true) {
-                    return Err((group.spec.rule, domains.key));
+                    return Err(at);
                 }
             }
-            None if !allowed.contains(&true) && pinned => return Err((group.spec.rule, domains.key)),
+            None if !allowed.contains(&true) && pinned => return Err(at),
             None => rules.push(DomainRule { key, allowed, order: Vec::new(), pinned }),
         }
     }
@@ -708,7 +710,7 @@ pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<Do
 
 /// The state after every topology key is narrowed to allowed domains, the best ones first, such that some type is big
 /// enough.
-fn within(
+pub(super) fn within(
     p: &mut Problem<'_>,
     state: StateId,
     rules: &[DomainRule],
@@ -787,7 +789,7 @@ pub fn over_limit(have: &[(Sym, u32)], more: &[(Sym, u32)], limits: &[(Sym, u32)
 }
 
 /// Drops types that cannot attach all the volumes.
-fn drop_small_volumes(p: &Problem<'_>, types: &mut Bits, have: &[(Sym, u32)], more: &[(Sym, u32)]) {
+pub(super) fn drop_small_volumes(p: &Problem<'_>, types: &mut Bits, have: &[(Sym, u32)], more: &[(Sym, u32)]) {
     for (at, t) in p.snapshot.world.catalogue.types().iter().enumerate() {
         if types.has(at) && over_limit(have, more, &t.volume_limits).is_some() {
             types.remove(at);

@@ -58,6 +58,8 @@ pub struct GroupUse {
     pub own: bool,
     /// A wish: ScheduleAnyway, or balance for the sake of others.
     pub soft: bool,
+    /// The rule is the pod's own, not one that it balances for others.
+    pub owner: bool,
 }
 
 /// Groups pending pods and works out what each group asks for. Pods that cannot be planned at all are left out.
@@ -192,7 +194,7 @@ fn ladder(
     for &group in citizens {
         let selected = topology.groups[group].spec.selects(shape.namespace, &shape.labels);
         if selected && !hard.iter().any(|u| u.group == group) {
-            balance.push(GroupUse { group, own: true, soft: true });
+            balance.push(GroupUse { group, own: true, soft: true, owner: false });
         }
     }
     wishes.citizen = !balance.is_empty();
@@ -245,7 +247,7 @@ fn group_use(
     pools: &[StateId],
 ) -> GroupUse {
     let own = spec.selects(shape.namespace, &shape.labels);
-    GroupUse { group: topology.group(spec, snapshot, states, pools), own, soft }
+    GroupUse { group: topology.group(spec, snapshot, states, pools), own, soft, owner: true }
 }
 
 #[allow(clippy::too_many_arguments)]

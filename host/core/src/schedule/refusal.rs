@@ -3,13 +3,13 @@
 //! Asked after packing, of the item's last level: what it still requires when every preference is given up.
 
 use super::bits::Bits;
-use super::floor::{Floor, Problem, domain_rules, over_limit, within_limits};
+use super::floor::{DomainRule, Floor, Problem, domain_rules, drop_small_volumes, over_limit, within, within_limits};
 use super::sets::{Set, Sets};
 use super::states::StateId;
-use super::topology::Rule;
+use super::topology::{Group, Rule};
 use crate::matching::untolerated;
 use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
-use crate::plan::{NodeIx, PoolIx, Refusal, Target, TopologyRule, TypesLeft, Unfit};
+use crate::plan::{Barred, Least, NodeIx, PoolIx, Refusal, Target, TypesLeft, Unfit};
 use crate::snapshot::Unusable;
 
 /// The first refusal of each NodePool; those that nobody may buy from now come first, for what is told can be cut short,
@@ -38,28 +38,22 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
     if let Some(taint) = untolerated(&it.shape.tolerations, taints, variant.minds_preference_taints) {
         return Unfit::Taint(*taint);
     }
-    let initial = p.pools[pool].initial;
-    let need = variant.needs[0];
-    let undefined_ok = |key| p.states.may_be_undefined(key);
-    let labels = &p.states.get(initial).sets;
-    if let Some(key) = labels.conflict(p.states.need_sets(need), undefined_ok, &p.states.numbers) {
-        return Unfit::Label { key };
-    }
-    let mut sets = labels.clone();
-    sets.add_all(p.states.need_sets(need), &p.states.numbers);
-    let left = types_left(p, item, pool, &sets);
-    if left.labels + left.resources.iter().sum::<u32>() + left.offerings == left.all {
+    let (sets, left) = match best_alternative(p, item, pool) {
+        Ok(found) => found,
+        Err(key) => return Unfit::Label { key },
+    };
+    if nothing_left(&left) {
         return Unfit::Types(left);
     }
     let rules = match domain_rules(p, item, level) {
         Ok(rules) => rules,
-        Err((rule, key)) => return Unfit::Topology { rule: rule.name(), key },
+        Err(at) => return topology(p, floor, item, at),
     };
     let it = &p.items[item];
     for u in &it.variants[level].uses {
         let group = &p.topology.groups[u.group];
         if group.key.is_none() && !group.allows_host(usize::MAX, u.own) {
-            return Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key };
+            return Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least: None };
         }
     }
     if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
@@ -71,26 +65,178 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
     if let Some(resource) = limit_reached(p, item, pool, &sets) {
         return Unfit::LimitReached { resource };
     }
+    let state = p.states.state(pool, sets);
+    by_opening(p, floor, item, pool, state, &rules)
+}
+
+/// What refuses a new claim of a NodePool although types and rules are fine one by one: the same steps as opening one.
+fn by_opening(
+    p: &mut Problem<'_>,
+    floor: &Floor,
+    item: usize,
+    pool: usize,
+    state: StateId,
+    rules: &[DomainRule],
+) -> Unfit {
+    let total = p.items[item].request.clone();
+    let mut types = p.states.get(p.pools[pool].initial).types.clone();
+    if within(p, state, rules, pool, &types, &total).is_none() {
+        return match narrowest_rule(p, item, rules) {
+            Some(group) => topology(p, floor, item, group),
+            None => Unfit::Unexplained,
+        };
+    }
+    let clash = p.pools[pool].fit.port_conflicts(&p.items[item].ports);
+    clash.iter().for_each(|t| types.remove(t.0 as usize));
+    if within(p, state, rules, pool, &types, &total).is_none() {
+        return p.items[item].ports.first().map_or(Unfit::Unexplained, |port| Unfit::HostPort { port: port.port });
+    }
+    drop_small_volumes(p, &mut types, &[], &p.items[item].volumes);
+    if within(p, state, rules, pool, &types, &total).is_none() {
+        let driver = p.items[item].volumes.first();
+        return driver.map_or(Unfit::Unexplained, |&(driver, _)| Unfit::VolumeLimit { driver });
+    }
+    if let Some(limited) = within_limits(p, pool) {
+        types.and(&limited);
+    }
+    let Some(settled) = within(p, state, rules, pool, &types, &total) else {
+        let limit = p.pools[pool].limits.first();
+        return limit.map_or(Unfit::Unexplained, |&(resource, _)| Unfit::LimitReached { resource });
+    };
+    types.and(&p.states.get(settled).types);
+    p.pools[pool].fit.keep(&mut types, &total);
     let strict = p.snapshot.world.settings.min_values == MinValuesPolicy::Strict;
-    let state = p.states.state(pool, sets.clone());
-    let mut types = p.states.get(state).types.clone();
-    p.pools[pool].fit.keep(&mut types, &p.items[item].request);
-    if let Some(key) = p.too_few_values(state, &types).filter(|_| strict) {
-        return Unfit::MinValues { key };
+    match p.too_few_values(settled, &types).filter(|_| strict) {
+        Some(key) => Unfit::MinValues { key },
+        None => Unfit::Unexplained,
     }
-    if let Some(pinned) = rules.iter().find(|r| r.pinned) {
-        let key = p.topology.keys[pinned.key].key;
-        let of_key = |u: &&super::items::GroupUse| p.topology.groups[u.group].key == Some(pinned.key);
-        let rule = p.items[item].variants[level].uses.iter().find(of_key).map(|u| p.topology.groups[u.group].spec.rule);
-        return Unfit::Topology { rule: rule.map_or(TopologyRule::Spread, Rule::name), key };
+}
+
+/// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes without one.
+fn narrowest_rule(p: &Problem<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
+    let it = &p.items[item];
+    let uses = it.variants.last().map(|v| v.uses.as_slice()).unwrap_or_default();
+    let groups = || uses.iter().map(|u| u.group).chain(it.selected_inverse.iter().copied());
+    let rule = |group: usize| rules.iter().find(|r| Some(r.key) == p.topology.groups[group].key);
+    let narrows = |group: &usize| rule(*group).is_some_and(|r| r.allowed.contains(&false));
+    groups().find(narrows).or_else(|| groups().find(|&group| rule(group).is_some_and(|r| r.pinned)))
+}
+
+/// What is left of a NodePool's types for the first of the pod's alternatives that leaves any; else for the first whose
+/// labels agree; else the label on which they do not.
+fn best_alternative(p: &mut Problem<'_>, item: usize, pool: usize) -> Result<(Sets, TypesLeft), Sym> {
+    let needs = p.items[item].variants.last().map(|v| v.needs.clone()).unwrap_or_default();
+    let initial = p.states.get(p.pools[pool].initial).sets.clone();
+    let (mut best, mut conflict) = (None, None);
+    for need in needs {
+        let asked = p.states.need_sets(need).clone();
+        if let Some(key) = initial.conflict(&asked, |key| p.states.may_be_undefined(key), &p.states.numbers) {
+            conflict = conflict.or(Some(key));
+            continue;
+        }
+        let mut sets = initial.clone();
+        sets.add_all(&asked, &p.states.numbers);
+        let left = types_left(p, item, pool, &sets);
+        let enough = !nothing_left(&left);
+        if best.is_none() || enough {
+            best = Some((sets, left));
+        }
+        if enough {
+            break;
+        }
     }
-    match p.items[item].ports.first() {
-        Some(port) => Unfit::HostPort { port: port.port },
-        None => match p.items[item].volumes.first() {
-            Some(&(driver, _)) => Unfit::VolumeLimit { driver },
-            None => Unfit::Types(left),
-        },
+    best.ok_or(conflict.unwrap_or(Sym(0)))
+}
+
+/// Whether labels, sizes and offerings leave no type.
+fn nothing_left(left: &TypesLeft) -> bool {
+    left.labels + left.resources.iter().sum::<u32>() + left.offerings == left.all
+}
+
+/// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
+fn topology(p: &mut Problem<'_>, floor: &Floor, item: usize, group: usize) -> Unfit {
+    let mut least = least(p, group);
+    if let Some(least) = &mut least {
+        least.barred = barred(p, floor, item, group, least.domain);
     }
+    let spec = &p.topology.groups[group].spec;
+    Unfit::Topology { rule: spec.rule.name(), key: spec.key, least }
+}
+
+/// The domain of a spread constraint that has the fewest pods, of several the first by name.
+fn least(p: &Problem<'_>, group: usize) -> Option<Box<Least>> {
+    let group = &p.topology.groups[group];
+    let (Rule::Spread { .. }, Some(key)) = (group.spec.rule, group.key) else { return None };
+    let values = &p.topology.keys[key].values;
+    let domain = (0..values.len()).filter(|&d| group.universe[d]).min_by_key(|&d| group.count[d])?;
+    Some(Box::new(Least { domain: values[domain], pods: group.count[domain], barred: Barred::Unasked }))
+}
+
+/// What keeps an item's pods out of a domain.
+fn barred(p: &mut Problem<'_>, floor: &Floor, item: usize, group: usize, domain: Sym) -> Barred {
+    if let Some(too_few) = too_few_domains(&p.topology.groups[group]) {
+        return too_few;
+    }
+    let key = p.topology.groups[group].spec.key;
+    let any = Bits::all(p.snapshot.world.catalogue.types().len());
+    let mut refusals: Vec<(u8, Refusal)> = Vec::new();
+    for pool in 0..p.pools.len() {
+        let initial = p.pools[pool].initial;
+        if p.states.could_be_had(initial, &Sets::default(), (key, domain), &any) {
+            let unfit = refused_in(p, floor, item, pool, (key, domain));
+            let passes = match &unfit {
+                Unfit::Types(left) if left.short > 0 => 0,
+                Unfit::LimitReached { .. } | Unfit::NodeLimitReached | Unfit::ReservedCapacity => 1,
+                Unfit::Types(_) => 2,
+                Unfit::Taint(_) => 3,
+                _ => 4,
+            };
+            refusals.push((passes, Refusal { target: Target::Pool(p.pools[pool].pool), unfit }));
+        }
+    }
+    let first = refusals.into_iter().min_by_key(|(passes, _)| *passes);
+    match first {
+        None => Barred::NotOffered,
+        Some((_, Refusal { unfit: Unfit::Unexplained, .. })) => Barred::Unasked,
+        Some((_, refusal)) => Barred::Refused(refusal),
+    }
+}
+
+fn too_few_domains(group: &Group) -> Option<Barred> {
+    let Rule::Spread { min_domains, .. } = group.spec.rule else { return None };
+    let (domains, wanted) = (group.universe.iter().filter(|&&counts| counts).count() as u32, min_domains.max(0) as u32);
+    (domains < wanted).then_some(Barred::TooFewDomains { domains, wanted })
+}
+
+/// What a NodePool that offers a domain has against an item's pods there.
+fn refused_in(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize, (key, domain): (Sym, Sym)) -> Unfit {
+    let (tolerations, minds) = {
+        let it = &p.items[item];
+        (&it.shape.tolerations, it.variants.last().is_some_and(|v| v.minds_preference_taints))
+    };
+    if let Some(taint) = untolerated(tolerations, &p.record(pool).taints, minds) {
+        return Unfit::Taint(*taint);
+    }
+    let (mut sets, _) = match best_alternative(p, item, pool) {
+        Ok(found) => found,
+        Err(key) => return Unfit::Label { key },
+    };
+    let pin = Set::of([domain]);
+    if sets.get(key).is_some_and(|set| !set.agrees(&pin, &p.states.numbers)) {
+        return Unfit::Label { key };
+    }
+    sets.add(key, &pin, &p.states.numbers);
+    let left = types_left(p, item, pool, &sets);
+    if nothing_left(&left) {
+        return Unfit::Types(left);
+    }
+    if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
+        return Unfit::NodeLimitReached;
+    }
+    if floor.waits[item] {
+        return Unfit::ReservedCapacity;
+    }
+    limit_reached(p, item, pool, &sets).map_or(Unfit::Unexplained, |resource| Unfit::LimitReached { resource })
 }
 
 /// Counts types by the first reason that removes each.
@@ -222,20 +368,21 @@ fn topology_of_node(p: &Problem<'_>, item: usize, level: usize, at: usize) -> Op
     let it = &p.items[item];
     let uses = it.variants[level].uses.iter().map(|u| (u.group, u.own));
     let inverse = it.selected_inverse.iter().map(|&g| (g, false));
-    for (group, own) in uses.chain(inverse) {
-        let group = &p.topology.groups[group];
+    for (at_group, own) in uses.chain(inverse) {
+        let group = &p.topology.groups[at_group];
         let fine = match group.key {
             None => group.allows_host(at, own),
             Some(key) => {
                 let domains = &p.topology.keys[key];
                 let strict = it.variants[level].strict.get(domains.key);
-                let allowed = group.allowed(domains, own, strict, &p.states);
+                let allowed = group.allowed(domains, (own, true), strict, &p.states);
                 let absent_ok = matches!(group.spec.rule, Rule::Inverse);
                 allowed.get(domains.of_node[at] as usize).copied().unwrap_or(absent_ok)
             }
         };
         if !fine {
-            return Some(Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key });
+            let least = least(p, at_group);
+            return Some(Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least });
         }
     }
     None

@@ -43,6 +43,8 @@ pub struct Cell {
     pub rows: Vec<u32>,
     /// The reservation that offerings of this cell draw on.
     pub reservation: Option<Sym>,
+    /// Types with an offering here that is available, or would be but for a shortage of the moment.
+    pub offered: Bits,
 }
 
 /// All states met so far.
@@ -214,14 +216,26 @@ impl<'a> States<'a> {
     }
 
     fn what_agrees(&mut self, pool: usize, sets: &Sets) -> (Bits, Bits) {
+        let mut types = self.types_that_agree(sets);
+        let cells = self.cells_that_agree(sets);
+        let mut in_cells = Bits::none(self.catalogue.types().len());
+        cells.iter().for_each(|cell| in_cells.or(&self.available[pool][cell]));
+        types.and(&in_cells);
+        (types, cells)
+    }
+
+    fn types_that_agree(&mut self, sets: &Sets) -> Bits {
         let mut types = Bits::all(self.catalogue.types().len());
         for (key, set) in &sets.0 {
             if self.type_sets.contains_key(key) {
                 types.and(&self.mask(*key, set).clone());
             }
         }
+        types
+    }
+
+    fn cells_that_agree(&self, sets: &Sets) -> Bits {
         let mut cells = Bits::none(self.cells.len());
-        let mut in_cells = Bits::none(self.catalogue.types().len());
         for (at, cell) in self.cells.iter().enumerate() {
             let agrees = |&(key, value): &(Sym, Sym)| sets.get(key).is_none_or(|s| s.admits(value, &self.numbers));
             let only_in_cells = |key: &Sym| cell.values.iter().any(|(k, _)| k == key);
@@ -231,11 +245,26 @@ impl<'a> States<'a> {
                 .all(|(key, set)| !self.cell_keys.contains(key) || only_in_cells(key) || set.allows_absence());
             if wanted && cell.values.iter().all(agrees) {
                 cells.insert(at);
-                in_cells.or(&self.available[pool][at]);
             }
         }
-        types.and(&in_cells);
-        (types, cells)
+        cells
+    }
+
+    /// Whether some type of `within` is on offer under what `from` and `asked` require, with a label
+    /// pinned to a value. Shortages of the moment are left aside: an offering that is short for some minutes, a
+    /// reservation that is used up, one that the scorer excludes now.
+    pub fn could_be_had(&mut self, from: StateId, asked: &Sets, (key, value): (Sym, Sym), within: &Bits) -> bool {
+        let mut asked = asked.clone();
+        asked.add(key, &Set::of([value]), &self.numbers);
+        let state = &self.table[from.0 as usize];
+        if state.sets.conflict(&asked, |k| self.defined.contains(&k), &self.numbers).is_some() {
+            return false;
+        }
+        let mut sets = state.sets.clone();
+        sets.add_all(&asked, &self.numbers);
+        let mut types = self.types_that_agree(&sets);
+        types.and(within);
+        self.cells_that_agree(&sets).iter().any(|cell| self.cells[cell].offered.meets(&types))
     }
 
     /// The cheapest way to buy a type in a state: by effective cost outside commitments, then price, then row.
@@ -293,6 +322,7 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<Cell>, FxHashSet<Sym>
         _ => None,
     };
     let mut values: Vec<(Sym, Sym)> = Vec::new();
+    let short = catalogue.short();
     for (row, offering) in catalogue.offerings().iter().enumerate() {
         values.clear();
         values.extend(offering.requirements.iter().filter_map(single));
@@ -300,9 +330,13 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<Cell>, FxHashSet<Sym>
         let at = cells.get_index_of(values.as_slice()).unwrap_or_else(|| {
             let rows = vec![u32::MAX; catalogue.types().len()];
             let reservation = offering.reservation.map(|r| r.0);
-            cells.insert_full(values.clone(), Cell { values: values.clone(), rows, reservation }).0
+            let offered = Bits::none(catalogue.types().len());
+            cells.insert_full(values.clone(), Cell { values: values.clone(), rows, reservation, offered }).0
         });
         let cell = &mut cells[at];
+        if offering.available || short.binary_search_by_key(&OfferingId(row as u32), |(id, _)| *id).is_ok() {
+            cell.offered.insert(offering.instance_type.0 as usize);
+        }
         let mine = &mut cell.rows[offering.instance_type.0 as usize];
         let better = *mine == u32::MAX
             || !catalogue.offering(OfferingId(*mine)).available && offering.available

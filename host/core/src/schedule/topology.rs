@@ -5,8 +5,9 @@
 //! open counts nowhere, except for anti-affinity, where it blocks every domain that the claim may still land in.
 
 use indexmap::IndexMap;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
+use super::domains::{Buyer, Counted, Purchases, alternatives};
 use super::items::GroupUse;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
@@ -62,6 +63,8 @@ pub struct Spec {
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
     /// Nodes count only if these tolerate their taints (`nodeTaintsPolicy: Honor`).
     pub tolerations: Option<Vec<Toleration>>,
+    /// For whom nodes would be bought in domains that have none ([`Rule::Spread`]).
+    pub buyer: Option<Buyer>,
 }
 
 impl Spec {
@@ -76,6 +79,7 @@ impl Spec {
             selector: spread.selector.clone(),
             node_affinity: affinity.then(|| (shape.node_selector.clone(), shape.required.clone())),
             tolerations: (spread.node_taints == NodeInclusion::Honor).then(|| shape.tolerations.clone()),
+            buyer: Some(Buyer::of(shape)),
         }
     }
 
@@ -88,6 +92,7 @@ impl Spec {
             selector: term.selector.clone(),
             node_affinity: None,
             tolerations: None,
+            buyer: None,
         }
     }
 
@@ -133,7 +138,7 @@ pub struct Group {
     pub key: Option<usize>,
     /// Pods by domain.
     pub count: Vec<u32>,
-    /// Which domains there are for a spread constraint.
+    /// Which domains count for a spread constraint ([`super::domains`]).
     pub universe: Vec<bool>,
     /// Pods by host.
     pub hosts: Vec<u16>,
@@ -141,6 +146,8 @@ pub struct Group {
     pub total: u64,
     /// `spec.node_affinity` as sets.
     filter: Vec<Sets>,
+    /// Existing nodes that do not count, though they have a domain.
+    passed_over: FxHashSet<u32>,
 }
 
 /// All groups that pods to be planned have to do with.
@@ -153,6 +160,8 @@ pub struct Topology {
     index: IndexMap<Spec, usize, FxBuildHasher>,
     hostname: Option<Sym>,
     nodes: usize,
+    purchases: Purchases,
+    counted: Counted,
 }
 
 /// Where a pod was placed, as far as topology cares.
@@ -179,14 +188,16 @@ impl Topology {
         uses.iter().find(|u| self.hard_skew(u).is_some()).map(|u| self.groups[u.group].spec.key)
     }
 
-    /// No group yet.
-    pub fn new(snapshot: &Snapshot) -> Self {
+    /// No group yet. The domains in `counted` count for their groups whatever could be bought there.
+    pub fn new(snapshot: &Snapshot, counted: &Counted) -> Self {
         Topology {
             keys: Vec::new(),
             groups: Vec::new(),
             index: IndexMap::default(),
             hostname: snapshot.world.names.get("kubernetes.io/hostname"),
             nodes: snapshot.nodes.len(),
+            purchases: Purchases::new(snapshot),
+            counted: counted.clone(),
         }
     }
 
@@ -205,8 +216,13 @@ impl Topology {
             hosts: vec![0; if key.is_none() { self.nodes } else { 0 }],
             total: 0,
             filter,
+            passed_over: FxHashSet::default(),
             spec,
         };
+        if group.spec.node_affinity.is_some() || group.spec.tolerations.is_some() {
+            let nodes = 0..self.nodes as u32;
+            group.passed_over = nodes.filter(|&at| !counts_node(&group, snapshot, at as usize)).collect();
+        }
         if group.spec.rule != Rule::Inverse {
             self.count_running(&mut group, snapshot);
         }
@@ -280,7 +296,7 @@ impl Topology {
     }
 
     fn fill_universe(
-        &self,
+        &mut self,
         group: &mut Group,
         k: usize,
         snapshot: &Snapshot,
@@ -288,18 +304,15 @@ impl Topology {
         pools: &[StateId],
     ) {
         let domains = &self.keys[k];
-        for (at, &pool) in pools.iter().enumerate() {
-            let taints = &snapshot.world.pools[snapshot.pools[at].0 as usize].taints;
-            let tolerated = |t: &Vec<Toleration>| untolerated(t, taints, false).is_none();
-            if !group.spec.tolerations.as_ref().is_none_or(tolerated) {
-                continue;
-            }
-            for (domain, &value) in domains.values.iter().enumerate() {
-                let defined = states.get(pool).sets.get(domains.key).is_some() || states.may_be_undefined(domains.key);
-                if !group.universe[domain] && defined {
-                    group.universe[domain] = states.pin(pool, domains.key, value).is_some();
-                }
-            }
+        if let Some(buyer) = &group.spec.buyer {
+            group.universe = self.purchases.of(buyer, (domains.key, &domains.values), snapshot, states, pools);
+        }
+        if let Some(anybody) = self.counted.buyer(&group.spec) {
+            let more = self.purchases.of(&anybody, (domains.key, &domains.values), snapshot, states, pools);
+            group.universe.iter_mut().zip(more).for_each(|(counts, more)| *counts |= more);
+        }
+        for (domain, &value) in domains.values.iter().enumerate().filter(|_| !self.counted.is_empty()) {
+            group.universe[domain] |= self.counted.has(&group.spec, value);
         }
         for node in 0..snapshot.nodes.len() {
             let domain = domains.of_node[node];
@@ -329,6 +342,9 @@ impl Topology {
         };
         match at {
             At::Node(node) => {
+                if group.passed_over.contains(&(node as u32)) {
+                    return;
+                }
                 if let Some(count) = group.count.get_mut(keys[k].of_node[node] as usize) {
                     *count += 1;
                     group.total += 1;
@@ -362,18 +378,26 @@ impl Topology {
 
 impl Group {
     /// Domains in which one more pod is allowed, among those that `strict` (what the pod requires of the key) admits.
-    /// `own` says whether the pod itself counts.
-    pub fn allowed(&self, domains: &Domains, own: bool, strict: Option<&Set>, states: &States<'_>) -> Vec<bool> {
+    /// `own` says whether the pod itself counts; `owner`, whether the rule is its own: where it balances for others, a
+    /// domain that does not count for them is no worse than one with room.
+    pub fn allowed(
+        &self,
+        domains: &Domains,
+        (own, owner): (bool, bool),
+        strict: Option<&Set>,
+        states: &States<'_>,
+    ) -> Vec<bool> {
         let admitted = |d: usize| strict.is_none_or(|s| s.admits(domains.values[d], &states.numbers));
         let every = 0..domains.values.len();
         match self.spec.rule {
             Rule::Spread { max_skew, min_domains } => {
-                let eligible = || every.clone().filter(|&d| self.universe[d] && admitted(d));
+                let eligible = || every.clone().filter(|&d| self.universe[d]);
                 let least = eligible().map(|d| self.count[d]).min().unwrap_or(0);
                 let least = if (eligible().count() as i64) < i64::from(min_domains) { 0 } else { least };
                 let fine =
                     |d: usize| i64::from(self.count[d]) + i64::from(own) - i64::from(least) <= i64::from(max_skew);
-                every.map(|d| self.universe[d] && admitted(d) && fine(d)).collect()
+                let counts = |d: usize| self.universe[d];
+                every.map(|d| admitted(d) && if counts(d) { fine(d) } else { !owner }).collect()
             }
             Rule::Affinity if self.total == 0 && own => every.map(admitted).collect(),
             Rule::Affinity => every.map(|d| admitted(d) && self.count[d] > 0).collect(),
@@ -394,16 +418,7 @@ impl Group {
 
 fn filter_sets(spec: &Spec, states: &States<'_>) -> Vec<Sets> {
     let Some((selector, terms)) = &spec.node_affinity else { return Vec::new() };
-    let base = Sets::new(selector, &states.numbers);
-    if terms.is_empty() {
-        return vec![base];
-    }
-    let with = |term: &Vec<Requirement>| {
-        let mut sets = base.clone();
-        sets.add_all(&Sets::new(term, &states.numbers), &states.numbers);
-        sets
-    };
-    terms.iter().map(with).collect()
+    alternatives(selector, terms, states)
 }
 
 fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
@@ -412,7 +427,7 @@ fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
     let tolerated = |t: &Vec<Toleration>| untolerated(t, &node.taints, false).is_none();
     let labels_fit = |(selector, terms): &(Vec<Requirement>, Vec<Vec<Requirement>>)| {
         let all = |rs: &[Requirement]| rs.iter().all(|r| crate::matching::satisfies(&node.labels, r, names));
-        all(selector) && (terms.is_empty() || terms.iter().any(|t| all(t)))
+        all(selector) && (terms.is_empty() || terms.iter().any(|t| !t.is_empty() && all(t)))
     };
     group.spec.tolerations.as_ref().is_none_or(tolerated) && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
 }

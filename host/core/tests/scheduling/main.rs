@@ -2,6 +2,7 @@
 
 mod barren;
 mod checker;
+mod domains;
 mod labels;
 mod nodes;
 mod packing;
@@ -198,14 +199,24 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
 
 /// A refusal in one word or two.
 fn unfit(unfit: &longshore_core::plan::Unfit, world: &World) -> String {
-    use longshore_core::plan::Unfit;
+    use longshore_core::plan::{Barred, Unfit};
     let text = |s| world.names.text(s);
     match unfit {
         Unfit::Taint(taint) => format!("taint {}", text(taint.key)),
         Unfit::Label { key } => format!("label {}", text(*key)),
-        Unfit::Topology { rule, key } => format!("{rule:?} {}", text(*key)),
+        Unfit::Topology { rule, key, least } => {
+            let least = least.as_ref().map(|least| {
+                let why = match &least.barred {
+                    Barred::Refused(refusal) => self::unfit(&refusal.unfit, world),
+                    other => format!("{other:?}"),
+                };
+                format!(", least {} with {}: {why}", text(least.domain), least.pods)
+            });
+            format!("{rule:?} {}{}", text(*key), least.unwrap_or_default())
+        }
         Unfit::Types(t) => {
-            format!("types {}: labels {} resources {:?} offerings {}", t.all, t.labels, t.resources, t.offerings)
+            let short = if t.short > 0 { format!(" short {} until {}", t.short, t.short_until) } else { String::new() };
+            format!("types {}: labels {} resources {:?} offerings {}{short}", t.all, t.labels, t.resources, t.offerings)
         }
         Unfit::LimitReached { resource } => format!("limit {}", resource.name(&world.names)),
         Unfit::MinValues { key } => format!("minValues {}", text(*key)),

@@ -66,7 +66,7 @@ fn too_few_domains_for_min_domains_leave_pods_over() {
         default: x1.arm64 spot a 0.0180 (8 types): web2
         default: x1.arm64 spot b 0.0176 (8 types): web1
         default: x1.arm64 spot c 0.0184 (8 types): web3
-        left web4: default Spread topology.kubernetes.io/zone
+        left web4: default Spread topology.kubernetes.io/zone, least a with 1: TooFewDomains { domains: 3, wanted: 5 }
     "#]]
     .assert_eq(&plan(&objects));
 }

@@ -1,0 +1,147 @@
+//! In which domains a NodePool could buy a node for such a pod, read off the catalogue offering by offering.
+//!
+//! Offerings without capacity for the moment count, as do those of used-up reservations. Where it is unclear whether a
+//! node could have a label, it could not: a domain that does not count makes no plan wrong.
+
+use rustc_hash::FxHashSet;
+
+use crate::matching::satisfies;
+use crate::model::{InstanceType, Labels, NodePool, Op, PodShape, Requirement, Sym, TypeId, World};
+use crate::snapshot::Snapshot;
+
+/// The values of a label that nodes bought for pods of a shape can have.
+pub fn domains(snapshot: &Snapshot, pool: &NodePool, shape: &PodShape, key: Sym) -> FxHashSet<Sym> {
+    let mut found = FxHashSet::default();
+    let world = &*snapshot.world;
+    let kinds = Kinds { world, pool, labels: pool_labels(world, pool) };
+    let nodes = snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name));
+    if pool.node_limit.is_some_and(|limit| limit <= nodes.count() as i64) {
+        return found;
+    }
+    let short = world.catalogue.short();
+    for (at, t) in world.catalogue.types().iter().enumerate() {
+        let small = shape.requests.iter().any(|(resource, wants)| wants > t.allocatable.get(resource));
+        if small || !within_limits(snapshot, pool, t) {
+            continue;
+        }
+        let of_type = &world.catalogue.instance_type(TypeId(at as u32)).offerings;
+        for row in of_type.start..of_type.end {
+            let offering = world.catalogue.offering(crate::model::OfferingId(row));
+            if !offering.available && !short.iter().any(|(id, _)| id.0 == row) {
+                continue;
+            }
+            for value in kinds.values(t, &offering.requirements, key) {
+                if !found.contains(&value) && kinds.takes(t, &offering.requirements, shape, (key, value)) {
+                    found.insert(value);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn within_limits(snapshot: &Snapshot, pool: &NodePool, t: &InstanceType) -> bool {
+    pool.limits.iter().all(|&(resource, limit)| {
+        let nodes = snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name));
+        nodes.map(|n| n.capacity.get(resource)).sum::<i64>() + t.capacity.get(resource) <= limit
+    })
+}
+
+/// Labels that every node of a NodePool has, as requirements.
+fn pool_labels(world: &World, pool: &NodePool) -> Vec<Requirement> {
+    let is = |key: Sym, value: Sym| Requirement { key, op: Op::In([value].into()), min_values: None };
+    let mut labels: Vec<Requirement> = pool.labels.iter().map(|(key, value)| is(key, value)).collect();
+    labels.extend(world.names.get("karpenter.sh/nodepool").map(|key| is(key, pool.name)));
+    labels
+}
+
+/// Nodes of a NodePool, by type and offering.
+struct Kinds<'a> {
+    world: &'a World,
+    pool: &'a NodePool,
+    labels: Vec<Requirement>,
+}
+
+impl<'a> Kinds<'a> {
+    /// Everything that is said of a label of such nodes.
+    fn said<'s>(&'s self, t: &'s InstanceType, offering: &'s [Requirement], key: Sym) -> Vec<&'s Requirement> {
+        let of_pool = self.pool.requirements.iter().chain(&self.labels);
+        of_pool.chain(&t.requirements).chain(offering).filter(|r| r.key == key).collect()
+    }
+
+    /// The values that are named for a label.
+    fn values(&self, t: &InstanceType, offering: &[Requirement], key: Sym) -> Vec<Sym> {
+        let mut named = self.said(t, offering, key);
+        // What the offering names is narrower than what the type names, and that narrower than what the NodePool admits.
+        named.reverse();
+        let values =
+            named.into_iter().find_map(|r| if let Op::In(values) = &r.op { Some(values.to_vec()) } else { None });
+        values.unwrap_or_default()
+    }
+
+    /// Whether a node of that domain is one of the NodePool's and suits the pod's node selector and one term of its required
+    /// node affinity.
+    fn takes(&self, t: &InstanceType, offering: &[Requirement], shape: &PodShape, domain: (Sym, Sym)) -> bool {
+        let none = Vec::new();
+        let terms = if shape.required.is_empty() { std::slice::from_ref(&none) } else { &shape.required };
+        terms.iter().any(|term| {
+            let asked: Vec<&Requirement> = shape.node_selector.iter().chain(term).collect();
+            let of_pool = self.pool.requirements.iter().chain(&self.labels).map(|r| r.key);
+            let mut keys = std::iter::once(domain.0).chain(asked.iter().map(|r| r.key)).chain(of_pool);
+            keys.all(|key| {
+                let wanted: Vec<&Requirement> = asked.iter().copied().filter(|r| r.key == key).collect();
+                let said = self.said(t, offering, key);
+                let pinned = (key == domain.0).then_some(domain.1);
+                self.agree(key, &said, &wanted, pinned)
+            })
+        })
+    }
+
+    /// Whether one label can be what is said of it and what is wanted of it.
+    fn agree(&self, key: Sym, said: &[&Requirement], wanted: &[&Requirement], pinned: Option<Sym>) -> bool {
+        let all = || said.iter().chain(wanted);
+        let fits = |value: Sym| all().all(|r| self.holds(&r.op, value));
+        if let Some(value) = pinned {
+            return fits(value);
+        }
+        if all().all(|r| matches!(r.op, Op::NotIn(_) | Op::DoesNotExist)) {
+            return true;
+        }
+        if said.is_empty() && !self.is_defined(key) {
+            return false;
+        }
+        let mut listed = all().filter_map(|r| if let Op::In(values) = &r.op { Some(values) } else { None });
+        match listed.next() {
+            Some(values) => values.iter().any(|&value| fits(value)),
+            None => all().all(|r| matches!(r.op, Op::NotIn(_) | Op::Exists)),
+        }
+    }
+
+    fn holds(&self, op: &Op, value: Sym) -> bool {
+        match op {
+            Op::In(values) => values.contains(&value),
+            Op::NotIn(values) => !values.contains(&value),
+            Op::Exists => true,
+            Op::DoesNotExist => false,
+            Op::Gte(_) | Op::Lte(_) => {
+                let label = Sym(0);
+                let asked = Requirement { key: label, op: op.clone(), min_values: None };
+                satisfies(&Labels::new(vec![(label, value)]), &asked, &self.world.names)
+            }
+        }
+    }
+
+    /// Labels that clouds define, whether the catalogue names them or not.
+    fn is_defined(&self, key: Sym) -> bool {
+        let known = [
+            "topology.kubernetes.io/zone",
+            "topology.kubernetes.io/region",
+            "node.kubernetes.io/instance-type",
+            "node.kubernetes.io/windows-build",
+            "kubernetes.io/arch",
+            "kubernetes.io/os",
+            "karpenter.sh/capacity-type",
+        ];
+        known.contains(&self.world.names.text(key))
+    }
+}

@@ -1,0 +1,217 @@
+//! Which domains a spread constraint counts: those where a node passes its filter, and those where one could be bought
+//! for such a pod.
+//!
+//! kube-scheduler knows nodes that exist and no others. A domain without one counts here as well if a NodePool could buy
+//! there what the pod itself asks for; otherwise it would hold the minimum at 0 for ever. Shortages of the moment are
+//! left aside: they end, and spreading should not end with them.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::bits::Bits;
+use super::floor::{Problem, limits};
+use super::sets::{Set, Sets};
+use super::states::{StateId, States};
+use super::topology::{Rule, Spec};
+use crate::matching::untolerated;
+use crate::model::{PodShape, Requirement, Resources, Sym, Toleration};
+use crate::plan::{Plan, PlannedClaim};
+use crate::snapshot::Snapshot;
+
+/// What pods ask of a node that is bought for them, whatever the policies of their constraints.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Buyer {
+    selector: Vec<Requirement>,
+    required: Vec<Vec<Requirement>>,
+    tolerations: Vec<Toleration>,
+    /// What the largest type must have at least.
+    requests: Resources,
+}
+
+impl Buyer {
+    /// The demands of pods of a shape.
+    pub fn of(shape: &PodShape) -> Self {
+        Buyer {
+            selector: shape.node_selector.clone(),
+            required: shape.required.clone(),
+            tolerations: shape.tolerations.clone(),
+            requests: shape.requests.clone(),
+        }
+    }
+}
+
+/// Domains that count although nothing could be bought there for a group's own pods: the plan buys a node there for
+/// others, which passes the group's filter. Found by [`bought_by_others`], and planned with from the start the next time.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    domains: FxHashSet<(Spec, Sym)>,
+    /// Count every domain where anybody could buy a node that passes the filter.
+    everybody: bool,
+}
+
+impl Counted {
+    /// Whether nothing counts that would not anyway.
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty() && !self.everybody
+    }
+
+    /// Adds what `more` has; with `everybody`, all domains that could ever come to count, so that nothing is left to add.
+    pub fn add(&mut self, more: Counted, everybody: bool) {
+        self.domains.extend(more.domains);
+        self.everybody |= everybody;
+    }
+
+    /// Whether a domain counts for a group.
+    pub fn has(&self, spec: &Spec, domain: Sym) -> bool {
+        self.domains.contains(&(spec.clone(), domain))
+    }
+
+    /// Who could buy a node that passes the filter of a group, if all such count.
+    pub fn buyer(&self, spec: &Spec) -> Option<Buyer> {
+        let (selector, required) = spec.node_affinity.clone().unwrap_or_default();
+        let all = Toleration { key: None, exists: true, value: Sym(0), effect: None };
+        let tolerations = spec.tolerations.clone().unwrap_or_else(|| vec![all]);
+        self.everybody.then_some(Buyer { selector, required, tolerations, requests: Resources::default() })
+    }
+}
+
+/// What NodePools could buy, remembered by who buys.
+#[derive(Clone, Debug)]
+pub struct Purchases {
+    /// By position of NodePool: types that its limits admit before anything is planned, `None` without limits.
+    within_limits: Vec<Option<Bits>>,
+    known: FxHashMap<(Buyer, Sym), Vec<bool>>,
+}
+
+impl Purchases {
+    /// Nothing asked yet.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        let of_pool = |pool: &crate::plan::PoolIx| {
+            let record = &snapshot.world.pools[pool.0 as usize];
+            let types = snapshot.world.catalogue.types();
+            let (limits, nodes_left) = limits(snapshot, record);
+            if limits.is_empty() && nodes_left.is_none() {
+                return None;
+            }
+            let mut within = Bits::all(types.len());
+            let none_left = nodes_left.is_some_and(|n| n <= 0);
+            for (at, t) in types.iter().enumerate() {
+                if none_left || limits.iter().any(|&(resource, left)| t.capacity.get(resource) > left) {
+                    within.remove(at);
+                }
+            }
+            Some(within)
+        };
+        Purchases { within_limits: snapshot.pools.iter().map(of_pool).collect(), known: FxHashMap::default() }
+    }
+
+    /// For each value of a label, whether some NodePool could buy a node of that value for such pods.
+    pub fn of(
+        &mut self,
+        buyer: &Buyer,
+        (key, values): (Sym, &[Sym]),
+        snapshot: &Snapshot,
+        states: &mut States<'_>,
+        pools: &[StateId],
+    ) -> Vec<bool> {
+        if let Some(known) = self.known.get(&(buyer.clone(), key)) {
+            return known.clone();
+        }
+        let mut found = vec![false; values.len()];
+        let terms = alternatives(&buyer.selector, &buyer.required, states);
+        for (at, &pool) in pools.iter().enumerate() {
+            let taints = &snapshot.world.pools[snapshot.pools[at].0 as usize].taints;
+            if untolerated(&buyer.tolerations, taints, false).is_some() {
+                continue;
+            }
+            let mut within = large_enough(&buyer.requests, snapshot);
+            if let Some(limited) = &self.within_limits[at] {
+                within.and(limited);
+            }
+            for (found, &value) in found.iter_mut().zip(values) {
+                *found = *found || terms.iter().any(|term| states.could_be_had(pool, term, (key, value), &within));
+            }
+        }
+        self.known.insert((buyer.clone(), key), found.clone());
+        found
+    }
+}
+
+/// Instance types that have as much as is asked for, what daemons take left aside.
+fn large_enough(requests: &Resources, snapshot: &Snapshot) -> Bits {
+    let types = snapshot.world.catalogue.types();
+    let mut large = Bits::all(types.len());
+    for (at, t) in types.iter().enumerate() {
+        if requests.iter().any(|(resource, wants)| wants > t.allocatable.get(resource)) {
+            large.remove(at);
+        }
+    }
+    large
+}
+
+/// A node selector with each of the terms of required node affinity.
+pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states: &States<'_>) -> Vec<Sets> {
+    let base = Sets::new(selector, &states.numbers);
+    if terms.is_empty() {
+        return vec![base];
+    }
+    let with = |term: &Vec<Requirement>| {
+        let mut sets = base.clone();
+        sets.add_all(&Sets::new(term, &states.numbers), &states.numbers);
+        sets
+    };
+    terms.iter().map(with).collect()
+}
+
+/// Domains that a plan's own claims make count, and that its spread constraints were planned without, where that would
+/// put a domain beyond its `maxSkew`. Of each claim the node that it counts on is looked at.
+pub fn bought_by_others(problem: &Problem<'_>, plan: &Plan, counted: &Counted) -> Counted {
+    let (topology, mut found) = (&problem.topology, Counted::default());
+    let mut bought: Vec<(&PlannedClaim, Sets)> = Vec::new();
+    for group in topology.groups.iter().filter(|_| !counted.everybody) {
+        let (Rule::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key) else { continue };
+        let domains = &topology.keys[key];
+        let most = group.count.iter().copied().max().unwrap_or(0);
+        let overlooked =
+            |d: &usize| !group.universe[*d] && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew);
+        for domain in (0..domains.values.len()).filter(overlooked) {
+            if bought.is_empty() {
+                bought.extend(plan.claims.iter().map(|claim| (claim, labels(claim, problem))));
+            }
+            let value = domains.values[domain];
+            let there = |(claim, labels): &(&PlannedClaim, Sets)| {
+                labels.get(domains.key).and_then(Set::single) == Some(value)
+                    && passes(&group.spec, claim, labels, problem)
+            };
+            if bought.iter().any(there) {
+                found.domains.insert((group.spec.clone(), value));
+            }
+        }
+    }
+    found
+}
+
+/// What is known of the labels of the node that a claim counts on.
+fn labels(claim: &PlannedClaim, problem: &Problem<'_>) -> Sets {
+    let numbers = &problem.states.numbers;
+    let catalogue = &problem.snapshot.world.catalogue;
+    let offering = catalogue.offering(claim.offering);
+    let mut sets = Sets::new(&claim.open, numbers);
+    for (key, values) in &claim.requirements {
+        sets.add(*key, &Set::of(values.iter().copied()), numbers);
+    }
+    let of_type = &catalogue.instance_type(offering.instance_type).requirements;
+    sets.add_all(&Sets::new(of_type.iter().chain(&offering.requirements), numbers), numbers);
+    sets
+}
+
+/// Whether such a node of a claim's NodePool passes the filter of a group.
+fn passes(spec: &Spec, claim: &PlannedClaim, labels: &Sets, problem: &Problem<'_>) -> bool {
+    let states = &problem.states;
+    let taints = &problem.snapshot.world.pools[claim.pool.0 as usize].taints;
+    if spec.tolerations.as_ref().is_some_and(|t| untolerated(t, taints, false).is_some()) {
+        return false;
+    }
+    let Some((selector, terms)) = &spec.node_affinity else { return true };
+    let asked = alternatives(selector, terms, states);
+    asked.iter().any(|a| labels.conflict(a, |key| states.may_be_undefined(key), &states.numbers).is_none())
+}
