@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use libtest_mimic::{Arguments, Failed, Trial};
-use longshore_xtask::control_plane::ControlPlane;
+use longshore_xtask::control_plane::{self, ControlPlane};
 use serde_json::Value;
 
 #[allow(dead_code, reason = "its other users need the rest")]
@@ -57,7 +57,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Most of a spec is waiting.
     arguments.test_threads = arguments.test_threads.or(Some(4));
-    let unavailable = plane::is_unavailable();
+    let ignored = control_plane::tests_are_ignored();
     let stage: Arc<Mutex<Option<Arc<Stage>>>> = Arc::default();
     let trial = |&(name, spec): &Spec, ignored: bool| {
         let stage = stage.clone();
@@ -67,7 +67,7 @@ fn main() {
         };
         Trial::test(name, run).with_ignored_flag(ignored)
     };
-    let trials = SPECS.iter().map(|spec| trial(spec, unavailable)).chain([trial(&SLOW, true)]);
+    let trials = SPECS.iter().map(|spec| trial(spec, ignored)).chain([trial(&SLOW, true)]);
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // Now, for the end of the process drops nothing.
     drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -46,6 +46,18 @@ pub fn available() -> Result<(), String> {
     }
 }
 
+/// Whether tests that need a control plane are to be reported as ignored. There is none then, and standard error says
+/// why. Never in CI: there such a test runs, and fails with the reason.
+pub fn tests_are_ignored() -> bool {
+    match available() {
+        Err(reason) if !crate::in_ci() => {
+            eprintln!("not run, no control plane: {reason}");
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Builds what is missing, and says what it does.
 pub fn build(say: &dyn Fn(&str)) -> Result<()> {
     build::build(&Binaries::find()?, say)

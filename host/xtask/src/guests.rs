@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-pub use examples::{Built, build_examples};
+pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
 pub const PLUGINS: [&str; 4] = ["carbon", "commitments", "price", "spot-risk"];

@@ -15,13 +15,13 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Announces a step and does it.
+    /// Announces a step and does it. One that fails is kept with its time as well.
     pub fn run<T>(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         println!("{}", bold(&format!("==> {name}")));
         let start = Instant::now();
-        let done = step().with_context(|| format!("step failed: {name}"))?;
+        let done = step().with_context(|| format!("step failed: {name}"));
         self.done.push((name.to_owned(), start.elapsed()));
-        Ok(done)
+        done
     }
 
     /// The times, one step a line.
@@ -50,19 +50,22 @@ pub fn run(mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command, passing its standard output on line by line, and returns the lines that `keep` wants.
+/// Runs a command, passing both of its streams on line by line in the order in which they come, and returns the lines
+/// that `keep` wants.
 pub fn run_keeping(mut command: Command, keep: impl Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let shown = shown(&command);
     println!("    {shown}");
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {shown}"))?;
+    let (lines, out) = std::io::pipe()?;
+    let mut child =
+        command.stdout(out.try_clone()?).stderr(out).spawn().with_context(|| format!("cannot start {shown}"))?;
+    // It holds the other end of the pipe, which would never be closed.
+    drop(command);
     let mut kept = Vec::new();
-    if let Some(out) = child.stdout.take() {
-        for line in BufReader::new(out).lines() {
-            let line = line?;
-            println!("{line}");
-            if keep(&line) {
-                kept.push(line);
-            }
+    for line in BufReader::new(lines).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        println!("{line}");
+        if keep(&line) {
+            kept.push(line);
         }
     }
     let status = child.wait()?;

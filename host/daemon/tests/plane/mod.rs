@@ -1,5 +1,5 @@
 //! What tests on a real control plane share: a daemon with the rights that `deploy/` ships, and what it is asked for.
-//! Where there is no control plane, each test that needs one is reported as ignored, by name.
+//! Where there is no control plane, each test that needs one is reported as ignored, by name; in CI it fails.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,20 +18,11 @@ pub type Test = (&'static str, fn() -> Result<()>);
 pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(at_once);
-    let unavailable = is_unavailable();
+    let ignored = control_plane::tests_are_ignored();
     let trial =
         |&(name, test): &Test| Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))));
-    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(unavailable));
+    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(ignored));
     libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
-}
-
-/// Whether there is no control plane, which is said.
-pub fn is_unavailable() -> bool {
-    let reason = control_plane::available().err();
-    if let Some(reason) = &reason {
-        eprintln!("not run, no control plane: {reason}");
-    }
-    reason.is_some()
 }
 
 /// A class whose nodes take a second to register.

@@ -28,10 +28,7 @@ use world::{Test, World};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let unavailable = control_plane::available().err();
-    if let Some(reason) = &unavailable {
-        eprintln!("not run, no control plane: {reason}");
-    }
+    let ignored = control_plane::tests_are_ignored();
     static PLANE: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
     let plane = || match PLANE.get_or_init(|| ControlPlane::start("contract").map_err(|error| format!("{error:#}"))) {
         Ok(plane) => Ok(plane),
@@ -42,7 +39,7 @@ fn main() {
     for (name, test) in all() {
         trials.push(Trial::test(format!("simulated::{name}"), move || on_simulated(test).map_err(fails)));
         let real = Trial::test(format!("real::{name}"), move || on_real(plane()?, test).map_err(fails));
-        trials.push(real.with_ignored_flag(unavailable.is_some()));
+        trials.push(real.with_ignored_flag(ignored));
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     // A static is never dropped.

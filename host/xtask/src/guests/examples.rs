@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::PoisonError;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{BUILDING, GuestTool, WORLD, build_crates, folder, guest_tool, module, root, run, wit};
 
@@ -15,51 +15,94 @@ pub enum Built {
     /// Its component.
     Component(PathBuf),
     /// Its toolchain is not there: what is missing, and how to get it.
-    Skipped(String),
+    Skipped(&'static str),
+}
+
+/// The example policy in one language.
+pub struct Example {
+    /// The language, and the name of its folder.
+    pub language: &'static str,
+    missing: fn() -> Option<&'static str>,
+    build: Build,
+}
+
+/// The example policy in every language.
+pub const EXAMPLES: [Example; 4] = [
+    Example { language: "rust", missing: || None, build: rust },
+    Example { language: "c", missing: no_c, build: c },
+    Example { language: "go", missing: no_go, build: go },
+    Example { language: "js", missing: no_js, build: js },
+];
+
+/// From a folder of sources, by way of a folder to work in, to a component.
+type Build = fn(&GuestTool, &Path, &Path, &Path) -> Result<()>;
+
+impl Example {
+    /// What is missing of its toolchain and how to get it; nothing if the toolchain is there.
+    pub fn missing(&self) -> Option<&'static str> {
+        (self.missing)()
+    }
+
+    /// Builds its component. That of an earlier build is removed first, so that a toolchain that writes nothing is an
+    /// error.
+    pub fn build(&self) -> Result<PathBuf> {
+        let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let language = self.language;
+        let out = folder().join(format!("example-{language}.wasm"));
+        if out.exists() {
+            std::fs::remove_file(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+        }
+        let source = root().join("examples/policies").join(language);
+        (self.build)(&guest_tool()?, &source, &folder().join("examples").join(language), &out)
+            .with_context(|| format!("cannot build the example in {language}"))?;
+        if !out.is_file() {
+            bail!("the toolchain of the example in {language} succeeded and wrote no {}", out.display());
+        }
+        Ok(out)
+    }
 }
 
 /// Builds the example policy in every language; an error only where a toolchain that is there fails.
 pub fn build_examples() -> Result<Vec<(&'static str, Built)>> {
-    let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let tool = guest_tool()?;
-    let languages: [(&str, Build); 4] = [("rust", rust), ("c", c), ("go", go), ("js", js)];
-    let build = |(language, build): (&'static str, Build)| {
-        let out = folder().join(format!("example-{language}.wasm"));
-        let built = build(&tool, &source(language), &folder().join("examples").join(language), &out)
-            .with_context(|| format!("cannot build the example in {language}"))?;
-        Ok((language, built.map_or(Built::Component(out), Built::Skipped)))
+    let build = |example: &Example| {
+        let built = match example.missing() {
+            Some(reason) => Built::Skipped(reason),
+            None => Built::Component(example.build()?),
+        };
+        Ok((example.language, built))
     };
-    languages.into_iter().map(build).collect()
+    EXAMPLES.iter().map(build).collect()
 }
 
-/// From a folder of sources, by way of a folder to work in, to a component; or why it is skipped.
-type Build = fn(&GuestTool, &Path, &Path, &Path) -> Result<Option<String>>;
-
-fn source(language: &str) -> PathBuf {
-    root().join("examples/policies").join(language)
-}
-
-fn rust(tool: &GuestTool, source: &Path, _: &Path, out: &Path) -> Result<Option<String>> {
+fn rust(tool: &GuestTool, source: &Path, _: &Path, out: &Path) -> Result<()> {
     build_crates(source, "examples/rust")?;
-    tool.wrap(&module("examples/rust", "spot_surcharge"), out, &[])?;
-    Ok(None)
+    tool.wrap(&module("examples/rust", "spot_surcharge"), out, &[])
 }
 
-fn c(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<Option<String>> {
-    let Some(mut compiler) = c_compiler() else {
-        return Ok(Some(
-            "no C compiler for wasm32-wasi: apt-get install clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc, or \
-             pip install ziglang"
-                .to_owned(),
-        ));
-    };
+/// How to get a C compiler for policies.
+const NO_C: &str = "no C compiler for wasm32-wasi: apt-get install clang-19 lld-19 libclang-rt-19-dev-wasm32 wasi-libc, \
+                    or pip install ziglang";
+
+fn no_c() -> Option<&'static str> {
+    c_compiler().is_none().then_some(NO_C)
+}
+
+fn no_go() -> Option<&'static str> {
+    (!works("go", ["version"])).then_some("no Go toolchain (1.25 or later): https://go.dev/dl")
+}
+
+fn no_js() -> Option<&'static str> {
+    (!works("npm", ["--version"])).then_some("no Node.js with npm: https://nodejs.org")
+}
+
+fn c(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
+    let mut compiler = c_compiler().context(NO_C)?;
     tool.bindings("c", work)?;
     let core = work.join("core.wasm");
     compiler.args(["-O2", "-mexec-model=reactor", "-Wl,--gc-sections", "-Wl,-s"]).arg("-I").arg(work);
     compiler.arg("-o").arg(&core).arg(source.join("policy.c"));
     run(compiler.args([work.join("scorer_policy.c"), work.join("scorer_policy_component_type.o")]))?;
-    tool.wrap(&core, out, &[])?;
-    Ok(None)
+    tool.wrap(&core, out, &[])
 }
 
 /// clang with a libc for WASI (nothing of WASI stays in a policy that does no I/O), or Zig, which brings its own.
@@ -81,10 +124,7 @@ fn c_compiler() -> Option<Command> {
     })
 }
 
-fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<Option<String>> {
-    if !works("go", ["version"]) {
-        return Ok(Some("no Go toolchain (1.25 or later): https://go.dev/dl".to_owned()));
-    }
+fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
     tool.bindings("go", work)?;
     for file in
         ["go.mod", "go.sum", "export_longshore_policy_plugin/plugin.go", "export_longshore_policy_scorer/scorer.go"]
@@ -103,14 +143,10 @@ fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<Option
         &core,
         out,
         &["--wit".as_ref(), wit.as_os_str(), WORLD.as_ref(), "--preview1".as_ref(), adapter.as_os_str()],
-    )?;
-    Ok(None)
+    )
 }
 
-fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<Option<String>> {
-    if !works("npm", ["--version"]) {
-        return Ok(Some("no Node.js with npm: https://nodejs.org".to_owned()));
-    }
+fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
     std::fs::create_dir_all(work)?;
     std::fs::copy(source.join("package.json"), work.join("package.json"))?;
     if !work.join("node_modules/componentize-qjs").exists() {
@@ -120,8 +156,7 @@ fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<Option<St
     }
     let mut componentize = Command::new("npx");
     componentize.current_dir(work).args(["--no-install", "componentize-qjs", "--sync", "--stub-wasi", "-n", WORLD]);
-    run(componentize.arg("--wit").arg(wit()).arg("--js").arg(source.join("policy.js")).arg("-o").arg(out))?;
-    Ok(None)
+    run(componentize.arg("--wit").arg(wit()).arg("--js").arg(source.join("policy.js")).arg("-o").arg(out))
 }
 
 fn works<const N: usize>(program: &str, arguments: [&str; N]) -> bool {
