@@ -60,6 +60,10 @@ pub struct Timing {
     pub node_removal: Option<Duration>,
     /// How long pods of a node that does not exist are left alone (the pod-GC's quarantine and half its period).
     pub pod_collection: Duration,
+    /// kube-scheduler hears of changes to nodes up to so much later, in their order.
+    pub scheduler_lag: Duration,
+    /// From the end of a volume's last pod on a node until it is detached.
+    pub detach: Duration,
     /// Share by which starts, stops and boots differ from one to the next.
     pub spread: f64,
 }
@@ -76,6 +80,8 @@ impl Default for Timing {
             node_silence: Duration::from_secs(50),
             node_removal: Some(Duration::from_secs(60)),
             pod_collection: Duration::from_secs(50),
+            scheduler_lag: Duration::ZERO,
+            detach: Duration::ZERO,
             spread: 0.25,
         }
     }
@@ -88,6 +94,8 @@ pub enum Work {
     Reconcile(Key),
     /// The garbage collector looks at an object.
     Collect(Key),
+    /// A volume comes off a node, by its attachment.
+    Detach(Key),
     /// A kubelet does what is due.
     Kubelet(kubelet::Step),
     /// kube-scheduler looks at its queue.
@@ -298,6 +306,7 @@ impl Actors {
             Work::Reconcile(key) if key.resource == resources::DAEMON_SET => self.daemons.reconcile(desk, &key),
             Work::Reconcile(key) => reconcile(desk, &key),
             Work::Collect(key) => garbage::collect(desk, &key),
+            Work::Detach(key) => volumes::detach(desk, &key),
             Work::Kubelet(step) => self.kubelet.act(desk, step),
             Work::Schedule => self.scheduler.act(desk),
             Work::Node(step) => self.nodes.act(desk, step),

@@ -29,6 +29,12 @@ pub struct Faults {
     pub kill: f64,
     /// Calls of the cloud's API, other than launches, that fail.
     pub calls: f64,
+    /// The server is not there: 503, half of them with `Retry-After`. Nothing is done.
+    pub unavailable: f64,
+    /// What answers for the server has waited long enough: 504. Nothing is done.
+    pub gateway: f64,
+    /// All done, and answered with 500, 503 or 504 all the same.
+    pub done_and_failed: f64,
 }
 
 /// The longest that a request is under way.
@@ -68,6 +74,7 @@ impl Faults {
             stale: share,
             kill: 0.0,
             calls: share,
+            ..Faults::default()
         }
     }
 
@@ -98,6 +105,14 @@ impl Faults {
             refuse(409, "Conflict", None)
         } else if falls(self.stale) && asked.verb == "list" {
             Fate::Stale(second)
+        } else if falls(self.unavailable) {
+            refuse(503, "ServiceUnavailable", (second < 0.5).then_some(1 + (second * 20.0) as u32))
+        } else if falls(self.gateway) {
+            refuse(504, "Timeout", None)
+        } else if falls(self.done_and_failed) {
+            let of = [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")];
+            let (code, reason) = of[(second * 3.0) as usize % 3];
+            Fate::Verdict(Verdict::RefuseAfter { code, reason })
         } else {
             Fate::Verdict(Verdict::Go)
         }

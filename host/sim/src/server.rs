@@ -24,6 +24,7 @@ mod list;
 mod meta;
 mod patch;
 mod pods;
+mod quiet;
 mod refusal;
 mod request;
 mod select;
@@ -38,6 +39,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::{Request, Response};
 use serde_json::{Value, json};
@@ -45,11 +47,13 @@ use tokio::time::Instant;
 
 pub use self::delete::{DeleteOptions, Propagation};
 pub use self::gate::{Asked, Body, Counts, Moment, Verdict};
+pub use self::quiet::Whose;
 pub use self::select::Selector;
 
 use self::apply::Manager;
 use self::gate::{Connection, Gate, Judge, Witness};
 use self::ids::Ids;
+use self::quiet::Quiet;
 use self::resources::{NAMESPACE, PRIORITY_CLASS};
 use self::state::State;
 use self::store::Store;
@@ -78,8 +82,14 @@ struct Inner {
 impl Server {
     /// A server with the namespaces, priority classes and custom kinds that a cluster starts with.
     pub fn new(clock: Clock, seed: u64) -> Server {
-        let state =
-            State { clock, ids: Ids::new(seed), store: Store::new(), events: VecDeque::new(), epoch: 0, stalled: None };
+        let state = State {
+            clock,
+            ids: Ids::new(seed),
+            store: Store::new(),
+            events: VecDeque::new(),
+            epoch: 0,
+            quiet: Quiet::default(),
+        };
         let server = Server(Arc::new(Inner { state: Mutex::new(state), gate: Gate::default() }));
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -248,9 +258,76 @@ impl Server {
 
     /// Watches say nothing until then, and then all that has happened.
     pub fn stall_watches(&self, until: Instant) {
+        self.silence(Whose::default(), until);
+    }
+
+    /// The same for some watches.
+    pub fn silence(&self, whose: Whose, until: Instant) {
         let mut state = self.lock();
-        state.stalled = Some(until);
+        state.quiet.silence(whose, until);
         state.store.wake();
+    }
+
+    /// Until then, some watches tell of each change when it is so old, and their bookmarks say no more than that. Then
+    /// they tell the rest at once.
+    pub fn delay_watches(&self, whose: Whose, by: Duration, until: Instant) {
+        let mut state = self.lock();
+        state.quiet.delay(whose, by, until);
+        state.store.wake();
+    }
+
+    /// A client is stopped until then: what it has sent is carried out, and it reads no answer and no watch and sends
+    /// nothing.
+    pub fn stop_client(&self, client: &str, until: Instant) {
+        let mut state = self.lock();
+        state.quiet.stop(client, until);
+        state.store.wake();
+    }
+
+    /// Whether a client is stopped.
+    pub fn is_stopped(&self, client: &str) -> bool {
+        self.lock().quiet.stopped(client, Instant::now()).is_some()
+    }
+
+    /// Returns once a client is not stopped.
+    pub async fn until_it_goes_on(&self, client: &str) {
+        loop {
+            let stopped = self.lock().quiet.stopped(client, Instant::now());
+            let Some(until) = stopped else { return };
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Objects of a kind as a backup brings them back: the same names and content, UIDs of their own, whatever finalizers
+    /// said. What names the old ones as owners names them no longer.
+    pub fn restore(&self, resource: Resource) {
+        let mut state = self.lock();
+        let now = state.clock.elapsed();
+        let old: Vec<_> = state.store.all(resource).cloned().collect();
+        let gone: Vec<String> = old.iter().map(|o| meta::text(&o.value, &["metadata", "uid"]).to_owned()).collect();
+        let everything: Vec<_> = resources::ALL.iter().flat_map(|r| state.store.all(*r)).cloned().collect();
+        for owned in everything {
+            let owners = owned.value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let left: Vec<&Value> = owners.filter(|o| !gone.iter().any(|uid| o["uid"] == **uid)).collect();
+            if owned.value["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.len() > left.len()) {
+                let mut value = (*owned.value).clone();
+                value["metadata"]["ownerReferences"] = json!(left);
+                state.store.put(&owned.key, value, now);
+            }
+        }
+        for stored in &old {
+            state.store.remove(&stored.key, now);
+        }
+        for stored in &old {
+            let mut value = (*stored.value).clone();
+            value["metadata"]["uid"] = json!(state.ids.uid());
+            value["metadata"]["creationTimestamp"] = meta::time(state.clock.now());
+            if let Some(metadata) = value["metadata"].as_object_mut() {
+                metadata.remove("deletionTimestamp");
+                metadata.remove("deletionGracePeriodSeconds");
+            }
+            state.store.put(&stored.key, value, now);
+        }
     }
 
     /// From now on asks `judge` what becomes of each request of a client.

@@ -14,7 +14,7 @@ mod topology;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,28 +62,27 @@ pub struct Scheduler {
     moment: u64,
     stuck: HashMap<ShapeNo, ((u64, u64), String)>,
     arrived: u64,
+    /// Changes to nodes that it has not heard of yet, and when it does; whether they say something new.
+    unheard: VecDeque<(Duration, Change, bool)>,
 }
 
 impl Scheduler {
     /// A change.
     pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
         let object = &change.object;
-        let gone = change.event == Event::Deleted;
         match change.key.resource {
             resources::POD => self.saw_pod(desk, change, before),
-            resources::NODE if gone => {
-                self.cluster.remove_node(&change.key.name);
-                self.moment += 1;
-            }
             resources::NODE => {
                 let same = |b: &Value| {
                     b["metadata"]["labels"] == object["metadata"]["labels"]
                         && b["spec"] == object["spec"]
                         && b["status"]["allocatable"] == object["status"]["allocatable"]
                 };
-                if !before.is_some_and(same) {
-                    self.cluster.put_node(object);
-                    self.stir(desk);
+                let new = change.event == Event::Deleted || !before.is_some_and(same);
+                if desk.timing.scheduler_lag.is_zero() {
+                    self.hear(desk, change, new);
+                } else {
+                    self.hear_later(desk, change, new);
                 }
             }
             resources::NAMESPACE => {
@@ -96,6 +95,25 @@ impl Scheduler {
             }
             _ => {}
         }
+    }
+
+    /// A change to a node.
+    fn hear(&mut self, desk: &mut Desk, change: &Change, new: bool) {
+        if change.event == Event::Deleted {
+            self.cluster.remove_node(&change.key.name);
+            self.moment += 1;
+        } else if new {
+            self.cluster.put_node(&change.object);
+            self.stir(desk);
+        }
+    }
+
+    fn hear_later(&mut self, desk: &mut Desk, change: &Change, new: bool) {
+        let share = desk.chance.unit("scheduler-lag", &change.revision.to_string());
+        let due = desk.clock.elapsed() + desk.timing.scheduler_lag.mul_f64(share);
+        let due = self.unheard.back().map_or(due, |(last, ..)| due.max(*last));
+        self.unheard.push_back((due, change.clone(), new));
+        desk.agenda.once(due, Work::Schedule);
     }
 
     fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
@@ -207,6 +225,11 @@ impl Scheduler {
     /// Tries the first pod of the queue.
     pub fn act(&mut self, desk: &mut Desk) {
         let now = desk.clock.elapsed();
+        while self.unheard.front().is_some_and(|(due, ..)| *due <= now) {
+            if let Some((_, change, new)) = self.unheard.pop_front() {
+                self.hear(desk, &change, new);
+            }
+        }
         while let Some((due, key)) = self.backing.first().cloned().filter(|(due, _)| *due <= now) {
             self.backing.remove(&(due, key.clone()));
             if let Some(pod) = self.waiting.get(&key) {
@@ -219,6 +242,9 @@ impl Scheduler {
         if !self.active.is_empty() {
             desk.agenda.once(now + desk.timing.binding, Work::Schedule);
         } else if let Some((due, _)) = self.backing.first() {
+            desk.agenda.once(*due, Work::Schedule);
+        }
+        if let Some((due, ..)) = self.unheard.front() {
             desk.agenda.once(*due, Work::Schedule);
         }
     }

@@ -5,10 +5,11 @@
 //! sizes, access modes, reclaim policies, snapshots.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, fields};
+use super::{Desk, Work, fields};
 use crate::object::{Change, Event, Key};
 use crate::server::{Sub, resources};
 
@@ -99,6 +100,22 @@ fn bind(desk: &mut Desk, key: &Key, claim: &Value, volume: &str, users: &[Arc<Va
     desk.set_status(key, &[("phase", "Bound".into())]);
 }
 
+/// Takes a volume off a node, unless a pod there uses it again.
+pub fn detach(desk: &mut Desk, key: &Key) {
+    let Some(attachment) = desk.view.get(key).cloned() else { return };
+    let volume = fields::text(&attachment, "/spec/source/persistentVolumeName");
+    let uses = |(pod_key, pod): &(Key, Arc<Value>)| {
+        let is_it = |name: &String| {
+            let claim = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &pod_key.namespace, name);
+            desk.view.get(&claim).is_some_and(|claim| fields::text(claim, "/spec/volumeName") == volume)
+        };
+        !fields::ended(pod) && claims(pod).iter().any(is_it)
+    };
+    if !desk.view.pods_on(fields::text(&attachment, "/spec/nodeName")).iter().any(uses) {
+        desk.delete(key);
+    }
+}
+
 fn attach(desk: &mut Desk, volume: &str, nodes: &[&str]) {
     let here: Vec<(Key, String)> = desk
         .view
@@ -108,7 +125,10 @@ fn attach(desk: &mut Desk, volume: &str, nodes: &[&str]) {
         .collect();
     for (key, node) in &here {
         if !nodes.contains(&node.as_str()) {
-            desk.delete(key);
+            match desk.timing.detach {
+                Duration::ZERO => desk.delete(key),
+                wait => desk.agenda.once(desk.clock.elapsed() + wait, Work::Detach(key.clone())),
+            }
         }
     }
     for node in nodes.iter().filter(|node| !here.iter().any(|(_, n)| n == *node)) {

@@ -178,6 +178,7 @@ impl Window {
             stale: server.stale.max(s.stale),
             kill: server.kill.max(s.kill),
             calls: server.calls.max(s.calls),
+            ..server
         };
         let cloud = cloud::Faults {
             fail: cloud.fail.max(c.fail),

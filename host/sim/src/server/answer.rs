@@ -22,6 +22,7 @@ type Answer = Result<Response<Body>, Refused>;
 /// One request.
 struct Call<'a> {
     server: &'a Server,
+    who: &'a str,
     place: Place,
     parameters: Parameters,
     partial: bool,
@@ -53,7 +54,7 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
     let manager = Manager { subresource: place.sub.clone(), ..Manager::update(field_manager) };
     let manner = Manner { manager, dry_run: parameters.get("dryRun") == "All", blind: false };
     let partial = list::is_partial(header("accept"));
-    let call = Call { server, place, parameters, partial, manner, request };
+    let call = Call { server, who, place, parameters, partial, manner, request };
     match (verb, call.place.sub.as_str()) {
         ("watch", "") => call.watch(),
         ("list", "") => call.list(),
@@ -124,7 +125,7 @@ impl Call<'_> {
         if !self.place.name.is_empty() {
             wanted.selector = wanted.selector.named(&self.place.name);
         }
-        list::watch(self.server, wanted, &self.parameters)
+        list::watch(self.server, self.who, wanted, &self.parameters)
     }
 
     fn list(&self) -> Answer {

@@ -58,6 +58,13 @@ pub enum Verdict {
         /// Seconds of a `Retry-After`.
         retry_after: Option<u32>,
     },
+    /// It is carried out, and answered with this all the same.
+    RefuseAfter {
+        /// HTTP status, as 504.
+        code: u16,
+        /// As `Timeout`.
+        reason: &'static str,
+    },
     /// Nothing is done; the client hears nothing and gives up after [`PATIENCE`].
     TimeOutBefore,
     /// It is carried out, but the client hears nothing and gives up after [`PATIENCE`].
@@ -66,7 +73,8 @@ pub enum Verdict {
     Delay(Duration),
     /// The client's future never ends, and nothing is done.
     Kill,
-    /// A list (without a version of its own) is answered as of an older revision; anything else is answered.
+    /// A list from version 0 is answered as of an older revision, as the server's cache may do; anything else is answered
+    /// as it is now.
     Stale(u64),
 }
 
@@ -174,6 +182,7 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
     let head = request::Head::read(&request);
     let mut asked = head.asked(who);
     request.extensions_mut().insert(head);
+    server.until_it_goes_on(who).await;
     match server.gate().judge(&mut asked) {
         Verdict::Go => {}
         Verdict::Delay(pause) => tokio::time::sleep(pause).await,
@@ -182,6 +191,12 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
         Verdict::TimeOutAfter => {
             drop(carry_out(server, &asked, request));
             return give_up().await;
+        }
+        Verdict::RefuseAfter { code, reason } => {
+            drop(carry_out(server, &asked, request));
+            let refused = Refused::plain(code, reason, format!("refused for the test after it was done: {reason}"));
+            server.until_it_goes_on(who).await;
+            return Ok(request::refuse(&refused));
         }
         Verdict::Stale(revision) => {
             request.extensions_mut().insert(request::AsOf(revision));
@@ -194,7 +209,9 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
             return Ok(request::refuse(&refused));
         }
     }
-    Ok(carry_out(server, &asked, request))
+    let answer = carry_out(server, &asked, request);
+    server.until_it_goes_on(who).await;
+    Ok(answer)
 }
 
 fn carry_out(server: &Server, asked: &Asked, request: Request<Vec<u8>>) -> Response<Body> {

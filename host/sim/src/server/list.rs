@@ -119,7 +119,8 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
         }
     };
     let revision = match (given, as_of) {
-        (None | Some(0), Some(AsOf(revision))) if known(revision) => revision.min(now),
+        // Whoever does not say that an old answer will do gets what is there now.
+        (Some(0), Some(AsOf(revision))) if known(revision) => revision.min(now),
         (Some(given), _) if given > now => {
             let mut refused =
                 Refused::plain(504, "Timeout", format!("Too large resource version: {given}, current: {now}"));
@@ -163,7 +164,7 @@ fn untoken(token: &str) -> Option<(u64, String)> {
 }
 
 /// Answers a watch.
-pub fn watch(server: &Server, wanted: Wanted, parameters: &Parameters) -> Result<Response<Body>, Refused> {
+pub fn watch(server: &Server, who: &str, wanted: Wanted, parameters: &Parameters) -> Result<Response<Body>, Refused> {
     let given = parameters.get("resourceVersion");
     let given = match version(parameters) {
         Ok(given) => given,
@@ -200,7 +201,7 @@ pub fn watch(server: &Server, wanted: Wanted, parameters: &Parameters) -> Result
         let bookmarks = parameters.is("allowWatchBookmarks");
         Course { after, first, marks_beginning: initial == Some(true) && bookmarks, bookmarks, lasts }
     };
-    Ok(request::stream(Body::Watch(Box::pin(watch::lines(server, wanted, course)))))
+    Ok(request::stream(Body::Watch(Box::pin(watch::lines(server, who, wanted, course)))))
 }
 
 /// All that is selected.

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::ids::Ids;
+use super::quiet::Quiet;
 use super::store::Store;
 use crate::clock::Clock;
 use crate::object::Key;
@@ -22,8 +21,8 @@ pub struct State {
     pub events: VecDeque<(Duration, Key)>,
     /// Watches of an earlier one end.
     pub epoch: u64,
-    /// Watches say nothing before.
-    pub stalled: Option<Instant>,
+    /// What keeps clients from hearing.
+    pub quiet: Quiet,
 }
 
 /// How long an Event is kept, as a real server does without `--event-ttl`.

@@ -123,7 +123,8 @@ pub struct Logged {
     pub now: Arc<Stored>,
     /// The object before it.
     pub before: Option<Arc<Stored>>,
-    at: Duration,
+    /// When it was written.
+    pub at: Duration,
 }
 
 /// Objects in order, by path.
@@ -198,6 +199,12 @@ impl Store {
     /// Of the last write.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Of the last write up to a time; 0 if that is not known any more.
+    pub fn revision_at(&self, at: Duration) -> u64 {
+        let later = self.log.partition_point(|logged| logged.at <= at);
+        later.checked_sub(1).and_then(|last| self.log.get(last)).map_or(0, |logged| logged.revision)
     }
 
     /// Watches can begin here, not before.

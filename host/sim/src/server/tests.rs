@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::resources::{CONFIG_MAP, EVENT, LIMIT_RANGE, NODE, NODE_CLAIM, POD};
-use super::{Asked, DeleteOptions, Server, Sub, Verdict};
+use super::{Asked, DeleteOptions, Server, Sub, Verdict, Whose};
 use crate::clock::Clock;
 use crate::object::{Event, Key};
 
@@ -125,6 +125,114 @@ async fn watches_stall_and_drop() {
     assert_eq!(reading.await.expect("read"), (true, 40, true, 60));
 }
 
+/// What a client's watch of a path says, each line with the second in which it came, `b` for a bookmark.
+async fn heard(server: Server, who: &str, path: &str, lasts: u64) -> Vec<String> {
+    let begun = Instant::now();
+    let path =
+        format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={lasts}&resourceVersion={}", server.revision());
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let lines = server.client(who).request_stream(request).await.expect("a watch");
+    let mut lines = std::pin::pin!(futures::AsyncBufReadExt::lines(lines));
+    let mut all = Vec::new();
+    while let Some(Ok(line)) = futures::StreamExt::next(&mut lines).await {
+        let event: Value = serde_json::from_str(&line).expect("an event");
+        let what = match event["type"].as_str() {
+            Some("BOOKMARK") => format!("b{}", event["object"]["metadata"]["resourceVersion"]).replace('"', ""),
+            _ => event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        };
+        all.push(format!("{} {what}", begun.elapsed().as_secs()));
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_every_minute_and_before_the_end() {
+    let server = server();
+    let revision = server.revision();
+    let heard = heard(server, "reader", "/api/v1/configmaps", 130).await;
+    assert_eq!(heard, ["60", "120", "128"].map(|at| format!("{at} b{revision}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_clients_watches_of_one_kind_are_silent_or_late() {
+    let server = server();
+    let begun = Instant::now();
+    let deaf = Whose { client: Some("deaf".to_owned()), kind: Some(CONFIG_MAP) };
+    let late = Whose { client: Some("late".to_owned()), kind: None };
+    server.silence(deaf, begun + Duration::from_secs(90));
+    server.delay_watches(late, Duration::from_secs(20), begun + Duration::from_secs(65));
+    let first = server.revision();
+    let listen = |who: &'static str, path: &'static str| tokio::spawn(heard(server.clone(), who, path, 100));
+    let maps = "/api/v1/configmaps";
+    let (deaf, nodes, late, other) =
+        (listen("deaf", maps), listen("deaf", "/api/v1/nodes"), listen("late", maps), listen("other", maps));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    server.create(CONFIG_MAP, map("a")).expect("new");
+    server.create(NODE, json!({"metadata": {"name": "n"}})).expect("new");
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    server.create(CONFIG_MAP, map("z")).expect("new");
+    let [second, last] = [first + 2, first + 3];
+    let mark = |at: u64, revision: u64| format!("{at} b{revision}");
+    let text = |all: Vec<String>| all.join(", ");
+    assert_eq!(text(deaf.await.expect("read")), format!("90 a, 90 z, {}, {}", mark(90, last), mark(98, last)));
+    assert_eq!(text(nodes.await.expect("read")), format!("10 n, {}, {}", mark(60, last), mark(98, last)));
+    assert_eq!(text(late.await.expect("read")), format!("30 a, {}, 65 z, {}", mark(60, second), mark(98, last)));
+    assert_eq!(text(other.await.expect("read")), format!("10 a, 55 z, {}, {}", mark(60, last), mark(98, last)));
+    assert!(text_of_list(&server, "deaf").await.contains("\"z\""), "lists are not held up");
+}
+
+async fn text_of_list(server: &Server, who: &str) -> String {
+    let request = http::Request::get("/api/v1/configmaps").body(Vec::new()).expect("a request");
+    server.client(who).request_text(request).await.expect("a list")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_client_has_sent_is_done_and_answered_when_it_goes_on() {
+    let server = server();
+    let begun = Instant::now();
+    let make = |name: &'static str| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let api: Api<Map> = Api::namespaced(server.client("stopped"), "default");
+            let made: Map = serde_json::from_value(map(name)).expect("a map");
+            api.create(&PostParams::default(), &made).await.expect("made");
+            begun.elapsed().as_secs()
+        })
+    };
+    server.set_gate(Box::new(|asked: &Asked| match asked.number {
+        0 => Verdict::Delay(Duration::from_secs(2)),
+        _ => Verdict::Go,
+    }));
+    let sent = make("a");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.stop_client("stopped", begun + Duration::from_secs(60));
+    let held = make("b");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(server.get(&key("a")).is_some() && server.get(&key("b")).is_none());
+    assert_eq!((sent.await.expect("done"), held.await.expect("done")), (60, 60));
+    assert!(server.get(&key("b")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_brings_objects_back_under_other_uids_and_without_dependents() {
+    let server = server();
+    let mut named = map("a");
+    named["metadata"]["finalizers"] = json!(["example.com/holds"]);
+    let old = server.create(CONFIG_MAP, named).expect("new");
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": old["metadata"]["uid"]});
+    let node = json!({"metadata": {"name": "n", "ownerReferences": [owner]}});
+    server.create(NODE, node).expect("new");
+    let before = server.revision();
+    server.restore(CONFIG_MAP);
+    let told: Vec<_> = server.changes(before).into_iter().map(|c| (c.event, c.key.name.to_string())).collect();
+    let expected = [(Event::Modified, "n"), (Event::Deleted, "a"), (Event::Added, "a")];
+    assert_eq!(told, expected.map(|(event, name)| (event, name.to_owned())));
+    let new = server.get(&key("a")).expect("there");
+    assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
+    assert_eq!(new["metadata"]["finalizers"], old["metadata"]["finalizers"]);
+    assert_eq!(server.list(NODE)[0]["metadata"]["ownerReferences"], json!([]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_gate_refuses_delays_and_loses_what_it_is_told_to() {
     let server = server();
@@ -166,11 +274,11 @@ async fn a_stale_list_shows_an_older_moment_with_its_version() {
     server.delete(&key("a"), &DeleteOptions::default()).expect("gone");
     server.set_gate(Box::new(move |_| Verdict::Stale(then)));
     let api: Api<Map> = Api::all(server.client("reader"));
-    let list = api.list(&ListParams::default()).await.expect("a list");
+    let list = api.list(&ListParams::default().at("0")).await.expect("a list");
     let names: Vec<String> = list.items.into_iter().filter_map(|map| map.metadata.name).collect();
     assert_eq!((names, list.metadata.resource_version), (vec!["a".to_owned()], Some(then.to_string())));
-    server.open_gate();
-    assert_eq!(api.list(&ListParams::default()).await.expect("a list").items.len(), 1);
+    let consistent = api.list(&ListParams::default()).await.expect("a list").items;
+    assert_eq!(consistent.len(), 1, "who does not ask for version 0 gets what is there now");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,8 +15,10 @@ use super::select::Selector;
 use super::store::{Logged, Stored};
 use crate::object::{Event, Resource};
 
-/// Between bookmarks.
+/// Between bookmarks,
 const BOOKMARK: Duration = Duration::from_secs(60);
+/// and before the end of a watch.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// A piece of a watch has about as many bytes at most.
 const PIECE: usize = 1 << 20;
 
@@ -96,6 +98,7 @@ pub struct Course {
 
 struct Watch {
     server: Server,
+    who: String,
     wanted: Wanted,
     after: u64,
     changed: Ear,
@@ -115,7 +118,7 @@ enum Next {
 }
 
 /// The lines of a watch.
-pub fn lines(server: &Server, wanted: Wanted, course: Course) -> impl Stream<Item = Bytes> + Send + use<> {
+pub fn lines(server: &Server, who: &str, wanted: Wanted, course: Course) -> impl Stream<Item = Bytes> + Send + use<> {
     let now = Instant::now();
     let mut first = Vec::new();
     for stored in &course.first {
@@ -130,12 +133,13 @@ pub fn lines(server: &Server, wanted: Wanted, course: Course) -> impl Stream<Ite
     };
     let watch = Watch {
         server: server.clone(),
+        who: who.to_owned(),
         wanted,
         after: course.after,
         changed,
         epoch,
         ends: now + course.lasts,
-        bookmark: course.bookmarks.then_some(now + BOOKMARK),
+        bookmark: course.bookmarks.then(|| next_bookmark(now, now + course.lasts)),
         fresh: true,
         over: false,
     };
@@ -147,6 +151,12 @@ pub fn lines(server: &Server, wanted: Wanted, course: Course) -> impl Stream<Ite
         };
         Some((bytes, (watch, None)))
     })
+}
+
+/// About every minute, and once more before a watch ends, so that the next one begins where this one was.
+fn next_bookmark(now: Instant, ends: Instant) -> Instant {
+    let last = ends - LAST_BOOKMARK;
+    if now < last { last.min(now + BOOKMARK) } else { now + BOOKMARK }
 }
 
 impl Watch {
@@ -169,11 +179,14 @@ impl Watch {
     fn look(&mut self) -> Next {
         let now = Instant::now();
         let state = self.server.lock();
+        if let Some(until) = state.quiet.stopped(&self.who, now) {
+            return Next::Wait(until);
+        }
         if self.over || self.epoch != state.epoch || now >= self.ends {
             return Next::End;
         }
         self.changed.forget();
-        if let Some(until) = state.stalled.filter(|until| *until > now) {
+        if let Some(until) = state.quiet.silent(&self.who, self.wanted.resource, now) {
             return Next::Wait(until.min(self.ends));
         }
         if self.after < state.store.lost(self.wanted.resource) || (self.fresh && self.after < state.store.forgotten()) {
@@ -183,24 +196,35 @@ impl Watch {
         }
         self.fresh = false;
         let mut out = Vec::new();
+        let late = state.quiet.late(&self.who, self.wanted.resource, now);
+        // What is younger is not told yet.
+        let told = late.map(|(by, _)| state.clock.elapsed().saturating_sub(by));
+        let mut waits = late.map(|(_, until)| until);
         for logged in state.store.since(self.wanted.resource, self.after) {
+            if let (Some(told), Some((_, until))) = (told, late)
+                && logged.at > told
+            {
+                waits = Some(until.min(now + (logged.at - told)));
+                break;
+            }
             self.wanted.tell(&mut out, logged);
             self.after = logged.revision;
             if out.len() > PIECE {
                 return Next::Send(out);
             }
         }
-        // Nothing else has happened to this kind until now.
-        self.after = self.after.max(state.store.revision());
+        // Nothing else has happened to this kind until now, or until then.
+        let known = told.map_or(state.store.revision(), |told| state.store.revision_at(told));
+        self.after = self.after.max(known);
         if !out.is_empty() {
             return Next::Send(out);
         }
         match self.bookmark {
             Some(due) if now >= due => {
-                self.bookmark = Some(now + BOOKMARK);
+                self.bookmark = Some(next_bookmark(now, self.ends));
                 Next::Send(self.wanted.bookmark(self.after, false).to_vec())
             }
-            due => Next::Wait(due.map_or(self.ends, |due| due.min(self.ends))),
+            due => Next::Wait([due, waits].into_iter().flatten().fold(self.ends, Instant::min)),
         }
     }
 }

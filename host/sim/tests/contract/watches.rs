@@ -15,6 +15,7 @@ tests![
     an_initial_list_ends_with_a_bookmark,
     initial_events_have_to_be_asked_for_properly,
     a_watch_ends_in_time,
+    a_bookmark_comes_before_the_end_of_a_watch,
     a_deleted_object_is_told_with_the_version_of_its_end,
     a_watch_of_metadata_tells_metadata,
     a_write_that_changes_nothing_is_not_told,
@@ -119,6 +120,18 @@ async fn a_watch_ends_in_time(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
     let path = format!("{}&timeoutSeconds=2", from(&w.core("configmaps"), version(&first)));
     let mut watch = w.watch(&path).await?;
+    ensure!(watch.next().await?.is_none());
+    Ok(())
+}
+
+/// They come about every minute as well, which is longer than this wants to wait for a real server.
+async fn a_bookmark_comes_before_the_end_of_a_watch(w: &World) -> Result<()> {
+    let first = w.with_map("a", json!({})).await?;
+    let path = format!("{}&allowWatchBookmarks=true&timeoutSeconds=6", from(&w.core("configmaps"), version(&first)));
+    let mut watch = w.watch(&path).await?;
+    let mark = watch.next().await?.context("the watch has ended")?;
+    ensure!(mark["type"] == "BOOKMARK" && mark["object"]["kind"] == "ConfigMap", "{mark}");
+    ensure!(version(&mark["object"]).parse::<u64>()? >= version(&first).parse::<u64>()?, "{mark}");
     ensure!(watch.next().await?.is_none());
     Ok(())
 }

@@ -77,6 +77,7 @@ fn window(mut table: Table, known: &Known) -> Window {
         stale: of("stale", "lists that are up to three seconds old"),
         kill: of("kill", "requests with which the daemon dies"),
         calls: of("calls-fail", "calls of the cloud that are no launches"),
+        ..Faults::default()
     };
     let cloud = cloud::Faults {
         fail: of("launches-fail", "launches"),
