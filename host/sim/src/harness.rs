@@ -29,6 +29,7 @@ use crate::server::{Asked, Moment, Verdict};
 use crate::world::{self, World};
 use desk::Desk;
 pub use desk::{Kill, Point, When};
+use story::Watches;
 
 /// Nodes of a story at its busiest, about, where nothing else is asked for.
 pub const SEEDS_SIZE: u32 = 50;
@@ -60,8 +61,21 @@ pub struct Setup {
     pub sees_prices: bool,
     /// Nodes that stay unhealthy are replaced.
     pub repairs: bool,
+    /// Clocks that are set anew while all else goes on.
+    pub jumps: Vec<Jump>,
     /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
     pub keeps_requests: bool,
+}
+
+/// The clock of a machine is set anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// Whose: the place of the processes that run there, from 0 on.
+    pub slot: u32,
+    /// When, since the world began.
+    pub at: Duration,
+    /// It shows so many seconds more from then on.
+    pub seconds: i64,
 }
 
 /// What a process begins with.
@@ -104,6 +118,7 @@ impl Setup {
             begin,
             sees_prices: true,
             repairs: false,
+            jumps: Vec::new(),
             keeps_requests: true,
         }
     }
@@ -175,6 +190,44 @@ impl Harness {
     pub fn stall_watches(&self, length: Duration) {
         self.desk.blind_for(length + Duration::from_secs(5));
         self.world.server.stall_watches(tokio::time::Instant::now() + length);
+    }
+
+    /// Some watches say nothing for a while, and then everything.
+    pub fn silence(&self, watches: Watches, length: Duration) {
+        let whose = self.desk.whose(watches);
+        self.world.server.silence(whose, tokio::time::Instant::now() + length);
+    }
+
+    /// Some watches tell of everything later, for a while.
+    pub fn delay_watches(&self, watches: Watches, by: Duration, length: Duration) {
+        let whose = self.desk.whose(watches);
+        self.world.server.delay_watches(whose, by, tokio::time::Instant::now() + length);
+    }
+
+    /// Stops a process, as SIGSTOP does, and lets it go on after a while. What it has sent is carried out meanwhile; its
+    /// timers go on, which is as if it looked at them the moment it goes on. Says whether there was one.
+    pub fn freeze(&self, lot: u64, length: Duration) -> bool {
+        self.desk.freeze(lot, length)
+    }
+
+    /// Tells a process to end, as SIGTERM does. It has a successor as every process has. Says whether there was one.
+    pub fn terminate(&self, lot: u64) -> bool {
+        self.desk.terminate(lot)
+    }
+
+    /// The cloud lists this share of its instances for a while, as if there were no others.
+    pub fn list_partially(&self, share: f64, length: Duration) {
+        self.desk.cloud_trouble(|trouble, until| trouble.partial = Some((share, until)), length);
+    }
+
+    /// The cloud refuses all calls for a while.
+    pub fn throttle(&self, length: Duration) {
+        self.desk.cloud_trouble(|trouble, until| trouble.throttled = until, length);
+    }
+
+    /// The cloud ends no instance for a while.
+    pub fn keep_instances(&self, length: Duration) {
+        self.desk.cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
     }
 
     /// What the daemon wrote and called so far, in order.

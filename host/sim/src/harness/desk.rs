@@ -8,13 +8,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::judges::Judges;
+use super::story::Watches;
 use super::{Setup, referee};
+use crate::actors::chance::Chance;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::faults::{Fate, Faults, STALEST, unit, writes};
 use crate::log::{Log, clock_text};
 use crate::server::resources::LEASE;
-use crate::server::{Asked, Server, Verdict};
+use crate::server::{Asked, Server, Verdict, Whose};
 use crate::world::World;
 
 /// Something that the daemon does to the outside, in the order of doing.
@@ -65,6 +67,26 @@ pub(super) enum Call {
     After,
 }
 
+/// What a process is told.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// It is gone.
+    pub killed: Arc<Notify>,
+    /// It is to end.
+    pub terminate: Arc<Notify>,
+}
+
+/// What is wrong with the cloud, and until when.
+#[derive(Default)]
+pub(super) struct CloudTrouble {
+    /// It lists this share of its instances.
+    pub partial: Option<(f64, Duration)>,
+    /// It refuses every call.
+    pub throttled: Duration,
+    /// It ends nothing.
+    pub nothing_ends: Duration,
+}
+
 /// The desk.
 pub(super) struct Desk {
     pub clock: Clock,
@@ -81,7 +103,7 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct Inner {
     /// Who lives, and what wakes who waits for its end.
-    alive: BTreeMap<String, Arc<Notify>>,
+    alive: BTreeMap<String, Signals>,
     processes: u32,
     faults: Faults,
     kill: Option<Kill>,
@@ -91,6 +113,7 @@ struct Inner {
     violations: Vec<String>,
     /// Requests of Leases by this process are not answered before then.
     cut: Option<(String, Duration)>,
+    cloud: CloudTrouble,
     /// Until then the daemon cannot know better.
     blind: Duration,
     /// Revisions of the last seconds, for stale lists.
@@ -118,14 +141,14 @@ impl Desk {
     }
 
     /// A process begins. Its name, and what says that it has been killed.
-    pub fn begin(&self) -> (String, Arc<Notify>) {
+    pub fn begin(&self) -> (String, Signals) {
         let mut inner = self.inner();
         inner.processes += 1;
         let name = format!("daemon#{}", inner.processes);
-        let end = Arc::new(Notify::new());
-        inner.alive.insert(name.clone(), end.clone());
+        let signals = Signals::default();
+        inner.alive.insert(name.clone(), signals.clone());
         self.log.say(self.clock, format!("{name} begins"));
-        (name, end)
+        (name, signals)
     }
 
     /// Whether a process lives.
@@ -139,9 +162,9 @@ impl Desk {
     }
 
     fn end(&self, inner: &mut Inner, who: &str, why: &str) {
-        if let Some(end) = inner.alive.remove(who) {
+        if let Some(signals) = inner.alive.remove(who) {
             self.log.say(self.clock, format!("{who} is killed{why}"));
-            end.notify_one();
+            signals.killed.notify_one();
             if inner.faults.late > 0.0 {
                 // What it has sent may still arrive.
                 self.blind(inner, Duration::from_secs(20));
@@ -149,10 +172,59 @@ impl Desk {
         }
     }
 
+    /// A process has ended as it was told to.
+    pub fn ended(&self, who: &str) {
+        self.inner().alive.remove(who);
+        self.log.say(self.clock, format!("{who} has ended"));
+    }
+
+    /// Stops a process for a while.
+    pub fn freeze(&self, lot: u64, length: Duration) -> bool {
+        let Some(who) = self.inner().pick(lot) else { return false };
+        self.log.say(self.clock, format!("{who} is stopped for {} s", length.as_secs()));
+        self.server.stop_client(&who, tokio::time::Instant::now() + length);
+        true
+    }
+
+    /// Tells a process to end.
+    pub fn terminate(&self, lot: u64) -> bool {
+        let inner = self.inner();
+        let Some(who) = inner.pick(lot) else { return false };
+        self.log.say(self.clock, format!("{who} is told to end"));
+        inner.alive[&who].terminate.notify_one();
+        true
+    }
+
+    /// Whose watches these are now.
+    pub fn whose(&self, watches: Watches) -> Whose {
+        Whose { client: watches.process.and_then(|lot| self.inner().pick(lot)), kind: watches.kind }
+    }
+
+    /// Something is wrong with the cloud for a while.
+    pub fn cloud_trouble(&self, what: impl FnOnce(&mut CloudTrouble, Duration), length: Duration) {
+        what(&mut self.inner().cloud, self.clock.elapsed() + length);
+    }
+
+    /// Whether the cloud refuses calls now.
+    pub fn is_throttled(&self) -> bool {
+        self.clock.elapsed() < self.inner().cloud.throttled
+    }
+
+    /// Whether the cloud ends no instance now.
+    pub fn ends_nothing(&self) -> bool {
+        self.clock.elapsed() < self.inner().cloud.nothing_ends
+    }
+
+    /// Whether the cloud lists an instance now.
+    pub fn is_listed(&self, provider_id: &str) -> bool {
+        let now = self.clock.elapsed();
+        let Some((share, _)) = self.inner().cloud.partial.filter(|(_, until)| now < *until) else { return true };
+        Chance(self.seed).unit("listed", provider_id) < share
+    }
+
     pub fn kill_one(&self, lot: u64) -> bool {
         let mut inner = self.inner();
-        let places = inner.alive.len().max(1);
-        let Some(who) = inner.alive.keys().nth(lot as usize % places).cloned() else { return false };
+        let Some(who) = inner.pick(lot) else { return false };
         self.end(&mut inner, &who, "");
         true
     }
@@ -300,6 +372,11 @@ impl Desk {
 }
 
 impl Inner {
+    /// One of the processes that are there.
+    fn pick(&self, lot: u64) -> Option<String> {
+        self.alive.keys().nth(lot as usize % self.alive.len().max(1)).cloned()
+    }
+
     fn note(&mut self, now: Duration, who: &str, what: &str, became: &dyn fmt::Debug) {
         let _ = writeln!(self.requests, "{} {who} {what}: {became:?}", clock_text(now));
     }

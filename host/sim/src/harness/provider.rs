@@ -32,6 +32,12 @@ impl Tapped {
         may_fail: bool,
         call: impl Future<Output = Result<T, CloudError>> + Send + 'static,
     ) -> Result<T, CloudError> {
+        let server = &self.desk.server;
+        if server.is_stopped(&self.who) {
+            // A timer of a process that is stopped: it goes off when the process goes on, and asks nothing before.
+            server.until_it_goes_on(&self.who).await;
+            return Err(CloudError::Other(format!("{what}: the process was stopped")));
+        }
         let fate = self.desk.call(&self.who, &what, may_fail);
         match fate {
             Call::Never => return pending().await,
@@ -45,7 +51,11 @@ impl Tapped {
             }
             Call::Go | Call::After => {}
         }
+        if fate == Call::Go && self.desk.is_throttled() {
+            return Err(CloudError::Throttled(format!("{what}: too many requests")));
+        }
         let answer = call.await;
+        server.until_it_goes_on(&self.who).await;
         if fate == Call::After {
             self.desk.kill(&self.who, &format!(" after {what}"));
         }
@@ -80,7 +90,14 @@ impl CloudProvider for Tapped {
             referee::end(&self.desk, &self.who, provider_id);
         }
         let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
-        self.pass(format!("end {provider_id}"), true, async move { cloud.delete(&id).await }).await
+        let refused = self.desk.ends_nothing();
+        let call = async move {
+            match refused {
+                true => Err(CloudError::Other(format!("{id} cannot be ended now"))),
+                false => cloud.delete(&id).await,
+            }
+        };
+        self.pass(format!("end {provider_id}"), true, call).await
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
@@ -90,6 +107,8 @@ impl CloudProvider for Tapped {
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let cloud = self.cloud.clone();
-        self.pass("list".to_owned(), true, async move { cloud.list().await }).await
+        let mut all = self.pass("list".to_owned(), true, async move { cloud.list().await }).await?;
+        all.retain(|instance| self.desk.is_listed(&instance.provider_id));
+        Ok(all)
     }
 }

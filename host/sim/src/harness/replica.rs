@@ -9,10 +9,14 @@ use longshore_daemon::live::connection::{Clients, clients};
 use longshore_daemon::live::edges::{Daemon, Edges, Lease, Offers, fixed};
 use longshore_daemon::live::leader::Leadership;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::desk::Desk;
 use super::provider::Tapped;
 use super::{Begun, Setup, referee};
+
+/// A process that is told to end gives its Lease back within this.
+const HAND_OVER: Duration = Duration::from_secs(3);
 
 /// A place.
 pub(super) struct Replica {
@@ -28,15 +32,21 @@ impl Replica {
         // They do not all begin at the same moment.
         tokio::time::sleep(Duration::from_millis(700) * self.slot).await;
         loop {
-            let (who, end) = self.desk.begin();
+            let (who, signals) = self.desk.begin();
             let daemon = Daemon::new(self.edges(&who));
             let rounds = referee::Rounds::new(daemon.rounds());
+            let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
             // What a process has spawned besides is stopped by its edges, which answer no more.
             let mut process = JoinSet::new();
             process.spawn(daemon.run());
             tokio::select! {
                 biased;
-                () = end.notified() => {}
+                () = signals.killed.notified() => {}
+                () = signals.terminate.notified() => {
+                    leadership.stop();
+                    let _ = tokio::time::timeout(HAND_OVER, hand_over).await;
+                    self.desk.ended(&who);
+                }
                 _ = process.join_next() => {
                     self.desk.violated(format!("{who} ended by itself"));
                     self.desk.kill(&who, ", it ended by itself");
@@ -47,6 +57,15 @@ impl Replica {
             process.shutdown().await;
             tokio::time::sleep(self.setup.restart).await;
         }
+    }
+
+    /// The clock of this place's machine.
+    fn clock(&self) -> Clock {
+        let (now, elapsed) = (Instant::now(), self.desk.clock.elapsed());
+        let own = self.setup.jumps.iter().filter(|jump| jump.slot == self.slot);
+        own.fold(Clock::starting_at(self.desk.clock.now()), |clock, jump| {
+            clock.jumping(now + jump.at.saturating_sub(elapsed), jump.seconds)
+        })
     }
 
     fn edges(&self, who: &str) -> Edges {
@@ -68,7 +87,7 @@ impl Replica {
             client: patient,
             plain,
             provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
-            clock: Clock::starting_at(self.desk.clock.now()),
+            clock: self.clock(),
             catalogue: offers,
             names: self.types.1.clone(),
             settings: Settings::default(),

@@ -8,6 +8,8 @@ mod acts;
 mod dice;
 mod pods;
 mod pools;
+mod safe;
+mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +18,12 @@ use longshore_core::model::{Catalogue, Names};
 
 use crate::cloud;
 use crate::faults::Faults;
+use crate::harness::Jump;
 use crate::world;
 pub use acts::Act;
 pub(crate) use acts::look_after;
 pub use dice::Dice;
+pub use trouble::{Trouble, Watches};
 
 /// How long a story is told.
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -43,6 +47,44 @@ pub struct Story {
     pub base: String,
     /// What happens, by time.
     pub acts: Vec<(Duration, Act)>,
+    /// Clocks of processes that are set anew.
+    pub jumps: Vec<Jump>,
+    /// What people do every minute once everything else is over.
+    pub operator: Vec<Act>,
+}
+
+/// Which stories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stories {
+    /// Mostly one process, faults of requests, watches that end or forget.
+    #[default]
+    Usual,
+    /// Mostly two processes; watches late or silent by kind, processes stopped or told to end, pods and volumes that hold
+    /// their nodes, clouds that say half, clocks that jump, claims from a backup.
+    Safe,
+}
+
+impl Stories {
+    /// By name: `usual`, `safe`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Stories::Usual, Stories::Safe].into_iter().find(|stories| stories.name() == name)
+    }
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stories::Usual => "usual",
+            Stories::Safe => "safe",
+        }
+    }
+
+    /// The story of a seed.
+    pub fn story(self, seed: u64, size: u32, types: Arc<(Catalogue, Names)>) -> Story {
+        match self {
+            Stories::Usual => Story::new(seed, size, types),
+            Stories::Safe => safe::story(seed, size, types),
+        }
+    }
 }
 
 /// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and have up to
@@ -78,7 +120,8 @@ impl Story {
         *capacity = capacity.map(|capacity| capacity.max(cast.needs_of_each_offering(size)));
         let acts = acts::acts(&mut dice, &cast, &faults, replicas);
         let repairs = dice.hits(0.7);
-        Story { seed, world, replicas, elects, repairs, faults, base, acts }
+        let (jumps, operator) = (Vec::new(), vec![Act::LookAfter]);
+        Story { seed, world, replicas, elects, repairs, faults, base, acts, jumps, operator }
     }
 }
 
@@ -115,5 +158,6 @@ fn faults_of(dice: &mut Dice) -> Faults {
         stale: share(0.4, 0.1),
         kill: share(0.4, 0.004),
         calls: share(0.4, 0.1),
+        ..Faults::default()
     }
 }

@@ -66,6 +66,7 @@ async fn tell_now(story: &Story, manager: Manager, transcript: bool) -> Told {
         // The seeds that found a defect were told so.
         sees_prices: false,
         repairs: story.repairs,
+        jumps: story.jumps.clone(),
         ..Setup::with(story.seed, manager)
     });
     let world = &harness.world;
@@ -90,7 +91,7 @@ async fn tell_now(story: &Story, manager: Manager, transcript: bool) -> Told {
     let end = world.clock.elapsed() + QUIET;
     let mut left = harness.settle(Duration::from_secs(60)).await;
     while !left.is_empty() && world.clock.elapsed() < end {
-        Act::LookAfter.happen(&harness);
+        story.operator.iter().for_each(|act| act.happen(&harness));
         left = harness.settle(Duration::from_secs(60)).await;
     }
     wrong.extend(harness.violations());

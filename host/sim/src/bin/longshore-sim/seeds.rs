@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use clap::Args;
 use longshore_daemon::live::mutants;
-use longshore_sim::harness::story::types;
-use longshore_sim::harness::telling::{Told, tell_seed};
+use longshore_sim::harness::story::{Stories, types};
+use longshore_sim::harness::telling::{Told, tell};
 use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, manager};
 
 /// What `seed` and `seeds` have in common.
@@ -19,6 +19,9 @@ pub struct How {
     /// Nodes at the busiest, about
     #[arg(long, value_name = "N", default_value_t = SEEDS_SIZE, value_parser = clap::value_parser!(u32).range(1..=1000))]
     size: u32,
+    /// Which stories: `usual`, or `safe` with two processes, late watches, stopped processes, clouds that say half
+    #[arg(long, value_name = "KIND", default_value = "usual", value_parser = stories)]
+    stories: Stories,
     /// With a defect of the daemon switched on; needs --features mutants
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
@@ -58,11 +61,16 @@ fn range(typed: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
 }
 
+fn stories(typed: &str) -> Result<Stories, String> {
+    Stories::named(typed).ok_or_else(|| "there are `usual` and `safe`".to_owned())
+}
+
 /// What is to be done.
 struct Asked {
     seeds: Range<u64>,
     one: bool,
     size: u32,
+    stories: Stories,
     threads: usize,
     log: Option<PathBuf>,
     mutant: Option<String>,
@@ -71,16 +79,17 @@ struct Asked {
 
 /// Tells one story again.
 pub fn seed(args: SeedArgs) -> ExitCode {
-    let SeedArgs { seed, log, how: How { size, mutant } } = args;
-    start(&Asked { seeds: seed..seed.saturating_add(1), one: true, size, threads: 1, log, mutant, stop: false })
+    let SeedArgs { seed, log, how: How { size, stories, mutant } } = args;
+    let seeds = seed..seed.saturating_add(1);
+    start(&Asked { seeds, one: true, size, stories, threads: 1, log, mutant, stop: false })
 }
 
 /// Tells many.
 pub fn seeds(args: SeedsArgs) -> ExitCode {
-    let SeedsArgs { seeds, threads, stop, how: How { size, mutant } } = args;
+    let SeedsArgs { seeds, threads, stop, how: How { size, stories, mutant } } = args;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores, |threads| threads as usize);
-    start(&Asked { seeds, one: false, size, threads, log: None, mutant, stop })
+    start(&Asked { seeds, one: false, size, stories, threads, log: None, mutant, stop })
 }
 
 fn start(asked: &Asked) -> ExitCode {
@@ -105,7 +114,8 @@ fn run(asked: &Asked) -> ExitCode {
             if seed >= asked.seeds.end {
                 return Ok::<(), String>(());
             }
-            let told = tell_seed(seed, asked.size, &types, manager.clone(), asked.log.is_some());
+            let story = asked.stories.story(seed, asked.size, types.clone());
+            let told = tell(&story, manager.clone(), asked.log.is_some());
             let told = told.map_err(|error| error.to_string())?;
             if !told.wrong.is_empty() {
                 print!("{}", failed(&told, asked));
@@ -148,8 +158,12 @@ fn failed(told: &Told, asked: &Asked) -> String {
         None => ("", String::new()),
     };
     let size = if asked.size == SEEDS_SIZE { String::new() } else { format!(" --size {}", asked.size) };
+    let stories =
+        if asked.stories == Stories::Usual { String::new() } else { format!(" --stories {}", asked.stories.name()) };
     let seed = told.seed;
-    text + &format!("  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed {seed}{size}{mutant}\n")
+    text + &format!(
+        "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed {seed}{size}{stories}{mutant}\n"
+    )
 }
 
 fn summary(all: &[Told], threads: usize, seconds: f64) -> String {

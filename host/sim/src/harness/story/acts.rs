@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::pods::Cast;
+use super::trouble::Trouble;
 use super::{Dice, HOUR};
 use crate::actors::fields;
 use crate::faults::Faults;
@@ -40,6 +41,8 @@ pub enum Act {
     CutLease(Duration),
     /// The operator deletes nodes that have not been ready for long.
     LookAfter,
+    /// What only stories of the second kind have.
+    Trouble(Trouble),
 }
 
 /// The acts of a story, by time. The last of them is before the hour is over.
@@ -173,6 +176,7 @@ impl Act {
             Act::Kill(lot) => drop(harness.kill(*lot)),
             Act::CutLease(length) => harness.cut_lease(*length),
             Act::LookAfter => look_after(harness),
+            Act::Trouble(trouble) => trouble.happen(harness),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Workloads of a story: Deployments of several shapes, daemons, Jobs, StatefulSets.
 
-use std::fmt::Write as _;
-
 use super::Dice;
 
 /// A Deployment of a story.
@@ -169,19 +167,42 @@ fn player(dice: &mut Dice, number: usize, room: i64) -> (Player, i64) {
     let cpu_text = format!("{cpu}m");
     let mut manifest = workload_with("Deployment", &name, &cpu_text, memory, "replicas: REPLICAS", meta, &spec, &port);
     if dice.hits(0.4) {
-        let budget = dice.one_of(&["maxUnavailable: 1", "maxUnavailable: 25%", "maxUnavailable: 50%"]);
-        let _ = write!(
-            manifest,
-            "---
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {{name: {name}}}
-spec: {{{budget}, selector: {{matchLabels: {{app: {name}}}}}}}
-"
-        );
+        let of = dice.one_of(&["maxUnavailable: 1", "maxUnavailable: 25%", "maxUnavailable: 50%"]);
+        manifest += &budget(&name, of);
     }
     let asked = if alone { 3000 } else { cpu } * i64::from(most);
     (Player { name, manifest, replicas: (0, most), in_one_zone: shape == Shape::Zone }, asked)
+}
+
+/// A disruption budget for the pods of a Deployment.
+pub fn budget(name: &str, of: &str) -> String {
+    format!(
+        "---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: {name}}}
+spec: {{{of}, selector: {{matchLabels: {{app: {name}}}}}}}
+"
+    )
+}
+
+/// A StatefulSet whose pods have a volume each, which is bound to a zone once its pod runs there.
+pub fn with_disks(dice: &mut Dice) -> String {
+    let count = dice.between(2, 5);
+    let policy = dice.one_of(&["OrderedReady", "Parallel"]);
+    let disk = "{metadata: {name: disk}, spec: {storageClassName: disk, accessModes: [ReadWriteOnce], \
+                resources: {requests: {storage: 1Gi}}}}";
+    let own = format!("replicas: {count}, podManagementPolicy: {policy}, volumeClaimTemplates: [{disk}]");
+    workload("StatefulSet", "vault", "700m", "1Gi", &own, "", "terminationGracePeriodSeconds: 20")
+}
+
+/// A Deployment without pods, to be scaled up all at once.
+pub fn burst(name: &str, cpu: &str, spread: bool) -> String {
+    let zones = format!(
+        "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: \
+         DoNotSchedule, labelSelector: {{matchLabels: {{app: {name}}}}}}}]"
+    );
+    workload("Deployment", name, cpu, "128Mi", "replicas: 0", "", if spread { &zones } else { "" })
 }
 
 fn workload(kind: &str, name: &str, cpu: &str, memory: &str, own: &str, meta: &str, spec: &str) -> String {

@@ -29,6 +29,16 @@ pub fn pools(dice: &mut Dice) -> String {
     text
 }
 
+/// Now and then a NodePool that is preferred to all others and is soon full.
+pub fn tight(dice: &mut Dice, size: u32) -> String {
+    let mut text = String::new();
+    if dice.hits(0.5) {
+        let cpus = dice.between(8, u64::from(size) * 2 + 8);
+        pool(&mut text, dice, "tight", "spot, on-demand", &format!("\n  weight: 100\n  limits: {{cpu: '{cpus}'}}"));
+    }
+    text
+}
+
 fn pool(text: &mut String, dice: &mut Dice, name: &str, capacity: &str, more: &str) {
     let mut spec = String::new();
     if dice.hits(0.2) {

@@ -1,0 +1,79 @@
+//! What goes wrong in stories of the second kind: watches that are silent or late, processes that are stopped and go on
+//! or are told to end, a cloud that says less than it knows, claims that come back from a backup.
+
+use std::time::Duration;
+
+use crate::actors::fields;
+use crate::harness::Harness;
+use crate::object::Resource;
+use crate::server::resources;
+
+/// Which watches: of one process or all, of one kind or all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watches {
+    /// Picks one of the processes that are there then.
+    pub process: Option<u64>,
+    /// What is watched.
+    pub kind: Option<Resource>,
+}
+
+/// Something that goes wrong, and for how long. A lot picks one of the processes that are there then.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// Watches say nothing, not even bookmarks, and then all at once.
+    Silent(Watches, Duration),
+    /// Watches tell of everything so much later.
+    Late(Watches, Duration, Duration),
+    /// A process is stopped (SIGSTOP) and goes on with what it had under way.
+    Freeze(u64, Duration),
+    /// A process is told to end (SIGTERM).
+    Terminate(u64),
+    /// NodeClaims come back from a backup, with UIDs of their own.
+    Restore,
+    /// The cloud lists this share of its instances and says nothing of the others.
+    PartialLists(f64, Duration),
+    /// The cloud refuses all calls: too many.
+    Throttled(Duration),
+    /// The cloud ends no instance.
+    NothingEnds(Duration),
+    /// Whoever has pods that must not be disrupted lets those go whose node has waited for them for long.
+    LetGo,
+}
+
+/// After so long, seconds, pods that must not be disrupted no longer hold their node.
+const HELD: i64 = 300;
+
+impl Trouble {
+    /// Lets it happen.
+    pub fn happen(&self, harness: &Harness) {
+        match self {
+            Trouble::Silent(watches, length) => harness.silence(*watches, *length),
+            Trouble::Late(watches, by, length) => harness.delay_watches(*watches, *by, *length),
+            Trouble::Freeze(lot, length) => drop(harness.freeze(*lot, *length)),
+            Trouble::Terminate(lot) => drop(harness.terminate(*lot)),
+            Trouble::Restore => harness.world.server.restore(resources::NODE_CLAIM),
+            Trouble::PartialLists(share, length) => harness.list_partially(*share, *length),
+            Trouble::Throttled(length) => harness.throttle(*length),
+            Trouble::NothingEnds(length) => harness.keep_instances(*length),
+            Trouble::LetGo => let_go(harness),
+        }
+    }
+}
+
+fn let_go(harness: &Harness) {
+    let world = &harness.world;
+    let now = world.clock.now().as_second();
+    let since = |node: &serde_json::Value| fields::time(node, "/metadata/deletionTimestamp").map(|at| at.as_second());
+    for node in world.server.list(resources::NODE) {
+        if since(&node).is_none_or(|at| now - at < HELD) {
+            continue;
+        }
+        for pod in world.server.pods_on(fields::name(&node)) {
+            let held = fields::annotation(&pod, "karpenter.sh/do-not-disrupt").is_some();
+            if held && !fields::deleting(&pod) && !fields::ended(&pod) {
+                world.log.say(world.clock, format!("{} is let go from {}", fields::name(&pod), fields::name(&node)));
+                world.delete("Pod", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
+            }
+        }
+    }
+}
