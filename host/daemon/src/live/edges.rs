@@ -196,8 +196,13 @@ impl Daemon {
         let leadership = self.ctx.leadership.clone();
         let heard = control::Heard { observations, echoes: self.echoed, asks: self.asked };
         let control = control::run(self.ctx, self.how, self.timetable, self.names, self.board, heard);
+        let retiring = async {
+            leadership.retires().await;
+            tokio::time::sleep(FINISH).await;
+        };
         tokio::select! {
             () = control => {}
+            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "work is still under way; stopping all the same"),
             Some(ended) = tasks.join_next() => {
                 let ended = match ended {
                     Ok(what) => Ended::Task(what),
@@ -223,8 +228,10 @@ impl Daemon {
     }
 }
 
-/// How long a process that retires waits for writes that are under way.
-const HAND_OVER: Duration = Duration::from_secs(20);
+/// How long a process that retires waits for the work that is under way, and then for its writes; with giving the Lease back
+/// it is done before kubelet kills it, after 30 s.
+const FINISH: Duration = Duration::from_secs(20);
+const HAND_OVER: Duration = Duration::from_secs(4);
 /// How long it tries to give its Lease back.
 const RELEASE: Duration = Duration::from_secs(3);
 

@@ -15,8 +15,8 @@ use super::desk::Desk;
 use super::provider::Tapped;
 use super::{Begun, Setup, referee};
 
-/// A process that is told to end gives its Lease back within this.
-const HAND_OVER: Duration = Duration::from_secs(3);
+/// A process that is told to end is killed after this, as kubelet does it.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// A place.
 pub(super) struct Replica {
@@ -35,7 +35,7 @@ impl Replica {
             let (who, signals) = self.desk.begin();
             let daemon = Daemon::new(self.edges(&who));
             let rounds = referee::Rounds::new(daemon.rounds());
-            let (leadership, hand_over) = (daemon.leadership(), daemon.hand_over());
+            let leadership = daemon.leadership();
             // What a process has spawned besides is stopped by its edges, which answer no more.
             let mut process = JoinSet::new();
             process.spawn(daemon.run());
@@ -43,9 +43,17 @@ impl Replica {
                 biased;
                 () = signals.killed.notified() => {}
                 () = signals.terminate.notified() => {
-                    leadership.stop();
-                    let _ = tokio::time::timeout(HAND_OVER, hand_over).await;
-                    self.desk.ended(&who);
+                    leadership.retire();
+                    tokio::select! {
+                        biased;
+                        () = signals.killed.notified() => {}
+                        ended = tokio::time::timeout(GRACE, process.join_next()) => {
+                            if ended.is_err() {
+                                self.desk.violated(format!("{who} did not end within {} s", GRACE.as_secs()));
+                            }
+                            self.desk.ended(&who);
+                        }
+                    }
                 }
                 _ = process.join_next() => {
                     self.desk.violated(format!("{who} ended by itself"));
