@@ -73,22 +73,22 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         Mon 08:10        13        ·      4      3     0.299
         Mon 08:11         4        ·      4      3     0.299
         Mon 08:12         4        ·      4      3     0.299  machines of */*/* die: 1
-        Mon 08:13         2        ·      3      2     0.261  1 node taken back or dead
-        Mon 08:14         4        2      3      2     0.261
-        Mon 08:15         4        ·      3      2     0.261
-        Mon 08:16         4        ·      3      2     0.261
-        Mon 08:17         4        ·      3      2     0.261
-        Mon 08:18         4        ·      3      2     0.261
-        Mon 08:19         4        ·      3      2     0.261
-        Mon 08:20         4        ·      3      2     0.261
+        Mon 08:13         4        ·      3      2     0.223  1 node taken back or dead
+        Mon 08:14         4        ·      3      2     0.223
+        Mon 08:15         4        ·      3      2     0.223
+        Mon 08:16         4        ·      3      2     0.223
+        Mon 08:17         4        ·      3      2     0.223
+        Mon 08:18         4        ·      3      2     0.223
+        Mon 08:19         4        ·      3      2     0.223
+        Mon 08:20         4        ·      3      2     0.223
 
-        cost         0.07 USD, 0.211 USD/h on average, 0.9 node-hours, 4 nodes at most
-                     on-demand                      0.02 USD   31 %        0.2 node-hours
-                     spot                           0.05 USD   69 %        0.7 node-hours
+        cost         0.07 USD, 0.196 USD/h on average, 0.9 node-hours, 4 nodes at most
+                     on-demand                      0.02 USD   33 %        0.2 node-hours
+                     spot                           0.04 USD   67 %        0.7 node-hours
                      NodePool general               0.07 USD  100 %        0.9 node-hours
-        waiting      15 pods: half 42.5 s, 90 % 51.2 s, 99 % 51.2 s, the longest 51.2 s, on average 38.0 s
-        disruption   0 pods evicted, 2 lost with their machine; 0 interruptions, 1 machines taken back
-        daemon       4 launches, 0 failed (0 for want of capacity); 1 restarts, 242 requests
+        waiting      13 pods: half 49.4 s, 90 % 50.2 s, 99 % 50.2 s, the longest 50.2 s, on average 46.2 s
+        disruption   0 pods evicted, 0 lost with their machine; 0 interruptions, 1 machines taken back
+        daemon       4 launches, 0 failed (0 for want of capacity); 1 restarts, 257 requests
         rules        none broken
     "#]]
     .assert_eq(&text);
