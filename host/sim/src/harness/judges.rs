@@ -31,6 +31,7 @@ pub(super) struct Judges(Mutex<Memory>);
 struct Memory {
     /// The last revision that was looked at.
     seen: u64,
+    leaders: leaders::Leaders,
     purchases: purchases::Purchases,
     nodes: nodes::Nodes,
     proof: proof::Proof,
@@ -97,6 +98,7 @@ impl Memory {
         self.requests.changed();
         self.rest.saw(desk, change, by);
         match change.key.resource {
+            resources::LEASE => self.leaders.lease(desk, change),
             resources::POD => self.purchases.pod(desk, change),
             resources::NODE => self.nodes.saw(desk, change, by),
             resources::NODE_CLAIM => {

@@ -34,6 +34,12 @@ fn saw(desk: &Desk, change: &Change) {
     }
     match change.key.resource {
         resources::NODE_CLAIM => {
+            // A backup may have brought it back under another UID.
+            let id = fields::text(object, "/status/providerID");
+            let owned = |other: &std::sync::Arc<serde_json::Value>| fields::text(other, "/status/providerID") == id;
+            if !id.is_empty() && desk.server.list(resources::NODE_CLAIM).iter().any(owned) {
+                return;
+            }
             if let Some(node) = desk.cloud.runs_for(fields::uid(object)) {
                 desk.violated(format!("claim {} is gone and {node} runs", fields::name(object)));
             }

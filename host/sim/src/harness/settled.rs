@@ -45,7 +45,9 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         }
     }
     let uids: BTreeSet<&str> = claims.iter().map(|claim| fields::uid(claim)).collect();
-    for entry in ledger.leaked(|uid| uids.contains(uid)) {
+    // A claim that a backup has brought back has another UID than the one that its instance was made for.
+    let leaked = ledger.leaked(|uid| uids.contains(uid)).into_iter();
+    for entry in leaked.filter(|entry| !owned.contains(&*entry.provider_id)) {
         wrong.push(format!("{} ({}) is leaked: its claim {} is gone", entry.node, entry.provider_id, entry.claim));
     }
     for uid in ledger.bought_twice() {

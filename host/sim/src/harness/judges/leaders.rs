@@ -1,14 +1,34 @@
 //! Only the holder of the Lease writes.
 
+use std::time::Duration;
+
 use crate::actors::fields;
 use crate::faults::LATEST;
 use crate::harness::desk::Desk;
+use crate::object::Change;
 use crate::server::{Asked, resources};
 
 /// A holder acts for 10 s after its last renewal, and others take over after 15 s. So what it sends last has 5 s to
 /// arrive before it can lose the Lease; what is under way for longer ([`LATEST`]) arrives so much later at most, and
-/// nobody can call it back. Milliseconds, with a tenth of a second for clocks in whole milliseconds.
-const UNDER_WAY: i64 = LATEST.as_millis() as i64 - 5_000 + 100;
+/// nobody can call it back. A tenth of a second is for timers in whole milliseconds.
+const UNDER_WAY: Duration = LATEST.saturating_sub(Duration::from_millis(4_900));
+
+/// Who holds the Lease, and since when. By the server's time: the Lease itself has the holder's, whose clock may be wrong.
+#[derive(Default)]
+pub(super) struct Leaders {
+    holder: String,
+    since: Duration,
+}
+
+impl Leaders {
+    /// The Lease has changed.
+    pub fn lease(&mut self, desk: &Desk, change: &Change) {
+        let holder = fields::text(&change.object, "/spec/holderIdentity");
+        if holder != self.holder {
+            *self = Leaders { holder: holder.to_owned(), since: desk.clock.elapsed() };
+        }
+    }
+}
 
 /// A write is about to be carried out.
 pub(in crate::harness) fn write(desk: &Desk, asked: &Asked) {
@@ -17,13 +37,14 @@ pub(in crate::harness) fn write(desk: &Desk, asked: &Asked) {
     if !desk.elects {
         return;
     }
-    let lease = desk.server.get(&fields::key(resources::LEASE, "kube-system", "karpenter-leader-election"));
-    let holder = lease.as_deref().map_or("", |lease| fields::text(lease, "/spec/holderIdentity"));
+    let (holder, taken) = {
+        let memory = desk.judges.memory();
+        (memory.leaders.holder.clone(), memory.leaders.since)
+    };
     if holder == asked.who {
         return;
     }
-    let taken = lease.as_deref().and_then(|lease| fields::time(lease, "/spec/acquireTime"));
-    let since = taken.map_or(i64::MAX, |at| desk.clock.now().as_millisecond() - at.as_millisecond());
+    let since = desk.clock.elapsed().saturating_sub(taken);
     if holder.is_empty() || since > UNDER_WAY {
         let what = format!("{} {}", asked.verb, resource.plural);
         let held = if holder.is_empty() { "nobody holds the Lease".to_owned() } else { format!("{holder} leads") };
