@@ -201,6 +201,7 @@ impl Daemon {
             tokio::time::sleep(FINISH).await;
         };
         tokio::select! {
+            biased;
             () = control => {}
             () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "work is still under way; stopping all the same"),
             Some(ended) = tasks.join_next() => {

@@ -130,9 +130,11 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
         };
         loop {
             let begun = Instant::now();
+            // In this order, so that a simulation is told twice in the same words.
             let followed = tokio::select! {
-                followed = follow(&client, kind, &mut version, pause.0 > 0, &out) => followed,
+                biased;
                 () = relists.asked(kind) => break,
+                followed = follow(&client, kind, &mut version, pause.0 > 0, &out) => followed,
             };
             match followed {
                 Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
