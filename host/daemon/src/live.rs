@@ -20,6 +20,8 @@ pub mod edges;
 mod events;
 mod finalize;
 mod freshness;
+#[doc(hidden)]
+pub mod fuzz;
 mod garbage;
 mod gauges;
 mod guard;

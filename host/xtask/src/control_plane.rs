@@ -4,6 +4,7 @@
 //! knows no fixed port, and any number of clusters run side by side. What runs in such a cluster, and the daemon above
 //! all, is not started here.
 
+mod audit;
 mod binaries;
 mod build;
 mod cluster;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result};
 
+pub use audit::{OTHER as OTHER_USER, OURS as OUR_USER, Request};
 pub use binaries::Binaries;
 pub use cluster::{Cluster, State, sweep};
 pub use ports::free as free_ports;
@@ -30,6 +32,8 @@ pub use program::Program;
 pub const ADMIN: &str = "admin.kubeconfig";
 /// Name of the kubeconfig with the rights of `deploy/rbac.yaml`.
 pub const LONGSHORE: &str = "longshore.kubeconfig";
+/// Name of the kubeconfig of a controller of somebody else's.
+const OTHER: &str = "other.kubeconfig";
 
 /// Whether [`ControlPlane::start`] can work without building anything first, or why not. A test that needs a control
 /// plane where there is none is to be reported as not run, with this reason.

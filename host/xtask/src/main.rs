@@ -33,6 +33,8 @@ cargo xtask bench live [scale|mixes|churn|swaps|fold]…
     --swaps N                           how often a policy is replaced (1000)
     --config FILE                       a longshore.toml for ours
     --only TEXT                         only cases of scale whose name contains TEXT
+cargo xtask fuzz TARGET                 inputs made from a seed for one of the readers, until one panics
+    --seconds N, --seed N               for so long, from this seed (60, 1)
 cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Some("demo") => demo::run(&rest),
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
+        Some("fuzz") => steps::run(fuzz(&rest)),
         Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
@@ -75,6 +78,13 @@ fn root() -> PathBuf {
 fn target() -> PathBuf {
     // Relative to where cargo was called: the root.
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// The fuzzer of host/fuzz with its arguments, built as tests are: with debug assertions.
+fn fuzz(args: &[&str]) -> std::process::Command {
+    let mut command = steps::cargo(&["run", "--package", "longshore-fuzz", "--bin", "longshore-fuzz", "--"]);
+    command.args(args);
+    command
 }
 
 /// Builds the example policies, and says which could not be.

@@ -13,6 +13,8 @@ mod blobs;
 mod catalogue;
 mod files;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 pub(crate) mod read;
 pub(crate) mod record;

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `cluster.json` | name, ports, programs, the process that it belongs to |
 //! | `admin.kubeconfig`, `longshore.kubeconfig` | for everything; for the service account that `deploy/` ships |
+//! | `other.kubeconfig`, `audit.log` | for everything, as a user whose requests are recorded; requests of controllers |
 //! | `NAME.pid`, `NAME.log` | of each program |
-//! | `etcd/`, `certs/`, `tokens.csv`, `kwok.yaml` | what the programs keep and read |
+//! | `etcd/`, `certs/`, `tokens.csv`, `kwok.yaml`, `audit.yaml` | what the programs keep and read |
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,11 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use super::audit::Request;
 use super::binaries::{Binaries, cache};
 use super::flags::{self, Ports};
 use super::process::{self, Process, Usage};
 use super::program::Program;
-use super::{ADMIN, LONGSHORE, build, furnish, ports};
+use super::{ADMIN, LONGSHORE, OTHER, audit, build, furnish, ports};
 
 /// How long a program may take to get ready: much, for machines that do other things as well.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -95,6 +97,23 @@ impl Cluster {
     /// For what `deploy/rbac.yaml` allows.
     pub fn longshore_kubeconfig(&self) -> PathBuf {
         self.folder.join(LONGSHORE)
+    }
+
+    /// For everything, as a user of its own, so that its requests are counted.
+    pub fn other_kubeconfig(&self) -> PathBuf {
+        self.folder.join(OTHER)
+    }
+
+    /// For what `deploy/rbac.yaml` allows, with a token of its own, so that requests of replicas are told apart.
+    pub fn replica_kubeconfig(&self, replica: &str) -> Result<PathBuf> {
+        let file = format!("longshore-{replica}.kubeconfig");
+        self.write_longshore_kubeconfig(&file, &furnish::token(self)?)?;
+        Ok(self.folder.join(file))
+    }
+
+    /// Requests of controllers so far: of Longshore's account, and of the user of [`Self::other_kubeconfig`].
+    pub fn requests(&self) -> Result<Vec<Request>> {
+        audit::requests(&self.folder)
     }
 
     /// kubectl as the administrator.
@@ -213,12 +232,15 @@ impl Cluster {
     fn prepare(&self, binaries: &Binaries, owner: Option<&Process>) -> Result<Record> {
         let [peer, of @ ..] = ports::free::<6>()?;
         let ports = Ports { peer, of };
-        let token = random()?;
-        self.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
+        let (token, other) = (random()?, random()?);
+        let line = |token: &str, user: &str| format!("{token},{user},{user},\"system:masters\"\n");
+        self.write("tokens.csv", &(line(&token, "admin") + &line(&other, audit::OTHER)))?;
         self.write("kwok.yaml", &flags::kwok(&ports))?;
+        self.write(audit::POLICY, &audit::policy())?;
         let record = Record::new(binaries, ports, owner);
         self.write("cluster.json", &format!("{:#}\n", record.json))?;
         self.write_kubeconfig(ADMIN, "admin", &token, &record.ports)?;
+        self.write_kubeconfig(OTHER, audit::OTHER, &other, &record.ports)?;
         Ok(record)
     }
 
@@ -238,9 +260,9 @@ impl Cluster {
     }
 
     /// As [`Self::write_kubeconfig`], for the service account.
-    pub(super) fn write_longshore_kubeconfig(&self, token: &str) -> Result<()> {
+    pub(super) fn write_longshore_kubeconfig(&self, file: &str, token: &str) -> Result<()> {
         let record = Record::read(&self.folder)?.context("no cluster")?;
-        self.write_kubeconfig(LONGSHORE, "longshore", token, &record.ports)
+        self.write_kubeconfig(file, "longshore", token, &record.ports)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::audit;
 use super::binaries::Binaries;
 use super::program::Program;
 
@@ -95,6 +96,8 @@ pub fn command(program: Program, binaries: &Binaries, folder: &Path, ports: &Por
             flag("max-mutating-requests-inflight", "0");
             flag("endpoint-reconciler-type", "none");
             flag("event-ttl", "15m");
+            flag("audit-policy-file", &file(audit::POLICY));
+            flag("audit-log-path", &file(audit::LOG));
         }
         Program::ControllerManager => {
             flag("kubeconfig", &file(super::ADMIN));

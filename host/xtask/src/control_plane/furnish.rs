@@ -29,8 +29,13 @@ pub fn furnish(cluster: &Cluster, say: &dyn Fn(&str)) -> Result<()> {
         run(cluster, &["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
         say(&format!("{} resource definitions of deploy/crds are established", crds.len()));
     }
+    cluster.write_longshore_kubeconfig(super::LONGSHORE, &token(cluster)?)
+}
+
+/// A new token of the daemon's account.
+pub fn token(cluster: &Cluster) -> Result<String> {
     let token = run(cluster, &["create", "token", ACCOUNT, "--namespace", NAMESPACE, "--duration", TOKEN_LIFE])?;
-    cluster.write_longshore_kubeconfig(token.trim())
+    Ok(token.trim().to_owned())
 }
 
 /// The API server makes its namespaces a moment after it is ready.

@@ -70,9 +70,9 @@ pub struct Usage {
 }
 
 impl Controller {
-    /// Starts it: with its rights by `deploy/` if it is ours, else as the administrator.
+    /// Starts it: with its rights by `deploy/` if it is ours, else with all rights.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
-        let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.admin_kubeconfig() };
+        let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.other_kubeconfig() };
         Controller::start_at(kind, &config, types, true)
     }
 

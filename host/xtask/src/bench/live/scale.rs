@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use longshore_xtask::control_plane::ControlPlane;
+use longshore_xtask::control_plane::{ControlPlane, Request};
 use serde_json::Value;
 
 use super::Bench;
@@ -29,10 +29,50 @@ struct Outcome {
     claims: (usize, usize),
     /// Seconds of CPU of all else that ran for it.
     others: f64,
+    /// Requests that the controller made of the API server, from its start on.
+    requests: Requests,
 }
 
-const HEADINGS: [&str; 10] =
-    ["CASE", "CONTROLLER", "SECONDS", "CPU S", "MIB", "NODES", "USD/H", "CLAIMS", "LATER", "OTHERS' CPU S"];
+/// How many requests a controller made, by what they asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Requests {
+    /// get, list, watch.
+    reads: usize,
+    creates: usize,
+    /// update, patch.
+    updates: usize,
+    deletes: usize,
+}
+
+impl Requests {
+    /// Counts those of the API server's audit log; only one controller runs in such a cluster.
+    fn count(requests: &[Request]) -> Self {
+        let of = |verbs: &[&str]| requests.iter().filter(|request| verbs.contains(&&*request.verb)).count();
+        Requests {
+            reads: of(&["get", "list", "watch"]),
+            creates: of(&["create"]),
+            updates: of(&["update", "patch"]),
+            deletes: of(&["delete", "deletecollection"]),
+        }
+    }
+}
+
+const HEADINGS: [&str; 14] = [
+    "CASE",
+    "CONTROLLER",
+    "SECONDS",
+    "CPU S",
+    "MIB",
+    "NODES",
+    "USD/H",
+    "CLAIMS",
+    "LATER",
+    "OTHERS' CPU S",
+    "READS",
+    "CREATES",
+    "UPDATES",
+    "DELETES",
+];
 
 /// The case of Deployments as a platform has them.
 const SERVICES: &str = "20 × 50 services";
@@ -86,7 +126,7 @@ pub fn mixes(bench: &Bench, mixes: &Mixes, count: u64, pods: u32, only: &str) ->
 }
 
 fn row(case: &str, kind: &str, outcome: &Outcome) -> Vec<String> {
-    let Outcome { seconds, usage, nodes, usd, claims, others } = outcome;
+    let Outcome { seconds, usage, nodes, usd, claims, others, requests } = outcome;
     vec![
         case.to_owned(),
         kind.to_owned(),
@@ -98,6 +138,10 @@ fn row(case: &str, kind: &str, outcome: &Outcome) -> Vec<String> {
         claims.0.to_string(),
         claims.1.to_string(),
         format!("{others:.1}"),
+        requests.reads.to_string(),
+        requests.creates.to_string(),
+        requests.updates.to_string(),
+        requests.deletes.to_string(),
     ]
 }
 
@@ -131,7 +175,8 @@ fn once(kind: &Kind, types: &Path, objects: &[Value], wanted: usize, ready: bool
     // A second purchase would come now: after a batch of pods left over.
     std::thread::sleep(Duration::from_secs(5));
     let (nodes, usd) = bought(&plane, types)?;
-    Ok(Outcome { seconds, usage, nodes, usd, claims: claims(&plane)?, others })
+    let requests = Requests::count(&plane.requests()?);
+    Ok(Outcome { seconds, usage, nodes, usd, claims: claims(&plane)?, others, requests })
 }
 
 /// Waits until something holds.
@@ -230,6 +275,13 @@ fn others() -> anyhow::Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_counted_by_what_they_ask_for() {
+        let request = |verb: &str| Request { verb: verb.to_owned(), ..Request::default() };
+        let made = ["get", "watch", "create", "patch", "update", "patch", "delete"].map(request);
+        assert_eq!(Requests::count(&made), Requests { reads: 2, creates: 1, updates: 3, deletes: 1 });
+    }
 
     #[test]
     fn times_of_day_become_seconds() {

@@ -1,13 +1,10 @@
 //! A small cluster from a seed, its fields exchanged, dropped and bent as the input says, is planned without a panic
 //! and without a plan that breaks a rule, at any effort.
-#![no_main]
-
-#[path = "../../../daemon/tests/differential/generate.rs"]
+#[path = "../../daemon/tests/differential/generate.rs"]
 mod generate;
 
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use longshore_api::manifests::Reader;
 use longshore_core::plan::Effort;
 use longshore_core::planner::{self, Options};
@@ -19,7 +16,8 @@ use serde_json::{Value, json};
 /// When plans are made: 2026-11-01T00:00:00Z.
 const NOW: i64 = 1_793_491_200;
 
-fuzz_target!(|input: &[u8]| {
+/// See above: three bytes of seed, one of effort, then four for each field that is bent.
+pub fn plan(input: &[u8]) {
     let [a, b, c, effort, changes @ ..] = input else { return };
     let seed = u64::from(u32::from_le_bytes([*a, *b, *c, 0]));
     let (mut cluster, mut types) = generate::cluster(seed);
@@ -45,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
         }
         Err(rejected) => panic!("{:?}", rejected.violations),
     }
-});
+}
 
 /// Changes the leaf that `at` stands for: to nothing, to a value from a list of odd ones, or to that of another leaf.
 fn bend(value: &mut Value, at: u16, how: u8, with: u8) {
@@ -56,10 +54,33 @@ fn bend(value: &mut Value, at: u16, how: u8, with: u8) {
     let other = leaf(value, usize::from(with) * 7 % count).map(|v| v.clone());
     let Some(leaf) = leaf(value, usize::from(at) % count) else { return };
     let odd = [
-        json!(null), json!(0), json!(-1), json!(1), json!("0"), json!("1"), json!("-1"), json!("100000000000"), json!(""),
-        json!("zone-a"), json!("zone-z"), json!("kubernetes.io/hostname"), json!("topology.kubernetes.io/zone"),
-        json!("Exists"), json!("DoesNotExist"), json!("NotIn"), json!("Gt"), json!(2_147_483_647), json!(true), json!([]), json!({}),
-        json!("9223372036854775807"), json!("0.5"), json!("1Ei"), json!("default"), json!("node-0"), json!("p0"),
+        json!(null),
+        json!(0),
+        json!(-1),
+        json!(1),
+        json!("0"),
+        json!("1"),
+        json!("-1"),
+        json!("100000000000"),
+        json!(""),
+        json!("zone-a"),
+        json!("zone-z"),
+        json!("kubernetes.io/hostname"),
+        json!("topology.kubernetes.io/zone"),
+        json!("Exists"),
+        json!("DoesNotExist"),
+        json!("NotIn"),
+        json!("Gt"),
+        json!(2_147_483_647),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!("9223372036854775807"),
+        json!("0.5"),
+        json!("1Ei"),
+        json!("default"),
+        json!("node-0"),
+        json!("p0"),
     ];
     *leaf = match how % 3 {
         0 => odd[usize::from(with) % odd.len()].clone(),

@@ -1,0 +1,26 @@
+//! What may come from outside, and what has to hold whatever comes: each target takes any bytes and panics where a
+//! reader breaks its promise.
+
+mod inputs;
+mod plan;
+mod readers;
+
+pub use inputs::{Inputs, corpus};
+pub use plan::plan;
+pub use readers::{catalogue, config, durations, journal, json, manifests, quantities, watch};
+
+/// A target: its name and the function that takes any bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    ("manifests", manifests),
+    ("catalogue", catalogue),
+    ("plan", plan),
+    ("quantities", quantities),
+    ("durations", durations),
+    ("json", json),
+    ("watch", watch),
+    ("config", config),
+    ("journal", journal),
+];
