@@ -1,10 +1,11 @@
 //! The daemon on a real control plane, with the rights that `deploy/` ships: a scale-up, a drain, deaths in the midst of
 //! either, and a leader that freezes.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use longshore_xtask::control_plane::ControlPlane;
+use anyhow::{Result, bail, ensure};
+use longshore_xtask::control_plane::{ControlPlane, Request};
 
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
@@ -111,9 +112,10 @@ fn holder(plane: &ControlPlane) -> Result<String> {
 fn frozen() -> Result<()> {
     let plane = ControlPlane::start("live-frozen")?;
     plane.apply(&usual_pool())?;
-    let first = Daemon::compete(&plane.longshore_kubeconfig(), &[])?;
+    let first = Daemon::compete(&plane.replica_kubeconfig("first")?, &[])?;
     until("the first leads", || Ok(!holder(&plane)?.is_empty()))?;
-    let (old, second) = (holder(&plane)?, Daemon::compete(&plane.longshore_kubeconfig(), &[])?);
+    let (old, token) = (holder(&plane)?, only_credential(&plane)?);
+    let second = Daemon::compete(&plane.replica_kubeconfig("second")?, &[])?;
     plane.apply(&deployment("web", 10, ""))?;
     until("10 pods run", || Ok(running(&plane)? == 10))?;
     // Work is waiting for the first when it is frozen, in the middle of a batching window.
@@ -124,13 +126,25 @@ fn frozen() -> Result<()> {
     until("the second leads", || Ok(holder(&plane)? != old))?;
     ensure!(begun.elapsed() < Duration::from_secs(25), "hand-over took {:?}", begun.elapsed());
     until("30 pods run", || Ok(running(&plane)? == 30))?;
-    let claims = || words(&plane, "nodeclaims", "{.items[*].metadata.resourceVersion}");
     std::thread::sleep(Duration::from_secs(60).saturating_sub(begun.elapsed()));
-    let before = claims()?;
+    let before = plane.requests()?;
+    let of_first = |request: &&Request| request.credential == token;
+    // A log that does not have what it wrote as a leader would not have what it writes now.
+    let bought = before.iter().filter(of_first).filter(|request| request.resource == "nodeclaims" && request.changed());
+    ensure!(bought.count() > 0, "the audit log has nothing that the first wrote as a leader");
+    let claims = || words(&plane, "nodeclaims", "{.items[*].metadata.uid}");
+    let claimed = claims()?;
     first.signal("CONT")?;
+    until("the thawed one asks for the Lease again", || {
+        let since = plane.requests()?.split_off(before.len());
+        Ok(since.iter().filter(of_first).any(|request| request.resource == "leases"))
+    })?;
+    // What it had planned, or would plan now, is written within this time.
     std::thread::sleep(Duration::from_secs(8));
-    let after = claims()?;
-    ensure!(before.len() == after.len(), "the thawed one wrote: {} claims, now {}", before.len(), after.len());
+    let since = plane.requests()?.split_off(before.len());
+    let written: Vec<&Request> = since.iter().filter(of_first).filter(|request| request.changed()).collect();
+    ensure!(written.is_empty(), "the thawed one wrote {written:?}");
+    ensure!(claims()? == claimed, "the claims are not those of before: {claimed:?}, now {:?}", claims()?);
     ensure!(holder(&plane)? != old, "the thawed one took the Lease from one that renews it");
     none_is_empty(&plane)?;
     // A clean stop hands over at once, not after the Lease has run out.
@@ -139,4 +153,13 @@ fn frozen() -> Result<()> {
     until("the first leads again", || Ok(holder(&plane)? == old))?;
     ensure!(begun.elapsed() < Duration::from_secs(8), "hand-over after a clean stop took {:?}", begun.elapsed());
     Ok(())
+}
+
+/// The token that all requests of the daemon's account were made with.
+fn only_credential(plane: &ControlPlane) -> Result<String> {
+    let requests = plane.requests()?;
+    let used: BTreeSet<String> = requests.into_iter().map(|request| request.credential).collect();
+    let [only] = &Vec::from_iter(used)[..] else { bail!("not one token was used") };
+    ensure!(!only.is_empty(), "the audit log does not tell tokens apart");
+    Ok(only.clone())
 }
