@@ -383,6 +383,9 @@ impl Control {
         if !self.led {
             self.led = true;
             self.take_over(now);
+            // What another leader wrote last is to be listed before anything is planned.
+            self.blocked = self.why_blocked(now);
+            self.ctx.fresh.store(self.blocked.is_none(), Ordering::Relaxed);
         }
         let mut told = Vec::new();
         if self.follow_pods(now) {
@@ -568,7 +571,7 @@ impl Control {
         }
         let ward = self.wards.of(&claim, self.state.nodes.values(), policies, now);
         let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
-        Some(Box::pin(async move { repair::step(&ctx, &node, &claim, pool.as_deref(), &ailment, ward).await }))
+        Some(Box::pin(async move { repair::look_and_step(&ctx, &node, &claim, pool.as_deref(), ward).await }))
     }
 
     fn work_on_pool(&self, name: &str) -> Option<Work> {
@@ -691,8 +694,13 @@ impl Control {
         let state = &self.state;
         self.decisions.retain(|pod| state.has_pod(pod));
         let claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
-        let ready: BTreeSet<String> =
-            self.state.nodes.values().filter(|n| n.is_ready()).map(|n| n.provider_id.clone()).collect();
+        let ready: BTreeSet<String> = self
+            .state
+            .nodes
+            .values()
+            .filter(|n| n.is_ready() && n.is_registered())
+            .map(|n| n.provider_id.clone())
+            .collect();
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
             let collected = guarded(&ctx.metrics, "garbage", garbage::collect(&ctx, &claims, &ready)).await;

@@ -156,7 +156,8 @@ async fn leaked_instances(
     let nodes = if doomed.is_empty() { Vec::new() } else { proof::nodes_with(ctx, "", &doomed).await? };
     for id in doomed {
         let its: Vec<&NodeView> = nodes.iter().filter(|node| node.provider_id == id).collect();
-        if its.iter().any(|node| node.is_ready()) {
+        // One that never registered has no pods: nothing keeps it.
+        if its.iter().any(|node| node.is_ready() && node.is_registered()) {
             spared.insert(id);
             continue;
         }

@@ -17,11 +17,14 @@ use tokio::time::Instant;
 use super::context::Context;
 use super::lifecycle::{Outcome, TERMINATION_TIME, delete, patch_meta, pool_of, rfc3339};
 use super::node::NodeView;
+use super::proof;
 
 /// One node in so many may be unhealthy, rounded up; with more, none is replaced.
 const ONE_IN: usize = 5;
 /// When it is looked again whether that is over.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// When a node is looked at again that is well and that the watch says is not.
+const BEHIND: Duration = Duration::from_secs(30);
 /// For how long counts are good.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -105,8 +108,26 @@ impl Wards {
     }
 }
 
+/// Replaces a node if the server itself says that its ailment is not tolerated any more: the watch that said so may have
+/// been silent since.
+pub async fn look_and_step(
+    ctx: &Context,
+    node: &NodeView,
+    claim: &NodeClaim,
+    pool: Option<&NodePool>,
+    ward: Ward,
+) -> Outcome {
+    let live = proof::node(ctx, &node.name).await?.filter(|live| live.provider_id == node.provider_id);
+    let Some(live) = live else { return Ok(None) };
+    let Some(ailment) = ailment(&live, ctx.provider.repair_policies()) else { return Ok(Some(BEHIND)) };
+    match ailment.tolerated(ctx.now()) {
+        Some(left) => Ok(Some(left)),
+        None => step(ctx, &live, claim, pool, &ailment, ward).await,
+    }
+}
+
 /// Replaces a node whose ailment is not tolerated any more: its claim is deleted, and from now on its pods are not asked.
-pub async fn step(
+async fn step(
     ctx: &Context,
     node: &NodeView,
     claim: &NodeClaim,
