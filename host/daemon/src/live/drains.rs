@@ -57,6 +57,8 @@ struct Drain {
     gone: Option<HashSet<String>>,
     /// How pods were asked, by UID.
     tries: HashMap<String, BTreeMap<Ask, Try>>,
+    /// When it was first seen to be closed to kube-scheduler.
+    closed: Option<Instant>,
     /// When the cloud was asked last for its instance.
     asked_cloud: Option<Instant>,
     /// Volumes of claims, by `namespace/name` of the claim; nothing while a claim is not bound.
@@ -115,6 +117,13 @@ impl Drains {
     /// A node is not drained (any more).
     pub fn end(&self, node: &str) {
         lock(&self.0).forget(node);
+    }
+
+    /// For how long a node has been seen to be closed to kube-scheduler by this process.
+    pub fn seen_closed(&self, node: &str, now: Instant) -> Duration {
+        let mut known = lock(&self.0);
+        let closed = known.nodes.get_mut(node).map(|drain| *drain.closed.get_or_insert(now));
+        closed.map_or(Duration::ZERO, |closed| now.saturating_duration_since(closed))
     }
 
     /// Whether the pods of a node have to be listed.
@@ -532,6 +541,19 @@ mod tests {
         assert_eq!(kept(&drains), "a@1");
         drains.begin("n", "another");
         assert_eq!(kept(&drains), "not listed");
+    }
+
+    #[test]
+    fn a_node_counts_as_closed_from_when_it_was_first_seen_to_be() {
+        let drains = begun();
+        let start = Instant::now();
+        let seen = |at: u64| drains.seen_closed("n", start + Duration::from_secs(at)).as_secs();
+        assert_eq!([seen(1), seen(4)], [0, 3]);
+        drains.begin("n", "u");
+        assert_eq!(seen(6), 5);
+        drains.begin("n", "another");
+        assert_eq!([seen(7), seen(8)], [0, 1]);
+        assert_eq!(drains.seen_closed("unknown", start), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

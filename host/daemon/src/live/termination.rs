@@ -34,8 +34,8 @@ const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 const POLL: Duration = Duration::from_secs(1);
 /// An instance that ends is asked for this often.
 const ENDS: Duration = Duration::from_secs(5);
-/// An instance lives at least this long after the taint was written, whether or not it has pods: kube-scheduler may not
-/// have seen the taint yet, and what it binds until then has to be drained as well.
+/// An instance lives at least this long after the taint was seen on its node, whether or not it has pods: kube-scheduler
+/// may not have seen the taint yet, and what it binds until then has to be drained as well.
 const LEAST: Duration = Duration::from_secs(5);
 
 /// Does what is due for a node that is being deleted. `claims` are those with its provider ID.
@@ -85,10 +85,12 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError>
 /// Sees to it that nothing is left on a node that has to leave before its instance may end. Returns when to look again;
 /// nothing once it is empty.
 async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) -> Result<Option<Duration>, StepError> {
-    let Some(young) = closed_for(node, ctx.now()).map(|closed| LEAST.saturating_sub(closed)) else {
+    let Some(closed) = closed_for(node, ctx.now()) else {
         close(ctx, node).await?;
         return Ok(Some(Duration::from_millis(200)));
     };
+    // The time in the taint is from before it was sent, and a write can be under way for long.
+    let young = LEAST.saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
     let ends =
         claim.as_ref().and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
     if let Some(ends) = ends {

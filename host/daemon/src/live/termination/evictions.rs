@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use longshore_api::crd::Timestamp;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::LeavingPod;
@@ -78,16 +79,28 @@ async fn ask(
     Ok(why)
 }
 
+/// The request that asks a pod to leave. By hand: kube 5.0 writes the options of an eviction under a name that the API
+/// does not know, and without the UID a new pod of the same name would be evicted in the place of the old one.
+fn eviction(pod: &LeavingPod) -> Result<http::Request<Vec<u8>>, String> {
+    let (namespace, name) = (pod.namespace(), pod.name());
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid()}},
+    });
+    http::Request::post(format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body.to_string().into_bytes())
+        .map_err(|e| e.to_string())
+}
+
 /// Asks a pod to leave.
 async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<Answer, String> {
-    let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
-    let uid = Some(pod.uid().to_owned());
-    let delete_options = Some(DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }));
-    let params = EvictParams { delete_options, ..EvictParams::default() };
     if mutant("ignores-budgets") {
         return force(ctx, pod, 30).await;
     }
-    let answer = api.evict(pod.name(), &params).await;
+    let answer = ctx.plain.request_text(eviction(pod)?).await;
     let code = match &answer {
         Ok(_) => 200,
         Err(kube::Error::Api(status)) => status.code,
@@ -124,5 +137,19 @@ async fn force(ctx: &Context, pod: &LeavingPod, grace: i64) -> Result<Answer, St
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),
         Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_names_the_pod_that_is_meant() {
+        let pod = r#"{"metadata":{"name":"db-0","namespace":"shop","uid":"u-1"}}"#;
+        let request = eviction(&serde_json::from_str(pod).unwrap()).unwrap();
+        assert_eq!(request.uri(), "/api/v1/namespaces/shop/pods/db-0/eviction");
+        let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!(body["deleteOptions"]["preconditions"]["uid"], "u-1");
     }
 }
