@@ -76,9 +76,19 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError>
     let params = DeleteParams::default()
         .preconditions(Preconditions { uid: claim.metadata.uid.clone(), resource_version: None });
     match api.delete(claim.metadata.name.as_deref().unwrap_or_default(), &params).await {
-        // Gone, or another claim has its name by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => is_another(&api, claim, status.message).await,
         other => other.map(drop).map_err(StepError::other),
+    }
+}
+
+/// A deletion by UID was refused: nothing is left to do if another claim has the name by now. Otherwise the server was
+/// too busy, and is asked again.
+async fn is_another(api: &Api<NodeClaim>, claim: &NodeClaim, refused: String) -> Result<(), StepError> {
+    let now = api.get_metadata_opt(claim.metadata.name.as_deref().unwrap_or_default()).await;
+    match now.map_err(StepError::other)? {
+        Some(now) if now.metadata.uid == claim.metadata.uid => Err(StepError::Conflict(refused)),
+        _ => Ok(()),
     }
 }
 

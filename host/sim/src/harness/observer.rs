@@ -34,10 +34,10 @@ fn saw(desk: &Desk, change: &Change) {
     }
     match change.key.resource {
         resources::NODE_CLAIM => {
-            // A backup may have brought it back under another UID.
-            let id = fields::text(object, "/status/providerID");
-            let owned = |other: &std::sync::Arc<serde_json::Value>| fields::text(other, "/status/providerID") == id;
-            if !id.is_empty() && desk.server.list(resources::NODE_CLAIM).iter().any(owned) {
+            // A backup may have brought it back under another UID. An instance of which it did not know is garbage then,
+            // and what is not collected by the end is a leak.
+            let restored = |other: &std::sync::Arc<serde_json::Value>| fields::name(other) == fields::name(object);
+            if desk.server.list(resources::NODE_CLAIM).iter().any(restored) {
                 return;
             }
             if let Some(node) = desk.cloud.runs_for(fields::uid(object)) {
