@@ -256,6 +256,11 @@ impl Server {
         state.store.wake();
     }
 
+    /// How often all watches have been ended.
+    pub fn dropped_watches(&self) -> u64 {
+        self.lock().epoch
+    }
+
     /// Watches say nothing until then, and then all that has happened.
     pub fn stall_watches(&self, until: Instant) {
         self.silence(Whose::default(), until);

@@ -225,18 +225,50 @@ fn is_ours(text: &str, want: &Wanted) -> bool {
 /// # Errors
 /// What the server says.
 pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+    pods_of(client, ListParams::default().fields("spec.nodeName="), |metadata| metadata.deletion_timestamp.is_none())
+        .await
+}
+
+/// As many pods are asked for one by one; more are listed.
+const ONE_BY_ONE: usize = 100;
+
+/// Whether all of these pods are there, as the server itself has it.
+///
+/// # Errors
+/// What the server says.
+pub async fn are_there(client: &Client, pods: &[String]) -> Result<bool, kube::Error> {
+    if pods.len() > ONE_BY_ONE {
+        let there = pods_of(client, ListParams::default(), |_| true).await?;
+        return Ok(pods.iter().all(|pod| there.contains(pod)));
+    }
+    for (namespace, name) in pods.iter().filter_map(|pod| pod.split_once('/')) {
+        let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        if api.get_metadata_opt(name).await?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn pods_of(
+    client: &Client,
+    params: ListParams,
+    counts: impl Fn(&ObjectMeta) -> bool,
+) -> Result<BTreeSet<String>, kube::Error> {
     let api: Api<Pod> = Api::all(client.clone());
-    let mut params = ListParams::default().fields("spec.nodeName=").limit(500);
-    let mut unbound = BTreeSet::new();
+    let mut params = params.limit(500);
+    let mut found = BTreeSet::new();
     loop {
         let page = api.list_metadata(&params).await?;
-        unbound.extend(page.items.into_iter().filter_map(|pod| {
-            let (namespace, name) = (pod.metadata.namespace?, pod.metadata.name?);
-            pod.metadata.deletion_timestamp.is_none().then(|| format!("{namespace}/{name}"))
-        }));
+        found.extend(
+            page.items
+                .into_iter()
+                .filter(|pod| counts(&pod.metadata))
+                .filter_map(|pod| Some(format!("{}/{}", pod.metadata.namespace?, pod.metadata.name?))),
+        );
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(unbound),
+            None => return Ok(found),
         }
     }
 }

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::definitions::INSTALL;
 use super::kinds::Kind;
@@ -117,6 +117,8 @@ enum Ended {
 pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
     loop {
+        // When the server last said anything that has a version.
+        let mut heard = Instant::now();
         let mut version = match list(&client, kind, &out).await {
             Ok(Some(version)) => version,
             Ok(None) => return,
@@ -130,11 +132,15 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
         };
         loop {
             let begun = Instant::now();
+            // That a watch can be opened again does not prove that it is up to date: a list does.
+            if begun.duration_since(heard) >= SILENT {
+                break;
+            }
             // In this order, so that a simulation is told twice in the same words.
             let followed = tokio::select! {
                 biased;
                 () = relists.asked(kind) => break,
-                followed = follow(&client, kind, &mut version, pause.0 > 0, &out) => followed,
+                followed = follow(&client, kind, &mut version, &mut heard, pause.0 > 0, &out) => followed,
             };
             match followed {
                 Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
@@ -270,6 +276,7 @@ async fn follow(
     client: &Client,
     kind: Kind,
     version: &mut String,
+    heard: &mut Instant,
     troubled: bool,
     out: &Sender<Observed>,
 ) -> Result<Ended, String> {
@@ -289,7 +296,7 @@ async fn follow(
     let mut lines = std::pin::pin!(stream.lines());
     let mut brought = false;
     loop {
-        let next = timeout(SILENT, lines.next()).await;
+        let next = timeout_at(*heard + SILENT, lines.next()).await;
         let line = match next {
             Err(_) => return Err(format!("nothing was heard of {} for {} s", kind.at().plural, SILENT.as_secs())),
             Ok(None | Some(Err(_))) => return Ok(Ended::Closed(brought)),
@@ -318,6 +325,7 @@ async fn follow(
             return Ok(Ended::NobodyReads);
         }
         brought = true;
+        *heard = Instant::now();
         if let Some(seen) = seen {
             version.clear();
             version.push_str(seen);

@@ -85,7 +85,10 @@ impl Control {
         // The others are on nodes that are being deleted.
         let waiting = wanted.iter().flat_map(|want| &want.pods).filter(|pod| self.state.waits(pod)).cloned();
         let waiting: Vec<String> = waiting.collect();
+        let moving: Vec<String> =
+            wanted.iter().flat_map(|want| &want.pods).filter(|pod| !self.state.waits(pod)).cloned().collect();
         let doubtful = self.is_doubtful(&waiting);
+        let quiet = !moving.is_empty() && !self.watches.is_recent(Kind::Pod, Instant::now());
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
@@ -98,6 +101,20 @@ impl Control {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "which pods wait cannot be asked; nothing is bought for them a second time");
+                        let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
+                        return;
+                    }
+                }
+            }
+            if quiet {
+                match round::are_there(&ctx.client, &moving).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        let _ = done.send(Done::Outdated).await;
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "whether pods have to move cannot be asked; nothing is bought for them");
                         let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
                         return;
                     }

@@ -16,7 +16,8 @@ impl Control {
         let Observed { kind, change, version } = observed;
         let now = Instant::now();
         self.changed = true;
-        if !matches!(change, Change::Trouble(_)) {
+        // A watch that is open again has brought nothing yet.
+        if !matches!(change, Change::Trouble(_) | Change::Well) {
             self.watches.heard(kind, now);
         }
         match &change {

@@ -24,6 +24,8 @@ pub(super) struct Requests {
     counted: BTreeMap<(String, &'static str), u64>,
     changes: u64,
     before: u64,
+    /// How often all watches had been ended a minute ago.
+    dropped: u64,
     /// Nodes on their way out and pods on them a minute ago.
     leaving: (u64, u64),
 }
@@ -42,9 +44,10 @@ impl Requests {
         let leaving = (going.len() as u64, pods as u64);
         let (nodes, pods) = (leaving.0.max(self.leaving.0), leaving.1.max(self.leaving.1));
         let lease = if desk.elects { LEASE } else { 0 };
+        let dropped = desk.server.dropped_watches();
         let most = |verb: &str| match verb {
             // A watch that is refused is asked for again, later each time.
-            "watch" => KINDS * 2,
+            "watch" => KINDS * (2 + dropped - self.dropped),
             // After a start, or when the server has forgotten the past, everything is listed.
             "list" => KINDS * 2 + nodes * DRAIN + CHANGE * (self.changes + self.before) / 2,
             _ => KINDS + lease + CHANGE * (self.changes + self.before) + nodes * DRAIN + pods * BLOCKED,
@@ -66,6 +69,7 @@ impl Requests {
                 ));
             }
         }
+        self.dropped = dropped;
         (self.counted, self.before, self.changes, self.leaving) = (now, self.changes, 0, leaving);
     }
 }
