@@ -168,13 +168,14 @@ impl Scene {
     fn start_on(&mut self, provider: Arc<dyn CloudProvider>) {
         let (catalogue, names) = (*types(4)).clone();
         let leadership = Leadership::new(true);
-        let Clients { patient, plain } = clients(self.world.server.service("daemon"), "default", &leadership);
+        let clock = Clock::starting_at(self.world.clock.now());
+        let Clients { patient, plain } = clients(self.world.server.service("daemon"), "default", &leadership, &clock);
         let daemon = Daemon::new(Edges {
             leadership,
             client: patient,
             plain,
             provider,
-            clock: Clock::starting_at(self.world.clock.now()),
+            clock,
             catalogue: fixed(catalogue),
             names,
             settings: Settings::default(),

@@ -20,10 +20,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::retry::{Policy, RetryLayer};
 use tower::{BoxError, Service, ServiceBuilder};
 
+use super::clock::Clock;
 use super::leader::{Leadership, NotLeading};
 
 /// When nothing has come for so long, the server is asked whether it is still there:
@@ -49,7 +50,7 @@ pub struct Clients {
 ///
 /// # Errors
 /// If the certificates, the credentials or the proxy of the configuration cannot be used.
-pub fn connect(mut config: Config, leadership: &Leadership) -> Result<Clients, String> {
+pub fn connect(mut config: Config, leadership: &Leadership, clock: &Clock) -> Result<Clients, String> {
     let namespace = config.default_namespace.clone();
     if config.proxy_url.is_some() {
         // kube's own client, whose HTTP knows proxies, without its retries: those are ours.
@@ -59,7 +60,7 @@ pub fn connect(mut config: Config, leadership: &Leadership) -> Result<Clients, S
             let client = client.clone();
             async move { client.send(request).await }
         });
-        return Ok(clients(service, &namespace, leadership));
+        return Ok(clients(service, &namespace, leadership, clock));
     }
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -75,13 +76,13 @@ pub fn connect(mut config: Config, leadership: &Leadership) -> Result<Clients, S
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
             .service(http);
-        Ok(clients(service, &namespace, leadership))
+        Ok(clients(service, &namespace, leadership, clock))
     };
     made().map_err(|e| e.to_string())
 }
 
-/// The daemon's clients on any service that answers as an API server.
-pub fn clients<S, B>(service: S, namespace: &str, leadership: &Leadership) -> Clients
+/// The daemon's clients on any service that answers as an API server. Each answer sets the clock.
+pub fn clients<S, B>(service: S, namespace: &str, leadership: &Leadership, clock: &Clock) -> Clients
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -89,7 +90,7 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let gate = Gate { inner: service, leadership: leadership.clone() };
+    let gate = Gate { inner: service, leadership: leadership.clone(), clock: clock.clone() };
     let patient = ServiceBuilder::new().layer(RetryLayer::new(Again::default())).service(gate.clone());
     Clients { patient: Client::new(patient, namespace), plain: Client::new(gate, namespace) }
 }
@@ -151,6 +152,7 @@ const READ: Duration = Duration::from_secs(60);
 struct Gate<S> {
     inner: S,
     leadership: Leadership,
+    clock: Clock,
 }
 
 impl<S, B> Service<Request<Body>> for Gate<S>
@@ -183,13 +185,25 @@ where
         };
         let method = request.method().clone();
         let answer = self.inner.call(request);
+        let (clock, begun) = (self.clock.clone(), Instant::now());
         Box::pin(async move {
             let _under_way = ticket;
             match timeout(limit, answer).await {
-                Ok(answer) => answer.map_err(Into::into),
+                Ok(answer) => answer.inspect(|answer| set(&clock, answer, begun)).map_err(Into::into),
                 Err(_) => Err(NoAnswer { method, limit }.into()),
             }
         })
+    }
+}
+
+/// Sets the clock by the time at which a server says that it has answered.
+fn set<B>(clock: &Clock, answer: &Response<B>, begun: Instant) {
+    let date = answer.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+    if let Some(ahead) = date.and_then(|date| clock.learn(date, begun.elapsed())) {
+        tracing::warn!(
+            seconds = ahead,
+            "the clock here was ahead of the API server's by so much; the server's is taken"
+        );
     }
 }
 
@@ -229,8 +243,6 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, String> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use tokio::time::Instant;
-
     use super::*;
     use crate::live::lock::lock;
 
@@ -250,7 +262,7 @@ mod tests {
                 answer.body(Body::from(b"{}".to_vec()))
             }
         });
-        (clients(service, "default", leadership), sent)
+        (clients(service, "default", leadership, &Clock::system()), sent)
     }
 
     async fn send(client: &Client, method: &Method, path: &str) -> Result<u16, kube::Error> {

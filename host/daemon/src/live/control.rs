@@ -602,14 +602,14 @@ impl Control {
         self.planning = true;
         self.timetable.begin(now);
         self.rounds += 1;
-        let (clock, number) = (self.ctx.clock, self.rounds);
+        let (clock, number) = (self.ctx.clock.clone(), self.rounds);
         self.learn();
         self.ctx.pulse.due(now, round::time_limit(&self.how.manager.take()));
         self.how.journal.began(clock.now().as_millisecond(), number, self.state.revision);
         let world = self.world();
         let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
         let decide =
-            move |how: &How| guarded_now(&metrics, "planning", || round::decide(how, clock, number, careful, world));
+            move |how: &How| guarded_now(&metrics, "planning", || round::decide(how, &clock, number, careful, world));
         if self.how.inline {
             match decide(&self.how) {
                 Some(round) => self.decided(round),

@@ -114,12 +114,12 @@ impl Daemon {
             inline,
         } = edges;
         let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
-        let events = Events::new(plain.clone(), clock, (own.0.to_owned(), own.1.to_owned()));
+        let events = Events::new(plain.clone(), clock.clone(), (own.0.to_owned(), own.1.to_owned()));
         let metrics = Arc::new(Metrics::new());
         let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
         let candidate = lease.map(|lease| {
             let Lease { namespace, name, holder } = lease;
-            Arc::new(Candidate { client: plain.clone(), clock, namespace, name, holder })
+            Arc::new(Candidate { client: plain.clone(), clock: clock.clone(), namespace, name, holder })
         });
         let (echoes, echoed) = unbounded_channel();
         let ctx = Arc::new(Context {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use longshore_api::crd::NodeClaim;
@@ -101,7 +101,7 @@ pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explai
 }
 
 /// Plans with whoever serves as policy now, and writes down what came of it. A careful round does not improve its plan.
-pub fn decide(how: &How, clock: Clock, number: u64, careful: bool, world: World) -> Round {
+pub fn decide(how: &How, clock: &Clock, number: u64, careful: bool, world: World) -> Round {
     let begun = Instant::now();
     let live = how.manager.take();
     let (snapshot, mut options, limit) = prepare(how, &live, world);

@@ -117,7 +117,9 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         tracing::info!(source = %config, constraints = meant.default_spread.len(), "default topology spread constraints");
     }
     let leadership = Leadership::new(!settings.elects);
-    let Clients { patient: client, plain } = connect(config(args.kubeconfig.as_deref()).await?, &leadership)
+    let clock = Clock::system();
+    let config = config(args.kubeconfig.as_deref()).await?;
+    let Clients { patient: client, plain } = connect(config, &leadership, &clock)
         .map_err(|why| usage(&format!("no client for the API server: {why}"), "check the kubeconfig"))?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
@@ -133,7 +135,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         client,
         plain,
         provider: Arc::new(provider),
-        clock: Clock::system(),
+        clock,
         catalogue: fixed(world.catalogue),
         names: world.names,
         settings: meant,

@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 
 use super::judges::Judges;
 use super::story::Watches;
-use super::{Jump, Setup, referee};
+use super::{Setup, referee};
 use crate::actors::chance::Chance;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
-use crate::faults::{Fate, Faults, LATEST, STALEST, unit, writes};
+use crate::faults::{Fate, Faults, STALEST, unit, writes};
 use crate::log::{Log, clock_text};
 use crate::server::resources::LEASE;
 use crate::server::{Asked, Server, Verdict, Whose};
@@ -96,7 +96,6 @@ pub(super) struct Desk {
     pub elects: bool,
     pub judges: Judges,
     keeps: bool,
-    jumps: Vec<Jump>,
     seed: u64,
     inner: Mutex<Inner>,
 }
@@ -132,7 +131,6 @@ impl Desk {
             elects: setup.elects || setup.replicas > 1,
             judges: Judges::default(),
             keeps: setup.keeps_requests,
-            jumps: setup.jumps.clone(),
             seed: setup.seed,
             inner: Mutex::new(inner),
         }
@@ -195,24 +193,6 @@ impl Desk {
         self.log.say(self.clock, format!("{who} is told to end"));
         inner.alive[&who].terminate.notify_one();
         true
-    }
-
-    /// By how many seconds the clock of some machine is, or has been within the time that a request is under way, ahead of
-    /// the server's; 0 where none is.
-    pub fn ahead(&self) -> i64 {
-        let now = self.clock.elapsed();
-        let shown = |slot: u32, at: Duration| {
-            let made = self.jumps.iter().filter(move |jump| jump.slot == slot && jump.at <= at);
-            made.map(|jump| jump.seconds).sum::<i64>()
-        };
-        let slots = self.jumps.iter().map(|jump| jump.slot);
-        let most = slots.flat_map(|slot| [shown(slot, now), shown(slot, now.saturating_sub(LATEST * 2))]).max();
-        most.unwrap_or(0).max(0)
-    }
-
-    /// Whether some machine's clock has been set wrong and may not have been put right for long.
-    pub fn has_wrong_clocks(&self) -> bool {
-        self.jumps.iter().any(|jump| jump.at <= self.clock.elapsed())
     }
 
     /// Whose watches these are now.

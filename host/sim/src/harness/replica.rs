@@ -48,7 +48,7 @@ impl Replica {
                         biased;
                         () = signals.killed.notified() => {}
                         ended = tokio::time::timeout(GRACE, process.join_next()) => {
-                            if ended.is_err() {
+                            if ended.is_err() && !self.desk.server.is_stopped(&who) {
                                 self.desk.violated(format!("{who} did not end within {} s", GRACE.as_secs()));
                             }
                             self.desk.ended(&who);
@@ -84,7 +84,8 @@ impl Replica {
             false => fixed(self.types.0.clone()),
         };
         let leadership = Leadership::new(!self.desk.elects);
-        let Clients { patient, plain } = clients(self.desk.server.service(who), "default", &leadership);
+        let clock = self.clock();
+        let Clients { patient, plain } = clients(self.desk.server.service(who), "default", &leadership, &clock);
         let lease = Lease {
             namespace: "kube-system".to_owned(),
             name: "karpenter-leader-election".to_owned(),
@@ -95,7 +96,7 @@ impl Replica {
             client: patient,
             plain,
             provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
-            clock: self.clock(),
+            clock,
             catalogue: offers,
             names: self.types.1.clone(),
             settings: Settings::default(),

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use http::{Request, Response};
+use http::header::DATE;
+use http::{HeaderValue, Request, Response};
+use k8s_openapi::jiff::fmt::rfc2822;
 use serde_json::json;
 
 use super::Server;
@@ -195,8 +197,9 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
         Verdict::RefuseAfter { code, reason } => {
             drop(carry_out(server, &asked, request));
             let refused = Refused::plain(code, reason, format!("refused for the test after it was done: {reason}"));
+            let answer = dated(server, request::refuse(&refused));
             server.until_it_goes_on(who).await;
-            return Ok(request::refuse(&refused));
+            return Ok(answer);
         }
         Verdict::Stale(revision) => {
             request.extensions_mut().insert(request::AsOf(revision));
@@ -206,7 +209,7 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
             if let Some(seconds) = retry_after {
                 refused.details.insert("retryAfterSeconds".into(), json!(seconds));
             }
-            return Ok(request::refuse(&refused));
+            return Ok(dated(server, request::refuse(&refused)));
         }
     }
     let answer = carry_out(server, &asked, request);
@@ -218,6 +221,15 @@ fn carry_out(server: &Server, asked: &Asked, request: Request<Vec<u8>>) -> Respo
     server.gate().tell(asked, Moment::Before(request.body()));
     let answer = server.handle(&asked.who, request);
     server.gate().tell(asked, Moment::After(answer.status().as_u16()));
+    dated(server, answer)
+}
+
+/// The answer with the time of day, as every real server has it.
+fn dated(server: &Server, mut answer: Response<Body>) -> Response<Body> {
+    let now = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&server.lock().clock.now());
+    if let Some(date) = now.ok().and_then(|text| HeaderValue::from_str(&text).ok()) {
+        answer.headers_mut().insert(DATE, date);
+    }
     answer
 }
 

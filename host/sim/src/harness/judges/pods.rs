@@ -52,15 +52,11 @@ fn deletes(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
     let claim = node.as_deref().and_then(|node| claim_of(desk, fields::text(node, "/spec/providerID")));
     let own = own_grace(pod);
     let name = &key.name;
-    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| by_any_clock(desk) + own >= *ends) else {
+    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(desk) + own >= *ends) else {
         return desk.violated(format!("pod {name} is deleted without asking its disruption budget"));
     };
     if fields::deleting(pod) {
         // Somebody else has deleted it meanwhile, and this shortens nothing that is not over.
-        return;
-    }
-    if desk.has_wrong_clocks() {
-        // The end was written by one clock and read by another.
         return;
     }
     // What was right when it was sent is as much too long as the request was under way, and as clocks are whole. An end
@@ -136,7 +132,7 @@ pub(in crate::harness) fn counts(desk: &Desk, pod: &Value) -> bool {
 }
 
 fn is_stuck(desk: &Desk, pod: &Value) -> bool {
-    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| by_any_clock(desk) > at.as_second() + STUCK)
+    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| now(desk) > at.as_second() + STUCK)
 }
 
 /// Pods on a node.
@@ -152,11 +148,6 @@ fn claim_of(desk: &Desk, provider_id: &str) -> Option<Arc<Value>> {
 /// When a claim's time is over.
 pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
     fields::annotation(claim, TERMINATION_TIME)?.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|at| at.as_second())
-}
-
-/// Seconds since 1970 as the clock says that is the furthest ahead: a daemon knows no other.
-pub(in crate::harness) fn by_any_clock(desk: &Desk) -> i64 {
-    now(desk) + desk.ahead()
 }
 
 /// Seconds since 1970.

@@ -51,7 +51,7 @@ pub(in crate::harness) fn end(desk: &Desk, who: &str, provider_id: &str) {
     if !fields::deleting(&claim) {
         return desk.violated(format!("{provider_id} is ended, and nobody has deleted its claim {name}"));
     }
-    let over = pods::terminates(&claim).is_some_and(|at| at <= pods::by_any_clock(desk));
+    let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(desk));
     if !over {
         is_empty(desk, provider_id);
     }
@@ -112,7 +112,7 @@ fn deletes(desk: &Desk, asked: &Asked) {
     }
     let created = fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let after = fields::duration(fields::text(&claim, "/spec/expireAfter"));
-    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::by_any_clock(desk)) {
+    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(desk)) {
         return;
     }
     // A Node that is gone takes its claim with it.
