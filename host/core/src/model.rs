@@ -5,6 +5,7 @@
 //! again by the solver.
 
 pub mod catalogue;
+pub mod excess;
 pub mod names;
 pub mod node;
 pub mod pod;
@@ -15,6 +16,7 @@ pub mod storage;
 pub mod world;
 
 pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
+pub use excess::{Excess, Part};
 pub use names::{Labels, Names, Sym};
 pub use node::{NodeClaim, NodeRecord, Taint, TaintEffect};
 pub use pod::{

@@ -1,7 +1,7 @@
 //! A plan: what to buy, which pods go where, and why the rest go nowhere.
 
 use crate::check::Violation;
-use crate::model::{OfferingId, Requirement, ResourceId, Resources, Sym, Taint, TypeId};
+use crate::model::{Excess, OfferingId, Requirement, ResourceId, Resources, Sym, Taint, TypeId};
 use crate::snapshot::Unusable;
 
 /// Index of a pod in [`World::pods`](crate::model::World::pods).
@@ -149,6 +149,8 @@ pub enum TopologyRule {
 pub enum Unfit {
     /// The pod's own specification cannot be planned.
     Invalid(Box<str>),
+    /// It has more of something than is planned for.
+    Excess(Excess),
     /// It asks for dynamic resource claims, which are not looked at (IGNORE_DRA_REQUESTS).
     ResourceClaims,
     /// One of its volumes cannot be had.
@@ -247,7 +249,7 @@ pub enum Barred {
 impl Unfit {
     /// Whether the pod itself is the reason, whatever there is to buy.
     pub fn is_of_the_pod(&self) -> bool {
-        matches!(self, Unfit::Invalid(_) | Unfit::ResourceClaims | Unfit::Volume(_))
+        matches!(self, Unfit::Invalid(_) | Unfit::Excess(_) | Unfit::ResourceClaims | Unfit::Volume(_))
     }
 }
 

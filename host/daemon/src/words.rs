@@ -5,7 +5,9 @@ mod amount;
 use std::collections::BTreeMap;
 
 use longshore_api::labels;
-use longshore_core::model::{NodeClassRef, NodePool, Op, PodShape, Requirement, Sym, Taint, TaintEffect, World};
+use longshore_core::model::{
+    Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Sym, Taint, TaintEffect, World,
+};
 use longshore_core::plan::{Barred, Barren, Least, Target, TopologyRule, TypesLeft, Unfit};
 use longshore_core::snapshot::{Spoiled, Unusable};
 
@@ -20,6 +22,7 @@ const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 pub fn code(unfit: &Unfit) -> &'static str {
     match unfit {
         Unfit::Invalid(_) => "Invalid",
+        Unfit::Excess(_) => "TooMuch",
         Unfit::ResourceClaims => "ResourceClaims",
         Unfit::Volume(_) => "Volume",
         Unfit::NoPools => "NoNodePools",
@@ -81,6 +84,9 @@ impl Words<'_> {
     pub fn sentence(&self, unfit: &Unfit) -> String {
         match unfit {
             Unfit::Invalid(why) => format!("the pod cannot be planned: {why}"),
+            Unfit::Excess(Excess { part, count }) => {
+                format!("it has {count} {}, and pods with more than {} are not planned for", part.words(), part.most())
+            }
             Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned for yet".into(),
             Unfit::Volume(why) => format!("volume: {why}"),
             Unfit::NoPools => "there is no NodePool".into(),

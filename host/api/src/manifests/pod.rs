@@ -8,11 +8,11 @@ mod placement;
 mod requests;
 
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{Labels, Names, Pod, PodShape, Sym};
+use longshore_core::model::{Excess, Labels, Names, Pod, PodShape, Sym};
 use serde::Deserialize;
 
 pub(crate) use placement::WireNodeSelector;
-use placement::{WireAffinity, WireSpread, WireToleration};
+use placement::{WireAffinity, WireSpread, WireToleration, excess};
 pub(super) use requests::Needs;
 use requests::WireResources;
 
@@ -154,16 +154,30 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
     };
     let status = wire.status.as_ref();
     let names = &mut door.world.names;
-    let own = labels(&meta.labels, names);
-    let mut shape = bare_shape(spec, own, namespace, names)?;
+    let excess = excess::of_pod(&wire);
     let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
-    let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
+    let (shape, invalid) = match excess {
+        None => {
+            let own = labels(&meta.labels, names);
+            let mut shape = bare_shape(spec, own, namespace, names)?;
+            shape.node_selector = placement::node_selector(&spec.node_selector, names);
+            let invalid = place(spec, &mut shape, Path::Root.field("spec"), names).err();
+            (shape, invalid)
+        }
+        Some(_) => {
+            let own = excess::fewer_labels(&meta.labels);
+            let own = own.into_iter().map(|(key, value)| (names.intern(key), names.intern(value)));
+            let mut shape = bare_shape(spec, Labels::new(own.collect()), namespace, names)?;
+            shape.anti_affinity = excess::wider(spec, namespace, names);
+            (shape, None)
+        }
+    };
     let created = created(meta)?;
     let started = match status {
         Some(status) => time_of(&status.start_time, Path::Field(&Path::Root, "status.startTime"))?,
         None => None,
     };
-    let claims = claims(spec, &name, names);
+    let claims = if excess.is_none() { claims(spec, &name, names) } else { Box::default() };
     let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
     let owner = owner.map(|owner| (names.intern(&owner.kind), names.intern(&owner.name)));
     let node_owned = owner.is_some_and(|(kind, _)| names.text(kind) == "Node");
@@ -189,6 +203,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
         resource_claims: !spec.resource_claims.is_empty(),
         do_not_disrupt: do_not_disrupt(meta),
         invalid: invalid.map(|fault| fault.to_string().into()),
+        excess,
         name,
     };
     if spec.priority.is_none() {
@@ -214,11 +229,18 @@ pub(super) struct Template {
 /// Reads the template at `spec.template`.
 pub(super) fn template(wire: &WireTemplate<'_>, namespace: Sym, names: &mut Names) -> Result<Template, Fault> {
     let inside = |fault: Fault| Fault { field: format!("spec.template.{}", fault.field), ..fault };
-    let own = wire.metadata.as_ref().map_or_else(Labels::default, |meta| labels(&meta.labels, names));
     let Some(spec) = &wire.spec else {
         return Err(Path::Root.field("spec.template.spec").fault("is missing", "a workload needs a pod template"));
     };
+    let none = Map::default();
+    let written = wire.metadata.as_ref().map_or(&none, |meta| &meta.labels);
+    if let Some(Excess { part, count }) = excess::of_spec(spec, written) {
+        let what = format!("has {count} {}", part.words());
+        return Err(Path::Root.field("spec.template").fault(what, format!("at most {} are planned for", part.most())));
+    }
+    let own = labels(written, names);
     let mut shape = bare_shape(spec, own, namespace, names).map_err(inside)?;
+    shape.node_selector = placement::node_selector(&spec.node_selector, names);
     place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
     let needs = Needs::read(spec, Path::Root.field("spec"), names).map_err(inside)?;
     let class = spec.priority.is_none().then(|| symbol(&spec.priority_class_name, names));
@@ -230,7 +252,7 @@ fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Sym, names: &mut Name
     Ok(PodShape {
         namespace,
         requests: requests::requests(spec, Path::Root.field("spec"), names)?,
-        node_selector: placement::node_selector(&spec.node_selector, names),
+        node_selector: Vec::new(),
         required: Vec::new(),
         preferred: Vec::new(),
         tolerations: Vec::new(),

@@ -28,6 +28,19 @@ struct WireRule<'a> {
     values: List<Text<'a>>,
 }
 
+impl WireSelector<'_> {
+    /// How many rules and values it has, and the bytes of their texts.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let bytes = |texts: &[Text<'_>]| texts.iter().map(|text| text.len()).sum::<usize>();
+        let labels = self.match_labels.iter();
+        let labels = labels.map(|(key, value)| (1, key.len() + value.as_deref().map_or(0, str::len)));
+        let rules = self.match_expressions.iter();
+        let rules = rules.map(|rule| (1 + rule.values.len(), rule.key.len() + bytes(&rule.values)));
+        let sum = labels.chain(rules).fold((0, 0), |sum, (count, bytes)| (sum.0 + count, sum.1 + bytes));
+        (sum.0 as u64, sum.1 as u64)
+    }
+}
+
 only_from_maps!(WireSelector<'a>, WireRule<'a>);
 
 /// Reads a selector; an absent one selects nothing.

@@ -169,6 +169,7 @@ impl Town {
             resource_claims: false,
             do_not_disrupt: DoNotDisrupt::No,
             invalid: None,
+            excess: None,
         });
         self.world.pods.last_mut().unwrap()
     }

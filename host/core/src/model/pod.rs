@@ -3,6 +3,7 @@
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
+use super::excess::Excess;
 use super::names::{Labels, Sym};
 use super::node::TaintEffect;
 use super::requirement::Requirement;
@@ -52,6 +53,9 @@ pub struct Pod {
     /// Why the pod can never be planned, found at the door (`matchFields`, an operator unknown to Kubernetes, …); such
     /// a pod is an error of the plan.
     pub invalid: Option<Box<str>>,
+    /// A limit that it passes. It is not planned for, and its shape holds no more than what concerns others where it
+    /// runs: what it asks for, labels up to the limit, and required anti-affinity at least as strict as its own.
+    pub excess: Option<Excess>,
 }
 
 /// What annotation `karpenter.sh/do-not-disrupt` of a pod says.

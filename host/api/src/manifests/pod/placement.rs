@@ -1,5 +1,7 @@
 //! Where a pod may run: node selector, affinities, spread, tolerations and host ports.
 
+pub(super) mod excess;
+
 use longshore_core::model::{
     HostPort, LabelSelector, Labels, Names, NodeInclusion, Op, PodTerm, Requirement, SelectorOp, SelectorRule, Spread,
     Sym, Toleration,
