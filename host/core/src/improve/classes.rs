@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use crate::schedule::fit::Amounts;
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
+use crate::schedule::members::Members;
 use crate::schedule::sets::Sets;
 use crate::schedule::states::{NeedId, StateId};
 use crate::schedule::topology::Rule;
@@ -163,6 +164,8 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> (Vec<Loose>, Vec<usize>) {
     let mut piles = Vec::new();
     let mut claims = Vec::new();
     let mut homes: FxHashMap<(usize, NeedId, StateId), Option<StateId>> = FxHashMap::default();
+    let capped = capped(p, floor);
+    let mut rules = 0;
     for (at, claim) in floor.claims.iter().enumerate() {
         if !is_movable(p, claim) {
             continue;
@@ -176,7 +179,12 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> (Vec<Loose>, Vec<usize>) {
         claims.push(at);
         for (member, state) in claim.members.iter().zip(found) {
             let home = Home { states: SmallVec::from_elem(state, 1) };
-            piles.push((home, host_rules(p, member), Pile::Like(member.clone())));
+            let own = host_rules(p, member, &capped);
+            rules += own.len();
+            piles.push((home, own, Pile::Like(member.clone())));
+        }
+        if rules > MOST_RULES {
+            return (Vec::new(), Vec::new());
         }
     }
     (piles, claims)
@@ -190,11 +198,7 @@ fn is_movable(p: &Problem<'_>, claim: &Claim) -> bool {
                 let group = &p.topology.groups[u.group];
                 group.key.is_none() && group.spec.rule == Rule::Affinity
             });
-            let counted = it.counted.iter().any(|&g| {
-                let group = &p.topology.groups[g];
-                group.key.is_none() && group.spec.rule == Rule::Affinity
-            });
-            it.ports.is_empty() && it.volumes.is_empty() && !tied && !counted
+            it.ports.is_empty() && it.volumes.is_empty() && !tied && !it.followed_on_host
         })
 }
 
@@ -204,8 +208,8 @@ fn home(p: &mut Problem<'_>, claim: &Claim, member: &Member) -> Option<StateId> 
     let mut state = p.states.narrow(p.pools[claim.pool].initial, member.need)?;
     let it = &p.items[member.item];
     let owned = it.variants[member.variant].uses.iter().map(|u| u.group);
-    let others = it.owned_inverse.iter().chain(&it.selected_inverse).chain(&it.counted).copied();
-    let mut keys: Vec<usize> = owned.chain(others).filter_map(|g| p.topology.groups[g].key).collect();
+    let owned = owned.filter_map(|g| p.topology.groups[g].key);
+    let mut keys: Vec<usize> = owned.chain(it.keys.iter().copied()).collect();
     keys.sort_unstable();
     keys.dedup();
     for key in keys {
@@ -218,8 +222,26 @@ fn home(p: &mut Problem<'_>, claim: &Claim, member: &Member) -> Option<StateId> 
     Some(state)
 }
 
-/// Hard rules over the hostname: who counts, and how many may.
-fn host_rules(p: &Problem<'_>, member: &Member) -> SmallVec<[HostRule; 2]> {
+/// Rules of all pods about their hosts beyond which nothing is packed anew: 64 MB of them. Ten thousand pods of a hundred
+/// services that keep away from each other have a million.
+const MOST_RULES: usize = 8 << 20;
+
+/// Groups over the hostname that some pod on a new node caps.
+fn capped(p: &Problem<'_>, floor: &Floor) -> Members {
+    let mut capped = Members::default();
+    for member in floor.claims.iter().flat_map(|claim| &claim.members) {
+        for u in p.items[member.item].variants[member.variant].uses.iter().filter(|u| !u.soft) {
+            if p.topology.groups[u.group].key.is_none() {
+                capped.insert(u.group);
+            }
+        }
+    }
+    capped
+}
+
+/// Hard rules over the hostname: who counts, and how many may. Of groups that no pod caps one is enough to say that there
+/// are such.
+fn host_rules(p: &Problem<'_>, member: &Member, capped: &Members) -> SmallVec<[HostRule; 2]> {
     let it = &p.items[member.item];
     let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
     for u in it.variants[member.variant].uses.iter().filter(|u| !u.soft) {
@@ -232,10 +254,13 @@ fn host_rules(p: &Problem<'_>, member: &Member) -> SmallVec<[HostRule; 2]> {
         };
         rules.push(HostRule { group: u.group as u32, counts: u.own, cap });
     }
-    for &g in &it.counted {
-        let known = rules.iter().any(|r| r.group == g as u32);
-        let looks = p.topology.groups[g].key.is_none();
+    let own: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
+    let mut idle = false;
+    for g in it.counted.iter() {
+        let known = own.contains(&(g as u32));
+        let looks = p.topology.groups[g].key.is_none() && (capped.has(g) || !idle);
         if looks && !known {
+            idle |= !capped.has(g);
             rules.push(HostRule { group: g as u32, counts: true, cap: u16::MAX });
         }
     }

@@ -376,15 +376,15 @@ impl<'p, 'a> Packer<'p, 'a> {
     /// Which domains are allowed now, for every topology key that has to do with the item. Nothing if one of the keys
     /// allows none.
     fn domain_rules(&self, item: usize, level: usize) -> Option<Vec<DomainRule>> {
-        domain_rules(self.p, item, level).ok()
+        open_domains(self.p, item, level).ok()?.ok()
     }
 
     fn hosts_allow(&self, item: usize, level: usize, host: usize) -> bool {
         let it = &self.p.items[item];
         let groups = &self.p.topology.groups;
         let uses_ok = |u: &GroupUse| groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own);
-        let inverse_ok = |&g: &usize| groups[g].key.is_some() || groups[g].allows_host(host, false);
-        it.variants[level].uses.iter().all(uses_ok) && it.selected_inverse.iter().all(inverse_ok)
+        let repelled = it.inverse_hosts && self.p.topology.repels_on(host, &it.selected_inverse);
+        !repelled && it.variants[level].uses.iter().all(uses_ok)
     }
 
     fn on_nodes(&mut self, item: usize, level: usize, scan: &mut Scan, rules: &[DomainRule]) -> Option<Spot> {
@@ -582,7 +582,6 @@ impl<'p, 'a> Packer<'p, 'a> {
             self.out.waits[item] = true;
             return None;
         }
-        self.p.topology.add_host();
         take_limits(self.p, pool, &left);
         let empty = Claim::empty(pool, initial, total.len());
         self.out.claims.push(Claim { types, room: total, within_limits: limited, min_values_relaxed: short, ..empty });
@@ -593,7 +592,6 @@ impl<'p, 'a> Packer<'p, 'a> {
         let start = self.out.placed[item];
         self.out.placed[item] += count;
         let it = &self.p.items[item];
-        let counted: Vec<usize> = it.counted.iter().chain(&it.owned_inverse).copied().collect();
         let member = |need| Member { item, variant: level, need, pods: (start, start + count) };
         let (at, pool) = match spot {
             Spot::Node(node, need) => {
@@ -640,9 +638,9 @@ impl<'p, 'a> Packer<'p, 'a> {
             }
         };
         let taints = pool.map(|p| self.p.record(p).taints.as_slice()).unwrap_or_default();
-        for group in counted {
-            (0..count).for_each(|_| self.p.topology.record(group, at, &self.p.states, taints));
-        }
+        let Problem { items, topology, states, .. } = &mut *self.p;
+        let groups = items[item].counted.iter().chain(items[item].owned_inverse.iter());
+        topology.record(groups, at, count, states, taints);
     }
 
     /// Holds a unit of every reservation that the claim may still use, and lets go of the others.
@@ -670,31 +668,40 @@ impl<'p, 'a> Packer<'p, 'a> {
 /// # Errors
 /// The group of the first rule that allows no domain.
 pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<DomainRule>, usize> {
+    open_domains(p, item, level)?.map_err(|emptied| first_emptied(p, item, level, &emptied))
+}
+
+/// The same, `Ok(Err)` where others' anti-affinity leaves no domain: of these topology keys.
+fn open_domains(
+    p: &Problem<'_>,
+    item: usize,
+    level: usize,
+) -> Result<Result<Vec<DomainRule>, Emptied>, usize> {
     let it = &p.items[item];
     let variant = &it.variants[level];
     let mut rules: Vec<DomainRule> = Vec::new();
-    let uses = variant.uses.iter().map(|u| (u.group, (u.own, u.owner), true));
-    let inverse = it.selected_inverse.iter().map(|&g| (g, (false, true), false));
     let mut spread_on: Vec<(usize, usize)> = Vec::new();
-    for (at, own, pinned) in uses.chain(inverse) {
+    for &GroupUse { group: at, own, owner, .. } in variant.uses.iter() {
         let group = &p.topology.groups[at];
         let Some(key) = group.key else { continue };
         let domains = &p.topology.keys[key];
-        let allowed = group.allowed(domains, own, variant.strict.get(domains.key), &p.states);
+        let allowed = group.allowed(domains, (own, owner), variant.strict.get(domains.key), &p.states);
         if matches!(group.spec.rule, Rule::Spread { .. }) {
             spread_on.push((key, at));
         }
         match rules.iter_mut().find(|r| r.key == key) {
             Some(rule) => {
                 rule.allowed.iter_mut().zip(&allowed).for_each(|(a, &b)| *a &= b);
-                rule.pinned |= pinned;
                 if !rule.allowed.contains(&true) {
                     return Err(at);
                 }
             }
-            None if !allowed.contains(&true) && pinned => return Err(at),
-            None => rules.push(DomainRule { key, allowed, order: Vec::new(), pinned }),
+            None if !allowed.contains(&true) => return Err(at),
+            None => rules.push(DomainRule { key, allowed, order: Vec::new(), pinned: true }),
         }
+    }
+    if let Err(emptied) = keep_away(p, item, level, &mut rules) {
+        return Ok(Err(emptied));
     }
     for rule in &mut rules {
         let domains = &p.topology.keys[rule.key];
@@ -705,7 +712,78 @@ pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<Do
         };
         rule.order.sort_by_key(|&d| (crowd(d), domains.rank[d as usize]));
     }
-    Ok(rules)
+    Ok(Ok(rules))
+}
+
+/// Takes the domains out that others' anti-affinity keeps the item away from. All of it is looked at together, by domain:
+/// of thousands of terms that select a pod few have a pod anywhere.
+fn keep_away(p: &Problem<'_>, item: usize, level: usize, rules: &mut Vec<DomainRule>) -> Result<(), Emptied> {
+    let it = &p.items[item];
+    let mut emptied: Vec<usize> = Vec::new();
+    let before = rules.len();
+    let mut left: Vec<DomainRule> = Vec::new();
+    for &(key, several) in &it.inverse_keys {
+        let domains = &p.topology.keys[key];
+        let strict = it.variants[level].strict.get(domains.key);
+        let open = |domain: usize| {
+            strict.is_none_or(|s| s.admits(domains.values[domain], &p.states.numbers))
+                && !p.topology.repels_in(key, domain, &it.selected_inverse)
+        };
+        let known = rules[..before].iter().find(|rule| rule.key == key);
+        let allowed = (0..domains.values.len()).map(|d| known.is_none_or(|rule| rule.allowed[d]) && open(d));
+        let rule = DomainRule {
+            key,
+            allowed: allowed.collect(),
+            order: Vec::new(),
+            pinned: known.is_some_and(|rule| rule.pinned),
+        };
+        if (known.is_some() || several) && !rule.allowed.contains(&true) {
+            emptied.push(key);
+        }
+        left.push(rule);
+    }
+    if !emptied.is_empty() {
+        return Err(Emptied { keys: emptied, rules: std::mem::take(rules) });
+    }
+    for rule in left {
+        match rules.iter_mut().find(|known| known.key == rule.key) {
+            Some(known) => known.allowed = rule.allowed,
+            None => rules.push(rule),
+        }
+    }
+    Ok(())
+}
+
+/// Topology keys that others' anti-affinity leaves no domain of, and what was open before it was looked at.
+struct Emptied {
+    keys: Vec<usize>,
+    rules: Vec<DomainRule>,
+}
+
+/// Which group of others' anti-affinity closes the last domain of a key, looked at one after the other.
+fn first_emptied(p: &Problem<'_>, item: usize, level: usize, emptied: &Emptied) -> usize {
+    let it = &p.items[item];
+    let mut left: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
+    left.extend(emptied.rules.iter().map(|rule| (rule.key, rule.allowed.clone())));
+    let mut last = 0;
+    for at in it.selected_inverse.iter() {
+        let group = &p.topology.groups[at];
+        let Some(key) = group.key.filter(|key| emptied.keys.contains(key)) else { continue };
+        last = at;
+        let domains = &p.topology.keys[key];
+        let strict = it.variants[level].strict.get(domains.key);
+        match left.get_mut(&key) {
+            None => _ = left.insert(key, group.allowed(domains, (false, true), strict, &p.states)),
+            Some(left) => {
+                left.iter_mut().zip(&group.count).for_each(|(open, &pods)| *open &= pods == 0);
+                let admitted = |value| strict.is_none_or(|s| s.admits(value, &p.states.numbers));
+                if !left.iter().zip(&domains.values).any(|(open, value)| *open && admitted(*value)) {
+                    return at;
+                }
+            }
+        }
+    }
+    last
 }
 
 /// The state after every topology key is narrowed to allowed domains, the best ones first, such that some type is big

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::by_label::ByLabel;
 use super::fit::{Amounts, Dims};
+use super::members::Members;
 use super::sets::{Set, Sets};
 use super::states::{NeedId, StateId, States};
 use super::topology::{Rule, Spec, Topology};
@@ -25,11 +27,19 @@ pub struct Item {
     /// What they ask of a node, the strictest first; one more preference given up with each.
     pub variants: Vec<Variant>,
     /// Groups of spread, affinity and anti-affinity that count them.
-    pub counted: Vec<usize>,
+    pub counted: Members,
     /// Groups that they own seen from the other side.
-    pub owned_inverse: Vec<usize>,
+    pub owned_inverse: Members,
     /// Groups of others' anti-affinity that keep them away.
-    pub selected_inverse: Vec<usize>,
+    pub selected_inverse: Members,
+    /// Topology keys of `selected_inverse`, in the order of their first groups, and whether there are several of the key.
+    pub inverse_keys: Vec<(usize, bool)>,
+    /// Some of `selected_inverse` keep them away from hosts.
+    pub inverse_hosts: bool,
+    /// Topology keys of all three kinds of groups, sorted.
+    pub keys: Vec<usize>,
+    /// They are what others' affinity to a host looks for.
+    pub followed_on_host: bool,
     /// Host ports.
     pub ports: Vec<HostPort>,
     /// CSI volumes of the (only) pod.
@@ -42,11 +52,37 @@ pub struct Variant {
     /// Label requirements, the heaviest preferred node affinity term included; with volumes one alternative each.
     pub needs: Vec<NeedId>,
     /// The same without preferences: over which domains a spread constraint looks.
-    pub strict: Sets,
+    pub strict: Arc<Sets>,
     /// Topology rules.
-    pub uses: Vec<GroupUse>,
+    pub uses: Uses,
     /// `PreferNoSchedule` taints keep it away.
     pub minds_preference_taints: bool,
+}
+
+/// Topology rules of one level: those that always hold, then the wishes that are left. All levels of an item share one
+/// list, for a wish that is given up is always the first of those left.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    all: Arc<[GroupUse]>,
+    hard: usize,
+    wishes: (usize, usize),
+}
+
+impl Uses {
+    /// The rules, in the order in which they are looked at.
+    pub fn iter(&self) -> impl Iterator<Item = &GroupUse> + Clone {
+        self.all[..self.hard].iter().chain(&self.all[self.wishes.0..self.wishes.1])
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.hard + self.wishes.1 - self.wishes.0
+    }
 }
 
 /// A topology rule that an item must keep.
@@ -88,9 +124,10 @@ pub fn collect(
         items.push(bare(pod, dims));
     }
     let citizens = own_groups(snapshot, states, topology, pools, &mut items);
+    let balanced = balanced(topology, &citizens, &items);
     let minds = minds_preference_taints(snapshot);
-    for (item, alternatives) in items.iter_mut().zip(alternatives) {
-        item.variants = ladder(item, alternatives, snapshot, states, topology, pools, &citizens, minds);
+    for ((item, alternatives), balanced) in items.iter_mut().zip(alternatives).zip(&balanced) {
+        item.variants = ladder(item, alternatives, snapshot, states, topology, pools, balanced, minds);
     }
     select(snapshot, states, topology, pools, &mut items);
     items
@@ -102,9 +139,13 @@ fn bare(pod: &PendingPod, dims: &Dims) -> Item {
         shape: pod.shape.clone(),
         request: dims.amounts(&pod.shape.requests),
         variants: Vec::new(),
-        counted: Vec::new(),
-        owned_inverse: Vec::new(),
-        selected_inverse: Vec::new(),
+        counted: Members::default(),
+        owned_inverse: Members::default(),
+        selected_inverse: Members::default(),
+        inverse_keys: Vec::new(),
+        inverse_hosts: false,
+        keys: Vec::new(),
+        followed_on_host: false,
         ports: pod.shape.ports.clone(),
         volumes: pod.volumes.clone(),
     }
@@ -119,7 +160,6 @@ fn own_groups(
     pools: &[StateId],
     items: &mut [Item],
 ) -> Vec<usize> {
-    let world = &snapshot.world;
     let mut citizens = Vec::new();
     for item in items {
         let shape = item.shape.clone();
@@ -127,18 +167,38 @@ fn own_groups(
             citizens.push(topology.group(Spec::spread(spread, &shape), snapshot, states, pools));
         }
         for term in &shape.affinity {
-            let spec = Spec::term(Rule::Affinity, term, shape.namespace, world);
+            let spec = topology.term(Rule::Affinity, term, shape.namespace, snapshot);
             citizens.push(topology.group(spec, snapshot, states, pools));
         }
         for term in &shape.anti_affinity {
-            let spec = Spec::term(Rule::Inverse, term, shape.namespace, world);
-            item.owned_inverse.push(topology.group(spec, snapshot, states, pools));
+            let spec = topology.term(Rule::Inverse, term, shape.namespace, snapshot);
+            item.owned_inverse.insert(topology.group(spec, snapshot, states, pools));
         }
     }
     citizens.sort_unstable();
     citizens.dedup();
     citizens.retain(|&g| topology.groups[g].key.is_some());
     citizens
+}
+
+/// By how many groups of others an item may be kept balanced. An item that more of them count, which is seen of hostile
+/// ones alone, is balanced for nobody: a wish that costs a look at all of them for each pod is not worth it.
+const MOST_BALANCED: usize = 256;
+
+/// Which of `citizens` count each item: nobody for an item that too many count.
+fn balanced(topology: &Topology, citizens: &[usize], items: &[Item]) -> Vec<Vec<usize>> {
+    let index = ByLabel::new(items);
+    let mut balanced = vec![Vec::new(); items.len()];
+    for &group in citizens {
+        let spec = &topology.groups[group].spec;
+        for item in index.selected(&spec.selector, spec.namespaces.as_deref()) {
+            if balanced[item].len() <= MOST_BALANCED {
+                balanced[item].push(group);
+            }
+        }
+    }
+    balanced.iter_mut().filter(|groups| groups.len() > MOST_BALANCED).for_each(Vec::clear);
+    balanced
 }
 
 fn minds_preference_taints(snapshot: &Snapshot) -> bool {
@@ -169,7 +229,7 @@ fn ladder(
     states: &mut States<'_>,
     topology: &mut Topology,
     pools: &[StateId],
-    citizens: &[usize],
+    balanced: &[usize],
     minds: bool,
 ) -> Vec<Variant> {
     let shape = &item.shape;
@@ -190,17 +250,28 @@ fn ladder(
         minds_taints: minds,
     };
     wishes.anyway.retain(|&at| !shape.spread[at].required);
-    let mut balance = Vec::new();
-    for &group in citizens {
-        let selected = topology.groups[group].spec.selects(shape.namespace, &shape.labels);
-        if selected && !hard.iter().any(|u| u.group == group) {
-            balance.push(GroupUse { group, own: true, soft: true, owner: false });
-        }
-    }
+    let own: FxHashSet<usize> = hard.iter().map(|u| u.group).collect();
+    let balance = balanced.iter().filter(|group| !own.contains(group));
+    let balance = balance.map(|&group| GroupUse { group, own: true, soft: true, owner: false });
+    let balance: Vec<GroupUse> = balance.collect();
     wishes.citizen = !balance.is_empty();
+    let wished = wished_uses(item, &wishes, snapshot, states, topology, pools);
+    let kept = hard.len();
+    let (first, last) = (kept, kept + wished.len());
+    let all: Arc<[GroupUse]> = hard.into_iter().chain(wished).chain(balance).collect();
     let mut levels = Vec::new();
+    let mut labels: Option<(LabelWishes, Labels)> = None;
     loop {
-        levels.push(level(item, alternatives, &wishes, &hard, &balance, snapshot, states, topology, pools));
+        let left = wishes.affinity.len() + wishes.anti_affinity.len() + wishes.anyway.len();
+        let end = if wishes.citizen { all.len() } else { last };
+        let uses = Uses { all: all.clone(), hard: kept, wishes: (last - left.min(last - first), end) };
+        let wanted = (wishes.term, wishes.node_terms.first().copied());
+        let (needs, strict) = match &labels {
+            Some((known, labels)) if *known == wanted => labels.clone(),
+            _ => labels_of(item, alternatives, wanted, states),
+        };
+        labels = Some((wanted, (needs.clone(), strict.clone())));
+        levels.push(Variant { needs, strict, uses, minds_preference_taints: wishes.minds_taints });
         if wishes.citizen {
             wishes.citizen = false;
         } else if wishes.term + 1 < shape.required.len() {
@@ -230,10 +301,10 @@ fn hard_uses(
 ) -> Vec<GroupUse> {
     let shape = &item.shape;
     let spreads = shape.spread.iter().filter(|s| s.required).map(|s| Spec::spread(s, shape));
-    let term = |rule, t| Spec::term(rule, t, shape.namespace, &snapshot.world);
-    let affinity = shape.affinity.iter().map(|t| term(Rule::Affinity, t));
-    let anti = shape.anti_affinity.iter().map(|t| term(Rule::Anti, t));
-    let specs: Vec<Spec> = spreads.chain(affinity).chain(anti).collect();
+    let mut specs: Vec<Spec> = spreads.collect();
+    let mut term = |rule, t| specs.push(topology.term(rule, t, shape.namespace, snapshot));
+    shape.affinity.iter().for_each(|t| term(Rule::Affinity, t));
+    shape.anti_affinity.iter().for_each(|t| term(Rule::Anti, t));
     specs.into_iter().map(|spec| group_use(spec, shape, false, snapshot, states, topology, pools)).collect()
 }
 
@@ -250,25 +321,43 @@ fn group_use(
     GroupUse { group: topology.group(spec, snapshot, states, pools), own, soft, owner: true }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn level(
+/// Preferences as rules, those that are given up first at the front.
+fn wished_uses(
     item: &Item,
-    alternatives: &[Vec<Requirement>],
     wishes: &Wishes,
-    hard: &[GroupUse],
-    balance: &[GroupUse],
     snapshot: &Snapshot,
     states: &mut States<'_>,
     topology: &mut Topology,
     pools: &[StateId],
-) -> Variant {
+) -> Vec<GroupUse> {
+    let shape = &item.shape;
+    let mut specs: Vec<(Spec, bool)> = Vec::new();
+    let mut term = |rule, t| specs.push((topology.term(rule, t, shape.namespace, snapshot), false));
+    wishes.affinity.iter().for_each(|&at| term(Rule::Affinity, &shape.preferred_affinity[at].1));
+    wishes.anti_affinity.iter().for_each(|&at| term(Rule::Anti, &shape.preferred_anti_affinity[at].1));
+    specs.extend(wishes.anyway.iter().map(|&at| (Spec::spread(&shape.spread[at], shape), true)));
+    let mut made = |(spec, soft)| group_use(spec, shape, soft, snapshot, states, topology, pools);
+    specs.into_iter().map(&mut made).collect()
+}
+
+/// Which required term and which preferred one count.
+type LabelWishes = (usize, Option<usize>);
+/// What a level asks of labels, with preferences and without.
+type Labels = (Vec<NeedId>, Arc<Sets>);
+
+fn labels_of(
+    item: &Item,
+    alternatives: &[Vec<Requirement>],
+    (term, heaviest): LabelWishes,
+    states: &mut States<'_>,
+) -> Labels {
     let shape = &item.shape;
     let mut strict = Sets::new(&shape.node_selector, &states.numbers);
-    if let Some(term) = shape.required.get(wishes.term) {
+    if let Some(term) = shape.required.get(term) {
         strict.add_all(&Sets::new(term, &states.numbers), &states.numbers);
     }
     let mut sets = strict.clone();
-    if let Some(&heaviest) = wishes.node_terms.first() {
+    if let Some(heaviest) = heaviest {
         sets.add_all(&Sets::new(&shape.preferred[heaviest].1, &states.numbers), &states.numbers);
         if sets.0.iter().any(|(_, set)| set.is_nothing()) {
             sets = strict.clone();
@@ -285,19 +374,7 @@ fn level(
         let all: Vec<Sets> = alternatives.iter().map(with).collect();
         all.into_iter().map(|sets| states.need(sets)).collect()
     };
-    let mut uses = hard.to_vec();
-    let term = |rule, t| Spec::term(rule, t, shape.namespace, &snapshot.world);
-    let affinity = wishes.affinity.iter().map(|&at| (term(Rule::Affinity, &shape.preferred_affinity[at].1), false));
-    let anti = wishes.anti_affinity.iter().map(|&at| (term(Rule::Anti, &shape.preferred_anti_affinity[at].1), false));
-    let anyway = wishes.anyway.iter().map(|&at| (Spec::spread(&shape.spread[at], shape), true));
-    let specs: Vec<(Spec, bool)> = affinity.chain(anti).chain(anyway).collect();
-    for (spec, soft) in specs {
-        uses.push(group_use(spec, shape, soft, snapshot, states, topology, pools));
-    }
-    if wishes.citizen {
-        uses.extend(balance);
-    }
-    Variant { needs, strict, uses, minds_preference_taints: wishes.minds_taints }
+    (needs, Arc::new(strict))
 }
 
 /// Works out which groups count each item, and which terms of others keep it away, running pods' terms included.
@@ -308,24 +385,49 @@ fn select(
     pools: &[StateId],
     items: &mut [Item],
 ) {
+    let (mut counted, mut selected) = (vec![Members::default(); items.len()], vec![Members::default(); items.len()]);
+    let index = ByLabel::new(items);
     for &shape in &snapshot.running.anti_affine {
         let owner = snapshot.world.shapes.get(shape);
         for term in &owner.anti_affinity {
-            let spec = Spec::term(Rule::Inverse, term, owner.namespace, &snapshot.world);
-            if items.iter().any(|i| spec.selects(i.shape.namespace, &i.shape.labels)) {
+            let spec = topology.term(Rule::Inverse, term, owner.namespace, snapshot);
+            let concerned = index.selected(&spec.selector, spec.namespaces.as_deref()).next().is_some();
+            if concerned {
                 let group = topology.group(spec, snapshot, states, pools);
                 topology.count_owners(group, shape, snapshot);
             }
         }
     }
-    for item in items {
-        for (at, group) in topology.groups.iter().enumerate() {
-            if group.spec.selects(item.shape.namespace, &item.shape.labels) {
-                match group.spec.rule {
-                    Rule::Inverse => item.selected_inverse.push(at),
-                    _ => item.counted.push(at),
-                }
-            }
+    for (at, group) in topology.groups.iter().enumerate() {
+        let sets = if group.spec.rule == Rule::Inverse { &mut selected } else { &mut counted };
+        for item in index.selected(&group.spec.selector, group.spec.namespaces.as_deref()) {
+            sets[item].insert(at);
         }
     }
+    drop(index);
+    for ((item, counted), selected) in items.iter_mut().zip(counted).zip(selected) {
+        (item.counted, item.selected_inverse) = (counted, selected);
+        summarise(item, topology);
+    }
+}
+
+/// What the groups of an item come to, so that nobody has to go through all of them for it.
+fn summarise(item: &mut Item, topology: &Topology) {
+    let groups = &topology.groups;
+    for group in item.selected_inverse.iter().map(|at| &groups[at]) {
+        match group.key {
+            None => item.inverse_hosts = true,
+            Some(key) => match item.inverse_keys.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, several)) => *several = true,
+                None => item.inverse_keys.push((key, false)),
+            },
+        }
+    }
+    let on_host = |at: usize| groups[at].key.is_none() && groups[at].spec.rule == Rule::Affinity;
+    item.followed_on_host = item.counted.iter().any(on_host);
+    let all = [&item.counted, &item.owned_inverse, &item.selected_inverse];
+    let mut keys: Vec<usize> = all.into_iter().flat_map(Members::iter).filter_map(|at| groups[at].key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    item.keys = keys;
 }

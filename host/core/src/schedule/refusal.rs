@@ -50,7 +50,7 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
         Err(at) => return topology(p, floor, item, at),
     };
     let it = &p.items[item];
-    for u in &it.variants[level].uses {
+    for u in it.variants[level].uses.iter() {
         let group = &p.topology.groups[u.group];
         if group.key.is_none() && !group.allows_host(usize::MAX, u.own) {
             return Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least: None };
@@ -367,7 +367,18 @@ fn by_node(p: &Problem<'_>, floor: &Floor, item: usize, at: usize) -> Option<Unf
 fn topology_of_node(p: &Problem<'_>, item: usize, level: usize, at: usize) -> Option<Unfit> {
     let it = &p.items[item];
     let uses = it.variants[level].uses.iter().map(|u| (u.group, u.own));
-    let inverse = it.selected_inverse.iter().map(|&g| (g, false));
+    let repelled = p.topology.repels_on(at, &it.selected_inverse)
+        || it.inverse_keys.iter().any(|&(key, _)| {
+            let domains = &p.topology.keys[key];
+            let admitted =
+                |value| it.variants[level].strict.get(domains.key).is_none_or(|s| s.admits(value, &p.states.numbers));
+            let domain = domains.of_node[at] as usize;
+            domains
+                .values
+                .get(domain)
+                .is_some_and(|&value| !admitted(value) || p.topology.repels_in(key, domain, &it.selected_inverse))
+        });
+    let inverse = it.selected_inverse.iter().filter(|_| repelled).map(|g| (g, false));
     for (at_group, own) in uses.chain(inverse) {
         let group = &p.topology.groups[at_group];
         let fine = match group.key {

@@ -4,11 +4,15 @@
 //! interned per key. Counts are kept as pods are placed and never recounted. A pod on a claim whose domain is still
 //! open counts nowhere, except for anti-affinity, where it blocks every domain that the claim may still land in.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::domains::{Buyer, Counted, Purchases, alternatives};
-use super::items::GroupUse;
+use super::items::{GroupUse, Uses};
+use super::members::Members;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
 use crate::matching::untolerated;
@@ -56,7 +60,7 @@ pub struct Spec {
     /// Topology key.
     pub key: Sym,
     /// Namespaces whose pods count; `None` for all.
-    pub namespaces: Option<Vec<Sym>>,
+    pub namespaces: Option<Arc<[Sym]>>,
     /// Which pods count (for [`Rule::Inverse`]: which pods the term keeps away).
     pub selector: LabelSelector,
     /// Nodes count only if these labels are right (`nodeAffinityPolicy: Honor`).
@@ -75,7 +79,7 @@ impl Spec {
         Spec {
             rule: Rule::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(0) },
             key: spread.key,
-            namespaces: Some(vec![shape.namespace]),
+            namespaces: Some(Arc::new([shape.namespace])),
             selector: spread.selector.clone(),
             node_affinity: affinity.then(|| (shape.node_selector.clone(), shape.required.clone())),
             tolerations: (spread.node_taints == NodeInclusion::Honor).then(|| shape.tolerations.clone()),
@@ -83,37 +87,28 @@ impl Spec {
         }
     }
 
-    /// The group of a term of pod affinity or anti-affinity of a pod.
-    pub fn term(rule: Rule, term: &PodTerm, namespace: Sym, world: &World) -> Self {
-        Spec {
-            rule,
-            key: term.key,
-            namespaces: namespaces(term, namespace, world),
-            selector: term.selector.clone(),
-            node_affinity: None,
-            tolerations: None,
-            buyer: None,
-        }
-    }
-
     /// Whether a pod counts (for [`Rule::Inverse`]: is kept away).
     pub fn selects(&self, namespace: Sym, labels: &Labels) -> bool {
-        self.namespaces.as_ref().is_none_or(|n| n.contains(&namespace)) && self.selector.matches(labels)
+        let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&namespace).is_ok());
+        here && self.selector.matches(labels)
     }
 }
 
-fn namespaces(term: &PodTerm, own: Sym, world: &World) -> Option<Vec<Sym>> {
-    let Some(selector) = &term.namespace_selector else {
-        return Some(if term.namespaces.is_empty() { vec![own] } else { term.namespaces.clone() });
-    };
-    if selector.0.as_ref().is_some_and(Vec::is_empty) {
-        return None;
+/// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is selected.
+fn namespaces(term: &PodTerm, own: Sym, world: &World, inhabited: &FxHashSet<Sym>) -> Option<Arc<[Sym]>> {
+    let mut all = term.namespaces.clone();
+    match &term.namespace_selector {
+        None if all.is_empty() => all.push(own),
+        None => {}
+        Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
+        Some(selector) => {
+            let there = world.namespaces.iter().filter(|(name, _)| inhabited.contains(name));
+            all.extend(there.filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| *name));
+        }
     }
-    let selected = world.namespaces.iter().filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| *name);
-    let mut all: Vec<Sym> = term.namespaces.iter().copied().chain(selected).collect();
     all.sort_unstable();
     all.dedup();
-    Some(all)
+    Some(all.into())
 }
 
 /// Domains of one topology key other than the hostname.
@@ -141,13 +136,53 @@ pub struct Group {
     /// Which domains count for a spread constraint ([`super::domains`]).
     pub universe: Vec<bool>,
     /// Pods by host.
-    pub hosts: Vec<u16>,
+    hosts: HostCounts,
     /// Pods counted in all.
     pub total: u64,
     /// `spec.node_affinity` as sets.
     filter: Vec<Sets>,
     /// Existing nodes that do not count, though they have a domain.
     passed_over: FxHashSet<u32>,
+}
+
+/// Pods of a group by host. A host beyond the end has none.
+#[derive(Clone, Debug)]
+enum HostCounts {
+    /// How many there are, for rules that ask for it.
+    Pods(Vec<u16>),
+    /// Whether there are any.
+    Any(Members),
+}
+
+impl HostCounts {
+    fn of(rule: Rule) -> Self {
+        match rule {
+            Rule::Spread { .. } => HostCounts::Pods(Vec::new()),
+            Rule::Affinity | Rule::Anti | Rule::Inverse => HostCounts::Any(Members::default()),
+        }
+    }
+
+    /// Counts more pods on a host; whether they are the first there (of rules that do not ask for how many).
+    fn add(&mut self, host: usize, pods: u16) -> bool {
+        match self {
+            HostCounts::Any(hosts) => hosts.insert(host),
+            HostCounts::Pods(counts) => {
+                if counts.len() <= host {
+                    counts.resize(host + 1, 0);
+                }
+                counts[host] = counts[host].saturating_add(pods);
+                false
+            }
+        }
+    }
+
+    /// How many pods are on a host, at most one where that is all that matters.
+    fn on(&self, host: usize) -> u16 {
+        match self {
+            HostCounts::Pods(counts) => counts.get(host).copied().unwrap_or(0),
+            HostCounts::Any(hosts) => u16::from(hosts.has(host)),
+        }
+    }
 }
 
 /// All groups that pods to be planned have to do with.
@@ -162,6 +197,12 @@ pub struct Topology {
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
+    /// Namespaces that have pods.
+    inhabited: FxHashSet<Sym>,
+    /// Anti-affinity terms seen from the other side ([`Rule::Inverse`]) that have a pod in a domain, by key and domain.
+    repelled_in: Vec<Vec<Members>>,
+    /// The same by host. A host has few of them, a pod may be selected by many: they are looked up one by one.
+    repelled_on: Vec<Vec<u32>>,
 }
 
 /// Where a pod was placed, as far as topology cares.
@@ -184,7 +225,7 @@ impl Topology {
     }
 
     /// The label over whose domains, wider than a host, pods with these rules must spread; the first if there are several.
-    pub fn spreads_over(&self, uses: &[GroupUse]) -> Option<Sym> {
+    pub fn spreads_over(&self, uses: &Uses) -> Option<Sym> {
         uses.iter().find(|u| self.hard_skew(u).is_some()).map(|u| self.groups[u.group].spec.key)
     }
 
@@ -198,7 +239,33 @@ impl Topology {
             nodes: snapshot.nodes.len(),
             purchases: Purchases::new(snapshot),
             counted: counted.clone(),
+            inhabited: snapshot.world.shapes.iter().map(|shape| shape.namespace).collect(),
+            repelled_in: Vec::new(),
+            repelled_on: Vec::new(),
         }
+    }
+
+    /// What tells the group of a term of pod affinity or anti-affinity of a pod in a namespace.
+    pub fn term(&self, rule: Rule, term: &PodTerm, namespace: Sym, snapshot: &Snapshot) -> Spec {
+        Spec {
+            rule,
+            key: term.key,
+            namespaces: namespaces(term, namespace, &snapshot.world, &self.inhabited),
+            selector: term.selector.clone(),
+            node_affinity: None,
+            tolerations: None,
+            buyer: None,
+        }
+    }
+
+    /// Whether a pod of one of these groups of others' anti-affinity is in a domain.
+    pub fn repels_in(&self, key: usize, domain: usize, groups: &Members) -> bool {
+        self.repelled_in[key][domain].meets(groups)
+    }
+
+    /// Whether a pod of one of these groups of others' anti-affinity is on a host.
+    pub fn repels_on(&self, host: usize, groups: &Members) -> bool {
+        self.repelled_on.get(host).is_some_and(|there| there.iter().any(|&group| groups.has(group as usize)))
     }
 
     /// The group of a specification, made and counted if it is new.
@@ -213,7 +280,7 @@ impl Topology {
             key,
             count: vec![0; domains],
             universe: vec![false; domains],
-            hosts: vec![0; if key.is_none() { self.nodes } else { 0 }],
+            hosts: HostCounts::of(spec.rule),
             total: 0,
             filter,
             passed_over: FxHashSet::default(),
@@ -258,6 +325,7 @@ impl Topology {
         order.sort_by(|&a, &b| price[a].total_cmp(&price[b]).then(a.cmp(&b)));
         let mut rank = vec![0; values.len()];
         order.iter().enumerate().for_each(|(r, &at)| rank[at] = r as u32);
+        self.repelled_in.push(vec![Members::default(); values.len()]);
         self.keys.push(Domains { key, values, rank, of_node });
         self.keys.len() - 1
     }
@@ -266,33 +334,42 @@ impl Topology {
         for shape in snapshot.running.candidates(&group.spec.selector) {
             let pods = snapshot.world.shapes.get(shape);
             if group.spec.selects(pods.namespace, &pods.labels) {
-                self.count_shape(group, shape, snapshot);
+                for &(node, count) in snapshot.running.on(shape) {
+                    let at = node.0 as usize;
+                    if counts_node(group, snapshot, at) {
+                        group.count_on_node(&self.keys, at, count);
+                    }
+                }
             }
-        }
-    }
-
-    fn count_shape(&self, group: &mut Group, shape: crate::model::ShapeId, snapshot: &Snapshot) {
-        for &(node, count) in snapshot.running.on(shape) {
-            let at = node.0 as usize;
-            if !counts_node(group, snapshot, at) {
-                continue;
-            }
-            match group.key {
-                None => group.hosts[at] = group.hosts[at].saturating_add(count as u16),
-                Some(k) => match self.keys[k].of_node[at] {
-                    u32::MAX => continue,
-                    domain => group.count[domain as usize] += count,
-                },
-            }
-            group.total += u64::from(count);
         }
     }
 
     /// Counts running pods of a shape as owners of an anti-affinity term.
     pub fn count_owners(&mut self, group: usize, shape: crate::model::ShapeId, snapshot: &Snapshot) {
-        let mut taken = self.groups[group].clone();
-        self.count_shape(&mut taken, shape, snapshot);
-        self.groups[group] = taken;
+        for &(node, count) in snapshot.running.on(shape) {
+            self.groups[group].count_on_node(&self.keys, node.0 as usize, count);
+            let key = self.groups[group].key;
+            match key.map(|key| (key, self.keys[key].of_node[node.0 as usize])) {
+                None => self.repel_on(group, node.0 as usize),
+                Some((key, domain)) if domain != u32::MAX => self.repel_in(group, key, domain),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn repel_on(&mut self, group: usize, host: usize) {
+        if self.repelled_on.len() <= host {
+            self.repelled_on.resize_with(host + 1, Vec::new);
+        }
+        let there = &mut self.repelled_on[host];
+        // Groups come in runs: the last one is looked at, and one that is there twice does no harm.
+        if there.last() != Some(&(group as u32)) {
+            there.push(group as u32);
+        }
+    }
+
+    fn repel_in(&mut self, group: usize, key: usize, domain: u32) {
+        self.repelled_in[key][domain as usize].insert(group);
     }
 
     fn fill_universe(
@@ -322,55 +399,67 @@ impl Topology {
         }
     }
 
-    /// Makes room for another host.
-    pub fn add_host(&mut self) {
-        self.groups.iter_mut().filter(|g| g.key.is_none()).for_each(|g| g.hosts.push(0));
-    }
-
-    /// Counts a placed pod in one group that selects it (or, for [`Rule::Inverse`], that it owns).
-    pub fn record(&mut self, group: usize, at: At, states: &States<'_>, taints: &[crate::model::Taint]) {
-        let keys = &self.keys;
-        let group = &mut self.groups[group];
-        let Some(k) = group.key else {
-            let host = match at {
-                At::Node(node) => node,
-                At::Claim(host, _) => host,
-            };
-            group.hosts[host] = group.hosts[host].saturating_add(1);
-            group.total += 1;
-            return;
-        };
-        match at {
-            At::Node(node) => {
-                if group.passed_over.contains(&(node as u32)) {
-                    return;
+    /// Counts so many placed pods in groups that select them (or, for [`Rule::Inverse`], that they own).
+    pub fn record(
+        &mut self,
+        groups: impl Iterator<Item = usize>,
+        at: At,
+        pods: u32,
+        states: &States<'_>,
+        taints: &[crate::model::Taint],
+    ) {
+        let mut landings: Vec<Option<Landing>> = self.keys.iter().map(|_| None).collect();
+        for number in groups {
+            let group = &mut self.groups[number];
+            let inverse = group.spec.rule == Rule::Inverse;
+            let Some(k) = group.key else {
+                let host = match at {
+                    At::Node(node) => node,
+                    At::Claim(host, _) => host,
+                };
+                let first = group.hosts.add(host, u16::try_from(pods).unwrap_or(u16::MAX));
+                group.total += u64::from(pods);
+                if inverse && first {
+                    self.repel_on(number, host);
                 }
-                if let Some(count) = group.count.get_mut(keys[k].of_node[node] as usize) {
-                    *count += 1;
-                    group.total += 1;
+                continue;
+            };
+            let landing = landings[k].get_or_insert_with(|| Landing::new(&self.keys[k], at, states));
+            let blocks = matches!(group.spec.rule, Rule::Anti | Rule::Inverse);
+            if landing.domains.is_empty() || !(landing.settled || blocks) || !group.counts(at, states, taints) {
+                continue;
+            }
+            for &domain in &landing.domains {
+                group.count[domain as usize] += pods;
+                if inverse {
+                    self.repelled_in[k][domain as usize].insert(number);
                 }
             }
+            group.total += u64::from(pods);
+        }
+    }
+}
+
+/// The domains of one topology key in which a pod counts that is placed somewhere.
+struct Landing {
+    /// The domains; several where it is still open.
+    domains: SmallVec<[u32; 8]>,
+    /// It is open no more.
+    settled: bool,
+}
+
+impl Landing {
+    fn new(domains: &Domains, at: At, states: &States<'_>) -> Self {
+        match at {
+            At::Node(node) => {
+                let domain = Some(domains.of_node[node]).filter(|&domain| domain != u32::MAX);
+                Landing { domains: domain.into_iter().collect(), settled: true }
+            }
             At::Claim(_, state) => {
-                let tolerated = |t: &Vec<Toleration>| untolerated(t, taints, false).is_none();
-                let sets = &states.get(state).sets;
-                let counts = group.spec.tolerations.as_ref().is_none_or(tolerated)
-                    && (group.filter.is_empty()
-                        || group
-                            .filter
-                            .iter()
-                            .any(|f| sets.conflict(f, |key| states.may_be_undefined(key), &states.numbers).is_none()));
-                let set = sets.get(keys[k].key);
-                let single = set.and_then(Set::single);
-                let blocks = matches!(group.spec.rule, Rule::Anti | Rule::Inverse);
-                if !counts || (single.is_none() && !blocks) {
-                    return;
-                }
-                for (domain, &value) in keys[k].values.iter().enumerate() {
-                    if set.is_none_or(|s| s.admits(value, &states.numbers)) {
-                        group.count[domain] += 1;
-                    }
-                }
-                group.total += 1;
+                let set = states.get(state).sets.get(domains.key);
+                let admitted = |&(_, value): &(u32, &Sym)| set.is_none_or(|s| s.admits(*value, &states.numbers));
+                let all = (0..).zip(&domains.values).filter(admitted).map(|(domain, _)| domain);
+                Landing { domains: all.collect(), settled: set.and_then(Set::single).is_some() }
             }
         }
     }
@@ -405,9 +494,33 @@ impl Group {
         }
     }
 
+    fn count_on_node(&mut self, keys: &[Domains], node: usize, pods: u32) {
+        match self.key {
+            None => _ = self.hosts.add(node, u16::try_from(pods).unwrap_or(u16::MAX)),
+            Some(k) => match self.count.get_mut(keys[k].of_node[node] as usize) {
+                Some(count) => *count += pods,
+                None => return,
+            },
+        }
+        self.total += u64::from(pods);
+    }
+
+    /// Whether pods placed there count: the node passes the constraint's filter, or the claim's labels and taints do.
+    fn counts(&self, at: At, states: &States<'_>, taints: &[crate::model::Taint]) -> bool {
+        let state = match at {
+            At::Node(node) => return !self.passed_over.contains(&(node as u32)),
+            At::Claim(_, state) => state,
+        };
+        let sets = &states.get(state).sets;
+        let passes = |f: &Sets| sets.conflict(f, |key| states.may_be_undefined(key), &states.numbers).is_none();
+        let tolerated = |t: &Vec<Toleration>| untolerated(t, taints, false).is_none();
+        self.spec.tolerations.as_ref().is_none_or(tolerated)
+            && (self.filter.is_empty() || self.filter.iter().any(passes))
+    }
+
     /// Whether one more pod is allowed on a host. A host that has no number yet is a new one.
     pub fn allows_host(&self, host: usize, own: bool) -> bool {
-        let count = self.hosts.get(host).copied().unwrap_or(0);
+        let count = self.hosts.on(host);
         match self.spec.rule {
             Rule::Spread { max_skew, .. } => i32::from(count) + i32::from(own) <= max_skew,
             Rule::Affinity => count > 0 || (self.total == 0 && own),

@@ -1,0 +1,73 @@
+//! Items by what selectors ask for, so that a selector is compared with the few that it may select.
+
+use rustc_hash::FxHashMap;
+
+use super::items::Item;
+use crate::model::{LabelSelector, PodShape, SelectorOp, Sym};
+
+/// Positions of items by the labels and the namespace of their pods.
+pub struct ByLabel<'i> {
+    shapes: Vec<&'i PodShape>,
+    all: Vec<u32>,
+    by_label: FxHashMap<(Sym, Sym), Vec<u32>>,
+    by_key: FxHashMap<Sym, Vec<u32>>,
+    by_namespace: FxHashMap<Sym, Vec<u32>>,
+}
+
+impl<'i> ByLabel<'i> {
+    /// Indexes items.
+    pub fn new(items: &'i [Item]) -> Self {
+        let shapes: Vec<&PodShape> = items.iter().map(|item| &*item.shape).collect();
+        let mut index = ByLabel {
+            all: (0..shapes.len() as u32).collect(),
+            by_label: FxHashMap::default(),
+            by_key: FxHashMap::default(),
+            by_namespace: FxHashMap::default(),
+            shapes: Vec::new(),
+        };
+        for (&at, shape) in index.all.iter().zip(&shapes) {
+            index.by_namespace.entry(shape.namespace).or_default().push(at);
+            for (key, value) in shape.labels.iter() {
+                index.by_label.entry((key, value)).or_default().push(at);
+                index.by_key.entry(key).or_default().push(at);
+            }
+        }
+        ByLabel { shapes, ..index }
+    }
+
+    /// Items of some namespaces (sorted; of all, without a list) that a selector selects, in order.
+    pub fn selected(&self, selector: &LabelSelector, namespaces: Option<&[Sym]>) -> impl Iterator<Item = usize> {
+        let in_namespace = |at: &u32| {
+            let own = self.shapes[*at as usize].namespace;
+            namespaces.is_none_or(|all| all.binary_search(&own).is_ok())
+        };
+        let mut found = self.candidates(selector, namespaces);
+        found.retain(|at| in_namespace(at) && selector.matches(&self.shapes[*at as usize].labels));
+        found.into_iter().map(|at| at as usize)
+    }
+
+    /// A superset of them: by the first rule that asks for values, else by one that asks for a label, else by namespace.
+    fn candidates(&self, selector: &LabelSelector, namespaces: Option<&[Sym]>) -> Vec<u32> {
+        let Some(rules) = &selector.0 else { return Vec::new() };
+        let values = rules.iter().find_map(|rule| match &rule.op {
+            SelectorOp::In(values) => Some((rule.key, values)),
+            _ => None,
+        });
+        if let Some((key, values)) = values {
+            return merged(values.iter().filter_map(|&value| self.by_label.get(&(key, value))));
+        }
+        let there = rules.iter().find(|rule| rule.op == SelectorOp::Exists);
+        match (there, namespaces) {
+            (Some(rule), _) => self.by_key.get(&rule.key).cloned().unwrap_or_default(),
+            (None, Some(names)) => merged(names.iter().filter_map(|name| self.by_namespace.get(name))),
+            (None, None) => self.all.clone(),
+        }
+    }
+}
+
+fn merged<'a>(lists: impl Iterator<Item = &'a Vec<u32>>) -> Vec<u32> {
+    let mut all: Vec<u32> = lists.flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
