@@ -13,6 +13,7 @@ pub mod pool;
 pub mod requirement;
 pub mod resources;
 pub mod storage;
+pub mod sweep;
 pub mod world;
 
 pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId};

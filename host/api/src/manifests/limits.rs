@@ -1,6 +1,6 @@
 //! What pods may use at most: asked by nobody who plans, so it stands beside the world, each distinct answer once.
 
-use longshore_core::model::Resources;
+use longshore_core::model::{Resources, Sym};
 use rustc_hash::FxHashMap;
 
 /// Limits of the pods of a world, by their index.
@@ -29,6 +29,12 @@ impl Limits {
     /// A pod's; nothing is no limit.
     pub fn get(&self, at: usize) -> &Resources {
         &self.table[self.of_pod[at] as usize]
+    }
+
+    /// Visits every symbol.
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+        self.table.iter_mut().for_each(|limits| limits.each(visit));
+        self.index = self.table.iter().cloned().zip(0..).collect();
     }
 
     fn id(&mut self, limits: Resources) -> u32 {

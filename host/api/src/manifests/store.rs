@@ -2,8 +2,9 @@
 //!
 //! An object is told from others by API group, kind, namespace and name. A new version takes the place of the old one;
 //! a version that cannot be read takes nothing away: the last good one stays, and the problem is returned. Order of
-//! arrival decides nothing: [`Store::world`] is the same for the same objects. Strings that nobody uses any more stay
-//! interned (names of pods are not interned, so churn does not add to them); shapes of pods are swept.
+//! arrival decides nothing: [`Store::world`] is the same for the same objects. Shapes of
+//! pods and strings that nobody uses any more are swept; strings of the table that a store began with stay, for others
+//! use them as well.
 
 use longshore_core::model::{Names, Resources, Sym, World};
 use rustc_hash::FxHashMap;
@@ -66,7 +67,16 @@ pub struct Store {
     owners: [Vec<u64>; TABLES.len()],
     /// Priority classes that pods and DaemonSets name, where they have no priority of their own.
     class_of: FxHashMap<u64, Option<Sym>>,
+    /// How many names the table began with, which are never swept.
+    lasting: usize,
+    /// How many there were after they were last looked through.
+    swept: usize,
 }
+
+/// Names that may be in vain before they are looked through: a megabyte of ordinary labels.
+const NAMES: usize = 1 << 14;
+/// Shapes that may be in vain: each may hold as much as one pod is allowed to.
+const SHAPES: usize = 250;
 
 impl Store {
     /// A store without objects.
@@ -78,6 +88,7 @@ impl Store {
     /// can be put into its worlds.
     pub fn with_names(names: Names) -> Self {
         let mut store = Store::default();
+        (store.lasting, store.swept) = (names.len(), names.len());
         store.reader.door.world.names = names;
         store
     }
@@ -115,6 +126,7 @@ impl Store {
         if let Some(old) = self.slots.insert(identity, Slot { table, at }) {
             self.take_out(old);
         }
+        self.sweep_names();
         Ok(())
     }
 
@@ -199,9 +211,25 @@ impl Store {
             moved.at = at;
         }
         let world = &mut self.reader.door.world;
-        if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + 1000 {
+        if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + SHAPES {
             renumber_shapes(world);
         }
+    }
+
+    /// Drops names that nobody has, where there are twice as many as when they were last looked through.
+    fn sweep_names(&mut self) {
+        let door = &mut self.reader.door;
+        if door.world.names.len() < 2 * self.swept + NAMES {
+            return;
+        }
+        renumber_shapes(&mut door.world);
+        let (classes, limits, class_of) = (&mut door.priority_classes, &mut door.limits, &mut self.class_of);
+        let mut others = |visit: &mut dyn FnMut(&mut Sym)| {
+            classes.iter_mut().for_each(|class| visit(&mut class.name));
+            class_of.values_mut().flatten().for_each(&mut *visit);
+            limits.each(visit);
+        };
+        self.swept = door.world.sweep_names(self.lasting, &mut others);
     }
 
     fn len(&self, table: Table) -> usize {
@@ -341,6 +369,54 @@ mod tests {
         }
         assert!(store.reader.door.world.shapes.len() < 1_100);
         assert_eq!(names(&store), [("a".into(), 4_999)]);
+    }
+
+    /// Pods with labels of their own come and go; what stays is what is used, whatever number it has.
+    #[test]
+    fn names_that_nobody_uses_are_swept() {
+        let mut names = Names::default();
+        let lasting = names.intern("of the catalogue");
+        let mut store = Store::with_names(names);
+        let class = r#"{"metadata":{"name":"urgent"},"value":7}"#;
+        store.apply("scheduling.k8s.io/v1", "PriorityClass", class).unwrap();
+        let stays = r#"{"metadata":{"name":"stays","labels":{"zz":"9","aa":"1","team":"shop"}},"spec":{"priorityClassName":
+            "urgent","nodeSelector":{"zone":"a","arch":"arm64"},"containers":[{"name":"c","resources":{"limits":
+            {"example.com/gpu":"1"},"requests":{"example.com/gpu":"1","cpu":"2"}}}]}}"#;
+        for number in 0..500 {
+            if number == 250 {
+                store.apply("v1", "Pod", stays).unwrap();
+            }
+            let labels: Vec<String> = (0..200).map(|at| format!(r#""label-{number}-{at}":"{at}""#)).collect();
+            let pod = format!(r#"{{"metadata":{{"name":"p","labels":{{{}}}}},"spec":{{}}}}"#, labels.join(","));
+            store.apply("v1", "Pod", &pod).unwrap();
+        }
+        let world = store.world();
+        assert!(world.names.len() < 50_000, "{} of 100 000 names are there", world.names.len());
+        assert_eq!(world.names.text(lasting), "of the catalogue");
+        assert_eq!(world.names.get("label-1-1"), None, "swept");
+        let mut other = Store::new();
+        other.apply("v1", "Pod", stays).unwrap();
+        other.apply("scheduling.k8s.io/v1", "PriorityClass", class).unwrap();
+        let shape = |world: &World| {
+            let pod = world.pods.iter().find(|pod| &*pod.name == "stays").unwrap();
+            let shape = world.shapes.get(pod.shape);
+            let text = |sym| world.names.text(sym).to_owned();
+            let mut labels: Vec<_> = shape.labels.iter().map(|(key, value)| (text(key), text(value))).collect();
+            labels.sort();
+            let mut selector: Vec<_> = shape.node_selector.iter().map(|r| text(r.key)).collect();
+            selector.sort();
+            let mut asks: Vec<_> = shape.requests.iter().map(|(r, n)| (r.name(&world.names).to_owned(), n)).collect();
+            asks.sort();
+            (text(shape.namespace), labels, selector, asks, shape.priority)
+        };
+        assert_eq!(shape(&world), shape(&other.world()));
+        assert_eq!(shape(&world).4, 7);
+        let at = store.raw().pods.iter().position(|pod| &*pod.name == "stays").unwrap();
+        let gpu = store.raw().names.get("example.com/gpu").unwrap();
+        assert_eq!(store.limits(at).get(longshore_core::model::ResourceId::Other(gpu)), 1);
+        let labels = &store.raw().shapes.get(store.raw().pods[at].shape).labels;
+        let team = store.raw().names.get("team").unwrap();
+        assert_eq!(labels.get(team).map(|value| store.raw().names.text(value)), Some("shop"));
     }
 
     #[test]

@@ -38,6 +38,12 @@ impl Names {
         &self.table[sym.0 as usize]
     }
 
+    /// Keeps the strings whose places are marked; they get new numbers in the order that they had.
+    pub(super) fn keep(&mut self, used: &[bool]) {
+        let kept = self.table.iter().zip(used).filter(|(_, used)| **used).map(|(text, _)| text.clone());
+        self.table = Arc::new(kept.collect());
+    }
+
     /// How many strings are known.
     pub fn len(&self) -> usize {
         self.table.len()
@@ -75,5 +81,13 @@ impl Labels {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Visits every symbol; whoever changes some keeps their order.
+    pub(super) fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+        for (key, value) in &mut self.0 {
+            visit(key);
+            visit(value);
+        }
     }
 }

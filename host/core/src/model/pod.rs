@@ -232,6 +232,16 @@ impl Shapes {
         ShapeId(self.table.insert_full(shape).0 as u32)
     }
 
+    /// All shapes, in order, while something is done with them that changes what tells them apart.
+    pub(super) fn take(&mut self) -> Vec<PodShape> {
+        self.table.drain(..).collect()
+    }
+
+    /// Puts them back. Each still has to be different from the others.
+    pub(super) fn put_back(&mut self, shapes: Vec<PodShape>) {
+        self.table.extend(shapes);
+    }
+
     /// A shape by id.
     pub fn get(&self, id: ShapeId) -> &PodShape {
         &self.table[id.0 as usize]

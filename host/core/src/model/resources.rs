@@ -129,4 +129,13 @@ impl Resources {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Visits every symbol; whoever changes some keeps their order.
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+        for (resource, _) in &mut self.0 {
+            if let ResourceId::Other(name) = resource {
+                visit(name);
+            }
+        }
+    }
 }

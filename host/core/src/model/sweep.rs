@@ -1,0 +1,474 @@
+//! Forgetting names that no record has any more.
+//!
+//! A process that runs for months meets names without end: labels of pods that came and went. Here every symbol of every
+//! record is visited, those that are used are marked, and the table is made anew without the others. Symbols keep their
+//! order among each other, so that whatever is sorted by them stays so. Each record is taken apart field by field, so
+//! that a new field with symbols does not compile before it is visited.
+
+use super::names::{Labels, Sym};
+use super::node::{NodeClaim, NodeRecord, Taint};
+use super::pod::{HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration};
+use super::pool::{Budget, NodeClass, NodeClassRef, NodePool};
+use super::requirement::{Op, Requirement};
+use super::resources::{ResourceId, Resources};
+use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
+use super::world::{DaemonSet, PodDisruptionBudget, Settings, Workload, World};
+
+/// What is done with each symbol.
+pub type Visit<'v> = &'v mut dyn FnMut(&mut Sym);
+
+/// Something that holds symbols.
+trait Symbols {
+    /// Visits every one of them.
+    fn each(&mut self, visit: Visit<'_>);
+}
+
+impl World {
+    /// Drops names that neither a record of this world has nor anything that `others` visits, if that is more than half of
+    /// them; the first `kept` stay, whoever has them. Returns how many names there are then. The catalogue is not looked
+    /// at: its names have to be among those that are kept.
+    pub fn sweep_names(&mut self, kept: usize, others: &mut dyn FnMut(Visit<'_>)) -> usize {
+        let mut used = vec![false; self.names.len()];
+        used.iter_mut().take(kept).for_each(|used| *used = true);
+        let mut shapes = self.shapes.take();
+        let mut mark = |sym: &mut Sym| used[sym.0 as usize] = true;
+        shapes.each(&mut mark);
+        self.records(&mut mark);
+        others(&mut mark);
+        let count = used.iter().filter(|used| **used).count();
+        if 2 * count < used.len() {
+            let mut new = vec![Sym(0); used.len()];
+            let places = new.iter_mut().zip(&used).filter(|(_, used)| **used);
+            places.zip(0..).for_each(|((new, _), at)| *new = Sym(at));
+            let mut rename = |sym: &mut Sym| *sym = new[sym.0 as usize];
+            shapes.each(&mut rename);
+            self.records(&mut rename);
+            others(&mut rename);
+            self.names.keep(&used);
+        }
+        self.shapes.put_back(shapes);
+        self.names.len()
+    }
+
+    /// Everything but shapes of pods and the catalogue.
+    fn records(&mut self, visit: Visit<'_>) {
+        let World {
+            names: _,
+            catalogue: _,
+            settings,
+            pools,
+            classes,
+            claims,
+            nodes,
+            shapes: _,
+            pods,
+            daemons,
+            workloads,
+            budgets,
+            namespaces,
+            volume_claims,
+            volumes,
+            storage_classes,
+            csi_nodes,
+            now: _,
+        } = self;
+        let Settings { preferences: _, min_values: _, reserved_capacity: _, node_cost: _, default_spread } = settings;
+        default_spread.each(visit);
+        pools.each(visit);
+        classes.each(visit);
+        claims.each(visit);
+        nodes.each(visit);
+        pods.each(visit);
+        daemons.each(visit);
+        workloads.each(visit);
+        budgets.each(visit);
+        for (name, labels) in namespaces {
+            visit(name);
+            labels.each(visit);
+        }
+        volume_claims.each(visit);
+        volumes.each(visit);
+        storage_classes.each(visit);
+        csi_nodes.each(visit);
+    }
+}
+
+impl Symbols for Sym {
+    fn each(&mut self, visit: Visit<'_>) {
+        visit(self);
+    }
+}
+
+impl<T: Symbols> Symbols for Vec<T> {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.iter_mut().for_each(|one| one.each(visit));
+    }
+}
+
+impl<T: Symbols> Symbols for Option<T> {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.iter_mut().for_each(|one| one.each(visit));
+    }
+}
+
+impl<T: Symbols> Symbols for Box<[T]> {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.iter_mut().for_each(|one| one.each(visit));
+    }
+}
+
+impl<T: Symbols> Symbols for (i32, T) {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.1.each(visit);
+    }
+}
+
+impl Symbols for (Sym, Sym) {
+    fn each(&mut self, visit: Visit<'_>) {
+        visit(&mut self.0);
+        visit(&mut self.1);
+    }
+}
+
+impl Symbols for (Sym, Option<u32>) {
+    fn each(&mut self, visit: Visit<'_>) {
+        visit(&mut self.0);
+    }
+}
+
+impl Symbols for Labels {
+    fn each(&mut self, visit: Visit<'_>) {
+        Labels::each(self, visit);
+    }
+}
+
+impl Symbols for Resources {
+    fn each(&mut self, visit: Visit<'_>) {
+        Resources::each(self, visit);
+    }
+}
+
+impl Symbols for (ResourceId, i64) {
+    fn each(&mut self, visit: Visit<'_>) {
+        if let ResourceId::Other(name) = &mut self.0 {
+            visit(name);
+        }
+    }
+}
+
+impl Symbols for Taint {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Taint { key, value, effect: _ } = self;
+        visit(key);
+        visit(value);
+    }
+}
+
+impl Symbols for Requirement {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Requirement { key, op, min_values: _ } = self;
+        visit(key);
+        match op {
+            Op::In(values) | Op::NotIn(values) => values.each(visit),
+            Op::Exists | Op::DoesNotExist | Op::Gte(_) | Op::Lte(_) => {}
+        }
+    }
+}
+
+impl Symbols for LabelSelector {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.0.each(visit);
+    }
+}
+
+impl Symbols for SelectorRule {
+    fn each(&mut self, visit: Visit<'_>) {
+        let SelectorRule { key, op } = self;
+        visit(key);
+        match op {
+            SelectorOp::In(values) | SelectorOp::NotIn(values) => values.each(visit),
+            SelectorOp::Exists | SelectorOp::DoesNotExist => {}
+        }
+    }
+}
+
+impl Symbols for PodTerm {
+    fn each(&mut self, visit: Visit<'_>) {
+        let PodTerm { key, selector, namespaces, namespace_selector } = self;
+        visit(key);
+        selector.each(visit);
+        namespaces.each(visit);
+        namespace_selector.each(visit);
+    }
+}
+
+impl Symbols for Spread {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Spread { max_skew: _, key, required: _, selector, min_domains: _, node_affinity: _, node_taints: _ } = self;
+        visit(key);
+        selector.each(visit);
+    }
+}
+
+impl Symbols for Toleration {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Toleration { key, exists: _, value, effect: _ } = self;
+        key.each(visit);
+        visit(value);
+    }
+}
+
+impl Symbols for HostPort {
+    fn each(&mut self, visit: Visit<'_>) {
+        let HostPort { ip, port: _, protocol } = self;
+        ip.each(visit);
+        visit(protocol);
+    }
+}
+
+impl Symbols for PodShape {
+    fn each(&mut self, visit: Visit<'_>) {
+        let PodShape {
+            namespace,
+            labels,
+            requests,
+            node_selector,
+            required,
+            preferred,
+            tolerations,
+            spread,
+            affinity,
+            anti_affinity,
+            preferred_affinity,
+            preferred_anti_affinity,
+            ports,
+            priority: _,
+        } = self;
+        visit(namespace);
+        labels.each(visit);
+        requests.each(visit);
+        node_selector.each(visit);
+        required.each(visit);
+        preferred.each(visit);
+        tolerations.each(visit);
+        spread.each(visit);
+        affinity.each(visit);
+        anti_affinity.each(visit);
+        preferred_affinity.each(visit);
+        preferred_anti_affinity.each(visit);
+        ports.each(visit);
+    }
+}
+
+impl Symbols for Pod {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Pod {
+            name: _,
+            uid: _,
+            shape: _,
+            node,
+            claims,
+            owner,
+            created: _,
+            started: _,
+            terminal: _,
+            deleting: _,
+            unschedulable: _,
+            foreseen: _,
+            nominated,
+            is_static: _,
+            resource_claims: _,
+            do_not_disrupt: _,
+            invalid: _,
+            excess: _,
+        } = self;
+        node.each(visit);
+        claims.each(visit);
+        owner.each(visit);
+        nominated.each(visit);
+    }
+}
+
+impl Symbols for NodeClassRef {
+    fn each(&mut self, visit: Visit<'_>) {
+        let NodeClassRef { group, kind, name } = self;
+        [group, kind, name].into_iter().for_each(visit);
+    }
+}
+
+impl Symbols for NodeClass {
+    fn each(&mut self, visit: Visit<'_>) {
+        let NodeClass { id, ready: _, deleting: _ } = self;
+        id.each(visit);
+    }
+}
+
+impl Symbols for Budget {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Budget { nodes: _, reasons, schedule: _, duration: _ } = self;
+        reasons.each(visit);
+    }
+}
+
+impl Symbols for NodePool {
+    fn each(&mut self, visit: Visit<'_>) {
+        let NodePool {
+            name,
+            uid,
+            labels,
+            annotations,
+            requirements,
+            taints,
+            startup_taints,
+            class,
+            expire_after: _,
+            termination_grace: _,
+            limits,
+            node_limit: _,
+            weight: _,
+            replicas: _,
+            consolidate_after: _,
+            consolidation: _,
+            budgets,
+            ready: _,
+            deleting: _,
+            usage,
+        } = self;
+        visit(name);
+        visit(uid);
+        labels.each(visit);
+        annotations.each(visit);
+        requirements.each(visit);
+        taints.each(visit);
+        startup_taints.each(visit);
+        class.each(visit);
+        limits.each(visit);
+        budgets.each(visit);
+        usage.each(visit);
+    }
+}
+
+impl Symbols for NodeRecord {
+    fn each(&mut self, visit: Visit<'_>) {
+        let NodeRecord {
+            name,
+            labels,
+            annotations,
+            taints,
+            provider_id,
+            unschedulable: _,
+            capacity,
+            allocatable,
+            ready: _,
+            deleting: _,
+            created: _,
+        } = self;
+        visit(name);
+        labels.each(visit);
+        annotations.each(visit);
+        taints.each(visit);
+        provider_id.each(visit);
+        capacity.each(visit);
+        allocatable.each(visit);
+    }
+}
+
+impl Symbols for NodeClaim {
+    fn each(&mut self, visit: Visit<'_>) {
+        let NodeClaim {
+            name,
+            uid,
+            labels,
+            annotations,
+            requirements,
+            taints,
+            startup_taints,
+            class,
+            requests,
+            provider_id,
+            node_name,
+            capacity,
+            allocatable,
+            conditions,
+            deleting: _,
+            created: _,
+        } = self;
+        visit(name);
+        visit(uid);
+        labels.each(visit);
+        annotations.each(visit);
+        requirements.each(visit);
+        taints.each(visit);
+        startup_taints.each(visit);
+        class.each(visit);
+        requests.each(visit);
+        provider_id.each(visit);
+        node_name.each(visit);
+        capacity.each(visit);
+        allocatable.each(visit);
+        conditions.each(visit);
+    }
+}
+
+impl Symbols for DaemonSet {
+    fn each(&mut self, visit: Visit<'_>) {
+        let DaemonSet { namespace, name, template: _, resource_claims: _ } = self;
+        visit(namespace);
+        visit(name);
+    }
+}
+
+impl Symbols for Workload {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Workload { kind, namespace, name, selector } = self;
+        visit(kind);
+        visit(namespace);
+        visit(name);
+        selector.each(visit);
+    }
+}
+
+impl Symbols for PodDisruptionBudget {
+    fn each(&mut self, visit: Visit<'_>) {
+        let PodDisruptionBudget { namespace, name, selector, allowed: _, blocks_always: _, evicts_unhealthy: _ } = self;
+        visit(namespace);
+        visit(name);
+        selector.each(visit);
+    }
+}
+
+impl Symbols for VolumeClaim {
+    fn each(&mut self, visit: Visit<'_>) {
+        let VolumeClaim { namespace, name, volume, class, lost: _, bound: _, deleting: _ } = self;
+        visit(namespace);
+        visit(name);
+        volume.each(visit);
+        class.each(visit);
+    }
+}
+
+impl Symbols for Volume {
+    fn each(&mut self, visit: Visit<'_>) {
+        let Volume { name, node_affinity, driver, local: _, deleting: _ } = self;
+        visit(name);
+        node_affinity.each(visit);
+        driver.each(visit);
+    }
+}
+
+impl Symbols for StorageClass {
+    fn each(&mut self, visit: Visit<'_>) {
+        let StorageClass { name, provisioner, topologies, wait_for_consumer: _, default: _ } = self;
+        visit(name);
+        visit(provisioner);
+        topologies.each(visit);
+    }
+}
+
+impl Symbols for CsiNode {
+    fn each(&mut self, visit: Visit<'_>) {
+        let CsiNode { name, drivers } = self;
+        visit(name);
+        drivers.each(visit);
+    }
+}
