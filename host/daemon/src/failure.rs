@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use longshore_api::manifests::Problem;
+use longshore_api::manifests::Problems;
 use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
 
@@ -35,8 +35,13 @@ pub enum Failure {
         hint: String,
     },
     /// Manifests without a single usable object, or that are none.
-    #[error("{} cannot be used", .0.place.source)]
-    Unusable(Box<Problem>),
+    #[error("{source_name} cannot be used")]
+    Unusable {
+        /// The first that cannot be used.
+        source_name: String,
+        /// Everything that is wrong, with it and with others.
+        problems: Problems,
+    },
     /// Arguments that say nothing sensible together.
     #[error("{message}")]
     Usage {
@@ -71,7 +76,12 @@ impl Failure {
             Failure::Rejected(rejected) => {
                 rejected.violations.iter().for_each(|violation| _ = write!(text, "\n  {violation}"));
             }
-            Failure::Unusable(problem) => _ = write!(text, "\n  {problem}"),
+            Failure::Unusable { problems, .. } => {
+                problems.list.iter().for_each(|problem| _ = write!(text, "\n  {problem}"));
+                if problems.more > 0 {
+                    _ = write!(text, "\n  … and {} more", problems.more);
+                }
+            }
             _ => {
                 let mut cause = std::error::Error::source(self);
                 while let Some(error) = cause {

@@ -1,8 +1,8 @@
 //! Files to a world: manifests and instance types are read, parsed and dropped one after the other.
 //!
 //! An object that makes no sense is a [`Problem`] and the others go on. A text that holds no objects at all is a
-//! failure, for planning on half of what was meant would mislead. Time is that of the youngest object, so that the same
-//! files give the same plan tomorrow.
+//! failure, which tells of every problem that was found, for planning on half of what was meant would mislead. Time is that
+//! of the youngest object, so that the same files give the same plan tomorrow.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -23,11 +23,9 @@ pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
         reader.read(&shown(file), &bytes);
     }
     let (mut world, mut problems) = reader.finish();
-    if let Some(broken) = problems.list.iter().find(|problem| is_broken(problem)) {
-        return Err(unusable(broken));
-    }
-    if let Some(first) = problems.list.first().filter(|_| is_bare(&world)) {
-        return Err(unusable(first));
+    let bare = is_bare(&world);
+    if let Some(first) = problems.list.iter().find(|problem| bare || is_broken(problem)) {
+        return Err(Failure::Unusable { source_name: first.place.source.clone(), problems });
     }
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
@@ -75,10 +73,6 @@ fn is_bare(world: &World) -> bool {
     world.pods.is_empty() && world.nodes.is_empty() && world.pools.is_empty()
 }
 
-fn unusable(problem: &Problem) -> Failure {
-    Failure::Unusable(Box::new(problem.clone()))
-}
-
 /// The latest time that any object of the world mentions, in seconds since 1970.
 fn youngest(world: &World) -> i64 {
     let pods = world.pods.iter().map(|pod| pod.created.max(pod.started.unwrap_or(0)));
@@ -94,7 +88,7 @@ fn catalogue(world: &mut World, file: Option<&Path>, problems: &mut Problems) ->
     };
     let (catalogue, found) = longshore_kwok::catalogue::parse(&shown(file), &bytes(file)?, &mut world.names);
     if let Some(first) = found.list.first().filter(|_| catalogue.types().is_empty()) {
-        return Err(unusable(first));
+        return Err(Failure::Unusable { source_name: first.place.source.clone(), problems: found });
     }
     world.catalogue = catalogue;
     found.list.into_iter().for_each(|problem| problems.push(problem));
@@ -116,4 +110,33 @@ fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
         false => std::fs::read(file),
     };
     read.map_err(|source| Failure::Read { file: file.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+    use crate::options;
+
+    #[test]
+    fn of_several_documents_that_cannot_be_used_each_is_reported() {
+        let folder = std::env::temp_dir().join(format!("longshore-input-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let bad = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\n";
+        let texts =
+            [("a.yaml", bad.replace("NAME", "one") + "---\n" + &bad.replace("NAME", "two")), ("b.json", "{".into())];
+        let mut line = vec!["longshore".to_owned(), "plan".to_owned()];
+        for (name, text) in texts {
+            std::fs::write(folder.join(name), text).unwrap();
+            line.extend(["--snapshot".to_owned(), folder.join(name).display().to_string()]);
+        }
+        let Command::Plan(args) = Args::parse_from(line).command else { panic!("not a plan") };
+        let report = read(&options::resolve(&args.world).unwrap()).unwrap_err().report();
+        for problem in ["default/one", "default/two", "is not JSON"] {
+            assert_eq!(report.matches(problem).count(), 1, "{problem} in {report}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -37,7 +37,7 @@ pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Names)>,
     let (catalogue, problems) = longshore_kwok::catalogue::parse(&file.display().to_string(), &bytes, &mut names);
     match problems.list.first() {
         None => Ok(Arc::new((catalogue, names))),
-        Some(first) => Err(Failure::Unusable(Box::new(first.clone()))),
+        Some(first) => Err(Failure::Unusable { source_name: first.place.source.clone(), problems }),
     }
 }
 
