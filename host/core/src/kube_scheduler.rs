@@ -144,9 +144,9 @@ impl<'a> Simulator<'a> {
         Simulator { stop, ..self }
     }
 
-    /// Whether it has been ended.
+    /// Whether its answers are of no use: it has been ended, or selectors select more than can be modelled.
     pub fn is_stopped(&self) -> bool {
-        self.stop.is_raised()
+        self.compiled.is_too_large || self.stop.is_raised()
     }
 
     /// Places the pending pods on existing nodes and `nodes`, in the arrival that the seed says.

@@ -202,6 +202,9 @@ fn realisable(p: &mut Problem<'_>, mut plans: Vec<Plan>, floor: &Floor, effort: 
         return plans;
     }
     let simulator = Simulator::new(p.snapshot).until(p.stop);
+    if simulator.is_stopped() {
+        return plans;
+    }
     let mut plans = prefer(&simulator, plans);
     let sturdier = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan));
     // Never dearer than the floor.

@@ -11,7 +11,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::hosts::{Host, Hosts, Kind};
 use super::{Found, Rule, purchases};
 use crate::matching::{admits, untolerated};
-use crate::model::{LabelSelector, NodeInclusion, PodShape, PodTerm, Requirement, Resources, Spread, Sym, World};
+use crate::model::{
+    LabelSelector, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp, Spread, Sym, World,
+};
 use crate::snapshot::Snapshot;
 
 /// Checks spread, affinity and anti-affinity.
@@ -36,8 +38,10 @@ struct View<'a> {
     hostname: Option<Sym>,
     /// Shapes of new pods.
     shapes: Vec<&'a PodShape>,
-    /// Host, shape, count.
-    placed: Vec<(usize, usize, u32)>,
+    /// Hosts and counts by shape.
+    on: Vec<Vec<(usize, u32)>>,
+    /// Shapes by a label that they carry.
+    by_label: FxHashMap<(Sym, Sym), Vec<usize>>,
     /// Values of a label that a NodePool could buy, by NodePool and label, then by who buys.
     offered: RefCell<FxHashMap<(u32, Sym), FxHashMap<Demands<'a>, FxHashSet<Sym>>>>,
     /// The domain of each host by topology key, where there is just one.
@@ -72,7 +76,7 @@ impl<'a> View<'a> {
         let world = &*hosts.snapshot.world;
         let mut index: FxHashMap<*const PodShape, usize> = FxHashMap::default();
         let mut shapes: Vec<&PodShape> = Vec::new();
-        let mut placed: Vec<(usize, usize, u32)> = Vec::new();
+        let mut on: Vec<Vec<(usize, u32)>> = Vec::new();
         for (at, host) in hosts.hosts.iter().enumerate() {
             let mut here: FxHashMap<usize, u32> = FxHashMap::default();
             for pod in &host.pods {
@@ -82,12 +86,15 @@ impl<'a> View<'a> {
                 });
                 *here.entry(shape).or_default() += 1;
             }
-            let mut here: Vec<_> = here.into_iter().map(|(shape, n)| (at, shape, n)).collect();
-            here.sort_unstable();
-            placed.extend(here);
+            on.resize_with(shapes.len(), Vec::new);
+            here.into_iter().for_each(|(shape, n)| on[shape].push((at, n)));
+        }
+        let mut by_label: FxHashMap<(Sym, Sym), Vec<usize>> = FxHashMap::default();
+        for (at, shape) in shapes.iter().enumerate() {
+            shape.labels.iter().for_each(|label| by_label.entry(label).or_default().push(at));
         }
         let hostname = world.names.get("kubernetes.io/hostname");
-        View { hosts, world, hostname, shapes, placed, offered: RefCell::default(), settled: RefCell::default() }
+        View { hosts, world, hostname, shapes, on, by_label, offered: RefCell::default(), settled: RefCell::default() }
     }
 
     fn snapshot(&self) -> &'a Snapshot {
@@ -123,6 +130,33 @@ impl<'a> View<'a> {
             (0..self.hosts.hosts.len()).map(single).collect()
         });
         of_hosts[at]
+    }
+
+    /// New shapes that are selected, compared with the selector only where its first rule that names values may hold.
+    fn selected(&self, selector: &LabelSelector, selects: impl Fn(&PodShape) -> bool) -> Vec<usize> {
+        let named = selector.0.iter().flatten().find_map(|rule| match &rule.op {
+            SelectorOp::In(values) => Some((rule.key, values)),
+            _ => None,
+        });
+        let mut found: Vec<usize> = match named {
+            Some((key, values)) => {
+                values.iter().flat_map(|&value| self.by_label.get(&(key, value))).flatten().copied().collect()
+            }
+            None => (0..self.shapes.len()).collect(),
+        };
+        found.retain(|&shape| selects(self.shapes[shape]));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Where pods of some shapes are placed, host by host: host, shape, count.
+    fn placed(&self, shapes: impl IntoIterator<Item = usize>) -> Vec<(usize, usize, u32)> {
+        let of = |shape: usize| self.on[shape].iter().map(move |&(at, n)| (at, shape, n));
+        let mut all: Vec<(usize, usize, u32)> = shapes.into_iter().flat_map(of).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Hosts and counts of running pods that are selected.
@@ -162,7 +196,8 @@ impl<'a> View<'a> {
         let owners: FxHashSet<usize> = rule.owners.iter().copied().collect();
         let (mut by_owners, mut by_all) = (running.clone(), running);
         let mut used: Vec<(u32, usize)> = Vec::new();
-        for &(at, shape, n) in &self.placed {
+        let selected = self.selected(&rule.spread.selector, selects);
+        for (at, shape, n) in self.placed(selected.into_iter().chain(rule.owners.iter().copied())) {
             let domain = self.domain(at, key);
             match domain {
                 Some(domain) if owners.contains(&shape) => used.push((domain, at)),
@@ -267,7 +302,8 @@ impl<'a> View<'a> {
         let owners: FxHashSet<usize> = owners.iter().copied().collect();
         let owns = |shape: usize| owners.contains(&shape);
         let mut by_owners: FxHashSet<u32> = FxHashSet::default();
-        for &(at, shape, _) in self.placed.iter().filter(|(_, s, _)| term.selects(self.shapes[*s])) {
+        let selected = self.selected(term.selector, |s| term.selects(s));
+        for (at, shape, _) in self.placed(selected) {
             if let Some(domain) = self.domain(at, term.key) {
                 if owns(shape) {
                     by_owners.insert(domain)
@@ -277,7 +313,7 @@ impl<'a> View<'a> {
             }
         }
         let mut founded: FxHashSet<u32> = FxHashSet::default();
-        for &(at, _, _) in self.placed.iter().filter(|(_, s, _)| owns(*s)) {
+        for (at, _, _) in self.placed(owners.iter().copied()) {
             let fine = match self.domain(at, term.key) {
                 None => false,
                 Some(domain) if anchored.contains(&domain) => true,
@@ -294,8 +330,6 @@ impl<'a> View<'a> {
     }
 
     fn check_anti_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Found<'_>) {
-        let owners: FxHashSet<usize> = owners.iter().copied().collect();
-        let owns = |shape: usize| owners.contains(&shape);
         // Pods that the term selects, by domain: how many, and which host if just one.
         let mut selected: FxHashMap<u32, u32> = FxHashMap::default();
         for (at, n) in self.running(term.selector, |s| term.selects(s)) {
@@ -303,12 +337,12 @@ impl<'a> View<'a> {
                 *selected.entry(domain).or_default() += n;
             }
         }
-        for &(at, _, n) in self.placed.iter().filter(|(_, s, _)| term.selects(self.shapes[*s])) {
+        for (at, _, n) in self.placed(self.selected(term.selector, |s| term.selects(s))) {
             for domain in self.domains(at, term.key).unwrap_or_default() {
                 *selected.entry(domain).or_default() += n;
             }
         }
-        for &(at, shape, _) in self.placed.iter().filter(|(_, s, _)| owns(*s)) {
+        for (at, shape, _) in self.placed(owners.iter().copied()) {
             let own = u32::from(term.selects(self.shapes[shape]));
             let domains = self.domains(at, term.key).unwrap_or_default();
             if domains.iter().any(|d| selected.get(d).copied().unwrap_or(0) > own) {
@@ -325,15 +359,14 @@ impl<'a> View<'a> {
             for term in &owner.anti_affinity {
                 let namespaces = namespaces(self.world, term, owner.namespace);
                 let resolved = Term { key: term.key, selector: &term.selector, namespaces };
-                let selected: Vec<usize> =
-                    (0..self.shapes.len()).filter(|&s| resolved.selects(self.shapes[s])).collect();
+                let selected = self.selected(resolved.selector, |s| resolved.selects(s));
                 if selected.is_empty() {
                     continue;
                 }
                 let taken: FxHashSet<u32> = (self.snapshot().running.on(id).iter())
                     .filter_map(|(node, _)| self.domain(node.0 as usize, term.key))
                     .collect();
-                for &(at, _, _) in self.placed.iter().filter(|(_, s, _)| selected.contains(s)) {
+                for (at, _, _) in self.placed(selected) {
                     if self.domains(at, term.key).unwrap_or_default().iter().any(|d| taken.contains(d)) {
                         let detail = format!("a running pod keeps it away from its {}", found.text(term.key));
                         found.add(Rule::AntiAffinity, Some(self.host(at).name.clone()), None, detail);

@@ -65,7 +65,13 @@ pub struct Compiled {
     pub counters: Vec<Counter>,
     /// What running pods add: counter, shape, how much each.
     pub running: Vec<(u32, ShapeId, i32)>,
+    /// Selectors select so much together that nothing of it is resolved: there are no counters.
+    pub is_too_large: bool,
 }
+
+/// Pairs of a selector and a shape that it selects, and of a counter and a node, beyond which a snapshot is not modelled:
+/// some 100 MB. Ten thousand pods of two hundred services that keep to themselves have ten thousand pairs.
+const MOST_PAIRS: usize = 8 << 20;
 
 /// Resolves the pods of a snapshot.
 pub fn compile(snapshot: &Snapshot) -> Compiled {
@@ -104,7 +110,10 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
     let shapes: Vec<Shape> = daemon_shapes.into_iter().chain(shapes.into_values()).collect();
     let ties = sort(snapshot, &classes, &shapes, &mut queue);
     let topology = Topology::new(snapshot, shapes, rules);
-    let Topology { shapes, mut rules, keys, spaces, counters, running, .. } = topology.resolve(&replicated);
+    let topology = topology.resolve(&replicated);
+    let is_too_large = topology.is_too_large();
+    let topology = if is_too_large { topology.without_counters() } else { topology };
+    let Topology { shapes, mut rules, keys, spaces, counters, running, .. } = topology;
     rules.settle();
     Compiled {
         resources,
@@ -118,6 +127,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
         spaces: spaces.into_iter().collect(),
         counters,
         running,
+        is_too_large,
     }
 }
 
@@ -167,6 +177,8 @@ struct Topology<'a> {
     by_meaning: FxHashMap<(u32, u32, Role), u32>,
     counters: Vec<Counter>,
     running: Vec<(u32, ShapeId, i32)>,
+    /// Pairs of a matcher and a shape so far.
+    pairs: usize,
 }
 
 impl<'a> Topology<'a> {
@@ -185,11 +197,26 @@ impl<'a> Topology<'a> {
             by_meaning: FxHashMap::default(),
             counters: Vec::new(),
             running: Vec::new(),
+            pairs: 0,
         }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.pairs > MOST_PAIRS || self.counters.len() * self.snapshot.nodes.len().max(1) > MOST_PAIRS * 2
+    }
+
+    fn without_counters(mut self) -> Self {
+        for shape in &mut self.shapes {
+            *shape = shape.without_rules();
+        }
+        Topology { counters: Vec::new(), running: Vec::new(), spaces: IndexSet::default(), ..self }
     }
 
     fn resolve(mut self, replicated: &[bool]) -> Self {
         for (at, &replicated) in replicated.iter().enumerate() {
+            if self.is_too_large() {
+                return self;
+            }
             let source = self.shapes[at].source.clone();
             self.spread(at, &source);
             if replicated && source.spread.is_empty() {
@@ -202,6 +229,9 @@ impl<'a> Topology<'a> {
             }
         }
         self.running_carriers();
+        if self.is_too_large() {
+            return self;
+        }
         self.sightings();
         self.wakes();
         self
@@ -358,6 +388,7 @@ impl<'a> Topology<'a> {
         }
         let mut selected = self.postings.candidates(&matcher);
         selected.retain(|&at| self.namespaces.matches(&matcher, &self.shapes[at as usize].source));
+        self.pairs += selected.len();
         self.matchers.insert_full(matcher, selected).0 as u32
     }
 

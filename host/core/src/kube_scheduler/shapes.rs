@@ -85,6 +85,23 @@ pub struct Soft {
 }
 
 impl Shape {
+    /// The same without rules about other pods.
+    pub fn without_rules(&self) -> Self {
+        Shape {
+            hard: Vec::new(),
+            soft: Vec::new(),
+            affinity: Vec::new(),
+            repelled: Vec::new(),
+            pulled: Vec::new(),
+            adds: Vec::new(),
+            wakes: Vec::new(),
+            source: self.source.clone(),
+            needs: self.needs.clone(),
+            ports: self.ports.clone(),
+            ..*self
+        }
+    }
+
     /// A shape whose rules are still to be resolved.
     pub fn new(source: Arc<PodShape>, resources: &[ResourceId]) -> Self {
         let amounts = resources.iter().enumerate().map(|(at, &r)| (at as u32, source.requests.get(r)));

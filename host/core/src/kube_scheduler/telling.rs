@@ -42,6 +42,9 @@ pub fn need_no_telling(
         return FxHashSet::default();
     }
     let simulator = Simulator::new(snapshot).until(stop);
+    if simulator.is_stopped() {
+        return FxHashSet::default();
+    }
     let leads = |pod: &PodIx| followed.contains(&snapshot.world.pods[pod.0 as usize].shape);
     let found = match simulator.turns(plan) {
         Turns::None => simulator.small(plan, leads),

@@ -6,6 +6,8 @@
 //!
 //! Price plays no part but for ties between topology domains; the improver sees to it.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -245,7 +247,13 @@ struct Packer<'p, 'a> {
     volumes: FxHashMap<usize, Vec<(Sym, u32)>>,
     /// Units left of each reservation.
     reservations: FxHashMap<Sym, i64>,
+    /// Looks at rules over hosts since the last pod was placed.
+    looks: Cell<usize>,
 }
+
+/// Looks at rules over hosts that a pod's preferences may cost: a pod with twenty rules and forty preferences on five
+/// thousand nodes. Beyond it the pod gives up all of them at once, so that no pod holds up the others.
+const MOST_LOOKS: usize = 4_000_000;
 
 /// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
 struct Scan {
@@ -272,13 +280,26 @@ impl<'p, 'a> Packer<'p, 'a> {
             }
         }
         let out = Floor { placed: vec![0; p.items.len()], waits: vec![false; p.items.len()], ..Floor::default() };
-        Packer { p, out, free, ports: FxHashMap::default(), volumes: FxHashMap::default(), reservations }
+        Packer {
+            p,
+            out,
+            free,
+            ports: FxHashMap::default(),
+            volumes: FxHashMap::default(),
+            reservations,
+            looks: Cell::new(0),
+        }
     }
 
     /// Places pods of an item until none is left (true) or one finds no place (false).
     fn run(&mut self, item: usize) -> bool {
         let pods = self.p.items[item].pods.len() as u32;
-        for level in 0..self.p.items[item].variants.len() {
+        let levels = self.p.items[item].variants.len();
+        self.looks.set(0);
+        for level in 0..levels {
+            if level + 1 < levels && self.looks.get() > MOST_LOOKS {
+                continue;
+            }
             let mut scan = self.scan(item, level);
             while self.out.placed[item] < pods {
                 if self.p.stop.is_raised() {
@@ -331,6 +352,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let Some(spot) = spot else { return false };
         let most = if self.is_plain(item, level) { self.how_many(item, &spot) } else { 1 };
         self.put(item, level, spot, most);
+        self.looks.set(0);
         true
     }
 
@@ -383,6 +405,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let groups = &self.p.topology.groups;
         let uses_ok = |u: &GroupUse| groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own);
+        self.looks.set(self.looks.get() + it.variants[level].uses.len());
         let repelled = it.inverse_hosts && self.p.topology.repels_on(host, &it.selected_inverse);
         !repelled && it.variants[level].uses.iter().all(uses_ok)
     }

@@ -3,6 +3,7 @@
 mod barren;
 mod checker;
 mod domains;
+mod hostile;
 mod labels;
 mod nodes;
 mod packing;

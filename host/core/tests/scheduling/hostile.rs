@@ -1,0 +1,155 @@
+//! Pods that nobody means well with: what they cost is bounded, they are told why, and the others are planned for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longshore_core::model::{Excess, Part, Settings};
+use longshore_core::plan::{Effort, Plan, Unfit};
+use longshore_core::planner::{self, Options};
+use longshore_core::policy::ByPrice;
+use longshore_core::snapshot::Snapshot;
+use serde_json::{Value, json};
+
+use super::{any, node, plan, pod, pods, running, world};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn anti(terms: Vec<Value>) -> Value {
+    json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+}
+
+fn term(key: &str, selector: Value) -> Value {
+    json!({"topologyKey": key, "labelSelector": selector})
+}
+
+/// A plan, and the names of the pods that it leaves over with their first reasons. Ten times as long as it takes on a busy
+/// machine is too long: before costs were bounded it was over a minute.
+fn planned(objects: &[Value], effort: Effort) -> (Plan, Vec<(String, Unfit)>) {
+    let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
+    let begun = Instant::now();
+    let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(30), "planning took {:?}", begun.elapsed());
+    let name = |pod: longshore_core::plan::PodIx| snapshot.world.pods[pod.0 as usize].name.to_string();
+    let left = plan.unplaced.iter().map(|u| (name(u.pod), u.refusals[0].unfit.clone())).collect();
+    (plan, left)
+}
+
+fn others() -> Vec<Value> {
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }]});
+    let mut objects = vec![any()];
+    objects.extend((0..20).map(|at| node(&format!("n{at}"), ["a", "b", "c"][at % 3], "4", "16Gi")));
+    objects.extend(pods(60, "web", "250m", "512Mi", &spread));
+    objects.extend(pods(60, "batch", "500m", "1Gi", &json!({})));
+    objects
+}
+
+/// Terms of many pods that select each other and nobody else: each is a group of its own.
+#[test]
+fn a_hundred_pods_with_three_hundred_terms_each_are_planned_in_seconds() {
+    let mut objects = others();
+    for at in 0..100 {
+        let terms = (0..300).map(|n| {
+            let key = if n % 2 == 0 { HOSTNAME } else { ZONE };
+            term(key, json!({"matchLabels": {"app": format!("other-{at}-{n}")}}))
+        });
+        objects.push(pod(&format!("hostile{at}"), &format!("hostile{at}"), "100m", "128Mi", &anti(terms.collect())));
+    }
+    for effort in [Effort::None, Effort::Normal] {
+        let (_, left) = planned(&objects, effort);
+        assert_eq!(left, []);
+    }
+}
+
+/// Terms that select everybody, said in ten thousand ways: such a pod goes to a node of its own, and the others elsewhere.
+#[test]
+fn ten_thousand_selectors_of_everybody_keep_nobody_waiting() {
+    let mut objects = others();
+    for at in 0..100 {
+        let selector = |n: usize| json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [format!("none-{at}-{n}")]}]});
+        let terms = (0..100).map(|n| term(HOSTNAME, selector(n)));
+        let patch = anti(terms.collect());
+        objects.push(pod(&format!("hostile{at}"), &format!("hostile{at}"), "100m", "128Mi", &patch));
+    }
+    for effort in [Effort::None, Effort::Normal] {
+        let (plan, left) = planned(&objects, effort);
+        assert_eq!(left.iter().filter(|(name, _)| !name.starts_with("hostile")).count(), 0, "{left:?}");
+        let pods = plan.claims.iter().map(|c| c.pods.len()).chain(plan.existing.iter().map(|e| e.pods.len()));
+        assert_eq!(pods.sum::<usize>() + left.len(), 220);
+    }
+}
+
+/// Everything that is limited, a little above its limit and at it.
+#[test]
+fn a_pod_beyond_a_limit_is_told_which_and_the_others_are_planned() {
+    let numbered = |n: u64, of: &dyn Fn(u64) -> Value| (0..n).map(of).collect::<Vec<Value>>();
+    let matching = |n: u64| json!({"matchLabels": {"app": format!("x{n}")}});
+    let patch = |part: Part, n: u64| match part {
+        Part::PodTerms => anti(numbered(n, &|at| term(HOSTNAME, matching(at)))),
+        Part::PreferredPodTerms => {
+            let preferred = numbered(n, &|at| json!({"weight": 1, "podAffinityTerm": term(HOSTNAME, matching(at))}));
+            json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}})
+        }
+        Part::SpreadConstraints => json!({"topologySpreadConstraints": numbered(n, &|at| json!({
+            "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": matching(at),
+        }))}),
+        Part::Namespaces => {
+            let names = numbered(n, &|at| json!(format!("namespace-{at}")));
+            anti(vec![json!({"topologyKey": HOSTNAME, "labelSelector": matching(0), "namespaces": names})])
+        }
+        Part::SelectorValues => {
+            let values = numbered(n - 1, &|at| json!(format!("v{at}")));
+            anti(vec![term(HOSTNAME, json!({"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}))])
+        }
+        Part::Tolerations => {
+            json!({"tolerations": numbered(n, &|at| json!({"key": format!("t{at}"), "operator": "Exists"}))})
+        }
+        Part::NodeTerms => {
+            let terms = numbered(n, &|_| json!({"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}));
+            let required = json!({"nodeSelectorTerms": terms});
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+        }
+        Part::NodeValues => {
+            let values = numbered(n - 1, &|at| json!(["a".to_owned(), format!("v{at}")][usize::from(at > 0)]));
+            let terms = json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": values}]}]);
+            let required = json!({"nodeSelectorTerms": terms});
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+        }
+        Part::PortsAndVolumes => {
+            json!({"volumes": numbered(n, &|at| json!({"name": format!("v{at}"), "emptyDir": {}}))})
+        }
+        Part::LabelBytes => Value::Null,
+        Part::RuleBytes => json!({"tolerations": [{"key": "k".repeat(n as usize), "operator": "Exists"}]}),
+    };
+    for part in Part::ALL {
+        let mut objects = others();
+        for (name, n) in [("most", part.most()), ("more", part.most() + 1)] {
+            let mut one = pod(name, name, "100m", "128Mi", &json!({}));
+            match part {
+                // The label `app` has seven bytes.
+                Part::LabelBytes => one["metadata"]["labels"]["x"] = json!("y".repeat(n as usize - 8)),
+                _ => super::merge(&mut one["spec"], &patch(part, n)),
+            }
+            objects.push(one);
+        }
+        let (_, left) = planned(&objects, Effort::None);
+        let excess = Excess { part, count: part.most() + 1 };
+        assert_eq!(left, [("more".to_owned(), Unfit::Excess(excess))], "{part:?}");
+    }
+}
+
+/// One that runs keeps others off its node, though its terms are not kept word by word, and nobody else's.
+#[test]
+fn a_pod_beyond_a_limit_that_runs_keeps_its_namespace_away() {
+    let terms = (0..600).map(|n| term(HOSTNAME, json!({"matchLabels": {"app": format!("x{n}")}})));
+    let hostile = running("hostile", "hostile", "small", &anti(terms.collect()));
+    let mut elsewhere = pod("elsewhere", "web", "100m", "128Mi", &json!({}));
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let objects =
+        [any(), node("small", "a", "2", "8Gi"), hostile, elsewhere, pod("here", "web", "100m", "128Mi", &json!({}))];
+    let text = plan(&objects);
+    assert!(text.lines().any(|line| line == "small: elsewhere"), "{text}");
+}
