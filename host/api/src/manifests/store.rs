@@ -6,6 +6,8 @@
 //! pods and strings that nobody uses any more are swept; strings of the table that a store began with stay, for others
 //! use them as well.
 
+use std::sync::Arc;
+
 use longshore_core::model::{Names, Resources, Sym, World};
 use rustc_hash::FxHashMap;
 
@@ -223,11 +225,17 @@ impl Store {
             return;
         }
         renumber_shapes(&mut door.world);
+        let (needs, ranges) = (&mut door.daemon_needs, &mut door.limit_ranges);
         let (classes, limits, class_of) = (&mut door.priority_classes, &mut door.limits, &mut self.class_of);
         let mut others = |visit: &mut dyn FnMut(&mut Sym)| {
             classes.iter_mut().for_each(|class| visit(&mut class.name));
             class_of.values_mut().flatten().for_each(&mut *visit);
             limits.each(visit);
+            needs.iter_mut().for_each(|needs| Arc::make_mut(needs).each(visit));
+            for range in &mut *ranges {
+                visit(&mut range.namespace);
+                range.requests.each(visit);
+            }
         };
         self.swept = door.world.sweep_names(self.lasting, &mut others);
     }

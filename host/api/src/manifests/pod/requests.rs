@@ -1,6 +1,6 @@
 //! What a pod asks for: the largest amounts ever needed at once.
 
-use longshore_core::model::{Names, ResourceId, Resources};
+use longshore_core::model::{Names, ResourceId, Resources, Sym};
 use serde::Deserialize;
 
 use super::{WireContainer, WireSpec};
@@ -61,6 +61,18 @@ impl Needs {
             sum.add(*role, Resources::new(asked.iter().copied().chain(left)));
         }
         self.whole.requests(sum.most(), &self.overhead)
+    }
+
+    /// Visits every symbol.
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+        let Needs { containers, whole: Whole(whole), overhead } = self;
+        let of_containers = containers.iter_mut().flat_map(|(_, asked)| asked).map(|(resource, _)| resource);
+        for resource in of_containers.chain(whole.iter_mut().map(|(resource, ..)| resource)) {
+            if let ResourceId::Other(name) = resource {
+                visit(name);
+            }
+        }
+        overhead.each(visit);
     }
 }
 
