@@ -34,7 +34,7 @@ impl Members {
     /// Members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(at, &word)| {
-            let bits = std::iter::successors(Some(word), |rest| Some(rest & (rest - 1)));
+            let bits = std::iter::successors(Some(word), |rest| (*rest != 0).then(|| rest & (rest - 1)));
             bits.take_while(|rest| *rest != 0).map(move |rest| at * 64 + rest.trailing_zeros() as usize)
         })
     }
