@@ -183,7 +183,7 @@ pub fn movable(p: &mut Problem<'_>, floor: &Floor) -> (Vec<Loose>, Vec<usize>) {
             rules += own.len();
             piles.push((home, own, Pile::Like(member.clone())));
         }
-        if rules > MOST_RULES {
+        if rules > MOST_RULES + MOST_RULES_EACH * piles.len() {
             return (Vec::new(), Vec::new());
         }
     }
@@ -222,9 +222,11 @@ fn home(p: &mut Problem<'_>, claim: &Claim, member: &Member) -> Option<StateId> 
     Some(state)
 }
 
-/// Rules of all pods about their hosts beyond which nothing is packed anew: 64 MB of them. Ten thousand pods of a hundred
-/// services that keep away from each other have a million.
-const MOST_RULES: usize = 8 << 20;
+/// Rules about the host of all pods beyond which nothing is packed anew, and how many more for each run of like pods on a
+/// claim. To fill a node once costs a look at each. A hundred services that all keep away from each other have a hundred
+/// rules each.
+const MOST_RULES: usize = 1 << 16;
+const MOST_RULES_EACH: usize = 256;
 
 /// Groups over the hostname that some pod on a new node caps.
 fn capped(p: &Problem<'_>, floor: &Floor) -> Members {

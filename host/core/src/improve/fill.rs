@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::classes::{Classes, HostRule};
@@ -31,14 +32,42 @@ pub struct Filler<'a> {
 
 /// What counts on the node being filled, by topology group: how many, and how many at most.
 #[derive(Clone, Default)]
-struct Hosts(SmallVec<[(u32, u16, u16); 8]>);
+struct Hosts {
+    all: SmallVec<[(u32, u16, u16); 8]>,
+    /// Places in `all`, once they are more than [`FEW`].
+    index: FxHashMap<u32, u32>,
+}
+
+/// Groups up to which looking through all is faster than looking one up.
+const FEW: usize = 16;
 
 impl Hosts {
+    fn clear(&mut self) {
+        self.all.clear();
+        self.index.clear();
+    }
+
+    fn find(&self, group: u32) -> Option<usize> {
+        match self.all.len() > FEW {
+            true => self.index.get(&group).map(|&at| at as usize),
+            false => self.all.iter().position(|(g, ..)| *g == group),
+        }
+    }
+
+    fn push(&mut self, group: u32, count: u16, cap: u16) {
+        self.all.push((group, count, cap));
+        if self.all.len() == FEW + 1 {
+            self.index.extend(self.all.iter().zip(0..).map(|(&(group, ..), at)| (group, at)));
+        } else if self.all.len() > FEW {
+            self.index.insert(group, self.all.len() as u32 - 1);
+        }
+    }
+
     /// How many more pods with these rules may come, at most `wanted`.
     fn room(&self, rules: &[HostRule], wanted: u32) -> u32 {
         rules.iter().fold(wanted, |most, rule| {
-            let (count, cap) =
-                self.0.iter().find(|(g, ..)| *g == rule.group).map_or((0, u16::MAX), |&(_, count, cap)| (count, cap));
+            let known = self.find(rule.group).map(|at| self.all[at]);
+            let (count, cap) = known.map_or((0, u16::MAX), |(_, count, cap)| (count, cap));
             let cap = cap.min(rule.cap);
             match rule.counts {
                 true => most.min(u32::from(cap.saturating_sub(count))),
@@ -51,9 +80,9 @@ impl Hosts {
     fn add(&mut self, rules: &[HostRule], pods: u32) {
         for rule in rules {
             let more = if rule.counts { pods as u16 } else { 0 };
-            match self.0.iter_mut().find(|(g, ..)| *g == rule.group) {
+            match self.find(rule.group).map(|at| &mut self.all[at]) {
                 Some((_, count, cap)) => (*count, *cap) = (*count + more, (*cap).min(rule.cap)),
-                None => self.0.push((rule.group, more, rule.cap)),
+                None => self.push(rule.group, more, rule.cap),
             }
         }
     }
@@ -171,7 +200,7 @@ impl<'a> Filler<'a> {
         picks: &mut Vec<Pick>,
     ) -> f64 {
         picks.clear();
-        self.hosts.0.clear();
+        self.hosts.clear();
         let mut room = self.market.offers[offer].room.clone();
         let mut value = 0.0;
         for c in order {

@@ -175,12 +175,14 @@ fn buy(
     let mut nodes = Vec::new();
     let mut picks = Vec::new();
     let mut rest: u64 = left.iter().map(|&n| u64::from(n)).sum();
-    let mut queue: BinaryHeap<Entry> = (0..market.offers.len())
-        .map(|offer| {
-            let ratio = filler.fill(offer, left, values, &mut picks) / market.offers[offer].cost.max(1e-9);
-            Entry { ratio, offer, stamp: 0 }
-        })
-        .collect();
+    let mut queue: BinaryHeap<Entry> = BinaryHeap::with_capacity(market.offers.len());
+    for offer in 0..market.offers.len() {
+        if stop.is_raised() {
+            return None;
+        }
+        let ratio = filler.fill(offer, left, values, &mut picks) / market.offers[offer].cost.max(1e-9);
+        queue.push(Entry { ratio, offer, stamp: 0 });
+    }
     let mut stamp = 0;
     while rest > 0 {
         if stop.is_raised() {
