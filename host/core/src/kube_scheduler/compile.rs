@@ -69,9 +69,12 @@ pub struct Compiled {
     pub is_too_large: bool,
 }
 
-/// Pairs of a selector and a shape that it selects, and of a counter and a node, beyond which a snapshot is not modelled:
-/// some 100 MB. Ten thousand pods of two hundred services that keep to themselves have ten thousand pairs.
-const MOST_PAIRS: usize = 8 << 20;
+/// Pairs of a selector and a shape that it selects beyond which a snapshot is not modelled: each pod looks at all of its, and
+/// beyond it a course of events takes seconds. Two hundred services that keep to themselves have two hundred pairs, and
+/// two thousand that all keep away from a hundred others two hundred thousand.
+const MOST_PAIRS: usize = 1 << 20;
+/// Pairs of a counter and a node beyond which it is not modelled: 64 MB of counts.
+const MOST_COUNTS: usize = 16 << 20;
 
 /// Resolves the pods of a snapshot.
 pub fn compile(snapshot: &Snapshot) -> Compiled {
@@ -202,7 +205,7 @@ impl<'a> Topology<'a> {
     }
 
     fn is_too_large(&self) -> bool {
-        self.pairs > MOST_PAIRS || self.counters.len() * self.snapshot.nodes.len().max(1) > MOST_PAIRS * 2
+        self.pairs > MOST_PAIRS || self.counters.len() * self.snapshot.nodes.len().max(1) > MOST_COUNTS
     }
 
     fn without_counters(mut self) -> Self {

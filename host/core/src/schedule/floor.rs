@@ -695,11 +695,7 @@ pub fn domain_rules(p: &Problem<'_>, item: usize, level: usize) -> Result<Vec<Do
 }
 
 /// The same, `Ok(Err)` where others' anti-affinity leaves no domain: of these topology keys.
-fn open_domains(
-    p: &Problem<'_>,
-    item: usize,
-    level: usize,
-) -> Result<Result<Vec<DomainRule>, Emptied>, usize> {
+fn open_domains(p: &Problem<'_>, item: usize, level: usize) -> Result<Result<Vec<DomainRule>, Emptied>, usize> {
     let it = &p.items[item];
     let variant = &it.variants[level];
     let mut rules: Vec<DomainRule> = Vec::new();

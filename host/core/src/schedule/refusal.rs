@@ -115,8 +115,8 @@ fn by_opening(
 /// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes without one.
 fn narrowest_rule(p: &Problem<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
     let it = &p.items[item];
-    let uses = it.variants.last().map(|v| v.uses.as_slice()).unwrap_or_default();
-    let groups = || uses.iter().map(|u| u.group).chain(it.selected_inverse.iter().copied());
+    let uses = &it.variants.last()?.uses;
+    let groups = || uses.iter().map(|u| u.group).chain(it.selected_inverse.iter());
     let rule = |group: usize| rules.iter().find(|r| Some(r.key) == p.topology.groups[group].key);
     let narrows = |group: &usize| rule(*group).is_some_and(|r| r.allowed.contains(&false));
     groups().find(narrows).or_else(|| groups().find(|&group| rule(group).is_some_and(|r| r.pinned)))
