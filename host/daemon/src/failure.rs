@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use longshore_api::manifests::Problems;
+use longshore_api::manifests::{Problem, Problems};
 use longshore_core::planner::Rejected;
 use longshore_policy::LoadError;
 
@@ -65,6 +65,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A text that one problem makes useless.
+    pub fn unusable(problem: Box<Problem>) -> Self {
+        let source_name = problem.place.source.clone();
+        let mut problems = Problems::default();
+        problems.push(*problem);
+        Failure::Unusable { source_name, problems }
+    }
+
     /// The failure with its cause, its faults and its hint, over several lines.
     pub fn report(&self) -> String {
         let mut text = self.to_string();
