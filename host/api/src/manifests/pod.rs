@@ -155,7 +155,6 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
     let status = wire.status.as_ref();
     let names = &mut door.world.names;
     let excess = excess::of_pod(&wire);
-    let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
     let (shape, invalid) = match excess {
         None => {
             let own = labels(&meta.labels, names);
@@ -172,6 +171,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
             (shape, None)
         }
     };
+    let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
     let created = created(meta)?;
     let started = match status {
         Some(status) => time_of(&status.start_time, Path::Field(&Path::Root, "status.startTime"))?,
