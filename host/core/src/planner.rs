@@ -264,13 +264,14 @@ pub(crate) fn floor<'a>(
     counted: &Counted,
     stop: Stop<'a>,
 ) -> (Problem<'a>, Floor) {
-    let mut problem = Problem { stop, ..Problem::new(snapshot, policies, counted) };
-    let mut best = floor::pack(&mut problem, &[]);
+    let mut problem = Problem::new(snapshot, policies, counted);
+    problem.stop = stop;
+    let mut tries = Tries::begin(&mut problem);
     let mut first = Vec::new();
     let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
     for _ in 0..chances {
         let before = first.len();
-        for item in left_by_others(&problem, &best) {
+        for item in tries.left_by_others() {
             if !first.contains(&item) {
                 first.push(item);
             }
@@ -278,28 +279,63 @@ pub(crate) fn floor<'a>(
         if first.len() == before || stop.is_raised() {
             break;
         }
-        let mut again = Problem { stop, ..Problem::new(snapshot, policies, counted) };
-        let other = floor::pack(&mut again, &first);
-        if count(&other) > count(&best) {
-            (problem, best) = (again, other);
-        }
+        tries.again(&first);
     }
     // Together they can be in each other's way: the smallest of them, which take the least from others, one by one.
     if chances > 0 && snapshot.pending.len() <= FEW {
-        let mut alone = left_by_others(&problem, &best);
-        alone.sort_by(|&a, &b| problem.items[a].request.cmp(&problem.items[b].request).then(a.cmp(&b)));
+        let mut alone = tries.left_by_others();
+        let items = &tries.problem.items;
+        alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
         for item in alone.into_iter().take(CHANCES_ALONE) {
             if stop.is_raised() {
                 break;
             }
-            let mut again = Problem { stop, ..Problem::new(snapshot, policies, counted) };
-            let other = floor::pack(&mut again, &[item]);
-            if count(&other) > count(&best) {
-                (problem, best) = (again, other);
-            }
+            tries.again(&[item]);
         }
     }
+    let best = tries.end();
     (problem, best)
+}
+
+/// Packings of one problem in different orders, the best of which is kept.
+struct Tries<'t, 'a> {
+    problem: &'t mut Problem<'a>,
+    best: Floor,
+    /// Items that chose first in the best one,
+    first: Vec<usize>,
+    /// which is the one that the problem has the counts of.
+    current: bool,
+}
+
+impl<'t, 'a> Tries<'t, 'a> {
+    fn begin(problem: &'t mut Problem<'a>) -> Self {
+        let best = floor::pack(problem, &[]);
+        Tries { problem, best, first: Vec::new(), current: true }
+    }
+
+    /// Packs once more; it counts if it places more pods.
+    fn again(&mut self, first: &[usize]) {
+        self.problem.reset();
+        let other = floor::pack(self.problem, first);
+        self.current = count(&other) > count(&self.best);
+        if self.current {
+            (self.best, self.first) = (other, first.to_vec());
+        }
+    }
+
+    /// Items with pods left over that have to do with other pods.
+    fn left_by_others(&self) -> Vec<usize> {
+        left_by_others(self.problem, &self.best)
+    }
+
+    /// The best one, with its counts in the problem.
+    fn end(self) -> Floor {
+        if !self.current {
+            self.problem.reset();
+            return floor::pack(self.problem, &self.first);
+        }
+        self.best
+    }
 }
 
 fn count(floor: &Floor) -> u64 {

@@ -18,3 +18,5 @@ pub mod refusal;
 pub mod sets;
 pub mod states;
 pub mod topology;
+pub mod undo;
+pub mod room;

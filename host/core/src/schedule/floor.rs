@@ -15,11 +15,12 @@ use super::bits::Bits;
 use super::domains::Counted;
 use super::fit::{Amounts, Dims, Fit};
 use super::items::{self, GroupUse, Item};
+use super::room::Room;
 use super::sets::{Set, Sets};
 use super::states::{NeedId, StateId, States, pool_sets};
 use super::topology::{At, Rule, Topology};
 use crate::matching::untolerated;
-use crate::model::{HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Sym};
+use crate::model::{Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Sym};
 use crate::plan::PoolIx;
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
@@ -57,6 +58,10 @@ pub struct Problem<'a> {
     pub topology: Topology,
     /// What is to be placed, in queue order.
     pub items: Vec<Item>,
+    /// What existing nodes have left.
+    pub room: Room,
+    /// Units of each reservation that are left to plan with.
+    reservations: FxHashMap<Sym, i64>,
     /// Ends the search for a better plan; what is unfinished is of no use then.
     pub stop: Stop<'a>,
 }
@@ -154,7 +159,19 @@ impl<'a> Problem<'a> {
         let initial: Vec<StateId> = pools.iter().map(|p| p.initial).collect();
         let mut topology = Topology::new(snapshot, counted);
         let items = items::collect(snapshot, &mut states, &mut topology, &dims, &initial);
-        Problem { snapshot, states, dims, pools, topology, items, stop: Stop::never() }
+        let room = Room::new(snapshot.nodes.iter().map(|n| dims.amounts(&n.free)).collect());
+        let reservations = reservations(&world.catalogue);
+        Problem { snapshot, states, dims, pools, topology, items, room, reservations, stop: Stop::never() }
+    }
+
+    /// Takes back what a packing has counted and used up, so that another one can begin.
+    pub fn reset(&mut self) {
+        self.topology.rewind(0);
+        self.room.rewind();
+        for at in 0..self.pools.len() {
+            let (limits, nodes_left) = limits_left(self, at);
+            (self.pools[at].limits, self.pools[at].nodes_left) = (limits, nodes_left);
+        }
     }
 
     /// The NodePool behind a template.
@@ -194,6 +211,16 @@ impl<'a> Problem<'a> {
         let short = |(key, min): &&(Sym, u16)| self.distinct(state, types, *key) < usize::from(*min);
         pool.min_values.iter().find(short).map(|m| m.0)
     }
+}
+
+/// Units of each reservation: the least that an offering which draws on it says.
+fn reservations(catalogue: &Catalogue) -> FxHashMap<Sym, i64> {
+    let mut reservations: FxHashMap<Sym, i64> = FxHashMap::default();
+    for (id, count) in catalogue.offerings().iter().filter_map(|offering| offering.reservation) {
+        let left = reservations.entry(id).or_insert(i64::MAX);
+        *left = (*left).min(i64::from(count));
+    }
+    reservations
 }
 
 /// What a NodePool's limits left before this plan.
@@ -242,7 +269,6 @@ pub fn pack(problem: &mut Problem<'_>, first: &[usize]) -> Floor {
 struct Packer<'p, 'a> {
     p: &'p mut Problem<'a>,
     out: Floor,
-    free: Vec<Amounts>,
     ports: FxHashMap<usize, Vec<HostPort>>,
     volumes: FxHashMap<usize, Vec<(Sym, u32)>>,
     /// Units left of each reservation.
@@ -256,8 +282,11 @@ struct Packer<'p, 'a> {
 const MOST_LOOKS: usize = 4_000_000;
 
 /// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
+#[derive(Default)]
 struct Scan {
     nodes: Vec<u32>,
+    /// Nodes below this number have been looked at.
+    next: usize,
     claims: Vec<u32>,
     /// Claims below this number have been looked at.
     seen: usize,
@@ -271,19 +300,11 @@ enum Spot {
 
 impl<'p, 'a> Packer<'p, 'a> {
     fn new(p: &'p mut Problem<'a>) -> Self {
-        let free = p.snapshot.nodes.iter().map(|n| p.dims.amounts(&n.free)).collect();
-        let mut reservations: FxHashMap<Sym, i64> = FxHashMap::default();
-        for offering in p.snapshot.world.catalogue.offerings() {
-            if let Some((id, count)) = offering.reservation {
-                let left = reservations.entry(id).or_insert(i64::MAX);
-                *left = (*left).min(i64::from(count));
-            }
-        }
+        let reservations = p.reservations.clone();
         let out = Floor { placed: vec![0; p.items.len()], waits: vec![false; p.items.len()], ..Floor::default() };
         Packer {
             p,
             out,
-            free,
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
             reservations,
@@ -300,7 +321,7 @@ impl<'p, 'a> Packer<'p, 'a> {
             if level + 1 < levels && self.looks.get() > MOST_LOOKS {
                 continue;
             }
-            let mut scan = self.scan(item, level);
+            let mut scan = Scan::default();
             while self.out.placed[item] < pods {
                 if self.p.stop.is_raised() {
                     return false;
@@ -319,20 +340,13 @@ impl<'p, 'a> Packer<'p, 'a> {
         false
     }
 
-    fn scan(&mut self, item: usize, level: usize) -> Scan {
+    /// Whether a node's taints and labels are right.
+    fn suits(&self, item: usize, level: usize, node: usize) -> bool {
         let it = &self.p.items[item];
         let variant = &it.variants[level];
-        let fits = |node: &usize| {
-            let free = &self.free[*node];
-            if !it.request.iter().zip(free).all(|(&want, &have)| want <= have || want == 0) {
-                return false;
-            }
-            let node = &self.p.snapshot.nodes[*node];
-            untolerated(&it.shape.tolerations, &node.taints, variant.minds_preference_taints).is_none()
-                && variant.needs.iter().any(|&n| self.admits(self.p.states.need_sets(n), node))
-        };
-        let nodes = (0..self.free.len()).filter(fits).map(|n| n as u32).collect();
-        Scan { nodes, claims: Vec::new(), seen: 0 }
+        let node = &self.p.snapshot.nodes[node];
+        untolerated(&it.shape.tolerations, &node.taints, variant.minds_preference_taints).is_none()
+            && variant.needs.iter().any(|&n| self.admits(self.p.states.need_sets(n), node))
     }
 
     fn admits(&self, asked: &Sets, node: &crate::snapshot::StateNode) -> bool {
@@ -373,7 +387,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let left = it.pods.len() as u32 - self.out.placed[item];
         match *spot {
             Spot::Node(node, _) => {
-                let room = it.request.iter().zip(&self.free[node]).filter(|(want, _)| **want > 0);
+                let room = it.request.iter().zip(self.p.room.of(node)).filter(|(want, _)| **want > 0);
                 room.map(|(&want, &have)| (have / want) as u32).min().unwrap_or(left).clamp(1, left)
             }
             Spot::Claim(at, state, _) => {
@@ -415,9 +429,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let mut found = None;
         for at in 0..scan.nodes.len() {
             let node = scan.nodes[at] as usize;
-            let it = &self.p.items[item];
-            let fits = it.request.iter().zip(&self.free[node]).all(|(&want, &have)| want <= have || want == 0);
-            if !fits {
+            if !self.p.room.fits(node, &self.p.items[item].request) {
                 continue;
             }
             scan.nodes[kept] = scan.nodes[at];
@@ -430,6 +442,17 @@ impl<'p, 'a> Packer<'p, 'a> {
             }
         }
         scan.nodes.truncate(kept);
+        while found.is_none() {
+            let Some(node) = self.p.room.next(scan.next, &self.p.items[item].request) else {
+                scan.next = self.p.room.len();
+                break;
+            };
+            scan.next = node + 1;
+            if self.suits(item, level, node) {
+                scan.nodes.push(node as u32);
+                found = self.try_node(item, level, node, rules).map(|need| Spot::Node(node, need));
+            }
+        }
         found
     }
 
@@ -498,7 +521,7 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 
     fn try_claim(&mut self, item: usize, level: usize, c: usize, rules: &[DomainRule]) -> Option<(StateId, NeedId)> {
-        if !self.hosts_allow(item, level, self.free.len() + c) {
+        if !self.hosts_allow(item, level, self.p.room.len() + c) {
             return None;
         }
         let it = &self.p.items[item];
@@ -618,8 +641,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         let member = |need| Member { item, variant: level, need, pods: (start, start + count) };
         let (at, pool) = match spot {
             Spot::Node(node, need) => {
-                let take = |(free, &want): (&mut i64, &i64)| *free -= want * i64::from(count);
-                self.free[node].iter_mut().zip(&it.request).for_each(take);
+                self.p.room.take(node, &it.request, count);
                 self.ports.entry(node).or_default().extend(&it.ports);
                 self.volumes.entry(node).or_default().extend(&it.volumes);
                 self.out.existing.entry(node).or_default().push(member(need));
@@ -657,7 +679,7 @@ impl<'p, 'a> Packer<'p, 'a> {
                     }
                     _ => claim.members.push(member(need)),
                 }
-                (At::Claim(self.free.len() + c, state), Some(pool))
+                (At::Claim(self.p.room.len() + c, state), Some(pool))
             }
         };
         let taints = pool.map(|p| self.p.record(p).taints.as_slice()).unwrap_or_default();

@@ -16,6 +16,13 @@ impl Members {
         *word != before
     }
 
+    /// Takes a member out.
+    pub fn remove(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
     /// Whether it is a member.
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
@@ -26,9 +33,9 @@ impl Members {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
-    /// Whether there is no member. Members are never taken out.
+    /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|word| *word == 0)
     }
 
     /// Members in ascending order.

@@ -13,11 +13,12 @@ use smallvec::SmallVec;
 use super::domains::{Buyer, Counted, Purchases, alternatives};
 use super::items::{GroupUse, Uses};
 use super::members::Members;
+use super::undo::Undo;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
 use crate::matching::untolerated;
 use crate::model::{
-    LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, Spread, Sym, Toleration, World,
+    LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Sym, Toleration, World,
 };
 use crate::plan::TopologyRule;
 use crate::snapshot::Snapshot;
@@ -133,8 +134,11 @@ pub struct Group {
     pub key: Option<usize>,
     /// Pods by domain.
     pub count: Vec<u32>,
-    /// Which domains count for a spread constraint ([`super::domains`]).
+    /// Which domains count for a spread constraint ([`super::domains`]): those where such a pod's node could be bought,
+    /// and those of `nodes_in`.
     pub universe: Vec<bool>,
+    /// Existing nodes that pass the filter of a spread constraint, by domain, and whether the domain counts without them.
+    nodes_in: Vec<(u32, bool)>,
     /// Pods by host.
     hosts: HostCounts,
     /// Pods counted in all.
@@ -176,6 +180,15 @@ impl HostCounts {
         }
     }
 
+    /// Takes back what [`add`](HostCounts::add) did.
+    fn take(&mut self, host: usize, pods: u16, first: bool) {
+        match self {
+            HostCounts::Any(hosts) if first => hosts.remove(host),
+            HostCounts::Any(_) => {}
+            HostCounts::Pods(counts) => counts[host] = counts[host].saturating_sub(pods),
+        }
+    }
+
     /// How many pods are on a host, at most one where that is all that matters.
     fn on(&self, host: usize) -> u16 {
         match self {
@@ -203,6 +216,12 @@ pub struct Topology {
     repelled_in: Vec<Vec<Members>>,
     /// The same by host. A host has few of them, a pod may be selected by many: they are looked up one by one.
     repelled_on: Vec<Vec<u32>>,
+    /// Groups that count running pods of a shape, by shape.
+    counting: FxHashMap<ShapeId, Vec<u32>>,
+    /// Groups of [`Rule::Inverse`] that running pods of a shape own, by shape.
+    owned_by: FxHashMap<ShapeId, Vec<u32>>,
+    /// What has changed since everything was counted, the latest last.
+    log: Vec<Undo>,
 }
 
 /// Where a pod was placed, as far as topology cares.
@@ -242,6 +261,9 @@ impl Topology {
             inhabited: snapshot.world.shapes.iter().map(|shape| shape.namespace).collect(),
             repelled_in: Vec::new(),
             repelled_on: Vec::new(),
+            counting: FxHashMap::default(),
+            owned_by: FxHashMap::default(),
+            log: Vec::new(),
         }
     }
 
@@ -280,6 +302,7 @@ impl Topology {
             key,
             count: vec![0; domains],
             universe: vec![false; domains],
+            nodes_in: Vec::new(),
             hosts: HostCounts::of(spec.rule),
             total: 0,
             filter,
@@ -330,10 +353,11 @@ impl Topology {
         self.keys.len() - 1
     }
 
-    fn count_running(&self, group: &mut Group, snapshot: &Snapshot) {
+    fn count_running(&mut self, group: &mut Group, snapshot: &Snapshot) {
         for shape in snapshot.running.candidates(&group.spec.selector) {
             let pods = snapshot.world.shapes.get(shape);
             if group.spec.selects(pods.namespace, &pods.labels) {
+                self.counting.entry(shape).or_default().push(self.groups.len() as u32);
                 for &(node, count) in snapshot.running.on(shape) {
                     let at = node.0 as usize;
                     if counts_node(group, snapshot, at) {
@@ -345,27 +369,31 @@ impl Topology {
     }
 
     /// Counts running pods of a shape as owners of an anti-affinity term.
-    pub fn count_owners(&mut self, group: usize, shape: crate::model::ShapeId, snapshot: &Snapshot) {
+    pub fn count_owners(&mut self, group: usize, shape: ShapeId, snapshot: &Snapshot) {
+        self.owned_by.entry(shape).or_default().push(group as u32);
         for &(node, count) in snapshot.running.on(shape) {
             self.groups[group].count_on_node(&self.keys, node.0 as usize, count);
             let key = self.groups[group].key;
             match key.map(|key| (key, self.keys[key].of_node[node.0 as usize])) {
-                None => self.repel_on(group, node.0 as usize),
+                None => _ = self.repel_on(group, node.0 as usize),
                 Some((key, domain)) if domain != u32::MAX => self.repel_in(group, key, domain),
                 Some(_) => {}
             }
         }
     }
 
-    fn repel_on(&mut self, group: usize, host: usize) {
+    /// Whether it was not the last one known there.
+    fn repel_on(&mut self, group: usize, host: usize) -> bool {
         if self.repelled_on.len() <= host {
             self.repelled_on.resize_with(host + 1, Vec::new);
         }
         let there = &mut self.repelled_on[host];
         // Groups come in runs: the last one is looked at, and one that is there twice does no harm.
-        if there.last() != Some(&(group as u32)) {
+        let new = there.last() != Some(&(group as u32));
+        if new {
             there.push(group as u32);
         }
+        new
     }
 
     fn repel_in(&mut self, group: usize, key: usize, domain: u32) {
@@ -391,10 +419,12 @@ impl Topology {
         for (domain, &value) in domains.values.iter().enumerate().filter(|_| !self.counted.is_empty()) {
             group.universe[domain] |= self.counted.has(&group.spec, value);
         }
+        group.nodes_in = group.universe.iter().map(|&counts| (0, counts)).collect();
         for node in 0..snapshot.nodes.len() {
             let domain = domains.of_node[node];
-            if domain != u32::MAX && counts_node(group, snapshot, node) {
+            if domain != u32::MAX && !group.passed_over.contains(&(node as u32)) {
                 group.universe[domain as usize] = true;
+                group.nodes_in[domain as usize].0 += 1;
             }
         }
     }
@@ -419,8 +449,9 @@ impl Topology {
                 };
                 let first = group.hosts.add(host, u16::try_from(pods).unwrap_or(u16::MAX));
                 group.total += u64::from(pods);
-                if inverse && first {
-                    self.repel_on(number, host);
+                self.log.push(Undo::Host { group: number, host, pods, first });
+                if inverse && first && self.repel_on(number, host) {
+                    self.log.push(Undo::RepelledOn { host });
                 }
                 continue;
             };
@@ -431,11 +462,104 @@ impl Topology {
             }
             for &domain in &landing.domains {
                 group.count[domain as usize] += pods;
-                if inverse {
-                    self.repelled_in[k][domain as usize].insert(number);
+                self.log.push(Undo::Domain { group: number, domain, pods });
+                if inverse && self.repelled_in[k][domain as usize].insert(number) {
+                    self.log.push(Undo::RepelledIn { key: k, domain, group: number });
                 }
             }
             group.total += u64::from(pods);
+            self.log.push(Undo::Total { group: number, pods });
+        }
+    }
+
+    /// A node with its pods is there no more, until [`rewind`](Topology::rewind). Its number stays, and nothing may be
+    /// placed on it.
+    pub fn remove_node(&mut self, node: usize, snapshot: &Snapshot) {
+        for number in 0..self.groups.len() {
+            let group = &mut self.groups[number];
+            let Some(domain) = group.key.map(|key| self.keys[key].of_node[node]).filter(|&d| d != u32::MAX) else {
+                continue;
+            };
+            if group.nodes_in.is_empty() || group.passed_over.contains(&(node as u32)) {
+                continue;
+            }
+            let (nodes, anyway) = &mut group.nodes_in[domain as usize];
+            *nodes -= 1;
+            group.universe[domain as usize] = *anyway || *nodes > 0;
+            self.log.push(Undo::NodeIn { group: number, domain });
+        }
+        for pod in &snapshot.nodes[node].pods {
+            let shape = snapshot.world.pods[pod.0 as usize].shape;
+            for at in 0..self.counting.get(&shape).map_or(0, Vec::len) {
+                let group = self.counting[&shape][at] as usize;
+                if !self.groups[group].passed_over.contains(&(node as u32)) {
+                    self.uncount(group, node);
+                }
+            }
+            for at in 0..self.owned_by.get(&shape).map_or(0, Vec::len) {
+                let group = self.owned_by[&shape][at] as usize;
+                let Some((key, domain)) = self.uncount(group, node) else { continue };
+                if self.groups[group].count[domain as usize] == 0 {
+                    self.repelled_in[key][domain as usize].remove(group);
+                    self.log.push(Undo::Repels { key, domain, group });
+                }
+            }
+        }
+    }
+
+    /// One pod of a group on an existing node is gone. Hosts are left as they are: nothing comes to this one any more.
+    /// Returns the topology key and the domain in which it counted.
+    fn uncount(&mut self, number: usize, node: usize) -> Option<(usize, u32)> {
+        let group = &mut self.groups[number];
+        let counted = match group.key {
+            None => None,
+            Some(key) => {
+                let domain = Some(self.keys[key].of_node[node]).filter(|&domain| domain != u32::MAX)?;
+                group.count[domain as usize] -= 1;
+                Some((key, domain))
+            }
+        };
+        group.total -= 1;
+        self.log.push(Undo::Uncounted { group: number, domain: counted.map(|(_, domain)| domain) });
+        counted
+    }
+
+    /// How much has changed so far, for [`rewind`](Topology::rewind).
+    pub fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Takes back what has changed since a mark.
+    pub fn rewind(&mut self, mark: usize) {
+        while self.log.len() > mark {
+            let Some(change) = self.log.pop() else { return };
+            self.take_back(change);
+        }
+    }
+
+    fn take_back(&mut self, change: Undo) {
+        match change {
+            Undo::Host { group, host, pods, first } => {
+                self.groups[group].hosts.take(host, u16::try_from(pods).unwrap_or(u16::MAX), first);
+                self.groups[group].total -= u64::from(pods);
+            }
+            Undo::RepelledOn { host } => _ = self.repelled_on[host].pop(),
+            Undo::Domain { group, domain, pods } => self.groups[group].count[domain as usize] -= pods,
+            Undo::RepelledIn { key, domain, group } => self.repelled_in[key][domain as usize].remove(group),
+            Undo::Total { group, pods } => self.groups[group].total -= u64::from(pods),
+            Undo::NodeIn { group, domain } => {
+                let group = &mut self.groups[group];
+                group.nodes_in[domain as usize].0 += 1;
+                group.universe[domain as usize] = true;
+            }
+            Undo::Uncounted { group, domain } => {
+                let group = &mut self.groups[group];
+                group.total += 1;
+                if let Some(domain) = domain {
+                    group.count[domain as usize] += 1;
+                }
+            }
+            Undo::Repels { key, domain, group } => _ = self.repelled_in[key][domain as usize].insert(group),
         }
     }
 }
