@@ -59,6 +59,13 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// The pods of its nodes that would have to find another place if their node went, in queue order.
+    pub fn movable(&self) -> Vec<PendingPod> {
+        pending::movable(&self.world, &self.nodes, &volumes::Volumes::index(&self.world))
+    }
+}
+
 /// A pod to plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingPod {

@@ -9,7 +9,7 @@ use super::sets::{Numbers, Set, Sets};
 use super::states::{State, States};
 use crate::matching::untolerated;
 use crate::model::{HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Sym, TypeId, World};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{PendingPod, Snapshot};
 
 /// Amounts in the order of [`Dims`].
 pub type Amounts = SmallVec<[i64; 6]>;
@@ -19,8 +19,8 @@ pub type Amounts = SmallVec<[i64; 6]>;
 pub struct Dims(pub Vec<ResourceId>);
 
 impl Dims {
-    /// CPU, memory and pods, and what else pods to be planned and daemons ask for.
-    pub fn of(snapshot: &Snapshot) -> Self {
+    /// CPU, memory and pods, and what else these pods and daemons ask for.
+    pub fn of(snapshot: &Snapshot, pods: &[PendingPod]) -> Self {
         let mut all = vec![ResourceId::Cpu, ResourceId::Memory, ResourceId::Pods];
         let mut add = |requests: &Resources| {
             for (resource, _) in requests.iter() {
@@ -30,7 +30,7 @@ impl Dims {
             }
         };
         let mut last: Option<&Arc<PodShape>> = None;
-        for pod in &snapshot.pending {
+        for pod in pods {
             if !last.is_some_and(|l| Arc::ptr_eq(l, &pod.shape)) {
                 add(&pod.shape.requests);
                 last = Some(&pod.shape);

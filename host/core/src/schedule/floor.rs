@@ -23,7 +23,7 @@ use crate::matching::untolerated;
 use crate::model::{Catalogue, HostPort, MinValuesPolicy, NodePool, Op, ResourceId, Sym};
 use crate::plan::PoolIx;
 use crate::policy::Policies;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{PendingPod, Snapshot};
 use crate::stop::Stop;
 
 /// A NodePool ready to open claims.
@@ -40,6 +40,8 @@ pub struct Template {
     pub limits: Vec<(ResourceId, i64)>,
     /// What its limit of nodes leaves.
     pub nodes_left: Option<i64>,
+    /// Both before anything is placed.
+    limits_before: (Vec<(ResourceId, i64)>, Option<i64>),
     /// Some of its offerings draw on reservations.
     pub reserved: bool,
 }
@@ -58,6 +60,10 @@ pub struct Problem<'a> {
     pub topology: Topology,
     /// What is to be placed, in queue order.
     pub items: Vec<Item>,
+    /// How many pods of each item are to be placed.
+    pub wanted: Vec<u32>,
+    /// Groups that pods which are not theirs are kept balanced for as well, where that costs nothing.
+    pub balanced: Vec<bool>,
     /// What existing nodes have left.
     pub room: Room,
     /// Units of each reservation that are left to plan with.
@@ -137,13 +143,18 @@ pub struct Floor {
 }
 
 impl<'a> Problem<'a> {
-    /// Compiles a snapshot: scores the catalogue, interns requirements, groups pods.
+    /// Compiles a snapshot to plan for its pending pods: scores the catalogue, interns requirements, groups pods.
     /// `counted` are domains that count for spread constraints whatever could be bought there.
     pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies, counted: &Counted) -> Self {
+        Problem::of(snapshot, &snapshot.pending, policies, counted)
+    }
+
+    /// The same for any pods, in queue order.
+    pub fn of(snapshot: &'a Snapshot, pods: &[PendingPod], policies: &dyn Policies, counted: &Counted) -> Self {
         let world = &*snapshot.world;
         let score = |p: &PoolIx| policies.score(&world.catalogue, &world.names, world.pools[p.0 as usize].name);
         let mut states = States::new(world, snapshot.pools.iter().map(score).collect());
-        let dims = Dims::of(snapshot);
+        let dims = Dims::of(snapshot, pods);
         let mut pools = Vec::new();
         for (at, &pool) in snapshot.pools.iter().enumerate() {
             let sets = pool_sets(world, pool, &states.numbers);
@@ -154,23 +165,39 @@ impl<'a> Problem<'a> {
             let min_values = record.requirements.iter().filter_map(|r| Some((r.key, r.min_values?))).collect();
             let reserved = world.settings.reserved_capacity
                 && states.get(initial).cells.iter().any(|c| states.cells[c].reservation.is_some());
-            pools.push(Template { pool, initial, fit, min_values, limits, nodes_left, reserved });
+            let limits_before = (limits.clone(), nodes_left);
+            pools.push(Template { pool, initial, fit, min_values, limits, nodes_left, limits_before, reserved });
         }
         let initial: Vec<StateId> = pools.iter().map(|p| p.initial).collect();
         let mut topology = Topology::new(snapshot, counted);
-        let items = items::collect(snapshot, &mut states, &mut topology, &dims, &initial);
+        let items = items::collect(snapshot, pods, &mut states, &mut topology, &dims, &initial);
         let room = Room::new(snapshot.nodes.iter().map(|n| dims.amounts(&n.free)).collect());
         let reservations = reservations(&world.catalogue);
-        Problem { snapshot, states, dims, pools, topology, items, room, reservations, stop: Stop::never() }
+        let wanted = items.iter().map(|item| item.pods.len() as u32).collect();
+        let balanced = vec![true; topology.groups.len()];
+        let stop = Stop::never();
+        Problem { snapshot, states, dims, pools, topology, items, wanted, balanced, room, reservations, stop }
+    }
+
+    /// A node no longer counts against the limits of its NodePool, until [`reset`](Problem::reset).
+    pub fn give_back_limits(&mut self, node: usize) {
+        let node = &self.snapshot.nodes[node];
+        let of_node = |template: &&mut Template| {
+            node.pool.is_some_and(|pool| self.snapshot.world.pools[template.pool.0 as usize].name == pool)
+        };
+        if let Some(template) = self.pools.iter_mut().find(of_node) {
+            template.limits.iter_mut().for_each(|(resource, left)| *left += node.capacity.get(*resource));
+            template.nodes_left = template.nodes_left.map(|nodes| nodes + 1);
+        }
     }
 
     /// Takes back what a packing has counted and used up, so that another one can begin.
     pub fn reset(&mut self) {
         self.topology.rewind(0);
         self.room.rewind();
-        for at in 0..self.pools.len() {
-            let (limits, nodes_left) = limits_left(self, at);
-            (self.pools[at].limits, self.pools[at].nodes_left) = (limits, nodes_left);
+        for template in &mut self.pools {
+            template.limits.clone_from(&template.limits_before.0);
+            template.nodes_left = template.limits_before.1;
         }
     }
 
@@ -253,14 +280,20 @@ pub struct DomainRule {
 
 /// Packs everything, the items of `first` before the others.
 pub fn pack(problem: &mut Problem<'_>, first: &[usize]) -> Floor {
-    let mut packer = Packer::new(problem);
-    let others = (0..packer.p.items.len()).filter(|item| !first.contains(item));
-    let mut waiting: Vec<usize> = first.iter().copied().chain(others).collect();
+    let items = problem.items.len();
+    let others = (0..items).filter(|item| !first.contains(item));
+    let waiting: Vec<usize> = first.iter().copied().chain(others).collect();
+    let out = Floor { placed: vec![0; items], waits: vec![false; items], ..Floor::default() };
+    pack_on(problem, waiting, out)
+}
+
+/// Packs the wanted pods of some items, each once, in this order. `out` is empty, with room for all items.
+pub fn pack_on(problem: &mut Problem<'_>, mut waiting: Vec<usize>, out: Floor) -> Floor {
+    let mut packer = Packer::new(problem, out);
     loop {
-        let before: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
+        let before = packer.placements;
         waiting.retain(|&item| !packer.run(item));
-        let after: u64 = packer.out.placed.iter().map(|&n| u64::from(n)).sum();
-        if waiting.is_empty() || before == after || packer.p.stop.is_raised() {
+        if waiting.is_empty() || before == packer.placements || packer.p.stop.is_raised() {
             return packer.out;
         }
     }
@@ -275,6 +308,8 @@ struct Packer<'p, 'a> {
     reservations: FxHashMap<Sym, i64>,
     /// Looks at rules over hosts since the last pod was placed.
     looks: Cell<usize>,
+    /// Pods placed so far.
+    placements: u64,
 }
 
 /// Looks at rules over hosts that a pod's preferences may cost: a pod with twenty rules and forty preferences on five
@@ -299,9 +334,8 @@ enum Spot {
 }
 
 impl<'p, 'a> Packer<'p, 'a> {
-    fn new(p: &'p mut Problem<'a>) -> Self {
+    fn new(p: &'p mut Problem<'a>, out: Floor) -> Self {
         let reservations = p.reservations.clone();
-        let out = Floor { placed: vec![0; p.items.len()], waits: vec![false; p.items.len()], ..Floor::default() };
         Packer {
             p,
             out,
@@ -309,12 +343,13 @@ impl<'p, 'a> Packer<'p, 'a> {
             volumes: FxHashMap::default(),
             reservations,
             looks: Cell::new(0),
+            placements: 0,
         }
     }
 
     /// Places pods of an item until none is left (true) or one finds no place (false).
     fn run(&mut self, item: usize) -> bool {
-        let pods = self.p.items[item].pods.len() as u32;
+        let pods = self.p.wanted[item];
         let levels = self.p.items[item].variants.len();
         self.looks.set(0);
         for level in 0..levels {
@@ -373,7 +408,7 @@ impl<'p, 'a> Packer<'p, 'a> {
     /// No rule but size, labels and taints decides.
     fn is_plain(&self, item: usize, level: usize) -> bool {
         let it = &self.p.items[item];
-        it.variants[level].uses.is_empty()
+        rules(self.p, item, level).next().is_none()
             && it.counted.is_empty()
             && it.owned_inverse.is_empty()
             && it.selected_inverse.is_empty()
@@ -384,7 +419,7 @@ impl<'p, 'a> Packer<'p, 'a> {
 
     fn how_many(&self, item: usize, spot: &Spot) -> u32 {
         let it = &self.p.items[item];
-        let left = it.pods.len() as u32 - self.out.placed[item];
+        let left = self.p.wanted[item] - self.out.placed[item];
         match *spot {
             Spot::Node(node, _) => {
                 let room = it.request.iter().zip(self.p.room.of(node)).filter(|(want, _)| **want > 0);
@@ -637,6 +672,7 @@ impl<'p, 'a> Packer<'p, 'a> {
     fn put(&mut self, item: usize, level: usize, spot: Spot, count: u32) {
         let start = self.out.placed[item];
         self.out.placed[item] += count;
+        self.placements += u64::from(count);
         let it = &self.p.items[item];
         let member = |need| Member { item, variant: level, need, pods: (start, start + count) };
         let (at, pool) = match spot {
@@ -708,6 +744,11 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 }
 
+/// Topology rules of one level of an item, without those that only keep others balanced for whom nothing is planned.
+fn rules<'p>(p: &'p Problem<'_>, item: usize, level: usize) -> impl Iterator<Item = &'p GroupUse> {
+    p.items[item].variants[level].uses.iter().filter(|rule| rule.owner || p.balanced[rule.group])
+}
+
 /// Which domains are allowed now, for every topology key that has to do with the item.
 ///
 /// # Errors
@@ -722,7 +763,7 @@ fn open_domains(p: &Problem<'_>, item: usize, level: usize) -> Result<Result<Vec
     let variant = &it.variants[level];
     let mut rules: Vec<DomainRule> = Vec::new();
     let mut spread_on: Vec<(usize, usize)> = Vec::new();
-    for &GroupUse { group: at, own, owner, .. } in variant.uses.iter() {
+    for &GroupUse { group: at, own, owner, .. } in self::rules(p, item, level) {
         let group = &p.topology.groups[at];
         let Some(key) = group.key else { continue };
         let domains = &p.topology.keys[key];

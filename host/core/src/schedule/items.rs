@@ -98,9 +98,10 @@ pub struct GroupUse {
     pub owner: bool,
 }
 
-/// Groups pending pods and works out what each group asks for. Pods that cannot be planned at all are left out.
+/// Groups pods in queue order and works out what each group asks for. Pods that cannot be planned at all are left out.
 pub fn collect(
     snapshot: &Snapshot,
+    pods: &[PendingPod],
     states: &mut States<'_>,
     topology: &mut Topology,
     dims: &Dims,
@@ -109,7 +110,7 @@ pub fn collect(
     let mut items: Vec<Item> = Vec::new();
     let mut index: FxHashMap<(*const PodShape, &[Vec<Requirement>]), usize> = FxHashMap::default();
     let mut alternatives: Vec<&[Vec<Requirement>]> = Vec::new();
-    for pod in snapshot.pending.iter().filter(|p| p.unfit.is_none()) {
+    for pod in pods.iter().filter(|p| p.unfit.is_none()) {
         let key = (Arc::as_ptr(&pod.shape), pod.volume_alternatives.as_slice());
         if pod.volumes.is_empty()
             && let Some(&at) = index.get(&key)

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 use super::domains::{Buyer, Counted, Purchases, alternatives};
 use super::items::{GroupUse, Uses};
 use super::members::Members;
-use super::undo::Undo;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
+use super::undo::Undo;
 use crate::matching::untolerated;
 use crate::model::{
     LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Sym, Toleration, World,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::PendingPod;
 use super::volumes::Volumes;
+use super::{PendingPod, StateNode};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
     LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Sym, Workload, World,
@@ -20,8 +20,8 @@ pub fn collect(
     crowded_out: &FxHashSet<PodIx>,
     volumes: &Volumes,
 ) -> Vec<PendingPod> {
-    let kinds = Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") };
-    let mut shapes: FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>> = FxHashMap::default();
+    let kinds = Kinds::of(world);
+    let mut shapes = Shapes::default();
     let claims = world.claims.iter().filter(|c| !c.deleting).map(|c| c.name);
     let there: FxHashSet<Sym> =
         world.nodes.iter().map(|n| n.name).chain(claims).filter(|n| !leaving.contains(n)).collect();
@@ -33,24 +33,56 @@ pub fn collect(
         if !((provisionable(pod, &kinds) && !expected) || displaced) {
             continue;
         }
-        let defaults = !world.settings.default_spread.is_empty();
-        let key = (pod.shape, pod.owner.filter(|_| defaults));
-        let shape = shapes.entry(key).or_insert_with(|| Arc::new(with_default_spread(world, pod))).clone();
-        let (volume_alternatives, unfit) = match (unplannable(pod), volumes.alternatives(world, pod)) {
-            (Some(unfit), _) => (Vec::new(), Some(unfit)),
-            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
-            (None, Ok(alternatives)) => (alternatives, None),
-        };
-        let volumes = volumes.of(world, pod);
-        pending.push(PendingPod { pod: PodIx(at as u32), shape, volume_alternatives, volumes, unfit });
+        pending.push(shapes.pending(world, PodIx(at as u32), volumes));
     }
     sort(world, &mut pending);
     pending
 }
 
+/// Pods of nodes that would have to find another place if their node went, in queue order: all but those of DaemonSets,
+/// static ones, and those that end anyway.
+pub fn movable(world: &World, nodes: &[StateNode], volumes: &Volumes) -> Vec<PendingPod> {
+    let kinds = Kinds::of(world);
+    let mut shapes = Shapes::default();
+    let moves = |ix: &&PodIx| {
+        let pod = &world.pods[ix.0 as usize];
+        let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
+        !daemon && !pod.is_static && !pod.terminal
+    };
+    let pods = nodes.iter().flat_map(|node| &node.pods).filter(moves);
+    let mut movable: Vec<PendingPod> = pods.map(|&ix| shapes.pending(world, ix, volumes)).collect();
+    sort(world, &mut movable);
+    movable
+}
+
+/// Shapes of pods with default spread constraints, each made once.
+#[derive(Default)]
+struct Shapes(FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>>);
+
+impl Shapes {
+    fn pending(&mut self, world: &World, ix: PodIx, volumes: &Volumes) -> PendingPod {
+        let pod = &world.pods[ix.0 as usize];
+        let defaults = !world.settings.default_spread.is_empty();
+        let key = (pod.shape, pod.owner.filter(|_| defaults));
+        let shape = self.0.entry(key).or_insert_with(|| Arc::new(with_default_spread(world, pod))).clone();
+        let (volume_alternatives, unfit) = match (unplannable(pod), volumes.alternatives(world, pod)) {
+            (Some(unfit), _) => (Vec::new(), Some(unfit)),
+            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
+            (None, Ok(alternatives)) => (alternatives, None),
+        };
+        PendingPod { pod: ix, shape, volume_alternatives, volumes: volumes.of(world, pod), unfit }
+    }
+}
+
 struct Kinds {
     daemon: Option<Sym>,
     stateful: Option<Sym>,
+}
+
+impl Kinds {
+    fn of(world: &World) -> Self {
+        Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") }
+    }
 }
 
 fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {

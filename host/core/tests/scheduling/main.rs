@@ -7,6 +7,7 @@ mod hostile;
 mod labels;
 mod nodes;
 mod packing;
+mod questions;
 mod stopped;
 mod topology;
 mod unusable;
