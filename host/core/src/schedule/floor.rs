@@ -66,6 +66,8 @@ pub struct Problem<'a> {
     pub balanced: Vec<bool>,
     /// What existing nodes have left.
     pub room: Room,
+    /// Room to look for hosts in, so that none is allocated for each pod.
+    scan: Scan,
     /// Units of each reservation that are left to plan with.
     reservations: FxHashMap<Sym, i64>,
     /// Ends the search for a better plan; what is unfinished is of no use then.
@@ -176,7 +178,8 @@ impl<'a> Problem<'a> {
         let wanted = items.iter().map(|item| item.pods.len() as u32).collect();
         let balanced = vec![true; topology.groups.len()];
         let stop = Stop::never();
-        Problem { snapshot, states, dims, pools, topology, items, wanted, balanced, room, reservations, stop }
+        let scan = Scan::default();
+        Problem { snapshot, states, dims, pools, topology, items, wanted, balanced, room, scan, reservations, stop }
     }
 
     /// A node no longer counts against the limits of its NodePool, until [`reset`](Problem::reset).
@@ -318,13 +321,21 @@ const MOST_LOOKS: usize = 4_000_000;
 
 /// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
 #[derive(Default)]
-struct Scan {
+pub(super) struct Scan {
     nodes: Vec<u32>,
     /// Nodes below this number have been looked at.
     next: usize,
     claims: Vec<u32>,
     /// Claims below this number have been looked at.
     seen: usize,
+}
+
+impl Scan {
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.claims.clear();
+        (self.next, self.seen) = (0, 0);
+    }
 }
 
 /// A pod found its place.
@@ -356,7 +367,8 @@ impl<'p, 'a> Packer<'p, 'a> {
             if level + 1 < levels && self.looks.get() > MOST_LOOKS {
                 continue;
             }
-            let mut scan = Scan::default();
+            let mut scan = std::mem::take(&mut self.p.scan);
+            scan.clear();
             while self.out.placed[item] < pods {
                 if self.p.stop.is_raised() {
                     return false;
@@ -365,6 +377,7 @@ impl<'p, 'a> Packer<'p, 'a> {
                     break;
                 }
             }
+            self.p.scan = scan;
             if self.out.placed[item] == pods {
                 return true;
             }
