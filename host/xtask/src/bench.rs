@@ -6,6 +6,7 @@
 mod cases;
 mod live;
 mod oracle;
+mod questions;
 mod shown;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ struct Outcome<'c> {
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
     if let Some((&"live", rest)) = args.split_first() {
         return live::run(rest);
+    }
+    if args == ["questions"] {
+        return questions::run();
     }
     let asked = asked(args)?;
     let mut steps = Steps::default();
@@ -75,7 +79,9 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
             "--no-oracle" => asked.oracle = false,
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
-            other => bail!("unknown word {other:?}: expected cost, speed, policy, --improve, --only or --no-oracle"),
+            other => bail!(
+                "unknown word {other:?}: expected cost, speed, policy, questions, live, --improve, --only or --no-oracle"
+            ),
         }
     }
     Ok(asked)

@@ -45,7 +45,8 @@ pub enum Goal {
 }
 
 const ALL: &str = "ec2-us-east-1.json";
-const USUAL: &str = "ec2-us-east-1-cmr.json";
+/// The catalogue that a usual NodePool admits.
+pub const USUAL: &str = "ec2-us-east-1-cmr.json";
 
 const fn cost(name: &'static str, cluster: &'static str, goal: f64) -> Case {
     let goal = Goal::Cost(goal);
