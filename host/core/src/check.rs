@@ -11,75 +11,13 @@ mod limits;
 mod purchases;
 mod topology;
 
-use std::fmt;
-
 use rustc_hash::FxHashSet;
 
 use crate::model::{Sym, World};
 use crate::plan::{Plan, PodIx};
+pub use crate::reasons::{Rule, Violation};
 use crate::snapshot::Snapshot;
 use hosts::Hosts;
-
-/// A rule that a plan breaks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Violation {
-    /// Which rule.
-    pub rule: Rule,
-    /// The claim (by position) or node (by name) where it shows.
-    pub at: Option<String>,
-    /// The pod that it is about, `namespace/name`.
-    pub pod: Option<String>,
-    /// What is wrong, with numbers.
-    pub detail: String,
-}
-
-/// Rules that are checked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rule {
-    /// Every pending pod is in exactly one place of the plan, and nothing else is.
-    Accounting,
-    /// The NodePool of a claim may be bought from.
-    Pool,
-    /// The claim's types, offering and price belong together.
-    Offering,
-    /// Taints are tolerated.
-    Taints,
-    /// Labels satisfy node selectors and required node affinity.
-    Labels,
-    /// Resources suffice, daemons included.
-    Resources,
-    /// Host ports are free.
-    Ports,
-    /// Volumes can be attached, and where they are.
-    Volumes,
-    /// Topology spread constraints.
-    Spread,
-    /// Required pod affinity.
-    Affinity,
-    /// Required pod anti-affinity, both ways.
-    AntiAffinity,
-    /// Limits of NodePools.
-    Limits,
-    /// `minValues` of NodePools.
-    MinValues,
-    /// Reservations.
-    Reservations,
-    /// The sums of the plan.
-    Totals,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.rule)?;
-        if let Some(at) = &self.at {
-            write!(f, " at {at}")?;
-        }
-        if let Some(pod) = &self.pod {
-            write!(f, ", pod {pod}")?;
-        }
-        write!(f, ": {}", self.detail)
-    }
-}
 
 /// Checks a plan.
 ///

@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod explain;
+pub mod ids;
 pub mod improve;
 pub mod kube_scheduler;
 pub mod matching;
@@ -16,6 +17,7 @@ pub mod model;
 pub mod plan;
 pub mod planner;
 pub mod policy;
+pub mod reasons;
 pub mod schedule;
 pub mod snapshot;
 pub mod stop;

@@ -4,7 +4,6 @@ mod finish;
 mod sturdy;
 mod turns;
 
-pub use finish::Ranking;
 pub use turns::in_order;
 
 use std::cell::RefCell;

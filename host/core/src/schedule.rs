@@ -15,6 +15,7 @@ pub mod floor;
 pub mod items;
 pub mod members;
 pub mod questions;
+pub mod ranking;
 pub mod refusal;
 pub mod room;
 pub mod sets;

@@ -10,12 +10,12 @@ mod volumes;
 
 use std::sync::Arc;
 
-pub use pools::Unusable;
 pub use running::Running;
-pub use spoiled::Spoiled;
 
+use crate::ids::{PodIx, PoolIx};
 use crate::model::{HostPort, Labels, PodShape, Requirement, Resources, Sym, Taint, World};
-use crate::plan::{PodIx, PoolIx, Unfit};
+use crate::reasons::Unfit;
+pub use crate::reasons::{Spoiled, Unusable};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
 #[derive(Clone, Debug)]

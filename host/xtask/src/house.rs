@@ -20,6 +20,25 @@ mod tests {
         ("xtask", &[]),
     ];
 
+    /// Modules of `core`, each of which may use those that come before it and no others.
+    const MODULES: [&str; 15] = [
+        "model",
+        "stop",
+        "ids",
+        "reasons",
+        "matching",
+        "policy",
+        "plan",
+        "snapshot",
+        "check",
+        "schedule",
+        "kube_scheduler",
+        "improve",
+        "planner",
+        "explain",
+        "lib",
+    ];
+
     fn read(file: &str) -> String {
         let file = crate::root().join(file);
         std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
@@ -40,6 +59,51 @@ mod tests {
             let ours: Vec<_> = used.iter().filter(|name| name.starts_with("longshore")).collect();
             assert!(ours.iter().all(|name| allowed.contains(&name.as_str())), "{folder} uses {ours:?}");
         }
+    }
+
+    /// The Rust files of a folder, with those of its folders.
+    fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let found = paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+        found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+    }
+
+    /// Modules of the crate that a source names after `crate::`, braces included.
+    fn named_modules(text: &str) -> BTreeSet<String> {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        let word =
+            |text: &str| -> String { text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect() };
+        let after = code.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
+            None => vec![word(rest)],
+            Some(list) => list.split('}').next().unwrap_or("").split(',').map(|one| word(one.trim())).collect(),
+        });
+        after.filter(|module| !module.is_empty()).collect()
+    }
+
+    #[test]
+    fn modules_of_the_core_use_those_below_them_alone() {
+        let folder = crate::root().join("host/core/src");
+        let mut wrong = Vec::new();
+        for file in sources(&folder) {
+            let inside = file.strip_prefix(&folder).expect("a file of the folder").to_string_lossy().into_owned();
+            let own = inside.split(['/', '.']).next().unwrap_or_default().to_owned();
+            let level = |module: &str| MODULES.iter().position(|known| *known == module);
+            let at = level(&own).unwrap_or_else(|| panic!("{own} has no place in the order of modules"));
+            for used in named_modules(&std::fs::read_to_string(&file).expect("a source")) {
+                if used != own && level(&used).is_none_or(|used| used > at) {
+                    wrong.push(format!("{inside} uses {used}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn modules_are_named_with_and_without_braces() {
+        let text =
+            "// crate::no\nuse crate::model::Sym;\nuse crate::{plan, check::Rule};\nlet x = crate::ids::PodIx(0);";
+        assert_eq!(named_modules(text).into_iter().collect::<Vec<_>>(), ["check", "ids", "model", "plan"]);
     }
 
     #[test]

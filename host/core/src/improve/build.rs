@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::classes::{Classes, Pile};
 use super::market::Market;
 use super::pack::Node;
-use crate::planner::Ranking;
 use crate::schedule::floor::{Claim, Floor, Member, Problem};
+use crate::schedule::ranking::Ranking;
 
 /// The floor with its movable claims replaced, where that costs less; NodePool by NodePool where limits or `minValues`
 /// would be broken.

@@ -5,7 +5,8 @@ use super::floor::Problem;
 use super::refusal::{count_short, labelled};
 use super::sets::Set;
 use crate::model::{MinValuesPolicy, Sym};
-use crate::plan::{Barren, TypesLeft, Unfit};
+use crate::plan::Barren;
+use crate::reasons::{TypesLeft, Unfit};
 
 /// Every NodePool of a problem that no instance type is left for, in order of preference.
 pub fn find(p: &mut Problem<'_>) -> Vec<Barren> {

@@ -85,7 +85,7 @@ pub struct Purchases {
 impl Purchases {
     /// Nothing asked yet.
     pub fn new(snapshot: &Snapshot) -> Self {
-        let of_pool = |pool: &crate::plan::PoolIx| {
+        let of_pool = |pool: &crate::ids::PoolIx| {
             let record = &snapshot.world.pools[pool.0 as usize];
             let types = snapshot.world.catalogue.types();
             let (limits, nodes_left) = limits(snapshot, record);

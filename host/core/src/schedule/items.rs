@@ -11,8 +11,8 @@ use super::members::Members;
 use super::sets::{Set, Sets};
 use super::states::{NeedId, StateId, States};
 use super::topology::{Rule, Spec, Topology};
+use crate::ids::PodIx;
 use crate::model::{HostPort, PodShape, PreferencePolicy, Requirement, Sym, TaintEffect};
-use crate::plan::PodIx;
 use crate::snapshot::{PendingPod, Snapshot};
 
 /// Pods that nothing tells apart.

@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 
 use super::domains::Counted;
 use super::floor::{Floor, Member, Problem, pack_on};
+use super::ranking::Ranking;
 use super::topology::Rule;
+use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::OfferingId;
-use crate::plan::{NodeIx, PodIx, PoolIx};
-use crate::planner::Ranking;
 use crate::policy::Policies;
 use crate::snapshot::Snapshot;
 

@@ -7,10 +7,11 @@ use super::floor::{DomainRule, Floor, Problem, domain_rules, drop_small_volumes,
 use super::sets::{Set, Sets};
 use super::states::StateId;
 use super::topology::{Group, Rule};
+use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
 use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
-use crate::plan::{Barred, Least, NodeIx, PoolIx, Refusal, Target, TypesLeft, Unfit};
-use crate::snapshot::Unusable;
+use crate::reasons::Unusable;
+use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
 /// The first refusal of each NodePool; those that nobody may buy from now come first, for what is told can be cut short,
 /// and this passes.

@@ -9,8 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bits::Bits;
 use super::sets::{Numbers, Set, Sets};
+use crate::ids::PoolIx;
 use crate::model::{Catalogue, Names, OfferingId, Requirement, Sym, TypeId, World};
-use crate::plan::PoolIx;
 use crate::policy::Scores;
 
 /// Index of a [`State`].

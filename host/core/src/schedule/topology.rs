@@ -20,7 +20,7 @@ use crate::matching::untolerated;
 use crate::model::{
     LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Sym, Toleration, World,
 };
-use crate::plan::TopologyRule;
+use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
 
 /// What a group is for.

@@ -6,11 +6,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::StateNode;
 use super::volumes::Volumes;
+use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
     Catalogue, Labels, Names, NodeClaim, NodeRecord, Op, PodShape, Resources, Sym, Taint, TaintEffect, World,
 };
-use crate::plan::PodIx;
 
 /// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts), the rest from the
 /// template. Those that ask for dynamic resources are left out, as Karpenter does.

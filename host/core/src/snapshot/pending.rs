@@ -6,11 +6,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::volumes::Volumes;
 use super::{PendingPod, StateNode};
+use crate::ids::PodIx;
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
     LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Sym, Workload, World,
 };
-use crate::plan::{PodIx, Unfit};
+use crate::reasons::Unfit;
 
 /// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one,
 /// and pods that nodes on their way out must let go.

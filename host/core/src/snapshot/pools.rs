@@ -2,28 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Spoiled;
-use crate::model::{NodeClass, NodeClassRef, NodePool, Sym, World};
-use crate::plan::PoolIx;
-
-/// Why a NodePool may not be bought from now, whatever pod asks.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Unusable {
-    /// It is being deleted.
-    Deleting,
-    /// `spec.replicas`: its nodes are kept by count, not by pods.
-    Static,
-    /// Its condition Ready is False.
-    NotReady,
-    /// Its node class does not exist.
-    ClassMissing(NodeClassRef),
-    /// Its node class is being deleted.
-    ClassDeleting(NodeClassRef),
-    /// Its node class has condition Ready False.
-    ClassNotReady(NodeClassRef),
-    /// Others make its nodes useless as soon as they are there.
-    Spoiled(Spoiled),
-}
+use crate::ids::PoolIx;
+use crate::model::{NodeClass, NodePool, Sym, World};
+use crate::reasons::{Spoiled, Unusable};
 
 /// NodePools that may be bought from, by weight and name, the highest first, and the others by name.
 pub fn sort_out(world: &World, spoiled: &FxHashMap<Sym, Spoiled>) -> (Vec<PoolIx>, Vec<(PoolIx, Unusable)>) {

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::StateNode;
+use crate::ids::NodeIx;
 use crate::model::{LabelSelector, SelectorOp, ShapeId, Sym, World};
-use crate::plan::NodeIx;
 
 /// Where pods of each shape run. Pods that are terminal or terminating do not count.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,9 @@
 use rustc_hash::FxHashMap;
 
 use super::StateNode;
+use crate::ids::PodIx;
 use crate::model::{Names, NodeRecord, Sym, Taint, TaintEffect, World};
-use crate::plan::PodIx;
+use crate::reasons::Spoiled;
 
 /// How long a node is new, seconds.
 const NEW: i64 = 600;
@@ -20,17 +21,6 @@ const FREE: u32 = 3;
 const FIRST: i64 = 5;
 /// up to this.
 const LONGEST: i64 = 120;
-
-/// Useless new nodes of a NodePool.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spoiled {
-    /// How many.
-    pub nodes: u32,
-    /// A taint of the newest that neither its NodeClaim nor Kubernetes has put there.
-    pub taint: Taint,
-    /// When the next node may be bought, seconds since 1970.
-    pub until: i64,
-}
 
 /// NodePools that wait, by name.
 pub fn find(world: &World, nodes: &[StateNode]) -> FxHashMap<Sym, Spoiled> {

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Running, StateNode};
+use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::pod::NodeInclusion;
 use crate::model::{PodShape, ShapeId, Spread, Sym, World};
-use crate::plan::PodIx;
 
 /// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this order, each of them only as
 /// long as it is so without those before, and only if it is so once all who wait besides have come where fewest are.

@@ -1,0 +1,258 @@
+//! Why not, as data: why a pod does not fit, a NodePool is not bought from, a plan is refused.
+
+use std::fmt;
+
+use crate::ids::{NodeIx, PoolIx};
+use crate::model::{Excess, NodeClassRef, ResourceId, Sym, Taint};
+
+/// Who refuses a pod, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Who refuses.
+    pub target: Target,
+    /// Why.
+    pub unfit: Unfit,
+}
+
+/// Where a pod might have gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Target {
+    /// Nowhere: the pod itself is the reason.
+    Pod,
+    /// A new node of a NodePool.
+    Pool(PoolIx),
+    /// A node that exists.
+    Node(NodeIx),
+}
+
+/// Which topology rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TopologyRule {
+    /// A topology spread constraint.
+    Spread,
+    /// Pod affinity.
+    Affinity,
+    /// Pod anti-affinity of the pod.
+    AntiAffinity,
+    /// Anti-affinity of a pod that is there already and selects this one.
+    InverseAntiAffinity,
+}
+
+/// Why a pod does not fit: the first rule that refuses, as data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// The pod's own specification cannot be planned.
+    Invalid(Box<str>),
+    /// It has more of something than is planned for.
+    Excess(Excess),
+    /// It asks for dynamic resource claims, which are not looked at (IGNORE_DRA_REQUESTS).
+    ResourceClaims,
+    /// One of its volumes cannot be had.
+    Volume(Box<str>),
+    /// There is no NodePool.
+    NoPools,
+    /// The NodePool may not be bought from.
+    Unusable(Unusable),
+    /// A taint that it does not tolerate.
+    Taint(Taint),
+    /// A label is not what it requires.
+    Label {
+        /// The label.
+        key: Sym,
+    },
+    /// Too little of a resource is free (existing nodes).
+    Resource {
+        /// The resource.
+        resource: ResourceId,
+        /// How much it needs.
+        wants: i64,
+        /// How much is free.
+        free: i64,
+    },
+    /// No instance type is left. Counts of types by the first reason that removes each; they add up to the types of
+    /// the catalogue.
+    Types(TypesLeft),
+    /// A topology rule.
+    Topology {
+        /// Which kind of rule.
+        rule: TopologyRule,
+        /// Its topology key.
+        key: Sym,
+        /// For a spread constraint, where it has too few pods.
+        least: Option<Box<Least>>,
+    },
+    /// A host port is taken.
+    HostPort {
+        /// The port.
+        port: u16,
+    },
+    /// A CSI driver's limit of volumes.
+    VolumeLimit {
+        /// The driver.
+        driver: Sym,
+    },
+    /// The NodePool's limit of a resource.
+    LimitReached {
+        /// The resource.
+        resource: ResourceId,
+    },
+    /// The NodePool's limit of nodes.
+    NodeLimitReached,
+    /// The NodePool's `minValues` of a label.
+    MinValues {
+        /// The label.
+        key: Sym,
+    },
+    /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
+    ReservedCapacity,
+    /// The scorer excludes every offering that would do.
+    Excluded,
+    /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or of its reasons.
+    Unexplained,
+}
+
+/// The domain with the fewest pods, which a spread constraint would have filled first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Least {
+    /// The domain.
+    pub domain: Sym,
+    /// How many pods it has.
+    pub pods: u32,
+    /// What keeps pods out of it.
+    pub barred: Barred,
+}
+
+/// What keeps pods out of a domain.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Barred {
+    /// Not asked, or not known.
+    Unasked,
+    /// There are fewer domains than `minDomains`, so each is compared with 0.
+    TooFewDomains {
+        /// How many domains count.
+        domains: u32,
+        /// `minDomains`.
+        wanted: u32,
+    },
+    /// No NodePool offers the domain: only nodes that exist are in it.
+    NotOffered,
+    /// A NodePool that offers it refuses the pod there; of several the one whose refusal is likeliest to pass.
+    Refused(Refusal),
+}
+
+impl Unfit {
+    /// Whether the pod itself is the reason, whatever there is to buy.
+    pub fn is_of_the_pod(&self) -> bool {
+        matches!(self, Unfit::Invalid(_) | Unfit::Excess(_) | Unfit::ResourceClaims | Unfit::Volume(_))
+    }
+}
+
+/// How many instance types each reason removes, in the order in which they are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TypesLeft {
+    /// Types in the catalogue.
+    pub all: u32,
+    /// Labels of the type against NodePool and pod.
+    pub labels: u32,
+    /// Too small, by resource that is short first: cpu, memory, pods, ephemeral storage, any other.
+    pub resources: [u32; 5],
+    /// No offering that is available in the zones and capacity types left.
+    pub offerings: u32,
+    /// Would pass the NodePool's limits.
+    pub limits: u32,
+    /// Offerings of the types counted in `offerings` that would do and are taken to be without capacity for now.
+    pub short: u32,
+    /// When the first of those is offered again, seconds since 1970; 0 where there is none.
+    pub short_until: i64,
+}
+
+/// Why a NodePool may not be bought from now, whatever pod asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unusable {
+    /// It is being deleted.
+    Deleting,
+    /// `spec.replicas`: its nodes are kept by count, not by pods.
+    Static,
+    /// Its condition Ready is False.
+    NotReady,
+    /// Its node class does not exist.
+    ClassMissing(NodeClassRef),
+    /// Its node class is being deleted.
+    ClassDeleting(NodeClassRef),
+    /// Its node class has condition Ready False.
+    ClassNotReady(NodeClassRef),
+    /// Others make its nodes useless as soon as they are there.
+    Spoiled(Spoiled),
+}
+
+/// Useless new nodes of a NodePool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spoiled {
+    /// How many.
+    pub nodes: u32,
+    /// A taint of the newest that neither its NodeClaim nor Kubernetes has put there.
+    pub taint: Taint,
+    /// When the next node may be bought, seconds since 1970.
+    pub until: i64,
+}
+
+/// A rule that a plan breaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// The claim (by position) or node (by name) where it shows.
+    pub at: Option<String>,
+    /// The pod that it is about, `namespace/name`.
+    pub pod: Option<String>,
+    /// What is wrong, with numbers.
+    pub detail: String,
+}
+
+/// Rules that are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rule {
+    /// Every pending pod is in exactly one place of the plan, and nothing else is.
+    Accounting,
+    /// The NodePool of a claim may be bought from.
+    Pool,
+    /// The claim's types, offering and price belong together.
+    Offering,
+    /// Taints are tolerated.
+    Taints,
+    /// Labels satisfy node selectors and required node affinity.
+    Labels,
+    /// Resources suffice, daemons included.
+    Resources,
+    /// Host ports are free.
+    Ports,
+    /// Volumes can be attached, and where they are.
+    Volumes,
+    /// Topology spread constraints.
+    Spread,
+    /// Required pod affinity.
+    Affinity,
+    /// Required pod anti-affinity, both ways.
+    AntiAffinity,
+    /// Limits of NodePools.
+    Limits,
+    /// `minValues` of NodePools.
+    MinValues,
+    /// Reservations.
+    Reservations,
+    /// The sums of the plan.
+    Totals,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.rule)?;
+        if let Some(at) = &self.at {
+            write!(f, " at {at}")?;
+        }
+        if let Some(pod) = &self.pod {
+            write!(f, ", pod {pod}")?;
+        }
+        write!(f, ": {}", self.detail)
+    }
+}
