@@ -453,6 +453,11 @@ fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
             assert_eq!(now, (claims, before, 0), "with silent nodes");
             let said = scene.events("GarbageLimitExceeded");
             assert!(said.iter().any(|said| said.contains("--garbage-limit")), "{said:?}");
+            let pool = &scene.world.server.list(resources::NODE_POOL)[0];
+            let held = fields::items(pool, "/status/conditions").iter().find(|c| c["type"] == "GarbageCollectionHeld");
+            let held = held.expect("a condition of the NodePool");
+            assert_eq!((&held["status"], &held["reason"]), (&json!("True"), &json!("GarbageLimitExceeded")), "{held}");
+            assert!(fields::text(held, "/message").contains("--garbage-limit"), "{held}");
         });
     }
 }

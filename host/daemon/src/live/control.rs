@@ -315,7 +315,7 @@ impl Control {
                     self.timetable.came(Instant::now());
                 }
             }
-            Done::Collected => self.collecting = false,
+            Done::Collected => (self.collecting, self.pools_changed) = (false, true),
             Done::Explained => self.questions.ended(),
         }
     }

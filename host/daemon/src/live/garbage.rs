@@ -39,7 +39,7 @@ struct Memory {
     /// Instances without claim, by provider ID.
     instances: Sightings,
     /// What was not done in the last pass, and why.
-    trouble: Vec<String>,
+    trouble: Vec<Refusal>,
 }
 
 impl Garbage {
@@ -51,9 +51,19 @@ impl Garbage {
     /// What was not done in the last pass, and why; nothing if all is well.
     pub fn trouble(&self) -> Option<String> {
         let memory = lock(&self.0);
-        (!memory.trouble.is_empty()).then(|| memory.trouble.join("; "))
+        let all: Vec<String> = memory.trouble.iter().map(Refusal::to_string).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Reason and message of the condition [`HELD`] while something is not collected.
+    pub fn held(&self) -> Option<(&'static str, String)> {
+        let reason = lock(&self.0).trouble.first().map(|refusal| refusal.what.reason())?;
+        Some((reason, self.trouble()?))
     }
 }
+
+/// The condition of NodePools that is True while garbage is not collected because there is too much of it.
+pub const HELD: &str = "GarbageCollectionHeld";
 
 /// Deletes registered claims whose instance is gone (`ready` has the provider IDs of nodes that are Ready, whose instance
 /// is there whatever the cloud says), and instances whose claim is gone.
@@ -73,19 +83,19 @@ pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<
             Err(error) => errors.push(error.to_string()),
         }
     }
-    tell(ctx, &refusals).await;
+    tell(ctx, refusals).await;
     if errors.is_empty() { Ok(()) } else { Err(StepError::Other(errors.join("; "))) }
 }
 
 /// Says what was not done.
-async fn tell(ctx: &Context, refusals: &[Refusal]) {
-    lock(&ctx.garbage.0).trouble = refusals.iter().map(Refusal::to_string).collect();
+async fn tell(ctx: &Context, refusals: Vec<Refusal>) {
     ctx.metrics.garbage(refusals.iter().map(|refusal| (refusal.what.label(), refusal.count)));
-    for refusal in refusals {
+    for refusal in &refusals {
         let message = refusal.to_string();
         tracing::warn!(reason = refusal.what.reason(), message, "garbage is not collected");
         ctx.events.own(true, refusal.what.reason(), &message).await;
     }
+    lock(&ctx.garbage.0).trouble = refusals;
 }
 
 /// Deletes registered claims whose instance is gone.

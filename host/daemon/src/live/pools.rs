@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
+use super::garbage::HELD;
 use super::lifecycle::{Outcome, patch_meta, transition};
 use super::node::NodeView;
 use super::state::Class;
@@ -112,6 +113,7 @@ pub async fn step(
         }
         None => {}
     }
+    hold(ctx, &mut status, generation);
     if pool.status.as_ref() != Some(&status) {
         ctx.may_write()?;
         let patch = Patch::Merge(json!({"status": status}));
@@ -125,6 +127,21 @@ pub async fn step(
     };
     ctx.metrics.pool(name, &amounts(&pool.spec.limits), &amounts(&status.resources));
     Ok(None)
+}
+
+/// Says whether there is more garbage than is collected, and how that is allowed. A NodePool that never had the condition
+/// gets it when there is something to say.
+fn hold(ctx: &Context, status: &mut NodePoolStatus, generation: Option<i64>) {
+    let known = condition(&status.conditions, HELD).is_some();
+    let (to, reason, message) = match ctx.garbage.held() {
+        Some((reason, message)) => (ConditionStatus::True, reason, message),
+        None if known => (ConditionStatus::False, "NothingHeld", String::new()),
+        None => return,
+    };
+    set_condition(&mut status.conditions, HELD, to, reason, &message, Time(ctx.now()));
+    if let Some(held) = status.conditions.iter_mut().find(|c| c.type_ == HELD) {
+        held.observed_generation = generation;
+    }
 }
 
 /// Says in Events which conditions have changed their status.
