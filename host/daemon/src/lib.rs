@@ -18,6 +18,8 @@ mod options;
 mod plan;
 mod policies;
 mod process;
+#[cfg(test)]
+mod reference;
 pub mod replay;
 mod report;
 mod sim;

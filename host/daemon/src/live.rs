@@ -44,6 +44,8 @@ mod pools;
 mod proof;
 mod pulse;
 mod questions;
+#[cfg(test)]
+mod reference;
 mod repair;
 mod round;
 mod run;

@@ -145,4 +145,80 @@ mod tests {
             }
         }
     }
+
+    /// Pages for users and contributors, without the dated notes.
+    fn pages() -> Vec<String> {
+        let docs = std::fs::read_dir(crate::root().join("host/docs")).expect("host/docs");
+        let docs = docs.map(|entry| format!("host/docs/{}", entry.unwrap().file_name().to_string_lossy()));
+        let mut pages: Vec<String> = docs.filter(|name| name.ends_with(".md")).collect();
+        pages.extend(["README.md", "host/ARCHITECTURE.md", "host/docs/design/README.md"].map(str::to_owned));
+        pages.sort();
+        pages
+    }
+
+    #[test]
+    fn readme_and_architecture_are_short() {
+        for page in ["README.md", "host/ARCHITECTURE.md"] {
+            let lines = read(page).lines().count();
+            assert!(lines <= 250, "{page} has {lines} lines");
+        }
+    }
+
+    /// A page without what is generated from the help of flags and metrics.
+    fn written_by_hand(page: &str) -> String {
+        let text = read(page);
+        let mut parts = text.split("<!-- generated: ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| all + part.split_once("<!-- end -->").expect("an end").1)
+    }
+
+    #[test]
+    fn pages_are_a_hundred_columns_wide() {
+        for page in pages() {
+            let text = written_by_hand(&page);
+            // A row of a table cannot be broken.
+            let free = |line: &&str| page != "README.md" && line.starts_with('|');
+            let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100 && !free(line)).collect();
+            assert!(wide.is_empty(), "{page}: {wide:#?}");
+        }
+    }
+
+    /// What `[text](target)` points at.
+    fn links(text: &str) -> impl Iterator<Item = &str> {
+        text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+    }
+
+    /// The anchor of a heading, as forges make it.
+    fn anchor(heading: &str) -> String {
+        let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        text.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
+    }
+
+    #[test]
+    fn links_of_pages_lead_somewhere() {
+        for page in pages() {
+            let (text, folder) = (read(&page), crate::root().join(&page));
+            for link in links(&text).filter(|link| !link.starts_with("http")) {
+                let (file, section) = link.split_once('#').unwrap_or((link, ""));
+                let target = if file.is_empty() { folder.clone() } else { folder.with_file_name(file) };
+                assert!(target.exists(), "{page}: {link}");
+                if !section.is_empty() {
+                    let text = std::fs::read_to_string(&target).expect("a page");
+                    let found = text.lines().any(|line| line.starts_with('#') && anchor(line) == section);
+                    assert!(found, "{page}: {link} has no such section");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_the_architecture_names_are_there() {
+        let page = read("host/ARCHITECTURE.md");
+        let host = crate::root().join("host");
+        for named in page.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs") && !text.contains(' ')) {
+            let places =
+                [host.join(named), host.join("daemon/src/live").join(named), host.join("core/src").join(named)];
+            assert!(places.iter().any(|place| place.is_file()), "no {named}");
+        }
+    }
 }

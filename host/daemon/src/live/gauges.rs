@@ -50,4 +50,6 @@ impl Iterator for Pages {
 }
 
 #[cfg(test)]
+pub mod reference;
+#[cfg(test)]
 mod tests;

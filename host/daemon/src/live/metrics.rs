@@ -14,6 +14,8 @@ use super::journal::Condition;
 use super::lock::lock;
 use super::state::{Milestone, Reached};
 
+#[cfg(test)]
+pub mod reference;
 mod summary;
 
 use summary::Summary;

@@ -58,6 +58,36 @@ fn state(names: Names) -> ClusterState {
     state
 }
 
+/// The same where node and NodePool are being deleted, and the NodePool has a condition: every family has a line.
+pub fn ending(names: Names) -> ClusterState {
+    let mut state = state(names);
+    let objects = [
+        (
+            Kind::NodePool,
+            r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"web","deletionTimestamp":"2026-11-01T11:59:50Z"},
+            "spec":{"template":{"spec":{"requirements":[],"nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass",
+            "name":"default"}}}},"status":{"conditions":[{"type":"Ready","status":"True","reason":"Ready",
+            "lastTransitionTime":"2026-11-01T11:59:00Z"}]}}"#,
+        ),
+        (
+            Kind::Node,
+            r#"{"metadata":{"name":"old","creationTimestamp":"2026-11-01T11:00:00Z","deletionTimestamp":"2026-11-01T11:59:50Z"},
+            "status":{"allocatable":{"cpu":"2100m"}}}"#,
+        ),
+        (
+            Kind::Pod,
+            r#"{"metadata":{"name":"log","namespace":"shop","ownerReferences":[{"controller":true,"kind":"DaemonSet",
+            "name":"log-set"}]},"spec":{"nodeName":"n1","containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},
+            "limits":{"cpu":"1"}}}]},"status":{"phase":"Running"}}"#,
+        ),
+    ];
+    for (kind, json) in objects {
+        let (_, refused) = state.fold(kind, &Change::Upsert(json.into()));
+        assert_eq!(refused, None);
+    }
+    state
+}
+
 #[test]
 fn a_cluster_is_told_as_gauges() {
     let mut names = Names::default();

@@ -1,0 +1,117 @@
+//! What is counted, for the reference in `host/docs`.
+
+use prometheus::core::Collector;
+
+use super::{Metrics, Turns};
+use crate::live::reference::Row;
+
+/// A row for each metric that [`Metrics`] registers. A field that is forgotten here does not compile.
+pub fn rows() -> Vec<Row> {
+    let Metrics {
+        registry,
+        created,
+        disrupted,
+        unhealthy,
+        terminated,
+        nodes_created,
+        claim_turns,
+        pool_turns,
+        node_turns,
+        ended_seconds,
+        pods_bound,
+        pods_startup,
+        decision,
+        provisioning_bound,
+        provisioning_startup,
+        nodes_termination,
+        ignored,
+        scheduling,
+        nodes_terminated,
+        nodes_drained,
+        nodes_lifetime,
+        claims_termination,
+        instances_termination,
+        evictions,
+        cloud_seconds,
+        cloud_errors,
+        pools_limit,
+        pools_usage,
+        pools: _,
+        unschedulable,
+        unsynced,
+        synced,
+        blocked,
+        panics,
+        nodes,
+        rounds,
+        plan_cost,
+        plan_bound,
+        policies,
+        without_capacity,
+        garbage_held,
+        journal_bytes,
+        journal_lost,
+        journal_failing,
+        leads,
+    } = Metrics::new();
+    let turns = |Turns { count, seconds }: Turns| -> [Box<dyn Collector>; 2] { [Box::new(count), Box::new(seconds)] };
+    let mut all: Vec<Box<dyn Collector>> = vec![
+        Box::new(created),
+        Box::new(disrupted),
+        Box::new(unhealthy),
+        Box::new(terminated),
+        Box::new(nodes_created),
+        Box::new(ended_seconds),
+        Box::new(pods_bound),
+        Box::new(pods_startup),
+        Box::new(decision),
+        Box::new(provisioning_bound),
+        Box::new(provisioning_startup),
+        Box::new(nodes_termination),
+        Box::new(ignored),
+        Box::new(scheduling),
+        Box::new(nodes_terminated),
+        Box::new(nodes_drained),
+        Box::new(nodes_lifetime),
+        Box::new(claims_termination),
+        Box::new(instances_termination),
+        Box::new(evictions),
+        Box::new(cloud_seconds),
+        Box::new(cloud_errors),
+        Box::new(pools_limit),
+        Box::new(pools_usage),
+        Box::new(unschedulable),
+        Box::new(unsynced),
+        Box::new(synced),
+        Box::new(blocked),
+        Box::new(panics),
+        Box::new(nodes),
+        Box::new(rounds),
+        Box::new(plan_cost),
+        Box::new(plan_bound),
+        Box::new(policies),
+        Box::new(without_capacity),
+        Box::new(garbage_held),
+        Box::new(journal_bytes),
+        Box::new(journal_lost),
+        Box::new(journal_failing),
+        Box::new(leads),
+    ];
+    all.extend([claim_turns, pool_turns, node_turns].into_iter().flat_map(turns));
+    let mut rows: Vec<Row> = all.iter().map(|collector| row(collector.as_ref())).collect();
+    // What is registered and no field.
+    for family in registry.gather() {
+        if rows.iter().all(|row| row.name != family.name()) && !family.name().starts_with("process_") {
+            let labels = family.get_metric().iter().flat_map(|m| m.get_label().iter().map(|l| l.name().to_owned()));
+            rows.push(Row::new(family.name(), family.get_field_type(), labels, family.help()));
+        }
+    }
+    rows
+}
+
+fn row(collector: &dyn Collector) -> Row {
+    let descs = collector.desc();
+    assert_eq!(descs.len(), 1, "one name each");
+    let kind = collector.collect()[0].get_field_type();
+    Row::new(&descs[0].fq_name, kind, descs[0].variable_labels.iter().cloned(), &descs[0].help)
+}
