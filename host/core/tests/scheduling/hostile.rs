@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longshore_core::model::{Excess, Part, Settings};
+use longshore_core::model::{Excess, Part, Settings, Sym};
 use longshore_core::plan::{Effort, Plan, Unfit};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -152,4 +152,89 @@ fn a_pod_beyond_a_limit_that_runs_keeps_its_namespace_away() {
         [any(), node("small", "a", "2", "8Gi"), hostile, elsewhere, pod("here", "web", "100m", "128Mi", &json!({}))];
     let text = plan(&objects);
     assert!(text.lines().any(|line| line == "small: elsewhere"), "{text}");
+}
+
+fn excess(part: Part, count: u64) -> Unfit {
+    Unfit::Excess(Excess { part, count })
+}
+
+/// What the API server takes and nobody needs: the pods are told, and little of it is kept.
+#[test]
+fn a_megabyte_of_labels_is_told_of_and_not_kept() {
+    let mut objects = others();
+    let mut bytes = 0;
+    for at in 0..10 {
+        let mut one = pod(&format!("hostile{at}"), "hostile", "100m", "128Mi", &json!({}));
+        let labels: Vec<(String, String)> =
+            (0..3900).map(|n| (format!("{at}-{n}-{:x>200}", ""), "v".repeat(60))).collect();
+        bytes =
+            "app".len() + "hostile".len() + labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        labels.into_iter().for_each(|(key, value)| one["metadata"]["labels"][key] = value.into());
+        objects.push(one);
+    }
+    assert!(bytes > 1_000_000, "{bytes}");
+    let (_, left) = planned(&objects, Effort::Normal);
+    assert_eq!(left.len(), 10, "{left:?}");
+    assert!(left.iter().all(|(_, why)| *why == excess(Part::LabelBytes, bytes as u64)), "{left:?}");
+    let kept = world(&objects, Settings::default()).names;
+    let kept: usize = (0..kept.len() as u32).map(|sym| kept.text(Sym(sym)).len()).sum();
+    assert!(kept < 10 * (64 << 10) + 100_000, "{kept} bytes of names are kept");
+}
+
+#[test]
+fn two_hundred_spread_constraints_are_told_of_and_sixty_four_are_planned_for() {
+    let rules = |at: usize, count: usize| {
+        let rule = |n: usize| {
+            json!({
+                "maxSkew": 1, "topologyKey": if n % 2 == 0 { HOSTNAME } else { ZONE }, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "hostile", "x": format!("{at}-{n}")}},
+            })
+        };
+        json!({"topologySpreadConstraints": (0..count).map(rule).collect::<Vec<Value>>()})
+    };
+    let mut objects = others();
+    for at in 0..100 {
+        objects.push(pod(&format!("many{at}"), "hostile", "100m", "128Mi", &rules(at, 200)));
+        objects.push(pod(&format!("most{at}"), "hostile", "100m", "128Mi", &rules(at, 64)));
+    }
+    for effort in [Effort::None, Effort::Normal] {
+        let (_, left) = planned(&objects, effort);
+        assert_eq!(left.len(), 100, "{left:?}");
+        let told =
+            |(name, why): &(String, Unfit)| name.starts_with("many") && *why == excess(Part::SpreadConstraints, 200);
+        assert!(left.iter().all(told), "{left:?}");
+    }
+}
+
+/// Ten thousand namespaces by name are too many for one pod. As many that a term selects by label are planned for.
+#[test]
+fn ten_thousand_namespaces_keep_nobody_waiting() {
+    let mut objects = others();
+    objects.extend((0..10_000).map(|n| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("n{n}"), "labels": {"all": "yes"}}})
+    }));
+    let names: Vec<String> = (0..10_000).map(|n| format!("n{n}")).collect();
+    for at in 0..20 {
+        let named =
+            json!({"topologyKey": HOSTNAME, "namespaces": names, "labelSelector": {"matchLabels": {"app": "web"}}});
+        objects.push(pod(&format!("names{at}"), "hostile", "100m", "128Mi", &anti(vec![named])));
+        let selected = (0..300).map(|n| {
+            json!({"topologyKey": HOSTNAME, "namespaceSelector": {"matchLabels": {"all": "yes"}},
+                "labelSelector": {"matchLabels": {"app": format!("{at}-{n}")}}})
+        });
+        objects.push(pod(&format!("selects{at}"), "hostile", "100m", "128Mi", &anti(selected.collect())));
+    }
+    // Each in a namespace of its own.
+    for n in 0..2_000 {
+        let mut one = pod(&format!("alone{n}"), "alone", "10m", "16Mi", &anti(vec![term(HOSTNAME, json!({}))]));
+        one["metadata"]["namespace"] = json!(format!("n{n}"));
+        objects.push(one);
+    }
+    for effort in [Effort::None, Effort::Normal] {
+        let (_, left) = planned(&objects, effort);
+        assert_eq!(left.len(), 20, "{left:?}");
+        let told =
+            |(name, why): &(String, Unfit)| name.starts_with("names") && *why == excess(Part::Namespaces, 10_000);
+        assert!(left.iter().all(told), "{left:?}");
+    }
 }
