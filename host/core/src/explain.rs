@@ -1,22 +1,24 @@
 //! Why not: who refuses one pod of a snapshot, NodePool by NodePool and node by node.
 
-use crate::plan::{Effort, PodIx, Refusal, Target};
+use crate::plan::{Effort, Plan, PodIx, Refusal, Target};
+use crate::planner::{self, Once, SECOND_CHANCES};
 use crate::policy::Policies;
-use crate::schedule::domains::Counted;
+use crate::schedule::domains::{Counted, bought_by_others};
+use crate::schedule::floor::{Floor, Problem};
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
 /// The first rule of each NodePool and each node that refuses `pod`, after first-fit-decreasing has placed what it
 /// could. NodePools are asked only about a pod that it left over: one that took the pod has nothing to refuse. Nodes
-/// that would take the pod are left out; a pod that is not pending is refused by nobody.
-pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, pod: PodIx) -> Vec<Refusal> {
+/// that would take the pod are left out; a pod that is not pending is refused by nobody. Domains count in which `plan`
+/// buys a node. If `stop` is raised, pods that others left no place get no second choice.
+pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, plan: &Plan, pod: PodIx, stop: Stop<'_>) -> Vec<Refusal> {
     let Some(pending) = snapshot.pending.iter().find(|pending| pending.pod == pod) else { return Vec::new() };
     if let Some(unfit) = &pending.unfit {
         return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
     }
-    let counted = Counted::default();
-    let (mut problem, floor) = crate::planner::floor(snapshot, policies, Effort::Normal, &counted, Stop::never());
+    let (mut problem, floor) = first_fit(snapshot, &Once::new(policies), plan, stop);
     let place = problem.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))
@@ -26,4 +28,19 @@ pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, pod: PodIx) -> Vec
     let mut all = if left_over { refusal::by_pools(&mut problem, &floor, item) } else { Vec::new() };
     all.extend(refusal::by_nodes(&problem, &floor, item));
     all
+}
+
+/// First-fit-decreasing in which the domains count that `plan` was made with.
+fn first_fit<'a>(snapshot: &'a Snapshot, policies: &dyn Policies, plan: &Plan, stop: Stop<'a>) -> (Problem<'a>, Floor) {
+    let mut counted = Counted::default();
+    let mut attempts = 0;
+    loop {
+        let (problem, floor) = planner::floor(snapshot, policies, Effort::Normal, &counted, stop);
+        let overlooked = bought_by_others(&problem, plan, &counted);
+        if overlooked.is_empty() {
+            return (problem, floor);
+        }
+        counted.add(overlooked, attempts >= SECOND_CHANCES);
+        attempts += 1;
+    }
 }

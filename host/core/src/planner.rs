@@ -44,7 +44,7 @@ pub struct Rejected {
 /// Up to this share more is looked at, if fewer pods are left over for it.
 const DEARER: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
-const SECOND_CHANCES: usize = 3;
+pub(crate) const SECOND_CHANCES: usize = 3;
 /// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
 const CHANCES_ALONE: usize = 4;
 const FEW: usize = 200;
@@ -161,13 +161,13 @@ fn attempt(
 }
 
 /// Policies that are asked about each NodePool once, however often a plan is begun anew.
-struct Once<'p> {
+pub(crate) struct Once<'p> {
     policies: &'p dyn Policies,
     known: RefCell<FxHashMap<Sym, Scores>>,
 }
 
 impl<'p> Once<'p> {
-    fn new(policies: &'p dyn Policies) -> Self {
+    pub(crate) fn new(policies: &'p dyn Policies) -> Self {
         Once { policies, known: RefCell::default() }
     }
 }

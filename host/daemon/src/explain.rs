@@ -5,10 +5,12 @@ use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
 use longshore_core::planner;
 use longshore_core::policy::Policies;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use serde::{Deserialize, Serialize};
 
 use crate::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
+use crate::deadline::Deadline;
 use crate::failure::{Failure, count};
 use crate::input;
 use crate::plan::{Planned, decide};
@@ -53,6 +55,8 @@ pub struct Case<'a> {
     pub how: planner::Options,
     /// What was decided.
     pub plan: &'a Plan,
+    /// Ends the search for anything cheaper that an explanation needs besides.
+    pub stop: Stop<'a>,
 }
 
 /// An explanation, for people and for programs.
@@ -73,7 +77,10 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
         let planned = decide(&args.world)?;
         input::complain(&planned.problems);
         let Planned { snapshot, scorers, options, plan, .. } = &planned;
-        explain(&Case { snapshot, policies: scorers, how: options.how(), plan }, &args.name)?
+        let deadline = Deadline::after(Some(options.time_limit));
+        let is_over = || deadline.is_over();
+        let stop = Stop::when(&is_over);
+        explain(&Case { snapshot, policies: scorers, how: options.how(), plan, stop }, &args.name)?
     };
     Ok(Answer::ok(match args.output {
         Output::Text => explained.text,
@@ -107,7 +114,7 @@ fn is_plain(b: u8) -> bool {
 pub fn explain(case: &Case<'_>, name: &str) -> Result<Explained, Failure> {
     let pod = find(case.snapshot, name)?;
     // Who refuses the pod once the plan is made: each NodePool, then each node.
-    let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, pod);
+    let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, case.plan, pod, case.stop);
     let explanation = of_pod(case, pod, &refusals);
     Ok(Explained {
         text: text(case.snapshot, pod, &explanation, &refusals) + &barren(case),
@@ -195,7 +202,7 @@ fn alone(case: &Case<'_>, pod: PodIx) -> Option<Priced> {
     let mut snapshot = case.snapshot.clone();
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
-    let plan = planner::plan(&snapshot, case.policies, case.how).ok()?;
+    let plan = planner::plan_until(&snapshot, case.policies, case.how, case.stop).ok()?;
     Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
 }
 

@@ -10,6 +10,7 @@ use longshore_core::plan::Effort;
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use longshore_core::{explain, kube_scheduler};
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ pub fn plan(input: &[u8]) {
         Ok(plan) => {
             kube_scheduler::survive(&snapshot, &plan, seed);
             if let Some(left) = plan.unplaced.first() {
-                explain::refusals(&snapshot, &ByPrice, left.pod);
+                explain::refusals(&snapshot, &ByPrice, &plan, left.pod, Stop::never());
             }
         }
         Err(rejected) => panic!("{:?}", rejected.violations),

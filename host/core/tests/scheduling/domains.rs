@@ -7,11 +7,13 @@ mod model;
 use std::sync::Arc;
 
 use expect_test::expect;
+use longshore_core::explain;
 use longshore_core::model::{OfferingId, Settings, World};
 use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
 use serde_json::{Value, json};
 
 use super::{node, plan, pods, pool, render, running, world};
@@ -147,6 +149,23 @@ fn a_node_bought_for_others_makes_its_zone_count() {
         left web4: tainted taint gpu; both Spread topology.kubernetes.io/zone, least c with 0: taint gpu
     "#]]
     .assert_eq(&plan(&objects));
+}
+
+/// What is explained of a pod is what its plan says, also where domains count because the plan buys nodes there.
+#[test]
+fn a_pod_that_a_purchase_for_others_leaves_over_is_explained() {
+    let taint = json!({"template": {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}});
+    let mut objects = spread(4, &json!({}));
+    objects.extend([zonal("both", &["a", "b"], &json!({})), zonal("tainted", &["c"], &taint)]);
+    let tolerant = json!({"tolerations": [{"operator": "Exists"}], "nodeSelector": {ZONE: "c"}});
+    objects.extend(pods(1, "other", "1", "1Gi", &tolerant));
+    let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    assert_eq!(plan.unplaced.len(), 2);
+    for left in &plan.unplaced {
+        let why = explain::refusals(&snapshot, &ByPrice, &plan, left.pod, Stop::never());
+        assert_eq!(why, left.refusals);
+    }
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explai
     let stop = Stop::when(&is_over);
     let plan =
         planner::plan_until(&snapshot, live, options, stop).map_err(|rejected| format!("{:?}", rejected.violations))?;
-    let case = Case { snapshot: &snapshot, policies: live, how: options, plan: &plan };
+    let case = Case { snapshot: &snapshot, policies: live, how: options, plan: &plan, stop };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 
