@@ -330,6 +330,11 @@ impl<'a> Possible<'a> {
         }
     }
 
+    /// Whether the node will have a label, whatever it turns out to be.
+    pub fn has(&self, key: Sym, world: &World) -> bool {
+        self.always(&Requirement { key, op: Op::Exists, min_values: None }, world)
+    }
+
     /// Karpenter lets pods ask for labels that every cloud defines even where a catalogue does not name them.
     fn undefined_well_known(&self, key: Sym, world: &World) -> bool {
         let text = world.names.text(key);

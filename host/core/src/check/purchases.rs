@@ -9,11 +9,12 @@ use crate::matching::satisfies;
 use crate::model::{InstanceType, Labels, NodePool, Op, PodShape, Requirement, Sym, TypeId, World};
 use crate::snapshot::Snapshot;
 
-/// The values of a label that nodes bought for pods of a shape can have.
-pub fn domains(snapshot: &Snapshot, pool: &NodePool, shape: &PodShape, key: Sym) -> FxHashSet<Sym> {
+/// The values of a label that nodes bought for pods of a shape can have, which have labels of all `keys`.
+pub fn domains(snapshot: &Snapshot, pool: &NodePool, (shape, keys): (&PodShape, &[Sym]), key: Sym) -> FxHashSet<Sym> {
     let mut found = FxHashSet::default();
     let world = &*snapshot.world;
-    let kinds = Kinds { world, pool, labels: pool_labels(world, pool) };
+    let there = keys.iter().map(|&key| Requirement { key, op: Op::Exists, min_values: None }).collect();
+    let kinds = Kinds { world, pool, labels: pool_labels(world, pool), there };
     let nodes = snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name));
     if pool.node_limit.is_some_and(|limit| limit <= nodes.count() as i64) {
         return found;
@@ -60,6 +61,8 @@ struct Kinds<'a> {
     world: &'a World,
     pool: &'a NodePool,
     labels: Vec<Requirement>,
+    /// That the labels are there which have to be.
+    there: Vec<Requirement>,
 }
 
 impl<'a> Kinds<'a> {
@@ -85,7 +88,7 @@ impl<'a> Kinds<'a> {
         let none = Vec::new();
         let terms = if shape.required.is_empty() { std::slice::from_ref(&none) } else { &shape.required };
         terms.iter().any(|term| {
-            let asked: Vec<&Requirement> = shape.node_selector.iter().chain(term).collect();
+            let asked: Vec<&Requirement> = shape.node_selector.iter().chain(term).chain(&self.there).collect();
             let of_pool = self.pool.requirements.iter().chain(&self.labels).map(|r| r.key);
             let mut keys = std::iter::once(domain.0).chain(asked.iter().map(|r| r.key)).chain(of_pool);
             keys.all(|key| {

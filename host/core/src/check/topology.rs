@@ -48,13 +48,15 @@ struct View<'a> {
     settled: RefCell<FxHashMap<Sym, Vec<Option<u32>>>>,
 }
 
-/// Node selector, required node affinity and requests.
-type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources);
+/// Node selector, required node affinity, requests, and all keys that pods must be spread over.
+type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources, Vec<Sym>);
 
 /// A spread constraint and the shapes that own it.
 struct SpreadRule<'a> {
     spread: &'a Spread,
     shape: &'a PodShape,
+    /// Labels that a node has to have to count: all topology keys that the shape must be spread over, but the hostname.
+    keys: Vec<Sym>,
     owners: Vec<usize>,
 }
 
@@ -172,10 +174,10 @@ impl<'a> View<'a> {
         let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for spread in shape.spread.iter().filter(|s| s.required) {
-                let demands = (shape.node_selector.as_slice(), shape.required.as_slice(), &shape.requests);
-                let key = (shape.namespace, spread, demands, shape.tolerations.as_slice());
+                let keys = self.spread_keys(shape);
+                let key = (shape.namespace, spread, demands(shape, &keys), shape.tolerations.as_slice());
                 let rule = *index.entry(key).or_insert_with(|| {
-                    rules.push(SpreadRule { spread, shape, owners: Vec::new() });
+                    rules.push(SpreadRule { spread, shape, keys, owners: Vec::new() });
                     rules.len() - 1
                 });
                 rules[rule].owners.push(at);
@@ -248,8 +250,8 @@ impl<'a> View<'a> {
                 let offered = known
                     .entry((at.0, key))
                     .or_default()
-                    .entry((&rule.shape.node_selector, &rule.shape.required, &rule.shape.requests))
-                    .or_insert_with(|| purchases::domains(self.snapshot(), pool, rule.shape, key));
+                    .entry(demands(rule.shape, &rule.keys))
+                    .or_insert_with(|| purchases::domains(self.snapshot(), pool, (rule.shape, &rule.keys), key));
                 universe.extend(offered.iter().map(|s| s.0));
             }
         }
@@ -265,17 +267,29 @@ impl<'a> View<'a> {
 
     /// Whether a node counts for a constraint; a planned one only if it does whatever is launched for it.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
-        let (admitted, taints) = match &self.host(at).kind {
-            Kind::Node(node) => (admits(&node.labels, rule.shape, &self.world.names), &node.taints),
+        let (has_keys, admitted, taints) = match &self.host(at).kind {
+            Kind::Node(node) => {
+                let has_keys = rule.keys.iter().all(|&key| node.labels.get(key).is_some());
+                (has_keys, admits(&node.labels, rule.shape, &self.world.names), &node.taints)
+            }
             Kind::Claim(claim, possible) => {
+                let has_keys = rule.keys.iter().all(|&key| possible.has(key, self.world));
                 let taints = &self.world.pools[claim.pool.0 as usize].taints;
-                (possible.unsatisfied(rule.shape, self.world).is_none(), taints)
+                (has_keys, possible.unsatisfied(rule.shape, self.world).is_none(), taints)
             }
         };
         let affinity = rule.spread.node_affinity == NodeInclusion::Ignore || admitted;
         let taints = rule.spread.node_taints == NodeInclusion::Ignore
             || untolerated(&rule.shape.tolerations, taints, false).is_none();
-        affinity && taints
+        has_keys && affinity && taints
+    }
+
+    fn spread_keys(&self, shape: &PodShape) -> Vec<Sym> {
+        let required = shape.spread.iter().filter(|s| s.required && Some(s.key) != self.hostname);
+        let mut keys: Vec<Sym> = required.map(|s| s.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Distinct terms with the shapes that own them.
@@ -375,6 +389,10 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+fn demands<'a>(shape: &'a PodShape, keys: &[Sym]) -> Demands<'a> {
+    (&shape.node_selector, &shape.required, &shape.requests, keys.to_vec())
 }
 
 fn namespaces(world: &World, term: &PodTerm, own: Sym) -> Option<Vec<Sym>> {

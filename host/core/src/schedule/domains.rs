@@ -13,7 +13,7 @@ use super::sets::{Set, Sets};
 use super::states::{StateId, States};
 use super::topology::{Rule, Spec};
 use crate::matching::untolerated;
-use crate::model::{PodShape, Requirement, Resources, Sym, Toleration};
+use crate::model::{Op, PodShape, Requirement, Resources, Sym, Toleration};
 use crate::plan::{Plan, PlannedClaim};
 use crate::snapshot::Snapshot;
 
@@ -28,10 +28,10 @@ pub struct Buyer {
 }
 
 impl Buyer {
-    /// The demands of pods of a shape.
-    pub fn of(shape: &PodShape) -> Self {
+    /// The demands of pods of a shape that must be spread over `keys` too.
+    pub fn of(shape: &PodShape, keys: &[Sym]) -> Self {
         Buyer {
-            selector: shape.node_selector.clone(),
+            selector: shape.node_selector.iter().cloned().chain(keys.iter().map(|&key| exists(key))).collect(),
             required: shape.required.clone(),
             tolerations: shape.tolerations.clone(),
             requests: shape.requests.clone(),
@@ -67,7 +67,7 @@ impl Counted {
 
     /// Who could buy a node that passes the filter of a group, if all such count.
     pub fn buyer(&self, spec: &Spec) -> Option<Buyer> {
-        let (selector, required) = spec.node_affinity.clone().unwrap_or_default();
+        let (selector, required) = spec.asked().unwrap_or_default();
         let all = Toleration { key: None, exists: true, value: Sym(0), effect: None };
         let tolerations = spec.tolerations.clone().unwrap_or_else(|| vec![all]);
         self.everybody.then_some(Buyer { selector, required, tolerations, requests: Resources::default() })
@@ -148,6 +148,11 @@ fn large_enough(requests: &Resources, snapshot: &Snapshot) -> Bits {
     large
 }
 
+/// That a node has a label.
+pub fn exists(key: Sym) -> Requirement {
+    Requirement { key, op: Op::Exists, min_values: None }
+}
+
 /// A node selector with each of the terms of required node affinity.
 pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states: &States<'_>) -> Vec<Sets> {
     let base = Sets::new(selector, &states.numbers);
@@ -211,7 +216,7 @@ fn passes(spec: &Spec, claim: &PlannedClaim, labels: &Sets, problem: &Problem<'_
     if spec.tolerations.as_ref().is_some_and(|t| untolerated(t, taints, false).is_some()) {
         return false;
     }
-    let Some((selector, terms)) = &spec.node_affinity else { return true };
-    let asked = alternatives(selector, terms, states);
+    let Some((selector, terms)) = spec.asked() else { return true };
+    let asked = alternatives(&selector, &terms, states);
     asked.iter().any(|a| labels.conflict(a, |key| states.may_be_undefined(key), &states.numbers).is_none())
 }

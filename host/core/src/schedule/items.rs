@@ -165,7 +165,8 @@ fn own_groups(
     for item in items {
         let shape = item.shape.clone();
         for spread in shape.spread.iter().filter(|s| s.required) {
-            citizens.push(topology.group(Spec::spread(spread, &shape), snapshot, states, pools));
+            let spec = Spec::spread(spread, &shape, topology.hostname);
+            citizens.push(topology.group(spec, snapshot, states, pools));
         }
         for term in &shape.affinity {
             let spec = topology.term(Rule::Affinity, term, shape.namespace, snapshot);
@@ -301,7 +302,7 @@ fn hard_uses(
     pools: &[StateId],
 ) -> Vec<GroupUse> {
     let shape = &item.shape;
-    let spreads = shape.spread.iter().filter(|s| s.required).map(|s| Spec::spread(s, shape));
+    let spreads = shape.spread.iter().filter(|s| s.required).map(|s| Spec::spread(s, shape, topology.hostname));
     let mut specs: Vec<Spec> = spreads.collect();
     let mut term = |rule, t| specs.push(topology.term(rule, t, shape.namespace, snapshot));
     shape.affinity.iter().for_each(|t| term(Rule::Affinity, t));
@@ -336,7 +337,8 @@ fn wished_uses(
     let mut term = |rule, t| specs.push((topology.term(rule, t, shape.namespace, snapshot), false));
     wishes.affinity.iter().for_each(|&at| term(Rule::Affinity, &shape.preferred_affinity[at].1));
     wishes.anti_affinity.iter().for_each(|&at| term(Rule::Anti, &shape.preferred_anti_affinity[at].1));
-    specs.extend(wishes.anyway.iter().map(|&at| (Spec::spread(&shape.spread[at], shape), true)));
+    let spread = |&at: &usize| Spec::spread(&shape.spread[at], shape, topology.hostname);
+    specs.extend(wishes.anyway.iter().map(|at| (spread(at), true)));
     let mut made = |(spec, soft)| group_use(spec, shape, soft, snapshot, states, topology, pools);
     specs.into_iter().map(&mut made).collect()
 }

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::domains::{Buyer, Counted, Purchases, alternatives};
+use super::domains::{Buyer, Counted, Purchases, alternatives, exists};
 use super::items::{GroupUse, Uses};
 use super::members::Members;
 use super::sets::{Set, Sets};
@@ -64,6 +64,9 @@ pub struct Spec {
     pub namespaces: Option<Arc<[Sym]>>,
     /// Which pods count (for [`Rule::Inverse`]: which pods the term keeps away).
     pub selector: LabelSelector,
+    /// Nodes count only if they have these labels too, sorted: the other topology keys that the pod must be spread over
+    /// (kube-scheduler passes over a node that lacks any). The hostname, which every node has, is left out.
+    pub keys: Vec<Sym>,
     /// Nodes count only if these labels are right (`nodeAffinityPolicy: Honor`).
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
     /// Nodes count only if these tolerate their taints (`nodeTaintsPolicy: Honor`).
@@ -73,10 +76,10 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The group of a topology spread constraint of a pod.
-    pub fn spread(spread: &Spread, shape: &PodShape) -> Self {
-        let restricted = !shape.node_selector.is_empty() || !shape.required.is_empty();
-        let affinity = spread.node_affinity == NodeInclusion::Honor && restricted;
+    /// The group of a spread constraint of a pod.
+    pub fn spread(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Self {
+        let affinity = spread.node_affinity == NodeInclusion::Honor;
+        let keys = other_keys(spread, shape, hostname);
         Spec {
             rule: Rule::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(0) },
             key: spread.key,
@@ -84,8 +87,19 @@ impl Spec {
             selector: spread.selector.clone(),
             node_affinity: affinity.then(|| (shape.node_selector.clone(), shape.required.clone())),
             tolerations: (spread.node_taints == NodeInclusion::Honor).then(|| shape.tolerations.clone()),
-            buyer: Some(Buyer::of(shape)),
+            buyer: Some(Buyer::of(shape, &keys)),
+            keys,
         }
+    }
+
+    /// What the labels of a node have to be for it to count: a selector and alternative terms. Nothing if all count.
+    pub fn asked(&self) -> Option<Asked> {
+        if self.node_affinity.is_none() && self.keys.is_empty() {
+            return None;
+        }
+        let (mut selector, terms) = self.node_affinity.clone().unwrap_or_default();
+        selector.extend(self.keys.iter().map(|&key| exists(key)));
+        Some((selector, terms))
     }
 
     /// Whether a pod counts (for [`Rule::Inverse`]: is kept away).
@@ -93,6 +107,21 @@ impl Spec {
         let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&namespace).is_ok());
         here && self.selector.matches(labels)
     }
+}
+
+/// A node selector, and terms of node affinity of which one must hold.
+type Asked = (Vec<Requirement>, Vec<Vec<Requirement>>);
+
+/// The other keys that a pod must be spread over, for a constraint over domains wider than a host.
+fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Vec<Sym> {
+    if !spread.required || Some(spread.key) == hostname {
+        return Vec::new();
+    }
+    let others = shape.spread.iter().filter(|s| s.required && s.key != spread.key && Some(s.key) != hostname);
+    let mut keys: Vec<Sym> = others.map(|s| s.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
 /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is selected.
@@ -206,7 +235,8 @@ pub struct Topology {
     /// Groups.
     pub groups: Vec<Group>,
     index: IndexMap<Spec, usize, FxBuildHasher>,
-    hostname: Option<Sym>,
+    /// The label that names a host.
+    pub hostname: Option<Sym>,
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
@@ -274,6 +304,7 @@ impl Topology {
             key: term.key,
             namespaces: namespaces(term, namespace, &snapshot.world, &self.inhabited),
             selector: term.selector.clone(),
+            keys: Vec::new(),
             node_affinity: None,
             tolerations: None,
             buyer: None,
@@ -309,7 +340,8 @@ impl Topology {
             passed_over: FxHashSet::default(),
             spec,
         };
-        if group.spec.node_affinity.is_some() || group.spec.tolerations.is_some() {
+        let spec = &group.spec;
+        if spec.node_affinity.is_some() || spec.tolerations.is_some() || !spec.keys.is_empty() {
             let nodes = 0..self.nodes as u32;
             group.passed_over = nodes.filter(|&at| !counts_node(&group, snapshot, at as usize)).collect();
         }
@@ -654,8 +686,7 @@ impl Group {
 }
 
 fn filter_sets(spec: &Spec, states: &States<'_>) -> Vec<Sets> {
-    let Some((selector, terms)) = &spec.node_affinity else { return Vec::new() };
-    alternatives(selector, terms, states)
+    spec.asked().map_or_else(Vec::new, |(selector, terms)| alternatives(&selector, &terms, states))
 }
 
 fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
@@ -666,7 +697,9 @@ fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
         let all = |rs: &[Requirement]| rs.iter().all(|r| crate::matching::satisfies(&node.labels, r, names));
         all(selector) && (terms.is_empty() || terms.iter().any(|t| !t.is_empty() && all(t)))
     };
-    group.spec.tolerations.as_ref().is_none_or(tolerated) && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
+    group.spec.keys.iter().all(|&key| node.labels.get(key).is_some())
+        && group.spec.tolerations.as_ref().is_none_or(tolerated)
+        && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
 }
 
 /// The least effective cost of a unit of capacity in a domain: USD per hour for a core with 4 GiB.

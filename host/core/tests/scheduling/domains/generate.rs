@@ -11,6 +11,8 @@ use super::model::{Node, Pod, Spread};
 const ARCH: &str = "kubernetes.io/arch";
 const FAMILY: &str = "karpenter.kwok.sh/instance-family";
 const CAPACITY: &str = "karpenter.sh/capacity-type";
+const RACK: &str = "example.com/rack";
+const RACKS: [&str; 2] = ["r1", "r2"];
 const ZONES: [&str; 4] = ["a", "b", "c", "d"];
 /// Kinds of demands: architecture, family, capacity type, zone.
 pub const KINDS: usize = 4;
@@ -30,6 +32,7 @@ struct Pool {
     zones: Option<Vec<&'static str>>,
     arch: Option<&'static str>,
     tainted: bool,
+    rack: Option<&'static str>,
 }
 
 /// A cluster.
@@ -89,6 +92,38 @@ impl Case {
         Case { kind, types, pools, nodes, spreading, count, others }
     }
 
+    /// The same with racks, which not all nodes and NodePools have: pods must be spread over them as well as over zones,
+    /// loosely, so that it is zones that decide.
+    pub fn with_racks(seed: u64) -> Self {
+        let mut case = Case::new(seed);
+        let mut chance = Chance(seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ 0x2545_f491);
+        (0..4).for_each(|_| _ = chance.below(2));
+        let mut rack = |percent: usize| chance.percent(percent).then(|| RACKS[chance.below(RACKS.len())]);
+        case.pools.iter_mut().for_each(|pool| pool.rack = rack(60));
+        for node in &mut case.nodes {
+            node.labels.extend(rack(40).map(|rack| (RACK.to_owned(), rack.to_owned())));
+        }
+        // Others may buy nodes in zones that count for that reason alone, which is looked at without racks.
+        case.others.clear();
+        let over_zones = &case.spreading.spread[0];
+        let over_racks = Spread { key: RACK, max_skew: 100, min_domains: 0, ..over_zones.clone() };
+        case.spreading.spread.insert(chance.below(2), over_racks);
+        case
+    }
+
+    /// Whether some node has pods that count and no rack, so that they do not.
+    pub fn has_pods_outside_racks(&self) -> bool {
+        self.nodes.iter().any(|node| node.selected > 0 && !node.labels.contains_key(RACK))
+    }
+
+    /// Whether some node without a rack is in a zone where no node of a rack is, or can be bought.
+    pub fn has_zone_without_racks(&self) -> bool {
+        let racked = |node: &&Node| node.labels.contains_key(RACK);
+        let bought = self.purchases();
+        let zones = |zone: &str| self.nodes.iter().chain(&bought).filter(racked).any(|n| n.labels[ZONE] == zone);
+        self.nodes.iter().any(|node| !zones(&node.labels[ZONE]))
+    }
+
     /// Whether some zone that NodePools offer has nothing for the pods that spread.
     pub fn lacks_somewhere(&self) -> bool {
         let none = |zone: &&str| !self.purchases().iter().any(|n| n.labels[ZONE] == **zone && self.suits(n));
@@ -97,7 +132,7 @@ impl Case {
     }
 
     fn suits(&self, node: &Node) -> bool {
-        let lone = Pod { spread: None, ..self.spreading.clone() };
+        let lone = Pod { spread: Vec::new(), ..self.spreading.clone() };
         super::model::Cluster { nodes: vec![node.clone()] }.takes(&lone, 0)
     }
 
@@ -118,7 +153,9 @@ impl Case {
         let t = self.types.iter().find(|t| t.name() == of_type);
         let (arch, family, cpu) = t.map_or(("", "", 0), |t| (t.arch, t.family, t.cpu));
         let name = format!("new {of_type} of {pool} in {zone}, {capacity}");
-        let labels = labels(zone, arch, family, capacity);
+        let mut labels = labels(zone, arch, family, capacity);
+        let rack = self.pools.iter().find(|p| p.name == pool).and_then(|p| p.rack);
+        labels.extend(rack.map(|rack| (RACK.to_owned(), rack.to_owned())));
         Node { name, labels, tainted, free: cpu * 1000, selected: 0 }
     }
 
@@ -178,7 +215,7 @@ fn types(chance: &mut Chance, kind: usize, zones: &[&'static str], lacking: &[&'
 
 fn pools(chance: &mut Chance, zones: &[&'static str]) -> Vec<Pool> {
     let arch = chance.percent(25).then_some("arm64");
-    let open = |name: &str, zones| Pool { name: name.into(), zones, arch, tainted: false };
+    let open = |name: &str, zones| Pool { name: name.into(), zones, arch, tainted: false, rack: None };
     let mut pools = match chance.below(3) {
         0 => vec![open("default", None)],
         1 => vec![open("default", Some(zones.to_vec()))],
@@ -209,7 +246,7 @@ fn spreading(chance: &mut Chance, demand: Demand) -> Pod {
     };
     let cpu = [300, 900, 1700][chance.below(3)];
     let tolerates = chance.percent(20);
-    Pod { name: String::new(), cpu, tolerates, selector, terms, spread: Some(spread) }
+    Pod { name: String::new(), cpu, tolerates, selector, terms, spread: vec![spread] }
 }
 
 /// Pods that do not spread; where they go, zones may come to count.
@@ -222,7 +259,7 @@ fn others(chance: &mut Chance) -> Vec<Pod> {
         let mut selector = Vec::new();
         selector.extend(arch.then(|| (ARCH.to_owned(), texts(&["amd64"]))));
         selector.extend(zone.map(|zone| (ZONE.to_owned(), texts(&[zone]))));
-        Pod { name: format!("other{at}"), cpu: 1500, tolerates, selector, terms: Vec::new(), spread: None }
+        Pod { name: format!("other{at}"), cpu: 1500, tolerates, selector, terms: Vec::new(), spread: Vec::new() }
     };
     (0..count).map(one).collect()
 }
@@ -250,7 +287,10 @@ fn labels(zone: &str, arch: &str, family: &str, capacity: &str) -> std::collecti
 fn pool_object(p: &Pool) -> Value {
     let zones = p.zones.as_ref().map(|zones| json!({"key": ZONE, "operator": "In", "values": zones}));
     let taints = json!({"template": {"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}}});
-    let patch = if p.tainted { taints } else { json!({}) };
+    let mut patch = if p.tainted { taints } else { json!({}) };
+    if let Some(rack) = p.rack {
+        merge(&mut patch, &json!({"template": {"metadata": {"labels": {RACK: rack}}}}));
+    }
     let arch = p.arch.map(|arch| json!({"key": ARCH, "operator": "In", "values": [arch]}));
     pool(&p.name, Value::Array(zones.into_iter().chain(arch).collect()), &patch)
 }
@@ -282,8 +322,8 @@ fn pod_object(p: &Pod, name: &str, app: &str) -> Value {
     if p.tolerates {
         spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
     }
-    if let Some(spread) = &p.spread {
-        let policy = |honor: bool| if honor { "Honor" } else { "Ignore" };
+    let policy = |honor: bool| if honor { "Honor" } else { "Ignore" };
+    let rule = |spread: &Spread| {
         let mut rule = json!({
             "maxSkew": spread.max_skew, "topologyKey": spread.key, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": app}},
@@ -292,8 +332,9 @@ fn pod_object(p: &Pod, name: &str, app: &str) -> Value {
         if spread.min_domains > 0 {
             rule["minDomains"] = json!(spread.min_domains);
         }
-        spec["topologySpreadConstraints"] = json!([rule]);
-    }
+        rule
+    };
+    spec["topologySpreadConstraints"] = p.spread.iter().map(rule).collect();
     pod(name, app, &format!("{}m", p.cpu), "64Mi", &spec)
 }
 

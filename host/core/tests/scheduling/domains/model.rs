@@ -1,5 +1,5 @@
 //! kube-scheduler's filters as the documentation of Kubernetes describes them ("Pod Topology Spread Constraints",
-//! "Taints and Tolerations", "Assigning Pods to Nodes"), for pods that ask for cpu and one spread constraint.
+//! "Taints and Tolerations", "Assigning Pods to Nodes"), for pods that ask for cpu and spread constraints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Pod {
     pub selector: Vec<(String, Vec<String>)>,
     /// Terms of required node affinity: one must hold.
     pub terms: Vec<Vec<(String, Vec<String>)>>,
-    pub spread: Option<Spread>,
+    pub spread: Vec<Spread>,
 }
 
 /// A constraint with `whenUnsatisfiable: DoNotSchedule` whose selector selects the pod itself.
@@ -63,15 +63,19 @@ impl Cluster {
         pod.tolerates(node)
             && pod.matches(node)
             && pod.cpu <= node.free
-            && pod.spread.as_ref().is_none_or(|spread| self.allows(pod, spread, node))
+            && pod.spread.iter().all(|spread| self.allows(pod, spread, node))
     }
 
     /// The skew of the node's domain with the pod in it, over the global minimum: the fewest matching pods in an eligible
-    /// domain, or 0 if there are fewer such domains than `minDomains`.
+    /// domain, or 0 if there are fewer such domains than `minDomains`. Nodes that lack any of the pod's topology keys are
+    /// passed over, with the pods on them.
     fn allows(&self, pod: &Pod, spread: &Spread, node: &Node) -> bool {
         let Some(domain) = node.labels.get(spread.key) else { return false };
-        let eligible =
-            |n: &&Node| (!spread.honor_affinity || pod.matches(n)) && (!spread.honor_taints || pod.tolerates(n));
+        let eligible = |n: &&Node| {
+            pod.spread.iter().all(|other| n.labels.contains_key(other.key))
+                && (!spread.honor_affinity || pod.matches(n))
+                && (!spread.honor_taints || pod.tolerates(n))
+        };
         let mut matching: BTreeMap<&str, i64> = BTreeMap::new();
         for n in self.nodes.iter().filter(eligible) {
             if let Some(domain) = n.labels.get(spread.key) {
@@ -89,7 +93,7 @@ impl Cluster {
         let takes = self.takes(pod, at);
         if takes {
             self.nodes[at].free -= pod.cpu;
-            self.nodes[at].selected += i64::from(pod.spread.is_some());
+            self.nodes[at].selected += i64::from(!pod.spread.is_empty());
         }
         takes
     }
