@@ -143,43 +143,7 @@ pub struct Heard {
 /// Runs until this replica retires and nothing of it is under way any more, or the channel of observations closes.
 pub async fn run(ctx: Arc<Context>, how: How, timetable: Timetable, names: Names, board: SharedBoard, heard: Heard) {
     let Heard { mut observations, mut echoes, mut asks } = heard;
-    let (done, mut reports) = channel(1024);
-    let now = Instant::now();
-    let mut control = Control {
-        ctx,
-        how: Arc::new(how),
-        board,
-        state: ClusterState::new(names),
-        jobs: Jobs::default(),
-        done,
-        timetable,
-        planning: false,
-        watches: Freshness::default(),
-        blocked: None,
-        bought: HashSet::new(),
-        plans: PlanIndex::default(),
-        unproven: true,
-        panics: 0,
-        rounds: 0,
-        led: false,
-        collecting: false,
-        last_garbage: now,
-        last_pools: now,
-        pools_changed: true,
-        arrivals: Arrivals::default(),
-        hints: Hints::default(),
-        decisions: Decisions::default(),
-        expected: BTreeMap::new(),
-        pod_events: PodEvents::default(),
-        wards: Wards::default(),
-        last_plan: serde_json::Value::Null,
-        barren: BTreeMap::new(),
-        questions: Questions::default(),
-        shown: now,
-        changed: true,
-        spent: false,
-        began: now,
-    };
+    let (mut control, mut reports) = Control::new(ctx, how, timetable, names, board);
     control.learn();
     let leadership = control.ctx.leadership.clone();
     loop {
@@ -213,11 +177,61 @@ pub async fn run(ctx: Arc<Context>, how: How, timetable: Timetable, names: Names
 }
 
 impl Control {
+    /// A loop that knows nothing yet, and where its tasks report.
+    fn new(
+        ctx: Arc<Context>,
+        how: How,
+        timetable: Timetable,
+        names: Names,
+        board: SharedBoard,
+    ) -> (Self, Receiver<Done>) {
+        let (done, reports) = channel(1024);
+        let now = Instant::now();
+        let control = Control {
+            ctx,
+            how: Arc::new(how),
+            board,
+            state: ClusterState::new(names),
+            jobs: Jobs::default(),
+            done,
+            timetable,
+            planning: false,
+            watches: Freshness::default(),
+            blocked: None,
+            bought: HashSet::new(),
+            plans: PlanIndex::default(),
+            unproven: true,
+            panics: 0,
+            rounds: 0,
+            led: false,
+            collecting: false,
+            last_garbage: now,
+            last_pools: now,
+            pools_changed: true,
+            arrivals: Arrivals::default(),
+            hints: Hints::default(),
+            decisions: Decisions::default(),
+            expected: BTreeMap::new(),
+            pod_events: PodEvents::default(),
+            wards: Wards::default(),
+            last_plan: serde_json::Value::Null,
+            barren: BTreeMap::new(),
+            questions: Questions::default(),
+            shown: now,
+            changed: true,
+            spent: false,
+            began: now,
+        };
+        (control, reports)
+    }
+
     /// Whether nothing is under way that another replica would have to take up.
     fn is_idle(&self) -> bool {
         !self.planning && !self.collecting && self.jobs.running() == 0
     }
 
+    /// Has an object looked at again. A replica that stands by acts on nothing and keeps no list of it: whoever takes over
+    /// looks at everything.
     fn touch(&mut self, what: Touched, now: Instant) {
         match &what {
             Touched::Claim(name) => {
@@ -226,7 +240,7 @@ impl Control {
                 let id = claim.as_ref().and_then(|c| c.status.as_ref()).map_or("", |s| s.provider_id.as_str());
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
                 for other in self.arrivals.note(name, claim.as_deref(), joined, now) {
-                    self.jobs.touch(Touched::Claim(other), Lane::Launch, now);
+                    self.work(Touched::Claim(other), Lane::Launch, now);
                 }
                 match &claim {
                     Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
@@ -243,11 +257,23 @@ impl Control {
                     }
                 }
             }
-            Touched::Node(_) => self.pools_changed = true,
+            Touched::Node(name) => {
+                self.pools_changed = true;
+                if !self.state.nodes.contains_key(name) {
+                    self.pod_events.forget(name);
+                    self.ctx.drains.end(name);
+                }
+            }
             _ => {}
         }
         let lane = self.lane(&what);
-        self.jobs.touch(what, lane, now);
+        self.work(what, lane, now);
+    }
+
+    fn work(&mut self, what: Touched, lane: Lane, now: Instant) {
+        if self.led {
+            self.jobs.touch(what, lane, now);
+        }
     }
 
     /// What kind of work there is on an object.
@@ -286,6 +312,7 @@ impl Control {
     fn report(&mut self, report: Done) {
         self.changed = true;
         match report {
+            Done::Step(what, _) if !self.led => self.jobs.forget(&what),
             Done::Step(what, outcome) => {
                 let failures = self.jobs.ended(&what, &outcome, Instant::now());
                 if let (Some(failures), Err(error)) = (failures, outcome) {
@@ -376,7 +403,11 @@ impl Control {
         self.changed |= self.blocked != blocked;
         self.blocked = blocked;
         if !synced || !leads || self.ctx.leadership.is_retiring() {
-            self.led &= leads;
+            if self.led && !leads {
+                self.led = false;
+                self.jobs.stand_by();
+                self.hints.stand_by();
+            }
             self.follow_pods(now);
             return;
         }
@@ -427,6 +458,9 @@ impl Control {
                     self.bought.remove(&**pod);
                     self.hints.gone(pod);
                     self.ctx.doors.placed(pod);
+                    if !self.led {
+                        self.decisions.forget(pod);
+                    }
                     if self.state.has_pod(pod) {
                         self.timetable.moved(now);
                     }
@@ -471,8 +505,10 @@ impl Control {
     fn take_over(&mut self, now: Instant) {
         let claims: Vec<String> = self.state.claims.keys().cloned().collect();
         let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
+        let pools: Vec<String> = self.state.pools.keys().cloned().collect();
         claims.into_iter().for_each(|name| self.touch(Touched::Claim(name), now));
         nodes.into_iter().for_each(|name| self.touch(Touched::Node(name), now));
+        pools.into_iter().for_each(|name| self.touch(Touched::Pool(name), now));
         self.timetable.came(now);
         // What another leader has written may not have been brought yet by the watch of a replica that only stood by.
         self.unproven = true;

@@ -62,6 +62,17 @@ impl Decisions {
         self.pods.get(pod)
     }
 
+    /// Forgets a pod.
+    pub fn forget(&mut self, pod: &str) {
+        self.pods.remove(pod);
+    }
+
+    /// How many pods are known.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
     /// Forgets pods that are gone.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.pods.retain(|pod, _| is_there(pod));

@@ -20,6 +20,9 @@ pub const HINT: Duration = Duration::from_secs(30);
 /// How often a pod is told again.
 const AGAIN: u32 = 3;
 
+/// So many that are nominated no longer are kept among those in order of time, and as many as there are others.
+const SLACK: usize = 64;
+
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Hint = (String, String);
 
@@ -101,7 +104,17 @@ impl Hints {
         } else if !self.told.contains_key(pod) {
             self.told.insert(pod.to_owned(), now);
             self.since.push_back((now, pod.to_owned()));
+            // Nobody looks at the oldest of them where another replica leads.
+            if self.since.len() > 2 * self.told.len() + SLACK {
+                self.since.retain(|(at, pod)| self.told.get(pod) == Some(at));
+            }
         }
+    }
+
+    /// This replica leads no more: another one says what is nominated, and is seen to.
+    pub fn stand_by(&mut self) {
+        let Hints { told, since, .. } = std::mem::take(self);
+        (self.told, self.since) = (told, since);
     }
 
     /// A pod waits no longer.
@@ -216,6 +229,25 @@ mod tests {
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), [""; 0]);
         hints.advance(|_| false);
         assert_eq!(names(&hints.plan("n", [plain("a")].into_iter())), ["a"], "another pod of that name");
+    }
+
+    #[test]
+    fn a_replica_that_stands_by_keeps_nothing_of_pods_that_have_gone() {
+        let now = Instant::now();
+        let mut hints = Hints::default();
+        hints.seen("stays", true, now);
+        for pod in 0..1000 {
+            hints.seen(&format!("p{pod}"), true, now);
+            hints.gone(&format!("p{pod}"));
+        }
+        assert!(hints.since.len() <= SLACK + 2, "{}", hints.since.len());
+        assert_eq!(hints.stale(now + HINT, |_| true), ["stays"]);
+        hints.plan("n", [plain("a"), spread("b"), spread("c")].into_iter());
+        hints.seen("a", true, now);
+        hints.stand_by();
+        assert!(hints.any(), "a is nominated, whoever said so");
+        hints.seen("a", false, now);
+        assert_eq!((hints.repeat(), hints.advance(|_| true)), (Vec::new(), Vec::new()));
     }
 
     #[test]

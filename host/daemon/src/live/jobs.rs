@@ -118,6 +118,15 @@ impl Jobs {
         lanes.filter(|(lane, queue)| queue.running < lane.slots())
     }
 
+    /// This replica leads no more: what has not begun is for another one.
+    pub fn stand_by(&mut self) {
+        self.lanes.iter_mut().for_each(|queue| queue.due.clear());
+        self.jobs.retain(|_, job| {
+            (job.again, job.due) = (false, None);
+            job.running
+        });
+    }
+
     /// There was nothing to do for an object that was taken.
     pub fn forget(&mut self, what: &Touched) {
         if let Some(job) = self.jobs.remove(what).filter(|job| job.running) {
@@ -197,6 +206,20 @@ mod tests {
             assert_eq!(jobs.ended(&claim("a"), &Err(StepError::Other("no".into())), at), failures);
             assert_eq!(jobs.next(), Some(at + Duration::from_secs(wait)));
         }
+    }
+
+    #[test]
+    fn a_replica_that_leads_no_more_keeps_only_what_is_under_way() {
+        let now = Instant::now();
+        let mut jobs = Jobs::default();
+        jobs.touch(claim("a"), Lane::Launch, now);
+        assert_eq!(jobs.take(now), Some(claim("a")));
+        jobs.touch(claim("a"), Lane::Launch, now);
+        jobs.touch(claim("b"), Lane::Launch, now);
+        jobs.stand_by();
+        assert_eq!((jobs.len(), jobs.running(), jobs.next()), (1, 1, None));
+        jobs.forget(&claim("a"));
+        assert_eq!((jobs.len(), jobs.running()), (0, 0));
     }
 
     #[test]

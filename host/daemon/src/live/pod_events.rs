@@ -25,6 +25,17 @@ impl PodEvents {
         self.first = Some(self.first.map_or(due, |first| first.min(due)));
     }
 
+    /// A node is gone: nobody is told.
+    pub fn forget(&mut self, node: &str) {
+        self.of.remove(node);
+    }
+
+    /// How many nodes there are to tell of.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
     /// When the next claim is to be told.
     pub fn next(&self) -> Option<Instant> {
         self.first

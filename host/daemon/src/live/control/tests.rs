@@ -10,6 +10,7 @@ use super::*;
 use crate::input;
 use crate::live::edges::fixed;
 use crate::live::journal::Journal;
+use crate::live::leader::Leadership;
 use crate::live::lifecycle::tests::{context, fresh, instance};
 use crate::live::policies::{Manager, Setup};
 use crate::live::serve;
@@ -60,10 +61,7 @@ async fn explained(at: SocketAddr, pod: &str) -> (u16, String) {
     (code, answer)
 }
 
-#[tokio::test]
-async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
-    let (server, _) = fresh();
-    let ctx = Arc::new(context(&server, Ok(instance())));
+fn how(ctx: &Context) -> (How, Names) {
     let (world, _) = input::catalogue_only(None).map_err(|failure| failure.report()).unwrap();
     let how = How {
         catalogue: fixed(world.catalogue),
@@ -73,6 +71,14 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
         journal: Journal::off(),
         inline: false,
     };
+    (how, world.names)
+}
+
+#[tokio::test]
+async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
+    let (server, _) = fresh();
+    let ctx = Arc::new(context(&server, Ok(instance())));
+    let (how, names) = how(&ctx);
     let (out, observations) = channel(64);
     let (asks, asked) = channel(16);
     let board = SharedBoard::default();
@@ -80,7 +86,7 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     let timetable = Timetable::new(Duration::from_millis(100), Duration::from_secs(1));
     let (_echoes, echoes) = tokio::sync::mpsc::unbounded_channel();
     let heard = Heard { observations, echoes, asks: asked };
-    let control = tokio::spawn(run(ctx.clone(), how, timetable, world.names, board, heard));
+    let control = tokio::spawn(run(ctx.clone(), how, timetable, names, board, heard));
     empty_cluster(&out).await;
 
     let bought = || ctx.metrics.rounds.with_label_values(&["bought"]).get();
@@ -103,4 +109,61 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     assert!(one.contains(&429) || other.contains(&429), "one question at a time: {one:?} {other:?}");
     drop(out);
     control.await.unwrap();
+}
+
+/// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it. Each has a label of its own.
+fn passing(at: usize) -> Vec<(Kind, Change)> {
+    let meta = |name: String| {
+        format!(r#""metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","labels":{{"own-{name}":"{at}"}}}}"#)
+    };
+    let claim = format!(
+        r#"{{{},"spec":{{"nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}},
+        "requirements":[]}}}}"#,
+        meta(format!("claim{at}")).replace(r#""namespace":"shop","#, "")
+    );
+    let node = format!("{{{}}}", meta(format!("node{at}")).replace(r#""namespace":"shop","#, ""));
+    let waits = format!(
+        r#"{{{},"spec":{{"containers":[{{"name":"c"}}]}},"status":{{"phase":"Pending","nominatedNodeName":"node{at}",
+        "conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
+        meta(format!("pod{at}"))
+    );
+    let bound = waits.replace(r#""containers""#, &format!(r#""nodeName":"node{at}","containers""#));
+    [
+        (Kind::NodeClaim, Change::Upsert(claim.clone().into())),
+        (Kind::Pod, Change::Upsert(waits.into())),
+        (Kind::Node, Change::Upsert(node.clone().into())),
+        (Kind::Pod, Change::Upsert(bound.clone().into())),
+        (Kind::Pod, Change::Remove(bound.into())),
+        (Kind::Node, Change::Remove(node.into())),
+        (Kind::NodeClaim, Change::Remove(claim.into())),
+    ]
+    .into()
+}
+
+/// A replica that stands by for months sees all that comes and goes, and acts on nothing of it.
+#[tokio::test]
+async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
+    let (server, _) = fresh();
+    let ctx = Arc::new(Context { leadership: Leadership::new(false), ..context(&server, Ok(instance())) });
+    let (how, names) = how(&ctx);
+    let lasting = names.len();
+    let timetable = Timetable::new(Duration::from_millis(100), Duration::from_secs(1));
+    let (mut control, _reports) = Control::new(ctx, how, timetable, names, SharedBoard::default());
+    for kind in Kind::ALL {
+        control.observe(Observed::of(kind, Change::Begin));
+        control.observe(Observed::of(kind, Change::End));
+    }
+    for at in 0..10_000 {
+        for (kind, change) in passing(at) {
+            control.observe(Observed::of(kind, change));
+            control.turn(Instant::now());
+        }
+    }
+    assert!(control.state.claims.is_empty() && control.state.nodes.is_empty() && control.state.pods() == 0);
+    let kept = [control.jobs.len(), control.decisions.len(), control.pod_events.len(), control.bought.len()];
+    assert_eq!(kept, [0; 4], "jobs, decisions, pod events, pods that were bought for");
+    assert_eq!(control.state.waits_changed().len() + control.state.milestones().len(), 0);
+    assert!(!control.hints.any());
+    let names = control.state.world().names.len() - lasting;
+    assert!(names < 20_000, "{names} of 30 000 labels are kept");
 }
