@@ -5,6 +5,7 @@
 //! before them. A host is at fault if the skew is too large even so.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,7 +13,7 @@ use super::hosts::{Host, Hosts, Kind};
 use super::{Found, Rule, purchases};
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    LabelSelector, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp, Spread, Sym, World,
+    LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp, Spread, Sym, World,
 };
 use crate::snapshot::Snapshot;
 
@@ -46,6 +47,10 @@ struct View<'a> {
     offered: RefCell<FxHashMap<(u32, Sym), FxHashMap<Demands<'a>, FxHashSet<Sym>>>>,
     /// The domain of each host by topology key, where there is just one.
     settled: RefCell<FxHashMap<Sym, Vec<Option<u32>>>>,
+    /// Namespaces that have pods, with their labels.
+    inhabited: Vec<(Sym, &'a Labels)>,
+    /// Lists of namespaces that terms name or select.
+    lists: RefCell<FxHashSet<Arc<[Sym]>>>,
 }
 
 /// Node selector, required node affinity, requests, and all keys that pods must be spread over.
@@ -64,12 +69,13 @@ struct SpreadRule<'a> {
 struct Term<'a> {
     key: Sym,
     selector: &'a LabelSelector,
-    namespaces: Option<Vec<Sym>>,
+    namespaces: Option<Arc<[Sym]>>,
 }
 
 impl Term<'_> {
     fn selects(&self, shape: &PodShape) -> bool {
-        self.namespaces.as_ref().is_none_or(|n| n.contains(&shape.namespace)) && self.selector.matches(&shape.labels)
+        let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&shape.namespace).is_ok());
+        here && self.selector.matches(&shape.labels)
     }
 }
 
@@ -96,7 +102,20 @@ impl<'a> View<'a> {
             shape.labels.iter().for_each(|label| by_label.entry(label).or_default().push(at));
         }
         let hostname = world.names.get("kubernetes.io/hostname");
-        View { hosts, world, hostname, shapes, on, by_label, offered: RefCell::default(), settled: RefCell::default() }
+        let there: FxHashSet<Sym> = world.shapes.iter().map(|shape| shape.namespace).collect();
+        let namespaces = world.namespaces.iter().filter(|(name, _)| there.contains(name));
+        View {
+            hosts,
+            world,
+            hostname,
+            shapes,
+            on,
+            by_label,
+            offered: RefCell::default(),
+            settled: RefCell::default(),
+            inhabited: namespaces.map(|(name, labels)| (*name, labels)).collect(),
+            lists: RefCell::default(),
+        }
     }
 
     fn snapshot(&self) -> &'a Snapshot {
@@ -292,13 +311,37 @@ impl<'a> View<'a> {
         keys
     }
 
+    /// Namespaces that a term names or selects, sorted, each list kept once; `None` for all. Only of those with pods it
+    /// matters whether they are selected.
+    fn namespaces(&self, term: &PodTerm, own: Sym) -> Option<Arc<[Sym]>> {
+        let mut all = term.namespaces.clone();
+        match &term.namespace_selector {
+            None if all.is_empty() => all.push(own),
+            None => {}
+            Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
+            Some(selector) => {
+                let selected = self.inhabited.iter().filter(|(_, labels)| selector.matches(labels));
+                all.extend(selected.map(|(name, _)| *name));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        let mut lists = self.lists.borrow_mut();
+        let known = lists.get(all.as_slice()).cloned();
+        Some(known.unwrap_or_else(|| {
+            let list: Arc<[Sym]> = all.into();
+            lists.insert(list.clone());
+            list
+        }))
+    }
+
     /// Distinct terms with the shapes that own them.
     fn terms(&self, of: impl Fn(&'a PodShape) -> &'a Vec<PodTerm>) -> Vec<(Term<'a>, Vec<usize>)> {
         let mut all: Vec<(Term<'a>, Vec<usize>)> = Vec::new();
-        let mut index: FxHashMap<(Sym, &LabelSelector, Option<Vec<Sym>>), usize> = FxHashMap::default();
+        let mut index: FxHashMap<(Sym, &LabelSelector, Option<Arc<[Sym]>>), usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for term in of(shape) {
-                let namespaces = namespaces(self.world, term, shape.namespace);
+                let namespaces = self.namespaces(term, shape.namespace);
                 let at_index = *index.entry((term.key, &term.selector, namespaces.clone())).or_insert_with(|| {
                     all.push((Term { key: term.key, selector: &term.selector, namespaces }, Vec::new()));
                     all.len() - 1
@@ -371,7 +414,7 @@ impl<'a> View<'a> {
         for &id in &self.snapshot().running.anti_affine {
             let owner = self.world.shapes.get(id);
             for term in &owner.anti_affinity {
-                let namespaces = namespaces(self.world, term, owner.namespace);
+                let namespaces = self.namespaces(term, owner.namespace);
                 let resolved = Term { key: term.key, selector: &term.selector, namespaces };
                 let selected = self.selected(resolved.selector, |s| resolved.selects(s));
                 if selected.is_empty() {
@@ -393,16 +436,4 @@ impl<'a> View<'a> {
 
 fn demands<'a>(shape: &'a PodShape, keys: &[Sym]) -> Demands<'a> {
     (&shape.node_selector, &shape.required, &shape.requests, keys.to_vec())
-}
-
-fn namespaces(world: &World, term: &PodTerm, own: Sym) -> Option<Vec<Sym>> {
-    match &term.namespace_selector {
-        None if term.namespaces.is_empty() => Some(vec![own]),
-        None => Some(term.namespaces.clone()),
-        Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => None,
-        Some(selector) => {
-            let selected = world.namespaces.iter().filter(|(_, labels)| selector.matches(labels)).map(|n| n.0);
-            Some(term.namespaces.iter().copied().chain(selected).collect())
-        }
-    }
 }

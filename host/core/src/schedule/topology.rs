@@ -112,6 +112,13 @@ impl Spec {
 /// A node selector, and terms of node affinity of which one must hold.
 type Asked = (Vec<Requirement>, Vec<Vec<Requirement>>);
 
+/// Positions of namespaces that have pods.
+fn inhabited(world: &World) -> Vec<usize> {
+    let there: FxHashSet<Sym> = world.shapes.iter().map(|shape| shape.namespace).collect();
+    let all = world.namespaces.iter().enumerate();
+    all.filter(|(_, (name, _))| there.contains(name)).map(|(at, _)| at).collect()
+}
+
 /// The other keys that a pod must be spread over, for a constraint over domains wider than a host.
 fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Vec<Sym> {
     if !spread.required || Some(spread.key) == hostname {
@@ -122,23 +129,6 @@ fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Vec<S
     keys.sort_unstable();
     keys.dedup();
     keys
-}
-
-/// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is selected.
-fn namespaces(term: &PodTerm, own: Sym, world: &World, inhabited: &FxHashSet<Sym>) -> Option<Arc<[Sym]>> {
-    let mut all = term.namespaces.clone();
-    match &term.namespace_selector {
-        None if all.is_empty() => all.push(own),
-        None => {}
-        Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
-        Some(selector) => {
-            let there = world.namespaces.iter().filter(|(name, _)| inhabited.contains(name));
-            all.extend(there.filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| *name));
-        }
-    }
-    all.sort_unstable();
-    all.dedup();
-    Some(all.into())
 }
 
 /// Domains of one topology key other than the hostname.
@@ -240,8 +230,10 @@ pub struct Topology {
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
-    /// Namespaces that have pods.
-    inhabited: FxHashSet<Sym>,
+    /// Positions of namespaces that have pods.
+    inhabited: Vec<usize>,
+    /// Lists of namespaces that terms name or select.
+    lists: FxHashSet<Arc<[Sym]>>,
     /// Anti-affinity terms seen from the other side ([`Rule::Inverse`]) that have a pod in a domain, by key and domain.
     repelled_in: Vec<Vec<Members>>,
     /// The same by host. A host has few of them, a pod may be selected by many: they are looked up one by one.
@@ -288,7 +280,8 @@ impl Topology {
             nodes: snapshot.nodes.len(),
             purchases: Purchases::new(snapshot),
             counted: counted.clone(),
-            inhabited: snapshot.world.shapes.iter().map(|shape| shape.namespace).collect(),
+            inhabited: inhabited(&snapshot.world),
+            lists: FxHashSet::default(),
             repelled_in: Vec::new(),
             repelled_on: Vec::new(),
             counting: FxHashMap::default(),
@@ -298,17 +291,40 @@ impl Topology {
     }
 
     /// What tells the group of a term of pod affinity or anti-affinity of a pod in a namespace.
-    pub fn term(&self, rule: Rule, term: &PodTerm, namespace: Sym, snapshot: &Snapshot) -> Spec {
+    pub fn term(&mut self, rule: Rule, term: &PodTerm, namespace: Sym, snapshot: &Snapshot) -> Spec {
         Spec {
             rule,
             key: term.key,
-            namespaces: namespaces(term, namespace, &snapshot.world, &self.inhabited),
+            namespaces: self.namespaces(term, namespace, &snapshot.world),
             selector: term.selector.clone(),
             keys: Vec::new(),
             node_affinity: None,
             tolerations: None,
             buyer: None,
         }
+    }
+
+    /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is
+    /// selected, and the same list is kept once: a term may select thousands.
+    fn namespaces(&mut self, term: &PodTerm, own: Sym, world: &World) -> Option<Arc<[Sym]>> {
+        let mut all = term.namespaces.clone();
+        match &term.namespace_selector {
+            None if all.is_empty() => all.push(own),
+            None => {}
+            Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
+            Some(selector) => {
+                let there = self.inhabited.iter().map(|&at| &world.namespaces[at]);
+                all.extend(there.filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| *name));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        if let Some(known) = self.lists.get(all.as_slice()) {
+            return Some(known.clone());
+        }
+        let list: Arc<[Sym]> = all.into();
+        self.lists.insert(list.clone());
+        Some(list)
     }
 
     /// Whether a pod of one of these groups of others' anti-affinity is in a domain.
