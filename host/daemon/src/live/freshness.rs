@@ -23,6 +23,8 @@ const BEHIND: Duration = Duration::from_secs(5);
 const SILENT: Duration = Duration::from_secs(90);
 /// A watch on which something was heard this recently needs no proof before a purchase.
 const RECENT: Duration = Duration::from_secs(5);
+/// After silence it has caught up by then.
+const CATCHES_UP: Duration = Duration::from_secs(1);
 
 /// Something that this process has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +50,10 @@ struct Unseen {
 /// A kind's watch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When anything came of it last.
+    /// When anything came of it last,
     at: Option<Instant>,
+    /// and when the first after a while did. More of what happened meanwhile may follow it.
+    resumed: Option<Instant>,
     /// The newest version that it has told of.
     version: u64,
     /// When the list that was read last, or is being read, began.
@@ -104,7 +108,11 @@ pub struct Freshness {
 impl Freshness {
     /// Something came of a watch, or of a list.
     pub fn heard(&mut self, kind: Kind, now: Instant) {
-        self.heard.entry(kind).or_default().at = Some(now);
+        let heard = self.heard.entry(kind).or_default();
+        if heard.at.is_none_or(|at| now >= at + RECENT) {
+            heard.resumed = Some(now);
+        }
+        heard.at = Some(now);
     }
 
     /// A list begins. Whatever was wanted of one, this is it.
@@ -192,9 +200,10 @@ impl Freshness {
         of.filter_map(|(_, unseen)| unseen.object.clone()).collect()
     }
 
-    /// Whether something was heard of a watch a moment ago.
+    /// Whether something was heard of a watch a moment ago, and it has caught up with what came before that.
     pub fn is_recent(&self, kind: Kind, now: Instant) -> bool {
-        self.heard.get(&kind).and_then(|heard| heard.at).is_some_and(|at| now < at + RECENT)
+        let times = self.heard.get(&kind).and_then(|heard| heard.at.zip(heard.resumed));
+        times.is_some_and(|(at, resumed)| now < at + RECENT && now >= resumed + CATCHES_UP)
     }
 
     /// Why nothing may be planned, if so.
@@ -266,6 +275,7 @@ mod tests {
         assert_eq!(watches.stale(now + seconds(90)), Some(Stale::Silent { kind: Kind::Node }));
         watches.heard(Kind::Node, now + seconds(90));
         assert_eq!(watches.stale(now + seconds(90)), None, "others, as of services, may be silent");
+        assert!(!watches.is_recent(Kind::Node, now + seconds(90)), "more of what it has missed may follow");
         assert!(watches.is_recent(Kind::Node, now + seconds(94)) && !watches.is_recent(Kind::Pod, now + seconds(94)));
     }
 
