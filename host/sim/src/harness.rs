@@ -186,9 +186,13 @@ impl Harness {
         self.desk.cut_lease(length);
     }
 
-    /// Watches hear nothing for a while; who is blind may err, and is not blamed for it.
+    /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a minute longer.
+    pub fn overload(&self, length: Duration) {
+        self.desk.overload(length);
+    }
+
+    /// Watches hear nothing for a while.
     pub fn stall_watches(&self, length: Duration) {
-        self.desk.blind_for(length + Duration::from_secs(5));
         self.world.server.stall_watches(tokio::time::Instant::now() + length);
     }
 

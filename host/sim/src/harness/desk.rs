@@ -113,9 +113,9 @@ struct Inner {
     violations: Vec<String>,
     /// Requests of Leases by this process are not answered before then.
     cut: Option<(String, Duration)>,
+    /// All other requests of this process are refused before then.
+    overloaded: Option<(String, Duration)>,
     cloud: CloudTrouble,
-    /// Until then the daemon cannot know better.
-    blind: Duration,
     /// Revisions of the last seconds, for stale lists.
     revisions: VecDeque<(Duration, u64)>,
 }
@@ -165,10 +165,6 @@ impl Desk {
         if let Some(signals) = inner.alive.remove(who) {
             self.log.say(self.clock, format!("{who} is killed{why}"));
             signals.killed.notify_one();
-            if inner.faults.late > 0.0 {
-                // What it has sent may still arrive.
-                self.blind(inner, Duration::from_secs(20));
-            }
         }
     }
 
@@ -236,6 +232,13 @@ impl Desk {
         self.inner().cut = Some((holder, self.clock.elapsed() + length));
     }
 
+    /// Whoever holds the Lease is refused all that it asks for a while, and cannot renew it for a minute longer.
+    pub fn overload(&self, length: Duration) {
+        self.cut_lease(length + Duration::from_secs(60));
+        let mut inner = self.inner();
+        inner.overloaded = inner.cut.clone().map(|(who, until)| (who, until - Duration::from_secs(60)));
+    }
+
     pub fn set_faults(&self, faults: Faults) {
         self.inner().faults = faults;
     }
@@ -263,20 +266,6 @@ impl Desk {
         self.inner().violations.push(line);
     }
 
-    /// The daemon may not know what has happened lately, for so long.
-    pub fn blind_for(&self, length: Duration) {
-        self.blind(&mut self.inner(), length);
-    }
-
-    fn blind(&self, inner: &mut Inner, length: Duration) {
-        inner.blind = inner.blind.max(self.clock.elapsed() + length);
-    }
-
-    /// Whether the daemon can have seen what happened.
-    pub fn sees(&self) -> bool {
-        self.inner().blind <= self.clock.elapsed()
-    }
-
     /// What becomes of a request.
     pub fn judge(&self, asked: &Asked) -> Verdict {
         if !asked.who.starts_with("daemon#") {
@@ -299,8 +288,14 @@ impl Desk {
         };
         let lease = asked.resource == Some(LEASE);
         let cut = lease && inner.cut.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
+        let refused = !lease && asked.verb != "watch";
+        let overloaded =
+            refused && inner.overloaded.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
         let verdict = match fate {
             Fate::Verdict(_) if cut => Verdict::TimeOutBefore,
+            Fate::Verdict(_) if overloaded => {
+                Verdict::Refuse { code: 429, reason: "TooManyRequests", retry_after: Some(5) }
+            }
             Fate::Verdict(verdict) => verdict,
             Fate::Stale(share) => Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share)))),
             Fate::Kill { after } => {
@@ -308,13 +303,6 @@ impl Desk {
                 if after { Verdict::TimeOutAfter } else { Verdict::Kill }
             }
         };
-        if matches!(asked.verb, "list" | "watch") {
-            match &verdict {
-                Verdict::Go => {}
-                Verdict::Delay(_) => self.blind(&mut inner, Duration::from_secs(5)),
-                _ => self.blind(&mut inner, Duration::from_secs(60)),
-            }
-        }
         if self.keeps {
             inner.note(now, &asked.who, &what, &verdict);
         }

@@ -93,6 +93,12 @@ pub(super) fn tainted(desk: &Desk, node: &str) -> Option<Duration> {
     desk.judges.memory().nodes.tainted(node)
 }
 
+/// How long ago the end of a claim's time was moved last; nothing if it never was.
+fn moved(desk: &Desk, claim: &Value) -> Option<Duration> {
+    let moved = desk.judges.memory().proof.moved(claim);
+    moved.map(|at| desk.clock.elapsed() - at)
+}
+
 impl Memory {
     fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
         self.requests.changed();

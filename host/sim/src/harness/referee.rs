@@ -13,6 +13,10 @@ use super::judges;
 use crate::actors::fields;
 use crate::server::{Asked, resources};
 
+/// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after 90 s without one a
+/// watch is begun anew; five seconds more for a step that is under way.
+const SILENT: Duration = Duration::from_secs(95);
+
 /// A write to the API server leaves a process.
 pub(super) fn write(desk: &Desk, asked: &Asked) {
     let Some(resource) = asked.resource else { return };
@@ -28,8 +32,8 @@ pub(super) fn launch(desk: &Desk, who: &str, launch: &Launch) {
     match claim {
         Some(claim) if fields::uid(&claim) == launch.uid => {}
         Some(_) => desk.violated(format!("{}: launched with a token that is not its claim's", launch.name)),
-        // An old list may show a claim that is gone.
-        None if launch.name.is_empty() || desk.sees() => {
+        // A watch that says nothing, or an old list, may show a claim that is gone.
+        None if judges::proof::gone_for(desk, &launch.uid).is_none_or(|gone| gone > SILENT) => {
             desk.violated(format!("launch without a claim on the server ({})", launch.uid));
         }
         None => {}

@@ -16,6 +16,9 @@ use crate::world::paused;
 /// up after fifteen minutes, its successor needs a few, and waits between failed attempts are a minute at most.
 pub const QUIET: Duration = Duration::from_secs(40 * 60);
 
+/// How long nothing happens in the end, while the daemon has to rest as well.
+const REST: Duration = Duration::from_secs(15 * 60);
+
 /// What came of a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
@@ -93,6 +96,9 @@ async fn tell_now(story: &Story, manager: Manager, transcript: bool) -> Told {
     while !left.is_empty() && world.clock.elapsed() < end {
         story.operator.iter().for_each(|act| act.happen(&harness));
         left = harness.settle(Duration::from_secs(60)).await;
+    }
+    if left.is_empty() {
+        harness.rest(REST).await;
     }
     wrong.extend(harness.violations());
     wrong.extend(left.into_iter().map(|line| format!("in the end: {line}")));

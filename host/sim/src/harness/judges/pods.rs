@@ -1,6 +1,7 @@
 //! How pods are asked to leave: none that must be left alone, each with its own time to end, in order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -16,6 +17,9 @@ use crate::server::{Asked, resources};
 const FRESH: i64 = LATEST.as_secs() as i64 + 4;
 /// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks in whole seconds.
 const STUCK: i64 = 59;
+/// Who moves the end of a claim's time (a repair does not wait) may do so while a deletion is under way, and for as long
+/// again until the watch has brought it to who sends one.
+const MOVED: Duration = LATEST.saturating_mul(2);
 const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -55,14 +59,13 @@ fn deletes(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
     let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(desk) + own >= *ends) else {
         return desk.violated(format!("pod {name} is deleted without asking its disruption budget"));
     };
-    if fields::deleting(pod) {
-        // Somebody else has deleted it meanwhile, and this shortens nothing that is not over.
-        return;
+    // What was right when it was sent is as much too long as the request was under way, and as clocks are whole.
+    let late = LATEST.as_secs() as i64 + 1;
+    let left = ends - now(desk);
+    let (least, mut most) = (left.max(1), (left + late).clamp(1, own.max(1)));
+    if claim.as_deref().is_some_and(|claim| super::moved(desk, claim).is_some_and(|ago| ago <= MOVED)) {
+        most = own.max(1);
     }
-    // What was right when it was sent is as much too long as the request was under way, and as clocks are whole. An end
-    // that is past may have been moved there meanwhile: a repair does not wait.
-    let late = if ends <= now(desk) { i64::MAX / 2 } else { LATEST.as_secs() as i64 + 1 };
-    let (least, most) = ((ends - now(desk)).max(1), (ends - now(desk) + late).clamp(1, own.max(1)));
     let grace = grace.unwrap_or(own);
     if grace < least.min(own.max(1)) - 1 || grace > most {
         desk.violated(format!("pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"));

@@ -15,8 +15,12 @@ use crate::server::{Asked, resources};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";
-/// How long nobody owns an instance before it may be taken for lost.
-const LOST: Duration = Duration::from_secs(60);
+/// A node lives at least this long after the taint that keeps kube-scheduler away from it, for kube-scheduler may not
+/// have seen it yet.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long nobody owns an instance before it may be taken for lost: it is seen twice, two minutes apart, by passes that
+/// take a call's time.
+const LOST: Duration = Duration::from_secs(110);
 /// Instances that nobody owns are looked for every two minutes; what ends within one is of one pass.
 const PASS: Duration = Duration::from_secs(60);
 /// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on the way and a watch's.
@@ -27,6 +31,8 @@ const KNOWN: i64 = 15;
 pub(super) struct Proof {
     /// When claims went, by UID.
     gone: BTreeMap<String, Duration>,
+    /// When the time of claims is over, and when that was written, by UID.
+    ends: BTreeMap<String, (i64, Duration)>,
     /// When instances that nobody owned were ended.
     swept: VecDeque<Duration>,
 }
@@ -34,10 +40,28 @@ pub(super) struct Proof {
 impl Proof {
     /// A claim has changed.
     pub fn claim(&mut self, desk: &Desk, change: &Change) {
+        let uid = fields::uid(&change.object);
         if change.event == Event::Deleted {
-            self.gone.insert(fields::uid(&change.object).to_owned(), desk.clock.elapsed());
+            self.gone.insert(uid.to_owned(), desk.clock.elapsed());
+            self.ends.remove(uid);
+        } else if let Some(ends) = pods::terminates(&change.object)
+            && self.ends.get(uid).is_none_or(|known| known.0 != ends)
+        {
+            self.ends.insert(uid.to_owned(), (ends, desk.clock.elapsed()));
         }
     }
+
+    /// When the end of a claim's time was written last.
+    pub fn moved(&self, claim: &Value) -> Option<Duration> {
+        self.ends.get(fields::uid(claim)).map(|known| known.1)
+    }
+}
+
+/// For how long a claim has been gone, by its UID; nothing if it never was there, or still is.
+pub(in crate::harness) fn gone_for(desk: &Desk, uid: &str) -> Option<Duration> {
+    super::catch_up(desk, None);
+    let gone = desk.judges.memory().proof.gone.get(uid).copied();
+    gone.map(|at| desk.clock.elapsed() - at)
 }
 
 /// An instance is about to be ended by a process of the daemon.
@@ -67,8 +91,13 @@ fn is_empty(desk: &Desk, provider_id: &str) {
     if fields::label(&node, REGISTERED) != Some("true") {
         return;
     }
-    if super::tainted(desk, name).is_none() {
-        desk.violated(format!("{provider_id} is ended without closing {name} to pods"));
+    match super::tainted(desk, name).map(|at| desk.clock.elapsed() - at) {
+        None => desk.violated(format!("{provider_id} is ended without closing {name} to pods")),
+        Some(closed) if closed < DRAIN => {
+            let closed = closed.as_secs_f64();
+            desk.violated(format!("{provider_id} is ended {closed:.1} s after {name} was closed to pods"));
+        }
+        Some(_) => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::actors::fields;
 use crate::harness::desk::Desk;
 use crate::object::Change;
 use crate::server::{Asked, resources};
@@ -35,7 +36,8 @@ impl Rest {
         let Some(since) = &mut self.since else { return };
         let now = desk.clock.elapsed();
         let Some(resource) = asked.resource.filter(|resource| *resource != resources::LEASE) else { return };
-        if (asked.verb, resource) == ("delete", resources::NODE_CLAIM) {
+        let goes = |claim: &std::sync::Arc<serde_json::Value>| fields::deleting(claim);
+        if desk.server.list(resources::NODE_CLAIM).iter().any(goes) {
             // Its time was over: something happens again. Whether that is so is another rule's (`proof`).
             *since = now;
         } else if *since + AFTERMATH < now {

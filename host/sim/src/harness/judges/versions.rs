@@ -23,7 +23,7 @@ pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
                 desk.violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
             }
         }
-        "delete" if resource == resources::POD && !named("/preconditions/uid") => {
+        "delete" if [resources::POD, resources::NODE_CLAIM].contains(&resource) && !named("/preconditions/uid") => {
             desk.violated(format!("{who} deletes {kind} {name} by its name alone"));
         }
         _ => {}

@@ -20,6 +20,8 @@ use crate::world;
 
 /// Tells these dice from those of the other stories.
 const SAFE: u64 = 0x5afe_0000_0000;
+/// Tells the dice of what one story in ten has from its others.
+const RARE: u64 = 0x5afe_7a7e_0000;
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
@@ -71,6 +73,7 @@ pub(super) fn story(seed: u64, size: u32, types: Arc<(Catalogue, Names)>) -> Sto
     acts.extend(budgets(&mut dice, &cast));
     acts.extend(scale_ups(&mut dice, &bursts));
     acts.extend(troubles(&mut dice));
+    acts.extend(rare(seed, &bursts));
     for n in 1..60 {
         acts.push((seconds(60 * n), Act::Trouble(Trouble::LetGo)));
     }
@@ -205,6 +208,28 @@ fn troubles(dice: &mut Dice) -> Vec<(Duration, Act)> {
     some(0.3, 2, &mut |dice| Trouble::NothingEnds(seconds(30) + dice.time(seconds(240))));
     some(0.4, 2, &mut |dice| Trouble::Silent(watches(dice), dice.one_of(&STALLS)));
     acts
+}
+
+/// What one story in ten has: the leader is refused while it buys and loses its Lease meanwhile, or most nodes are sick at
+/// once. By dice of their own, so that all other stories stay what they are.
+fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, Act)> {
+    let mut dice = Dice::new(seed ^ RARE);
+    match seed % 10 {
+        3 => {
+            let overload = |burst: &Burst| {
+                let at = burst.at + dice.time(seconds(20));
+                (at, Act::Trouble(Trouble::Overloaded(seconds(12) + dice.time(seconds(20)))))
+            };
+            bursts.iter().map(overload).collect()
+        }
+        7 => {
+            let at = seconds(15 * 60) + dice.time(seconds(30 * 60));
+            let sick = Trouble::Sick(dice.one_of(&[0.3, 0.6, 0.9]), dice.between(0, 1 << 20));
+            let well = at + seconds(200) + dice.time(seconds(300));
+            vec![(at, Act::Trouble(sick)), (well, Act::Trouble(Trouble::Well))]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Clocks that are set wrong for a while.

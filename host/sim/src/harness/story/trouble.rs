@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::actors::fields;
+use crate::faults::unit;
 use crate::harness::Harness;
 use crate::object::Resource;
-use crate::server::resources;
+use crate::server::{Sub, resources};
 
 /// Which watches: of one process or all, of one kind or all.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +39,12 @@ pub enum Trouble {
     Throttled(Duration),
     /// The cloud ends no instance.
     NothingEnds(Duration),
+    /// The API server refuses all that the leader asks but its Lease, which it cannot renew either for a minute longer.
+    Overloaded(Duration),
+    /// The network of this share of the nodes, drawn by a lot, fails: they are not ready, and their instances run.
+    Sick(f64, u64),
+    /// Nodes whose network had failed are ready again.
+    Well,
     /// Whoever has pods that must not be disrupted lets those go whose node has waited for them for long.
     LetGo,
 }
@@ -55,8 +64,41 @@ impl Trouble {
             Trouble::PartialLists(share, length) => harness.list_partially(*share, *length),
             Trouble::Throttled(length) => harness.throttle(*length),
             Trouble::NothingEnds(length) => harness.keep_instances(*length),
+            Trouble::Overloaded(length) => harness.overload(*length),
+            Trouble::Sick(share, lot) => sicken(harness, *share, *lot),
+            Trouble::Well => heal(harness),
             Trouble::LetGo => let_go(harness),
         }
+    }
+}
+
+const SICK: &str = "NetworkPluginNotReady";
+
+fn sicken(harness: &Harness, share: f64, lot: u64) {
+    for (number, node) in harness.world.server.list(resources::NODE).iter().enumerate() {
+        if fields::condition(node, "Ready") == "True" && unit(lot, number as u64) < share {
+            say_ready(harness, node, "False", SICK);
+        }
+    }
+}
+
+fn heal(harness: &Harness) {
+    for node in harness.world.server.list(resources::NODE) {
+        let ready = fields::items(&node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
+        if ready.is_some_and(|c| c["reason"] == SICK) {
+            say_ready(harness, &node, "True", "KubeletReady");
+        }
+    }
+}
+
+fn say_ready(harness: &Harness, node: &Value, status: &str, reason: &str) {
+    let world = &harness.world;
+    let (key, now) = (fields::key_of(resources::NODE, node), world.clock.now());
+    let done = world.server.update(&key, Sub::Status, &mut |node| {
+        fields::set_condition(node, "Ready", status, reason, "", now);
+    });
+    if done.is_ok() {
+        world.log.say(world.clock, format!("{}: Ready is {status}, {reason}", key.name));
     }
 }
 
