@@ -18,6 +18,7 @@ mod doors;
 mod drains;
 pub mod edges;
 mod events;
+pub mod fail_points;
 mod finalize;
 mod freshness;
 #[doc(hidden)]

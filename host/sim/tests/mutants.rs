@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_daemon::live::mutants;
-use longshore_sim::harness::story::types;
-use longshore_sim::harness::telling::tell_seed;
+use longshore_sim::harness::story::{Stories, types};
+use longshore_sim::harness::telling::tell;
 use longshore_sim::harness::{SEEDS_TYPES, manager};
 
 /// Every mutant is found among so many seeds, the first ones.
@@ -22,6 +22,7 @@ struct Found<'a> {
     mutant: &'a str,
     seed: u64,
     size: u32,
+    stories: Stories,
     /// A part of what is said of it.
     says: &'a str,
 }
@@ -31,8 +32,9 @@ fn table() -> Vec<Found<'static>> {
     lines
         .map(|line| {
             let cells: Vec<&str> = line.split('\t').collect();
-            let [mutant, seed, size, says] = cells[..] else { panic!("not four cells: {line:?}") };
-            Found { mutant, seed: seed.parse().expect("a seed"), size: size.parse().expect("a size"), says }
+            let [mutant, seed, size, stories, says] = cells[..] else { panic!("not five cells: {line:?}") };
+            let stories = Stories::named(stories).unwrap_or_else(|| panic!("no such stories: {line:?}"));
+            Found { mutant, seed: seed.parse().expect("a seed"), size: size.parse().expect("a size"), stories, says }
         })
         .collect()
 }
@@ -48,12 +50,14 @@ fn the_table_names_every_mutant_once_and_seeds_among_the_first_five_hundred() {
 }
 
 /// What a seed tells, with a mutant switched on or without.
-type Tell<'a> = dyn Fn(u64, u32, Option<&str>) -> Vec<String> + 'a;
+type Tell<'a> = dyn Fn(Which, Option<&str>) -> Vec<String> + 'a;
+/// Seed, size and kind of a story.
+type Which = (u64, u32, Stories);
 
 /// What is wrong with a line of the table; empty if nothing.
 fn stale(found: Found<'_>, wrong: &Tell<'_>) -> String {
-    let Found { mutant, seed, size, says } = found;
-    let told = wrong(seed, size, Some(mutant));
+    let Found { mutant, seed, size, stories, says } = found;
+    let told = wrong((seed, size, stories), Some(mutant));
     match told.first() {
         _ if told.iter().any(|line| line.contains(says)) => String::new(),
         Some(line) => format!("{mutant}: seed {seed} does not say {says:?} any more, but {line:?}\n"),
@@ -66,23 +70,26 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
     let table = table();
     let types = types(SEEDS_TYPES);
     // Seeds without a mutant, once each, then all mutants.
-    let quiet: BTreeSet<(u64, u32)> = table.iter().map(|found| (found.seed, found.size)).collect();
-    let quiet: Vec<(u64, u32)> = quiet.into_iter().collect();
+    let mut quiet: Vec<Which> = table.iter().map(|found| (found.seed, found.size, found.stories)).collect();
+    quiet.sort_by_key(|(seed, size, stories)| (*seed, *size, stories.name()));
+    quiet.dedup();
     let next = AtomicUsize::new(0);
     let work = || {
         let manager = manager().expect("policies");
-        let wrong = |seed, size, mutant: Option<&str>| {
+        let wrong = |(seed, size, stories): Which, mutant: Option<&str>| {
             assert!(mutants::switch(mutant), "mutants are compiled in for tests");
-            let told = tell_seed(seed, size, &types, manager.clone(), false).expect("a runtime");
+            let story = stories.story(seed, size, types.clone());
+            let told = tell(&story, manager.clone(), false).expect("a runtime");
             mutants::switch(None);
             told.wrong
         };
         let mut bad = String::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            if let Some((seed, size)) = quiet.get(at) {
-                if let Some(line) = wrong(*seed, *size, None).first() {
-                    let _ = writeln!(bad, "seed {seed} of size {size} fails without a mutant: {line}");
+            if let Some(which) = quiet.get(at) {
+                if let Some(line) = wrong(*which, None).first() {
+                    let (seed, size, stories) = which;
+                    let _ = writeln!(bad, "seed {seed} of size {size} ({stories:?}) fails without a mutant: {line}");
                 }
             } else if let Some(found) = table.get(at - quiet.len()) {
                 bad += &stale(*found, &wrong);

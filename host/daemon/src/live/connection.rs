@@ -26,6 +26,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::Clock;
 use super::leader::{Leadership, NotLeading};
+use super::mutants::mutant;
 
 /// When nothing has come for so long, the server is asked whether it is still there:
 const QUIET: Duration = Duration::from_secs(10);
@@ -180,6 +181,7 @@ where
                     let limit = ticket.time_left();
                     (Some(ticket), limit)
                 }
+                Err(_) if mutant("retries-without-leadership") => (None, READ),
                 Err(refused) => return Box::pin(std::future::ready(Err(refused.into()))),
             }
         };

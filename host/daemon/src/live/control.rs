@@ -32,7 +32,7 @@ use super::hints::{Hint, Hints};
 use super::jobs::{Jobs, Lane};
 use super::kinds::Kind;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
-
+use super::mutants::mutant;
 use super::node::NodeView;
 use super::plan_index::PlanIndex;
 use super::pod_events::PodEvents;
@@ -729,7 +729,11 @@ impl Control {
         self.collecting = true;
         let state = &self.state;
         self.decisions.retain(|pod| state.has_pod(pod));
-        let claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
+        let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
+        if mutant("garbage-trusts-cache") {
+            let unseen = self.unseen_claims();
+            claims.retain(|claim| claim.metadata.name.as_ref().is_none_or(|name| !unseen.contains(name)));
+        }
         let ready: BTreeSet<String> = self
             .state
             .nodes

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::context::Context;
 use super::lifecycle::{self, is_true};
 use super::lock::lock;
+use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
 use super::step_error::StepError;
@@ -113,18 +114,22 @@ async fn lost_claims(
         registered.iter().filter(missing).filter_map(|c| Some((c.metadata.uid.as_deref()?, *c))).collect();
     let (due, limit) = {
         let mut memory = lock(&ctx.garbage.0);
-        let due = memory.claims.seen(suspects.keys().copied(), Instant::now());
+        let mut due = memory.claims.seen(suspects.keys().copied(), Instant::now());
+        if mutant("garbage-partial-list") {
+            due = suspects.keys().map(|uid| (*uid).to_owned()).collect();
+        }
         (due, memory.limit.of(registered.len()))
     };
     if due.len() > limit {
         return Ok(Some(Refusal { what: What::Claims, count: due.len(), of: registered.len(), limit }));
     }
     let due = due.iter().filter_map(|uid| suspects.get(uid.as_str()));
-    for claim in due.filter(|claim| !ready.contains(id_of(claim))) {
+    for claim in due.filter(|claim| !ready.contains(id_of(claim)) || mutant("garbage-partial-list")) {
         match ctx.provider.get(id_of(claim)).await {
             Err(CloudError::NotFound(_)) => {}
             // The list was wrong.
-            Ok(_) => continue,
+            Ok(_) if !mutant("garbage-partial-list") => continue,
+            Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
         if lifecycle::delete(ctx, claim, "its instance is gone").await? {
@@ -148,7 +153,10 @@ async fn leaked_instances(
         instances.iter().filter(|i| owners.lack(i) && old(i)).map(|i| (i.provider_id.as_str(), i)).collect();
     let (due, limit) = {
         let mut memory = lock(&ctx.garbage.0);
-        let due = memory.instances.seen(suspects.keys().copied(), Instant::now());
+        let mut due = memory.instances.seen(suspects.keys().copied(), Instant::now());
+        if mutant("garbage-trusts-cache") {
+            due = suspects.keys().map(|id| (*id).to_owned()).collect();
+        }
         (due, memory.limit.of(instances.len()))
     };
     if due.is_empty() {
@@ -156,14 +164,16 @@ async fn leaked_instances(
     }
     // Asked of the server itself: a claim may have been made since, and a watch may be behind.
     let known = proof::claims(ctx, "").await?;
-    let owners = Owners::of(known.iter());
+    let owners = if mutant("garbage-trusts-cache") { owners } else { Owners::of(known.iter()) };
     let mut leaked: BTreeSet<&str> = due.iter().map(String::as_str).collect();
     leaked.retain(|id| suspects.get(id).is_some_and(|instance| owners.lack(instance)));
-    let (mut spared, doomed): (BTreeSet<&str>, BTreeSet<&str>) = leaked.iter().partition(|id| ready.contains(**id));
+    let (mut spared, doomed): (BTreeSet<&str>, BTreeSet<&str>) =
+        leaked.iter().partition(|id| ready.contains(**id) && !mutant("garbage-by-uid"));
     if doomed.len() > limit {
         return Ok(Some(Refusal { what: What::Instances, count: doomed.len(), of: instances.len(), limit }));
     }
-    let nodes = if doomed.is_empty() { Vec::new() } else { proof::nodes_with(ctx, "", &doomed).await? };
+    let blind = mutant("garbage-by-uid") || mutant("garbage-trusts-cache");
+    let nodes = if doomed.is_empty() || blind { Vec::new() } else { proof::nodes_with(ctx, "", &doomed).await? };
     for id in doomed {
         let its: Vec<&NodeView> = nodes.iter().filter(|node| node.provider_id == id).collect();
         // One that never registered has no pods: nothing keeps it.
@@ -210,7 +220,7 @@ impl<'a> Owners<'a> {
     /// Whether an instance was made for a claim and no claim owns it.
     fn lack(&self, instance: &Instance) -> bool {
         instance.claim_uid.as_deref().is_some_and(|uid| !self.uids.contains(uid))
-            && !self.ids.contains(instance.provider_id.as_str())
+            && (!self.ids.contains(instance.provider_id.as_str()) || mutant("garbage-by-uid"))
     }
 }
 

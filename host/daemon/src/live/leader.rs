@@ -257,7 +257,9 @@ async fn attempt(
             }
             _ => {
                 *seen = Some((version, Instant::now()));
-                return Ok(false);
+                if !mutant("lease-at-first-sight") {
+                    return Ok(false);
+                }
             }
         }
     }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::claims::{FINALIZER, PODS, planned_pods};
 use super::context::Context;
 use super::doors::Opening;
+use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::hints::Hint;
 use super::mutants::mutant;
@@ -57,6 +58,7 @@ pub async fn step(
     hold: Option<Duration>,
     hints: Vec<Hint>,
 ) -> Outcome {
+    fail_point("step");
     if claim.metadata.deletion_timestamp.is_some() {
         return finalize(ctx, claim, nodes).await;
     }
@@ -277,7 +279,7 @@ async fn register(
         "blockOwnerDeletion": true,
     }));
     let mut taints: Vec<longshore_api::crd::Taint> =
-        node.taints.iter().filter(|t| t.key != UNREGISTERED).cloned().collect();
+        node.taints.iter().filter(|t| t.key != UNREGISTERED && !mutant("drops-taints")).cloned().collect();
     if node.labels.get(NO_TAINT_SYNC).is_none_or(|v| v != "true") {
         for taint in claim.spec.taints.iter().chain(&claim.spec.startup_taints) {
             if !taints.iter().any(|t| (&t.key, t.effect) == (&taint.key, taint.effect)) {

@@ -22,6 +22,7 @@ use super::claims::{Marks, PODS, ROUND, Wanted};
 use super::clock::Clock;
 use super::connection::is_not_leading;
 use super::context::Context;
+use super::fail_points::fail_point;
 use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::lifecycle::launch_of;
@@ -102,6 +103,7 @@ pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explai
 
 /// Plans with whoever serves as policy now, and writes down what came of it. A careful round does not improve its plan.
 pub fn decide(how: &How, clock: &Clock, number: u64, careful: bool, world: World) -> Round {
+    fail_point("plan");
     let begun = Instant::now();
     let live = how.manager.take();
     let (snapshot, mut options, limit) = prepare(how, &live, world);
@@ -183,7 +185,12 @@ const LOOK_UPS: u32 = 4;
 async fn create(ctx: &Context, want: &Wanted) -> Result<String, StepError> {
     ctx.may_write()?;
     let path = Request::new(NodeClaim::url_path(&(), None));
-    let body = want.object.to_string().into_bytes();
+    let mut object = want.object.clone();
+    if mutant("random-name") {
+        object["metadata"]["name"] = serde_json::Value::Null;
+        object["metadata"]["generateName"] = format!("{}-", want.pool).into();
+    }
+    let body = object.to_string().into_bytes();
     let sent = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
     let refused = match ctx.client.request_text(sent).await {
         Ok(text) => return Ok(text),

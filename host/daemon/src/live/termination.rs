@@ -120,7 +120,7 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
         let ask = ctx.drains.next_ask(&node.name, Instant::now());
         return Ok(Some(ask.map_or(POLL, |ask| ask.min(POLL))));
     }
-    if !young.is_zero() && !mutant("skips-drain") {
+    if !young.is_zero() && !mutant("skips-drain") && !mutant("no-drain-time") {
         return Ok(Some(young));
     }
     if let Some(claim) = claim
@@ -197,6 +197,9 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
             claims.pop()
         }
     };
+    if mutant("node-first") {
+        return drop_finalizer(ctx, &now).await;
+    }
     // With a claim or without one: the node is managed by us, empty and deleted.
     ctx.may_write()?;
     match ctx.provider.delete(&node.provider_id).await {

@@ -21,6 +21,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::definitions::INSTALL;
+use super::fail_points::fail_point;
 use super::kinds::Kind;
 use super::slim::slim;
 
@@ -305,6 +306,7 @@ async fn follow(
         if line.trim().is_empty() {
             continue;
         }
+        fail_point("watch");
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
             return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
         };

@@ -9,7 +9,9 @@ use longshore_core::plan::PodIx;
 use super::{Control, planned_for};
 use crate::live::claims::pod_name;
 use crate::live::hints::HINT;
+use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
+use crate::live::slim::full_name;
 
 impl Control {
     /// What a round plans from: the cluster as it is, and what is known of the pods that wait in it.
@@ -20,6 +22,11 @@ impl Control {
         self.bought.extend(late);
         world.now = self.ctx.now().as_second();
         world
+    }
+
+    /// Claims that this process has written and no watch has brought yet: only mutants tell them from others.
+    pub(super) fn unseen_claims(&self) -> Vec<String> {
+        self.watches.unseen(Kind::NodeClaim).iter().filter_map(|object| full_name(object)).collect()
     }
 
     /// Marks pods that kube-scheduler will find no node for, if the plan finds none: it takes its time over a thousand,

@@ -12,6 +12,7 @@ use super::files::{Files, Sizes, WriteError};
 use super::index::Index;
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
+use crate::live::fail_points::{fail_point, panic_at, panics_left};
 use crate::live::lock::lock;
 use crate::live::slim::full_name;
 
@@ -84,7 +85,9 @@ pub fn start(folder: &Path, sizes: Sizes, run: u64, blobs: Arc<Blobs>) -> std::i
     let shared = Arc::new(Shared::default());
     let writer =
         Writer { files, index: Index::default(), blobs, shared: shared.clone(), open: 0, time: 0, revision: 0 };
+    let (place, times) = panics_left();
     std::thread::Builder::new().name("journal".into()).spawn(move || {
+        panic_at(place, times);
         let _said = SaysPanic(writer.shared.clone());
         writer.run(&receiver);
     })?;
@@ -230,6 +233,7 @@ impl Writer {
                     return;
                 }
             };
+            fail_point("journal");
             let asked = match message {
                 Some(Message::Close(done)) => {
                     let closed = self.files.write().and_then(|()| self.files.close());

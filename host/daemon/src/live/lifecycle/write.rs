@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::live::context::Context;
 use crate::live::kinds::Kind;
+use crate::live::mutants::mutant;
 use crate::live::step_error::StepError;
 
 /// Writes what has changed: labels first, then the status.
@@ -65,7 +66,9 @@ pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String>
 pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<Option<String>, StepError> {
     ctx.may_write()?;
     let mut metadata = fields;
-    metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+    if !mutant("no-precondition") {
+        metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+    }
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"metadata": metadata}));
     let path = Request::new(NodeClaim::url_path(&(), None));

@@ -44,7 +44,10 @@ pub async fn drain(
         let left = ends.map(|ends| ends.as_second() - now.as_second());
         let why = match left.filter(|left| *left < pod.grace()) {
             // Whatever its turn, its budget and its annotations.
-            Some(left) => ask(ctx, node, pod, Ask::Delete, force(ctx, pod, left.max(1))).await?,
+            Some(left) => {
+                let grace = if mutant("wrong-grace") { 1 } else { left.max(1) };
+                ask(ctx, node, pod, Ask::Delete, force(ctx, pod, grace)).await?
+            }
             None if pod.tier() > turn => None,
             None if pod.held(now) => Some("do-not-disrupt".to_owned()),
             None => ask(ctx, node, pod, Ask::Evict, evict(ctx, pod)).await?,

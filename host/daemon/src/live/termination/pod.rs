@@ -133,11 +133,15 @@ impl LeavingPod {
     /// It has to leave before the node may go.
     pub fn counts(&self, now: Timestamp) -> bool {
         let ended = matches!(self.status.phase.as_str(), "Succeeded" | "Failed");
+        let ended = ended || (mutant("evicted-is-gone") && self.is_going());
         !ended && !self.tolerates_disruption() && !self.is_static() && !self.is_stuck(now)
     }
 
     /// Whether `karpenter.sh/do-not-disrupt` says that it must be left alone now.
     pub fn held(&self, now: Timestamp) -> bool {
+        if mutant("ignores-do-not-disrupt") {
+            return false;
+        }
         match self.metadata.annotations.get(labels::DO_NOT_DISRUPT).map(String::as_str) {
             None | Some("false") => false,
             Some("true") => true,

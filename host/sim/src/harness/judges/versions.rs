@@ -1,8 +1,8 @@
 //! A write names what it was made from.
 //!
 //! A patch that brings a whole list (taints, finalizers, owners, conditions) undoes what others have put there since,
-//! unless it names the version that it was made from. A deletion by name ends another object of that name, unless it names
-//! the UID.
+//! unless it names the version that it was made from. A claim whose name the server draws is bought a second time where the
+//! answer is lost. A deletion by name ends another object of that name, unless it names the UID.
 
 use serde_json::Value;
 
@@ -22,6 +22,9 @@ pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
             if let Some(list) = list.filter(|_| !named("/metadata/resourceVersion")) {
                 desk.violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
             }
+        }
+        "create" if resource == resources::NODE_CLAIM && !named("/metadata/name") => {
+            desk.violated(format!("{who} creates one of {kind} without a name: a lost answer cannot be looked up"));
         }
         "delete" if [resources::POD, resources::NODE_CLAIM].contains(&resource) && !named("/preconditions/uid") => {
             desk.violated(format!("{who} deletes {kind} {name} by its name alone"));
