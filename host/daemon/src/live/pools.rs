@@ -9,7 +9,7 @@ use longshore_api::crd::{
     ConditionStatus, NodeClaim, NodePool, NodePoolStatus, Quantity, Time, condition, set_condition,
 };
 use longshore_api::quantity;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::claims::{HASH, HASH_VERSION};
 use super::context::Context;
@@ -116,7 +116,7 @@ pub async fn step(
     hold(ctx, &mut status, generation);
     if pool.status.as_ref() != Some(&status) {
         ctx.may_write()?;
-        let patch = Patch::Merge(json!({"status": status}));
+        let patch = Patch::Merge(change(pool.status.as_ref(), &status));
         api.patch_status(name, &PatchParams::default(), &patch).await?;
         announce(ctx, pool, &status).await;
     }
@@ -127,6 +127,17 @@ pub async fn step(
     };
     ctx.metrics.pool(name, &amounts(&pool.spec.limits), &amounts(&status.resources));
     Ok(None)
+}
+
+/// The merge patch that makes one status of another. It names resources that no node has any more, for a merge patch takes
+/// nothing away that it does not name.
+fn change(old: Option<&NodePoolStatus>, new: &NodePoolStatus) -> Value {
+    let mut patch = json!({"status": new});
+    let gone = old.into_iter().flat_map(|old| old.resources.keys()).filter(|key| !new.resources.contains_key(*key));
+    for key in gone {
+        patch["status"]["resources"][key] = Value::Null;
+    }
+    patch
 }
 
 /// Says whether there is more garbage than is collected, and how that is allowed. A NodePool that never had the condition
