@@ -2,6 +2,7 @@
 //! is allocated for it. `cargo xtask bench questions` runs it with the clusters that it has:
 //! `cargo bench -p longshore-core --bench questions -- CLUSTER.json TYPES.json`.
 #![allow(clippy::print_stdout, missing_docs)]
+#![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

@@ -66,10 +66,10 @@ pub enum Failure {
 
 impl Failure {
     /// A text that one problem makes useless.
-    pub fn unusable(problem: Box<Problem>) -> Self {
+    pub fn unusable(problem: Problem) -> Self {
         let source_name = problem.place.source.clone();
         let mut problems = Problems::default();
-        problems.push(*problem);
+        problems.push(problem);
         Failure::Unusable { source_name, problems }
     }
 

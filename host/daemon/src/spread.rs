@@ -50,7 +50,8 @@ pub fn default_spread(config: &SchedulerConfig, names: &mut Names) -> Result<Vec
             std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.clone(), source })?
         }
     };
-    longshore_api::manifests::default_spread(&config.to_string(), &text, names).map_err(Failure::unusable)
+    longshore_api::manifests::default_spread(&config.to_string(), &text, names)
+        .map_err(|problem| Failure::unusable(*problem))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn spread(count: usize, app: &str, own: &str) -> Value {
             labels["own"] = json!(format!("{own}-{n}"));
         }
         json!({
-            "maxSkew": 1, "topologyKey": if n % 2 == 0 { ZONE } else { HOSTNAME }, "whenUnsatisfiable": "DoNotSchedule",
+            "maxSkew": 1, "topologyKey": if n.is_multiple_of(2) { ZONE } else { HOSTNAME }, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": labels},
         })
     };

@@ -34,7 +34,6 @@ cargo xtask bench live [scale|mixes|churn|swaps|fold]…
     --swaps N                           how often a policy is replaced (1000)
     --config FILE                       a longshore.toml for ours
     --only TEXT                         only cases of scale whose name contains TEXT
-cargo xtask bench questions              where each node's pods would go if it were gone: 1 000 and 10 000 nodes
 cargo xtask fuzz TARGET                 inputs made from a seed for one of the readers, until one panics
     --seconds N, --seed N               for so long, from this seed (60, 1)
 cargo xtask plugins                     build the first-party policies
