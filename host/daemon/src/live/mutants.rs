@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 27] = [
+pub const ALL: [(&str, &str); 28] = [
     ("no-finalizer", "claims are written, and left, without our finalizer"),
     ("launch-first", "the instance is launched before its claim is written"),
     ("random-token", "a launch that is tried again has another idempotency token"),
@@ -35,6 +35,7 @@ pub const ALL: [(&str, &str); 27] = [
     ("garbage-by-uid", "instances whose claim was restored under another UID are taken for lost"),
     ("retries-without-leadership", "a write is sent again although the leadership has run out meanwhile"),
     ("random-name", "a claim's name is drawn by the server, so that a lost answer cannot be looked up"),
+    ("limits-from-cache", "limits count a claim only once its capacity was seen"),
 ];
 
 #[cfg(feature = "mutants")]

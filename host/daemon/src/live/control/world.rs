@@ -20,6 +20,14 @@ impl Control {
         self.foresee(&mut world);
         let late = self.assign(&mut world);
         self.bought.extend(late);
+        if mutant("limits-from-cache") {
+            // What a claim may become counts against no limit before its capacity was seen.
+            world
+                .claims
+                .iter_mut()
+                .filter(|claim| claim.capacity.is_empty())
+                .for_each(|claim| claim.requirements.clear());
+        }
         world.now = self.ctx.now().as_second();
         world
     }
