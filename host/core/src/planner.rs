@@ -263,9 +263,12 @@ pub(crate) fn floor<'a>(
     counted: &Counted,
     stop: Stop<'a>,
 ) -> (Problem<'a>, Floor) {
-    let mut problem = Problem::new(snapshot, policies, counted);
-    problem.stop = stop;
-    let mut tries = Tries::begin(&mut problem);
+    let compile = || {
+        let mut problem = Problem::new(snapshot, policies, counted);
+        problem.stop = stop;
+        problem
+    };
+    let mut tries = Tries::begin(&compile);
     let mut first = Vec::new();
     let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
     for _ in 0..chances {
@@ -292,13 +295,13 @@ pub(crate) fn floor<'a>(
             tries.again(&[item]);
         }
     }
-    let best = tries.end();
-    (problem, best)
+    tries.end()
 }
 
 /// Packings of one problem in different orders, the best of which is kept.
 struct Tries<'t, 'a> {
-    problem: &'t mut Problem<'a>,
+    compile: &'t dyn Fn() -> Problem<'a>,
+    problem: Problem<'a>,
     best: Floor,
     /// Items that chose first in the best one,
     first: Vec<usize>,
@@ -307,15 +310,23 @@ struct Tries<'t, 'a> {
 }
 
 impl<'t, 'a> Tries<'t, 'a> {
-    fn begin(problem: &'t mut Problem<'a>) -> Self {
-        let best = floor::pack(problem, &[]);
-        Tries { problem, best, first: Vec::new(), current: true }
+    fn begin(compile: &'t dyn Fn() -> Problem<'a>) -> Self {
+        let mut problem = compile();
+        let best = floor::pack(&mut problem, &[]);
+        Tries { compile, problem, best, first: Vec::new(), current: true }
+    }
+
+    /// Packs as if for the first time.
+    fn pack(&mut self, first: &[usize]) -> Floor {
+        if !self.problem.reset() {
+            self.problem = (self.compile)();
+        }
+        floor::pack(&mut self.problem, first)
     }
 
     /// Packs once more; it counts if it places more pods.
     fn again(&mut self, first: &[usize]) {
-        self.problem.reset();
-        let other = floor::pack(self.problem, first);
+        let other = self.pack(first);
         self.current = count(&other) > count(&self.best);
         if self.current {
             (self.best, self.first) = (other, first.to_vec());
@@ -324,16 +335,16 @@ impl<'t, 'a> Tries<'t, 'a> {
 
     /// Items with pods left over that have to do with other pods.
     fn left_by_others(&self) -> Vec<usize> {
-        left_by_others(self.problem, &self.best)
+        left_by_others(&self.problem, &self.best)
     }
 
-    /// The best one, with its counts in the problem.
-    fn end(self) -> Floor {
+    /// The best one, and the problem with its counts.
+    fn end(mut self) -> (Problem<'a>, Floor) {
         if !self.current {
-            self.problem.reset();
-            return floor::pack(self.problem, &self.first);
+            let first = std::mem::take(&mut self.first);
+            self.best = self.pack(&first);
         }
-        self.best
+        (self.problem, self.best)
     }
 }
 

@@ -194,14 +194,19 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Takes back what a packing has counted and used up, so that another one can begin.
-    pub fn reset(&mut self) {
-        self.topology.rewind(0);
+    /// Takes back what a packing has counted and used up, so that another one can begin. Says whether that is possible: if
+    /// not, the problem is to be compiled anew.
+    #[must_use]
+    pub fn reset(&mut self) -> bool {
+        if !self.topology.rewind() {
+            return false;
+        }
         self.room.rewind();
         for template in &mut self.pools {
             template.limits.clone_from(&template.limits_before.0);
             template.nodes_left = template.limits_before.1;
         }
+        true
     }
 
     /// The NodePool behind a template.

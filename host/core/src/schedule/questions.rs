@@ -68,6 +68,7 @@ impl<'a> Questions<'a> {
         let mut problem = Problem::of(snapshot, &movable, policies, &Counted::default());
         problem.wanted.fill(0);
         problem.balanced.fill(false);
+        problem.topology.keep_all_changes();
         let mut item_of: FxHashMap<PodIx, u32> = FxHashMap::default();
         for (at, item) in problem.items.iter().enumerate() {
             item_of.extend(item.pods.iter().map(|&pod| (pod, at as u32)));
@@ -166,7 +167,9 @@ impl<'a> Questions<'a> {
             self.owned[item].iter().for_each(|&group| self.problem.balanced[group] = false);
         }
         self.out = out;
-        self.problem.reset();
+        // All changes are kept.
+        let taken_back = self.problem.reset();
+        debug_assert!(taken_back, "a question leaves nothing behind");
     }
 }
 

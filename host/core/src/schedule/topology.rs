@@ -15,7 +15,7 @@ use super::items::{GroupUse, Uses};
 use super::members::Members;
 use super::sets::{Set, Sets};
 use super::states::{StateId, States};
-use super::undo::Undo;
+use super::undo::{Log, Undo};
 use crate::matching::untolerated;
 use crate::model::{
     LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Sym, Toleration, World,
@@ -243,7 +243,7 @@ pub struct Topology {
     /// Groups of [`Rule::Inverse`] that running pods of a shape own, by shape.
     owned_by: FxHashMap<ShapeId, Vec<u32>>,
     /// What has changed since everything was counted, the latest last.
-    log: Vec<Undo>,
+    log: Log,
 }
 
 /// Where a pod was placed, as far as topology cares.
@@ -286,7 +286,7 @@ impl Topology {
             repelled_on: Vec::new(),
             counting: FxHashMap::default(),
             owned_by: FxHashMap::default(),
-            log: Vec::new(),
+            log: Log::default(),
         }
     }
 
@@ -497,9 +497,9 @@ impl Topology {
                 };
                 let first = group.hosts.add(host, u16::try_from(pods).unwrap_or(u16::MAX));
                 group.total += u64::from(pods);
-                self.log.push(Undo::Host { group: number, host, pods, first });
+                self.log.push(Undo::Host { group: number as u32, host: host as u32, pods, first });
                 if inverse && first && self.repel_on(number, host) {
-                    self.log.push(Undo::RepelledOn { host });
+                    self.log.push(Undo::RepelledOn { host: host as u32 });
                 }
                 continue;
             };
@@ -510,13 +510,13 @@ impl Topology {
             }
             for &domain in &landing.domains {
                 group.count[domain as usize] += pods;
-                self.log.push(Undo::Domain { group: number, domain, pods });
+                self.log.push(Undo::Domain { group: number as u32, domain, pods });
                 if inverse && self.repelled_in[k][domain as usize].insert(number) {
-                    self.log.push(Undo::RepelledIn { key: k, domain, group: number });
+                    self.log.push(Undo::RepelledIn { key: k as u32, domain, group: number as u32 });
                 }
             }
             group.total += u64::from(pods);
-            self.log.push(Undo::Total { group: number, pods });
+            self.log.push(Undo::Total { group: number as u32, pods });
         }
     }
 
@@ -534,7 +534,7 @@ impl Topology {
             let (nodes, anyway) = &mut group.nodes_in[domain as usize];
             *nodes -= 1;
             group.universe[domain as usize] = *anyway || *nodes > 0;
-            self.log.push(Undo::NodeIn { group: number, domain });
+            self.log.push(Undo::NodeIn { group: number as u32, domain });
         }
         for pod in &snapshot.nodes[node].pods {
             let shape = snapshot.world.pods[pod.0 as usize].shape;
@@ -549,7 +549,7 @@ impl Topology {
                 let Some((key, domain)) = self.uncount(group, node) else { continue };
                 if self.groups[group].count[domain as usize] == 0 {
                     self.repelled_in[key][domain as usize].remove(group);
-                    self.log.push(Undo::Repels { key, domain, group });
+                    self.log.push(Undo::Repels { key: key as u32, domain, group: group as u32 });
                 }
             }
         }
@@ -568,46 +568,55 @@ impl Topology {
             }
         };
         group.total -= 1;
-        self.log.push(Undo::Uncounted { group: number, domain: counted.map(|(_, domain)| domain) });
+        self.log.push(Undo::Uncounted { group: number as u32, domain: counted.map_or(u32::MAX, |(_, domain)| domain) });
         counted
     }
 
-    /// How much has changed so far, for [`rewind`](Topology::rewind).
-    pub fn mark(&self) -> usize {
-        self.log.len()
+    /// Everything that changes from now on can be taken back, however much that is.
+    pub fn keep_all_changes(&mut self) {
+        self.log.keep_all();
     }
 
-    /// Takes back what has changed since a mark.
-    pub fn rewind(&mut self, mark: usize) {
-        while self.log.len() > mark {
-            let Some(change) = self.log.pop() else { return };
+    /// Takes back everything that has changed since it was counted. Says whether that is possible.
+    #[must_use]
+    pub fn rewind(&mut self) -> bool {
+        if self.log.is_lost() {
+            return false;
+        }
+        while let Some(change) = self.log.pop() {
             self.take_back(change);
         }
+        true
     }
 
     fn take_back(&mut self, change: Undo) {
         match change {
             Undo::Host { group, host, pods, first } => {
-                self.groups[group].hosts.take(host, u16::try_from(pods).unwrap_or(u16::MAX), first);
-                self.groups[group].total -= u64::from(pods);
+                let group = &mut self.groups[group as usize];
+                group.hosts.take(host as usize, u16::try_from(pods).unwrap_or(u16::MAX), first);
+                group.total -= u64::from(pods);
             }
-            Undo::RepelledOn { host } => _ = self.repelled_on[host].pop(),
-            Undo::Domain { group, domain, pods } => self.groups[group].count[domain as usize] -= pods,
-            Undo::RepelledIn { key, domain, group } => self.repelled_in[key][domain as usize].remove(group),
-            Undo::Total { group, pods } => self.groups[group].total -= u64::from(pods),
+            Undo::RepelledOn { host } => _ = self.repelled_on[host as usize].pop(),
+            Undo::Domain { group, domain, pods } => self.groups[group as usize].count[domain as usize] -= pods,
+            Undo::RepelledIn { key, domain, group } => {
+                self.repelled_in[key as usize][domain as usize].remove(group as usize);
+            }
+            Undo::Total { group, pods } => self.groups[group as usize].total -= u64::from(pods),
             Undo::NodeIn { group, domain } => {
-                let group = &mut self.groups[group];
+                let group = &mut self.groups[group as usize];
                 group.nodes_in[domain as usize].0 += 1;
                 group.universe[domain as usize] = true;
             }
             Undo::Uncounted { group, domain } => {
-                let group = &mut self.groups[group];
+                let group = &mut self.groups[group as usize];
                 group.total += 1;
-                if let Some(domain) = domain {
+                if domain != u32::MAX {
                     group.count[domain as usize] += 1;
                 }
             }
-            Undo::Repels { key, domain, group } => _ = self.repelled_in[key][domain as usize].insert(group),
+            Undo::Repels { key, domain, group } => {
+                self.repelled_in[key as usize][domain as usize].insert(group as usize);
+            }
         }
     }
 }

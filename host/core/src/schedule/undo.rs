@@ -10,9 +10,9 @@ pub enum Undo {
     /// Pods came to a host; `first`, if there were none of the group before.
     Host {
         /// Of the pods.
-        group: usize,
+        group: u32,
         /// Where they are.
-        host: usize,
+        host: u32,
         /// How many.
         pods: u32,
         /// There were none before.
@@ -21,12 +21,12 @@ pub enum Undo {
     /// A group was noted among those that keep pods away from a host.
     RepelledOn {
         /// The host.
-        host: usize,
+        host: u32,
     },
     /// Pods came to a domain.
     Domain {
         /// Of the pods.
-        group: usize,
+        group: u32,
         /// Where they are.
         domain: u32,
         /// How many.
@@ -35,40 +35,99 @@ pub enum Undo {
     /// A group was noted among those that keep pods away from a domain.
     RepelledIn {
         /// Of the domain.
-        key: usize,
+        key: u32,
         /// The domain.
         domain: u32,
         /// The group.
-        group: usize,
+        group: u32,
     },
     /// Pods were counted in all.
     Total {
         /// Of the pods.
-        group: usize,
+        group: u32,
         /// How many.
         pods: u32,
     },
     /// A node that counted for a spread constraint is gone.
     NodeIn {
         /// The group of the constraint.
-        group: usize,
+        group: u32,
         /// Where the node was.
         domain: u32,
     },
     /// A running pod is gone.
     Uncounted {
         /// Of the pod.
-        group: usize,
-        /// Where it was, if that is not a host.
-        domain: Option<u32>,
+        group: u32,
+        /// Where it was; `u32::MAX` for a host.
+        domain: u32,
     },
     /// A group keeps pods away from a domain no more.
     Repels {
         /// Of the domain.
-        key: usize,
+        key: u32,
         /// The domain.
         domain: u32,
         /// The group.
-        group: usize,
+        group: u32,
     },
+}
+
+/// Changes as they were made, the latest last. Too many are given up: what they belong to is made anew then.
+#[derive(Clone, Debug)]
+pub struct Log {
+    changes: Vec<Undo>,
+    most: usize,
+    lost: bool,
+}
+
+impl Default for Log {
+    /// At most 32 MB of them. Ten thousand constraints that select every pod make as many for a few hundred pods.
+    fn default() -> Self {
+        Log { changes: Vec::new(), most: 2_000_000, lost: false }
+    }
+}
+
+impl Log {
+    /// From now on all are kept.
+    pub fn keep_all(&mut self) {
+        self.most = usize::MAX;
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, change: Undo) {
+        if self.changes.len() >= self.most {
+            (self.changes, self.lost) = (Vec::new(), true);
+        }
+        if !self.lost {
+            self.changes.push(change);
+        }
+    }
+
+    /// The latest one, taken out.
+    pub fn pop(&mut self) -> Option<Undo> {
+        self.changes.pop()
+    }
+
+    /// Whether some were given up.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_small_and_too_many_are_given_up() {
+        assert_eq!(size_of::<Undo>(), 16);
+        let mut log = Log { most: 2, ..Log::default() };
+        for host in 0..2 {
+            log.push(Undo::RepelledOn { host });
+        }
+        assert!(!log.is_lost());
+        log.push(Undo::RepelledOn { host: 2 });
+        assert!(log.is_lost() && log.pop().is_none());
+    }
 }
