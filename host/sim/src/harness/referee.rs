@@ -15,7 +15,7 @@ use crate::server::{Asked, resources};
 
 /// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after 90 s without one a
 /// watch is begun anew; five seconds more for a step that is under way.
-const SILENT: Duration = Duration::from_secs(95);
+pub(super) const SILENT: Duration = Duration::from_secs(95);
 
 /// A write to the API server leaves a process.
 pub(super) fn write(desk: &Desk, asked: &Asked) {
@@ -31,13 +31,16 @@ pub(super) fn launch(desk: &Desk, who: &str, launch: &Launch) {
     let claim = desk.server.get(&fields::key(resources::NODE_CLAIM, "", &launch.name));
     match claim {
         Some(claim) if fields::uid(&claim) == launch.uid => {}
+        // A watch that says nothing, or an old list, may show a claim that is gone, or what it was before a backup.
+        _ if may_be_known(desk, &launch.uid) => {}
         Some(_) => desk.violated(format!("{}: launched with a token that is not its claim's", launch.name)),
-        // A watch that says nothing, or an old list, may show a claim that is gone.
-        None if judges::proof::gone_for(desk, &launch.uid).is_none_or(|gone| gone > SILENT) => {
-            desk.violated(format!("launch without a claim on the server ({})", launch.uid));
-        }
-        None => {}
+        None => desk.violated(format!("launch without a claim on the server ({})", launch.uid)),
     }
+}
+
+/// Whether a claim went so recently that the daemon may take it for one that is there.
+fn may_be_known(desk: &Desk, uid: &str) -> bool {
+    judges::proof::gone_for(desk, uid).is_some_and(|gone| gone <= SILENT)
 }
 
 /// An instance is ended: whoever is on it must have left.

@@ -88,7 +88,6 @@ impl Control {
         let moving: Vec<String> =
             wanted.iter().flat_map(|want| &want.pods).filter(|pod| !self.state.waits(pod)).cloned().collect();
         let doubtful = self.is_doubtful(&waiting);
-        let quiet = !moving.is_empty() && !self.watches.is_recent(Kind::Pod, Instant::now());
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
@@ -106,7 +105,8 @@ impl Control {
                     }
                 }
             }
-            if quiet {
+            // They are being evicted: a watch that is a little late shows some that have gone.
+            if !moving.is_empty() {
                 match round::are_there(&ctx.client, &moving).await {
                     Ok(true) => {}
                     Ok(false) => {
