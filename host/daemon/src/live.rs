@@ -31,6 +31,7 @@ mod jobs;
 pub mod journal;
 pub(crate) mod kinds;
 mod launch_backoff;
+mod launches;
 pub mod leader;
 mod lifecycle;
 pub(crate) mod lock;

@@ -32,7 +32,7 @@ pub fn too_many(
     if open.is_empty() {
         return found;
     }
-    let waiting = waiting(world, expected);
+    let waiting = waiting(world, nodes, expected);
     let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
     for &&(pod, at) in &open {
         let shape = world.shapes.get(shape_of(pod));
@@ -49,12 +49,15 @@ pub fn too_many(
     found
 }
 
-/// How many pods of each shape wait and are expected nowhere.
-fn waiting(world: &World, expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
+/// How many pods of each shape are still to come: those that wait and are expected nowhere, and those whose node goes,
+/// which come back as others.
+fn waiting(world: &World, nodes: &[StateNode], expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
     let known: FxHashSet<PodIx> = expected.iter().map(|(pod, _)| *pod).collect();
+    let stay: FxHashSet<Sym> = nodes.iter().map(|node| node.name).collect();
     let mut waiting = FxHashMap::default();
     for (at, pod) in world.pods.iter().enumerate() {
-        if pod.node.is_none() && !pod.terminal && !pod.deleting && !known.contains(&PodIx(at as u32)) {
+        let stays = pod.node.is_some_and(|node| stay.contains(&node));
+        if !stays && !pod.terminal && !pod.deleting && !known.contains(&PodIx(at as u32)) {
             *waiting.entry(pod.shape).or_default() += 1;
         }
     }

@@ -26,6 +26,7 @@ use super::garbage::Garbage;
 use super::hints::Hint;
 use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
+use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
@@ -59,6 +60,8 @@ pub struct Context {
     pub shortages: Arc<Shortages>,
     /// Launches that wait, for the cloud has refused them.
     pub backoff: LaunchBackoff,
+    /// Launches that may have made an instance that no claim names yet.
+    pub launches: Launches,
     /// What kube-scheduler is being told.
     pub telling: Telling,
     /// Nodes that are being opened to pods.

@@ -22,6 +22,7 @@ use super::garbage::Garbage;
 use super::journal::Journal;
 use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
+use super::launches::Launches;
 use super::leader::{self, Candidate, Leadership};
 use super::measured::Measured;
 use super::metrics::Metrics;
@@ -137,6 +138,7 @@ impl Daemon {
             fresh: AtomicBool::new(true),
             shortages: Arc::default(),
             backoff: LaunchBackoff::default(),
+            launches: Launches::default(),
             telling: Telling::default(),
             doors: Doors::default(),
             drains: Drains::default(),

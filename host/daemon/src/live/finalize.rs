@@ -10,6 +10,7 @@ use std::time::Duration;
 use longshore_api::crd::{ConditionStatus, NodeClaim, Time, condition, duration, set_condition};
 use longshore_cloud::CloudError;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::claims::FINALIZER;
 use super::context::Context;
@@ -22,6 +23,8 @@ use super::step_error::StepError;
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 /// Its Node is looked at again after this long; the watch is sooner.
 const NODE: Duration = Duration::from_secs(5);
+/// Whether a cloud lists an instance by now is asked this often.
+const UNKNOWN: Duration = Duration::from_secs(60);
 /// An instance that ends is asked for this often.
 const ENDS: Duration = Duration::from_secs(2);
 
@@ -39,7 +42,11 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: rfc3339(end)}})).await?;
         return Ok(None);
     }
-    let id = provider_id(ctx, claim).await?;
+    let id = match provider_id(ctx, claim).await? {
+        Owned::Instance(id) => Some(id),
+        Owned::Nothing => None,
+        Owned::Unlisted(left) => return Ok(Some(left.min(UNKNOWN))),
+    };
     if let Some(id) = &id
         && end_nodes(ctx, claim, id, nodes).await?
     {
@@ -61,22 +68,39 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         Err(StepError::Gone) => {}
         other => drop(other?),
     }
+    ctx.launches.forget(claim.metadata.uid.as_deref().unwrap_or_default());
     let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
     let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
     ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
     Ok(None)
 }
 
-/// The provider ID of a claim's instance; nothing if none was made.
-async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Option<String>, StepError> {
+/// What a claim owns in the cloud.
+enum Owned {
+    /// An instance, by provider ID.
+    Instance(String),
+    Nothing,
+    /// Lists lack it, but it may be there; they have to go on lacking it for so long.
+    Unlisted(Duration),
+}
+
+/// What a claim owns, asked of the cloud where the claim does not say.
+async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepError> {
     let id = claim.status.as_ref().map_or("", |s| s.provider_id.as_str());
     if !id.is_empty() {
-        return Ok(Some(id.to_owned()));
+        return Ok(Owned::Instance(id.to_owned()));
     }
     // Launched, perhaps, by a process that did not live to write it down.
-    let uid = claim.metadata.uid.as_deref();
+    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     let all = ctx.provider.list().await.map_err(StepError::other)?;
-    Ok(all.into_iter().find(|i| i.claim_uid.as_deref() == uid).map(|i| i.provider_id.clone()))
+    if let Some(instance) = all.into_iter().find(|i| i.claim_uid.as_deref() == Some(uid)) {
+        return Ok(Owned::Instance(instance.provider_id.clone()));
+    }
+    let (since, now) = (ctx.leadership.since(), Instant::now());
+    let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second());
+    // Times on objects are whole seconds of the server's clock.
+    let term = ctx.now().as_second() - now.duration_since(since).as_secs() as i64 + 2;
+    Ok(ctx.launches.unlisted(uid, created >= term, since, now).map_or(Owned::Nothing, Owned::Unlisted))
 }
 
 /// Deletes the Nodes of an instance. Says whether there still are any.

@@ -194,7 +194,12 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
     if let Some(left) = ctx.backoff.left(&wanted, asked) {
         return Ok(Launched::Later(left));
     }
+    let uid = claim.metadata.uid.clone().unwrap_or_default();
+    let pending = ctx.launches.ask(&uid, ctx.leadership.since());
     let made = ctx.provider.create(&wanted).await;
+    if let Err(error) = &made {
+        ctx.launches.refused(&uid, pending, error);
+    }
     match made {
         Ok(instance) => {
             ctx.backoff.succeeded(&wanted);

@@ -129,6 +129,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         fresh: AtomicBool::new(true),
         shortages: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
+        launches: crate::live::launches::Launches::default(),
         telling: crate::live::context::Telling::default(),
         doors: crate::live::doors::Doors::default(),
         drains: crate::live::drains::Drains::default(),
