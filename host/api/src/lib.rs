@@ -1,4 +1,4 @@
-//! Kubernetes and Karpenter objects at the door: their names, their quantities, and the reader that folds manifests
+//! Kubernetes and Karpenter objects at the boundary: their names, their quantities, and the reader that folds manifests
 //! into the records that planning works on.
 //!
 //! Everything that people or clusters write is checked here, once; behind it nobody checks again. Absent on purpose:

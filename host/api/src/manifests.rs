@@ -1,25 +1,25 @@
-//! Reads Kubernetes manifests, as people have them, into a [`World`].
+//! Reads Kubernetes manifests, as people have them, into a [`ClusterObjects`].
 //!
 //! YAML with several documents, JSON, JSON objects one after the other, v1 Lists and typed lists (`PodList`), from any
 //! number of sources. Objects are found one by one and read one by one: no tree of a whole file is ever built, and a
-//! bad object costs only itself. [`Reader::finish`] returns what was read, in an order that does not depend on the
-//! order of the input, and every [`Problem`] with its place.
+//! bad object costs only itself. [`Reader::normalize`] returns what was read, in an order that does not depend on the
+//! order of the input, and every [`Diagnostic`] with its place.
 //!
 //! Decided here: of two objects of one kind and name the first is kept and the second is a problem; kinds that
 //! planning has no use for are counted, not complained about; a pod that can be read but never be planned is kept (see
-//! [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files, `World::now`, settings and the
+//! [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files, `ClusterObjects::now`, settings and the
 //! catalogue.
 
 mod cluster;
+mod diagnostic;
 mod explain;
-mod finish;
 mod limit_range;
 mod limits;
 mod node;
 mod nodepool;
+mod normalize;
 mod object;
 mod pod;
-mod problem;
 mod requirement;
 mod scheduler;
 mod selector;
@@ -35,38 +35,38 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use longshore_core::model::{Sym, World};
+use longshore_core::model::{ClusterObjects, Symbol};
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
 use crate::json;
 
+pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use explain::explain;
-pub use problem::{Place, Problem, Problems, quoted};
 pub use scheduler::default_spread;
 pub use store::Store;
 
+use diagnostic::Fault;
 use explain::unreadable;
-use problem::Fault;
 use wire::Meta;
 
 /// Folds manifests into a world.
 #[derive(Default)]
 pub struct Reader {
-    door: Door,
-    problems: Problems,
+    objects: ObjectsBuilder,
+    problems: Diagnostics,
     /// Hashes of kind, namespace and name of every object taken in.
     seen: FxHashSet<u64>,
 }
 
 /// What objects are taken into.
 #[derive(Default)]
-struct Door {
-    world: World,
+struct ObjectsBuilder {
+    world: ClusterObjects,
     priority_classes: Vec<PriorityClass>,
     /// Pods and DaemonSets without a priority of their own, by index, with the name of their class.
-    pods_by_class: Vec<(usize, Option<Sym>)>,
-    daemons_by_class: Vec<(usize, Option<Sym>)>,
+    pods_by_class: Vec<(usize, Option<Symbol>)>,
+    daemons_by_class: Vec<(usize, Option<Symbol>)>,
     /// What the containers of each DaemonSet ask for, by index.
     daemon_needs: Vec<Arc<pod::Needs>>,
     limit_ranges: Vec<limit_range::LimitRange>,
@@ -75,14 +75,14 @@ struct Door {
 }
 
 struct PriorityClass {
-    name: Sym,
+    name: Symbol,
     value: i32,
     default: bool,
 }
 
-impl Door {
+impl ObjectsBuilder {
     /// An object's namespace, `default` if it does not say.
-    fn namespace(&mut self, meta: &Meta<'_>) -> Sym {
+    fn namespace(&mut self, meta: &Meta<'_>) -> Symbol {
         self.world.names.intern(namespace(meta))
     }
 }
@@ -117,8 +117,8 @@ impl Source<'_> {
         self.lines_before + lines + 1
     }
 
-    fn place(&mut self, at: usize, item: Option<u32>) -> Place {
-        Place { source: self.name.to_owned(), document: self.document, item, line: Some(self.line(at)) }
+    fn place(&mut self, at: usize, item: Option<u32>) -> Location {
+        Location { source: self.name.to_owned(), document: self.document, item, line: Some(self.line(at)) }
     }
 }
 
@@ -158,14 +158,19 @@ impl Reader {
     }
 
     /// What was read, and what was not. Objects are ordered by namespace and name.
-    pub fn finish(self) -> (World, Problems) {
-        (self.door.finish(), self.problems)
+    pub fn finish(self) -> (ClusterObjects, Diagnostics) {
+        (self.objects.finish(), self.problems)
     }
 
     /// A problem of a source as a whole.
     fn whole(&mut self, source: &str, line: u32, what: &str, hint: &str) {
-        let place = Place { source: source.to_owned(), document: 0, item: None, line: Some(line) };
-        self.problems.push(Problem { place, what: what.to_owned(), hint: hint.to_owned(), ..Problem::default() });
+        let place = Location { source: source.to_owned(), document: 0, item: None, line: Some(line) };
+        self.problems.push(Diagnostic {
+            location: place,
+            what: what.to_owned(),
+            hint: hint.to_owned(),
+            ..Diagnostic::default()
+        });
     }
 
     fn yaml(&mut self, source: &str, text: &str) {
@@ -193,12 +198,12 @@ impl Reader {
                 Err(fault) => {
                     number += 1;
                     let line = Some(first_line + fault.line + 1);
-                    let place = Place { source: source.to_owned(), document: number, item: None, line };
-                    self.problems.push(Problem {
-                        place,
+                    let place = Location { source: source.to_owned(), document: number, item: None, line };
+                    self.problems.push(Diagnostic {
+                        location: place,
                         what: fault.what,
                         hint: fault.hint.to_owned(),
-                        ..Problem::default()
+                        ..Diagnostic::default()
                     });
                 }
             }
@@ -236,7 +241,7 @@ impl Reader {
             let found = found.lines().next().unwrap_or_default();
             (format!("is not JSON: unexpected {}", quoted(found)), "check commas, colons and quotes before it")
         };
-        self.problems.push(Problem { place, what, hint: hint.to_owned(), ..Problem::default() });
+        self.problems.push(Diagnostic { location: place, what, hint: hint.to_owned(), ..Diagnostic::default() });
     }
 
     /// Reads the value at `at`: an object, a list object or a bare list. Returns its end.
@@ -368,10 +373,10 @@ impl Reader {
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
             ("apps", "DaemonSet") => self.take(source, object, true, workload::read_daemon),
             ("apps", "ReplicaSet" | "StatefulSet") => {
-                self.take(source, object, true, |wire, door| workload::read_workload(kind, wire, door))
+                self.take(source, object, true, |wire, objects| workload::read_workload(kind, wire, objects))
             }
             ("", "Service" | "ReplicationController") => {
-                self.take(source, object, true, |wire, door| workload::read_mapped(kind, wire, door))
+                self.take(source, object, true, |wire, objects| workload::read_mapped(kind, wire, objects))
             }
             ("policy", "PodDisruptionBudget") => self.take(source, object, true, workload::read_budget),
             ("", "PersistentVolumeClaim") => self.take(source, object, true, storage::read_claim),
@@ -382,7 +387,7 @@ impl Reader {
             ("", "Namespace") => self.take(source, object, false, cluster::read_namespace),
             ("scheduling.k8s.io", "PriorityClass") => self.take(source, object, false, cluster::read_priority_class),
             (_, kind) if kind.ends_with("NodeClass") => {
-                self.take(source, object, false, |wire, door| cluster::read_node_class(group, kind, wire, door))
+                self.take(source, object, false, |wire, objects| cluster::read_node_class(group, kind, wire, objects))
             }
             _ => *self.problems.ignored.entry(kind.chars().take(100).collect()).or_default() += 1,
         }
@@ -394,7 +399,7 @@ impl Reader {
         source: &mut Source<'_>,
         object: Object<'a>,
         namespaced: bool,
-        into: impl FnOnce(W, &mut Door) -> Result<(), Fault>,
+        into: impl FnOnce(W, &mut ObjectsBuilder) -> Result<(), Fault>,
     ) {
         let Object { text, range, item, of } = object;
         let wire: W = match serde_json::from_str(text) {
@@ -423,7 +428,7 @@ impl Reader {
             let fault = Fault { field: String::new(), what: "is there twice".to_owned(), hint };
             return self.refuse(source, range, item, &of, &name, fault);
         }
-        match into(wire, &mut self.door) {
+        match into(wire, &mut self.objects) {
             Ok(()) => drop(self.seen.insert(identity)),
             Err(fault) => self.refuse(source, range, item, &of, &name, fault),
         }
@@ -443,8 +448,8 @@ impl Reader {
         let place = source.place(at.min(range.end), item);
         let short = |text: &str| text.chars().take(300).collect::<String>();
         let (kind, name) = (short(of.kind), short(name));
-        self.problems.push(Problem {
-            place,
+        self.problems.push(Diagnostic {
+            location: place,
             kind,
             name,
             field: short(&fault.field),

@@ -29,7 +29,7 @@ pub trait CloudProvider: Send + Sync {
 
     /// Told once after a start, and after taking over from another replica, which claims were launched and have no node
     /// yet: for providers that see to it themselves that a node appears.
-    async fn resume(&self, launched: Vec<Launch>) {
+    async fn restore_launches(&self, launched: Vec<Launch>) {
         drop(launched);
     }
 

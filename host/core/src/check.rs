@@ -13,9 +13,9 @@ mod topology;
 
 use rustc_hash::FxHashSet;
 
-use crate::model::{Sym, World};
+use crate::model::{ClusterObjects, Symbol};
 use crate::plan::{Plan, PodIx};
-pub use crate::reasons::{Rule, Violation};
+pub use crate::reasons::{Invariant, Violation};
 use crate::snapshot::Snapshot;
 use hosts::Hosts;
 
@@ -24,7 +24,7 @@ use hosts::Hosts;
 /// # Errors
 /// Everything that is wrong with it, in no particular order.
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
-    let mut found = Found { world: &snapshot.world, violations: Vec::new() };
+    let mut found = Violations { world: &snapshot.world, violations: Vec::new() };
     accounting(snapshot, plan, &mut found);
     if !found.violations.is_empty() {
         return Err(found.violations);
@@ -38,15 +38,15 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
 }
 
 /// Collects violations.
-struct Found<'a> {
-    world: &'a World,
+struct Violations<'a> {
+    world: &'a ClusterObjects,
     violations: Vec<Violation>,
 }
 
-impl Found<'_> {
-    fn add(&mut self, rule: Rule, at: Option<String>, pod: Option<PodIx>, detail: String) {
+impl Violations<'_> {
+    fn add(&mut self, rule: Invariant, at: Option<String>, pod: Option<PodIx>, detail: String) {
         let pod = pod.map(|p| self.pod_name(p));
-        self.violations.push(Violation { rule, at, pod, detail });
+        self.violations.push(Violation { invariant: rule, at, pod, detail });
     }
 
     fn pod_name(&self, pod: PodIx) -> String {
@@ -56,42 +56,42 @@ impl Found<'_> {
         }
     }
 
-    fn text(&self, sym: Sym) -> &str {
+    fn text(&self, sym: Symbol) -> &str {
         self.world.names.text(sym)
     }
 }
 
-fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let pods = snapshot.world.pods.len();
     let mut times = vec![0u32; pods];
-    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.existing.iter().flat_map(|e| &e.pods));
+    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
     for &pod in placed.chain(plan.unplaced.iter().map(|u| &u.pod)) {
         match times.get_mut(pod.0 as usize) {
             Some(n) => *n += 1,
-            None => found.add(Rule::Accounting, None, Some(pod), "there is no such pod".into()),
+            None => found.add(Invariant::Accounting, None, Some(pod), "there is no such pod".into()),
         }
     }
     for p in &snapshot.pending {
         let n = std::mem::take(&mut times[p.pod.0 as usize]);
         if n != 1 {
-            found.add(Rule::Accounting, None, Some(p.pod), format!("is in {n} places of the plan instead of one"));
+            found.add(Invariant::Accounting, None, Some(p.pod), format!("is in {n} places of the plan instead of one"));
         }
     }
     for (at, _) in times.iter().enumerate().filter(|(_, n)| **n > 0) {
-        found.add(Rule::Accounting, None, Some(PodIx(at as u32)), "is not to be planned".into());
+        found.add(Invariant::Accounting, None, Some(PodIx(at as u32)), "is not to be planned".into());
     }
     let cannot: FxHashSet<PodIx> = snapshot.pending.iter().filter(|p| p.unfit.is_some()).map(|p| p.pod).collect();
-    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.existing.iter().flat_map(|e| &e.pods));
+    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
     for &pod in placed.filter(|p| cannot.contains(p)) {
-        found.add(Rule::Accounting, None, Some(pod), "cannot be planned, and yet has a place".into());
+        found.add(Invariant::Accounting, None, Some(pod), "cannot be planned, and yet has a place".into());
     }
     for u in plan.unplaced.iter().filter(|u| u.refusals.is_empty()) {
-        found.add(Rule::Accounting, None, Some(u.pod), "is left over without a reason".into());
+        found.add(Invariant::Accounting, None, Some(u.pod), "is left over without a reason".into());
     }
-    for e in &plan.existing {
+    for e in &plan.on_existing_nodes {
         if e.node.0 as usize >= snapshot.nodes.len() {
             found.add(
-                Rule::Accounting,
+                Invariant::Accounting,
                 Some(format!("node number {}", e.node.0)),
                 None,
                 "there is no such node".into(),
@@ -105,24 +105,29 @@ fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
             && (claim.pool.0 as usize) < snapshot.world.pools.len();
         if !known || claim.pods.is_empty() || claim.types.is_empty() {
             let detail = "it has no pods, no types, or names what does not exist";
-            found.add(Rule::Accounting, Some(format!("claim {at}")), None, detail.into());
+            found.add(Invariant::Accounting, Some(format!("claim {at}")), None, detail.into());
         }
     }
 }
 
-fn totals(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+fn totals(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let cost: f64 = plan.claims.iter().map(|c| c.price).sum();
     let nodes = plan.claims.len() as f64 * snapshot.world.settings.node_cost;
-    let effective: f64 = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
+    let effective: f64 = plan.claims.iter().map(|c| c.effective_cost).sum::<f64>() + nodes;
     let differs = |a: f64, b: f64| (a - b).is_nan() || (a - b).abs() > 1e-6 * (1.0 + a.abs());
     if differs(cost, plan.cost) {
-        found.add(Rule::Totals, None, None, format!("cost is {} but claims add up to {cost}", plan.cost));
+        found.add(Invariant::Totals, None, None, format!("cost is {} but claims add up to {cost}", plan.cost));
     }
-    if differs(effective, plan.effective) {
-        found.add(Rule::Totals, None, None, format!("effective is {} but adds up to {effective}", plan.effective));
+    if differs(effective, plan.effective_cost) {
+        found.add(
+            Invariant::Totals,
+            None,
+            None,
+            format!("effective is {} but adds up to {effective}", plan.effective_cost),
+        );
     }
-    if plan.lower_bound > plan.effective * (1.0 + 1e-9) + 1e-9 || plan.lower_bound.is_nan() {
-        let detail = format!("lower bound {} is above the objective {}", plan.lower_bound, plan.effective);
-        found.add(Rule::Totals, None, None, detail);
+    if plan.lower_bound > plan.effective_cost * (1.0 + 1e-9) + 1e-9 || plan.lower_bound.is_nan() {
+        let detail = format!("lower bound {} is above the objective {}", plan.lower_bound, plan.effective_cost);
+        found.add(Invariant::Totals, None, None, detail);
     }
 }

@@ -1,10 +1,10 @@
 //! Why not: who refuses one pod of a snapshot, NodePool by NodePool and node by node.
 
 use crate::plan::{Effort, Plan, PodIx, Refusal, Target};
-use crate::planner::{self, Once, SECOND_CHANCES};
+use crate::planner::{self, MAX_RETRIES, Once};
 use crate::policy::Policies;
 use crate::schedule::domains::{Counted, bought_by_others};
-use crate::schedule::floor::{Floor, Problem};
+use crate::schedule::first_fit::{CompiledCluster, Packing};
 use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
@@ -18,29 +18,34 @@ pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, plan: &Plan, pod: 
     if let Some(unfit) = &pending.unfit {
         return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
     }
-    let (mut problem, floor) = first_fit(snapshot, &Once::new(policies), plan, stop);
-    let place = problem.items.iter().enumerate().find_map(|(item, it)| {
+    let (mut compiled, packing) = first_fit(snapshot, &Once::new(policies), plan, stop);
+    let place = compiled.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))
     });
     let Some((item, at)) = place else { return Vec::new() };
-    let left_over = floor.placed.get(item).is_none_or(|&placed| at >= placed as usize);
-    let mut all = if left_over { refusal::by_pools(&mut problem, &floor, item) } else { Vec::new() };
-    all.extend(refusal::by_nodes(&problem, &floor, item));
+    let left_over = packing.placed.get(item).is_none_or(|&placed| at >= placed as usize);
+    let mut all = if left_over { refusal::by_pools(&mut compiled, &packing, item) } else { Vec::new() };
+    all.extend(refusal::by_nodes(&compiled, &packing, item));
     all
 }
 
 /// First-fit-decreasing in which the domains count that `plan` was made with.
-fn first_fit<'a>(snapshot: &'a Snapshot, policies: &dyn Policies, plan: &Plan, stop: Stop<'a>) -> (Problem<'a>, Floor) {
+fn first_fit<'a>(
+    snapshot: &'a Snapshot,
+    policies: &dyn Policies,
+    plan: &Plan,
+    stop: Stop<'a>,
+) -> (CompiledCluster<'a>, Packing) {
     let mut counted = Counted::default();
     let mut attempts = 0;
     loop {
-        let (problem, floor) = planner::floor(snapshot, policies, Effort::Normal, &counted, stop);
-        let overlooked = bought_by_others(&problem, plan, &counted);
+        let (compiled, packing) = planner::initial_solution(snapshot, policies, Effort::Normal, &counted, stop);
+        let overlooked = bought_by_others(&compiled, plan, &counted);
         if overlooked.is_empty() {
-            return (problem, floor);
+            return (compiled, packing);
         }
-        counted.add(overlooked, attempts >= SECOND_CHANCES);
+        counted.add(overlooked, attempts >= MAX_RETRIES);
         attempts += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! Positions of pods, nodes and NodePools.
 
-/// Index of a pod in [`World::pods`](crate::model::World::pods).
+/// Index of a pod in [`ClusterObjects::pods`](crate::model::ClusterObjects::pods).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PodIx(pub u32);
 
@@ -8,6 +8,6 @@ pub struct PodIx(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeIx(pub u32);
 
-/// Index of a NodePool in [`World::pools`](crate::model::World::pools).
+/// Index of a NodePool in [`ClusterObjects::pools`](crate::model::ClusterObjects::pools).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolIx(pub u32);

@@ -2,10 +2,10 @@
 //!
 //! A plan says which pod it bought which node for, but it is kube-scheduler that places pods: one by one, in queue
 //! order, on the node that it likes best at that moment, while nodes come up one after the other. A plan that only one
-//! assignment can realise leaves pods over. [`survive`] says which.
+//! assignment can realise leaves pods over. [`simulate`] says which.
 //!
-//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to counters; [`ground`]:
-//! existing nodes); [`Simulator::run`] plays one course of events ([`queue`]) on a set of nodes, so that many candidate
+//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to counters; [`existing_nodes`]:
+//! existing nodes); [`Simulator::run`] plays one scenario ([`queue`]) on a set of nodes, so that many candidate
 //! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.36's default
 //! profile.
 //!
@@ -23,30 +23,30 @@
 //!
 //! No clock, no randomness but the seed.
 
-mod chance;
 mod cluster;
 mod compile;
+mod existing_nodes;
 mod filter;
-mod ground;
 mod matchers;
+mod nominations;
 mod queue;
+mod rng;
 mod rules;
 mod score;
 mod shapes;
-mod telling;
 #[cfg(test)]
 mod tests;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{OfferingId, Sym};
+use crate::model::{OfferingId, Symbol};
 use crate::plan::{NodeIx, Plan, PodIx, PoolIx};
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 use compile::Compiled;
-use ground::Ground;
+use existing_nodes::ExistingNodes;
+pub use nominations::{affinity_leaders, pods_without_nomination};
 use rules::VirtualLabels;
-pub use telling::{followed, need_no_telling};
 
 /// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its type and the claim's
 /// requirements every label that has a single value.
@@ -57,12 +57,12 @@ pub struct VirtualNode<'a> {
     /// What it is bought as.
     pub offering: OfferingId,
     /// Labels with the values that the claim leaves, as in [`PlannedClaim`](crate::plan::PlannedClaim).
-    pub requirements: &'a [(Sym, Vec<Sym>)],
+    pub requirements: &'a [(Symbol, Vec<Symbol>)],
 }
 
 /// Where a pod went.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Seat {
+pub enum SimulatedNode {
     /// A node of the snapshot.
     Existing(NodeIx),
     /// A node to be bought, by its place in the list.
@@ -71,51 +71,51 @@ pub enum Seat {
 
 /// How nodes come up that are not ready yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Arrival {
+pub enum NodeReadiness {
     /// All at the same time.
     Together,
     /// One after the other in any order, every waiting pod tried again at each.
     OneByOne,
 }
 
-impl Arrival {
+impl NodeReadiness {
     /// Even seeds bring nodes one by one, odd ones together, so that consecutive seeds cover both.
     pub fn of(seed: u64) -> Self {
-        if seed.is_multiple_of(2) { Arrival::OneByOne } else { Arrival::Together }
+        if seed.is_multiple_of(2) { NodeReadiness::OneByOne } else { NodeReadiness::Together }
     }
 }
 
 /// What is left of a plan after kube-scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survival {
+pub struct SimulationResult {
     /// Pods without a node, in queue order.
-    pub left: Vec<PodIx>,
+    pub unplaced: Vec<PodIx>,
     /// For each of them the nodes that would take it if they had room.
-    pub welcome: Vec<Vec<Seat>>,
+    pub feasible_if_larger: Vec<Vec<SimulatedNode>>,
     /// Where the others went, in the order in which they were placed.
-    pub seats: Vec<(PodIx, Seat)>,
+    pub placements: Vec<(PodIx, SimulatedNode)>,
 }
 
-impl Survival {
+impl SimulationResult {
     /// Whether every pod found a node.
-    pub fn is_whole(&self) -> bool {
-        self.left.is_empty()
+    pub fn places_all(&self) -> bool {
+        self.unplaced.is_empty()
     }
 }
 
-/// Plays one course of events on a plan. Pods that the plan left over are in the queue and may take places; they do not
+/// Plays one scenario on a plan. Pods that the plan left over are in the queue and may take places; they do not
 /// count as left over again.
-pub fn survive(snapshot: &Snapshot, plan: &Plan, seed: u64) -> Survival {
-    Simulator::new(snapshot).survive(plan, seed)
+pub fn simulate(snapshot: &Snapshot, plan: &Plan, seed: u64) -> SimulationResult {
+    Simulator::new(snapshot).simulate(plan, seed)
 }
 
 /// A snapshot made ready to try many sets of nodes on.
 pub struct Simulator<'a> {
     snapshot: &'a Snapshot,
     compiled: Compiled,
-    ground: Ground,
+    existing_nodes: ExistingNodes,
     labels: VirtualLabels<'a>,
-    hostname: Option<Sym>,
+    hostname: Option<Symbol>,
     /// Shapes with `minDomains`: the only ones that a new domain can help.
     wants_domains: Vec<u32>,
     stop: Stop<'a>,
@@ -125,13 +125,17 @@ impl<'a> Simulator<'a> {
     /// Resolves what depends on the snapshot only.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let compiled = compile::compile(snapshot);
-        let ground = Ground::new(snapshot, &compiled);
-        let wants = compiled.shapes.iter().enumerate().filter(|(_, s)| s.hard.iter().any(|h| h.min_domains.is_some()));
+        let ground = ExistingNodes::new(snapshot, &compiled);
+        let wants = compiled
+            .shapes
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.required_spread.iter().any(|h| h.min_domains.is_some()));
         let wants_domains = wants.map(|(at, _)| at as u32).collect();
         Simulator {
             snapshot,
             compiled,
-            ground,
+            existing_nodes: ground,
             labels: VirtualLabels::of(&snapshot.world),
             hostname: snapshot.world.names.get("kubernetes.io/hostname"),
             wants_domains,
@@ -150,47 +154,47 @@ impl<'a> Simulator<'a> {
     }
 
     /// Places the pending pods on existing nodes and `nodes`, in the arrival that the seed says.
-    pub fn run(&self, nodes: &[VirtualNode<'_>], seed: u64) -> Survival {
-        self.run_as(nodes, Arrival::of(seed), seed)
+    pub fn run(&self, nodes: &[VirtualNode<'_>], seed: u64) -> SimulationResult {
+        self.run_as(nodes, NodeReadiness::of(seed), seed)
     }
 
     /// Places the pending pods on existing nodes and `nodes`.
-    pub fn run_as(&self, nodes: &[VirtualNode<'_>], arrival: Arrival, seed: u64) -> Survival {
+    pub fn run_as(&self, nodes: &[VirtualNode<'_>], arrival: NodeReadiness, seed: u64) -> SimulationResult {
         queue::Run::new(self, nodes, FxHashMap::default(), seed).finish(arrival)
     }
 
-    /// [`survive`] with what is resolved already.
-    pub fn survive(&self, plan: &Plan, seed: u64) -> Survival {
-        self.play(plan, FxHashMap::default(), seed)
+    /// [`simulate`] with what is resolved already.
+    pub fn simulate(&self, plan: &Plan, seed: u64) -> SimulationResult {
+        self.run_simulation(plan, FxHashMap::default(), seed)
     }
 
     /// The same where kube-scheduler is told of the plan, as the daemon does (`status.nominatedNodeName`): once a pod's
     /// node is there it is tried first, and its room is kept for the pod. Before that the pod is like any other. Of pods
     /// that must spread one of a shape is told at a time on each node, since those that are nominated to a node count
     /// there as if they ran; the others are like any other pod until they are told.
-    pub fn survive_told(&self, plan: &Plan, seed: u64) -> Survival {
-        self.play(plan, self.told(plan), seed)
+    pub fn simulate_nominated(&self, plan: &Plan, seed: u64) -> SimulationResult {
+        self.run_simulation(plan, self.nominated(plan), seed)
     }
 
     /// The node of each pod of a plan.
-    fn told(&self, plan: &Plan) -> FxHashMap<PodIx, u32> {
+    fn nominated(&self, plan: &Plan) -> FxHashMap<PodIx, u32> {
         let first = self.snapshot.nodes.len() as u32;
-        let existing = plan.existing.iter().map(|e| (e.node.0, &e.pods));
+        let existing = plan.on_existing_nodes.iter().map(|e| (e.node.0, &e.pods));
         let new = plan.claims.iter().enumerate().map(|(at, c)| (first + at as u32, &c.pods));
         existing.chain(new).flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node))).collect()
     }
 
-    fn play(&self, plan: &Plan, told: FxHashMap<PodIx, u32>, seed: u64) -> Survival {
+    fn run_simulation(&self, plan: &Plan, told: FxHashMap<PodIx, u32>, seed: u64) -> SimulationResult {
         let nodes: Vec<VirtualNode> = plan
             .claims
             .iter()
             .map(|c| VirtualNode { pool: c.pool, offering: c.offering, requirements: &c.requirements })
             .collect();
-        let survival = queue::Run::new(self, &nodes, told, seed).finish(Arrival::of(seed));
+        let survival = queue::Run::new(self, &nodes, told, seed).finish(NodeReadiness::of(seed));
         let known: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
-        let Survival { left, welcome, seats } = survival;
+        let SimulationResult { unplaced: left, feasible_if_larger: welcome, placements: seats } = survival;
         let ours = left.into_iter().zip(welcome).filter(|(pod, _)| !known.contains(pod));
         let (left, welcome) = ours.unzip();
-        Survival { left, welcome, seats }
+        SimulationResult { unplaced: left, feasible_if_larger: welcome, placements: seats }
     }
 }

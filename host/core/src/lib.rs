@@ -1,19 +1,20 @@
 //! Every decision of Longshore, as ordinary functions over plain data.
 //!
-//! [`World`](model::World) is what was observed; [`Snapshot`](snapshot::Snapshot) is a world with its indexes,
-//! ready to plan on; [`plan`](plan::plan) turns a snapshot into a [`Plan`](plan::Plan); [`check`](check::check)
-//! says, without trusting the planner, whether the plan keeps every rule.
+//! [`ClusterObjects`](model::ClusterObjects) is what was observed; [`Snapshot`](snapshot::Snapshot)
+//! adds indexes, ready to plan on; [`plan`](plan::plan) turns a snapshot into a
+//! [`Plan`](plan::Plan); [`check`](check::check) says, without trusting the planner, whether the
+//! plan keeps every rule.
 //!
-//! What is absent on purpose: no clock (time is `snapshot.now`), no randomness but the seed, no I/O, no async, no
-//! environment, no log, no Kubernetes client. Same input, same bytes out.
+//! What is absent on purpose: no clock (time is `snapshot.now`), no randomness but the seed, no
+//! I/O, no async, no environment, no log, no Kubernetes client. Same input, same bytes out.
 
 pub mod check;
 pub mod explain;
 pub mod ids;
-pub mod improve;
 pub mod kube_scheduler;
 pub mod matching;
 pub mod model;
+pub mod optimize;
 pub mod plan;
 pub mod planner;
 pub mod policy;

@@ -1,6 +1,6 @@
 //! The elementary questions of scheduling that need no solver: is a taint tolerated, do labels satisfy requirements.
 
-use crate::model::{Labels, Names, Op, PodShape, Requirement, Sym, Taint, TaintEffect, Toleration};
+use crate::model::{Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration};
 
 /// Whether one of the tolerations covers the taint.
 pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
@@ -21,9 +21,9 @@ pub fn untolerated<'a>(tolerations: &[Toleration], taints: &'a [Taint], prefer: 
 }
 
 /// Whether a node with these labels satisfies one requirement.
-pub fn satisfies(labels: &Labels, requirement: &Requirement, names: &Names) -> bool {
+pub fn satisfies(labels: &Labels, requirement: &Requirement, names: &Symbols) -> bool {
     let value = labels.get(requirement.key);
-    let number = |v: Sym| names.text(v).parse::<i64>().ok();
+    let number = |v: Symbol| names.text(v).parse::<i64>().ok();
     match &requirement.op {
         Op::In(values) => value.is_some_and(|v| values.contains(&v)),
         Op::NotIn(values) => value.is_none_or(|v| !values.contains(&v)),
@@ -36,7 +36,7 @@ pub fn satisfies(labels: &Labels, requirement: &Requirement, names: &Names) -> b
 
 /// Whether a node with these labels satisfies the pod's node selector and one term of its required node affinity. An
 /// empty term selects nothing.
-pub fn admits(labels: &Labels, shape: &PodShape, names: &Names) -> bool {
+pub fn admits(labels: &Labels, shape: &PodShape, names: &Symbols) -> bool {
     let all = |rs: &[Requirement]| rs.iter().all(|r| satisfies(labels, r, names));
     all(&shape.node_selector) && (shape.required.is_empty() || shape.required.iter().any(|t| !t.is_empty() && all(t)))
 }

@@ -1,12 +1,12 @@
-//! The records that every decision is made on: slim, interned, parsed once at the door.
+//! The records that every decision is made on: slim, interned, parsed once at the boundary.
 //!
 //! Whoever builds them (the manifest reader, later the watches) has already validated them: quantities are
 //! integers in the unit of their resource, operators are one of eight, times are seconds. Nothing here is checked
 //! again by the solver.
 
 pub mod catalogue;
+pub mod cluster_objects;
 pub mod excess;
-pub mod names;
 pub mod node;
 pub mod pod;
 pub mod pool;
@@ -14,11 +14,13 @@ pub mod requirement;
 pub mod resources;
 pub mod storage;
 pub mod sweep;
-pub mod world;
+pub mod symbols;
 
 pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
+pub use cluster_objects::{
+    ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings, Workload,
+};
 pub use excess::{Excess, Part};
-pub use names::{Labels, Names, Sym};
 pub use node::{NodeClaim, NodeRecord, Taint, TaintEffect};
 pub use pod::{
     HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, ShapeId, Shapes, Spread,
@@ -27,4 +29,4 @@ pub use pod::{
 pub use pool::{Budget, ConsolidationPolicy, NodeClass, NodeClassRef, NodePool};
 pub use requirement::{Op, Requirement};
 pub use resources::{ResourceId, Resources};
-pub use world::{DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings, Workload, World};
+pub use symbols::{Labels, Symbol, Symbols};

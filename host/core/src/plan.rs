@@ -1,7 +1,7 @@
 //! A plan: what to buy, which pods go where, and why the rest go nowhere.
 
 pub use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{OfferingId, Requirement, Resources, Sym, TypeId};
+use crate::model::{OfferingId, Requirement, Resources, Symbol, TypeId};
 use crate::reasons::Violation;
 pub use crate::reasons::{Barred, Least, Refusal, Target, TopologyRule, TypesLeft, Unfit};
 
@@ -25,32 +25,32 @@ pub struct Plan {
     /// Nodes to buy.
     pub claims: Vec<PlannedClaim>,
     /// Pods for nodes that exist or are in flight, by node.
-    pub existing: Vec<Placement>,
+    pub on_existing_nodes: Vec<Placement>,
     /// Pods left over, with the reasons, by namespace and name.
     pub unplaced: Vec<Unplaced>,
     /// USD per hour of all claims, each at the price of its offering.
     pub cost: f64,
     /// The objective, USD per hour: effective cost of all claims as the scorer sees it, and the cost per node.
-    pub effective: f64,
+    pub effective_cost: f64,
     /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour, as `effective`).
     pub lower_bound: f64,
     /// NodePools that nothing can be bought for, whatever pod asks, in order of preference.
-    pub barren: Vec<Barren>,
+    pub incompatible_pools: Vec<IncompatiblePool>,
     /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner, worth a report.
-    pub replaced: Vec<Violation>,
+    pub rejected_candidates: Vec<Violation>,
     /// The search for a cheaper plan was stopped, and this is the one that effort `none` gives.
     pub cut_short: bool,
 }
 
 /// A NodePool that no instance type is left for before any pod is looked at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Barren {
+pub struct IncompatiblePool {
     /// The NodePool.
     pub pool: PoolIx,
     /// [`Unfit::Types`], or [`Unfit::MinValues`] where the types that there are have too few values.
     pub unfit: Unfit,
     /// The label whose requirement, taken alone, is more than there is; nothing where only several together are.
-    pub requirement: Option<Sym>,
+    pub requirement: Option<Symbol>,
 }
 
 /// A node to buy.
@@ -65,14 +65,14 @@ pub struct PlannedClaim {
     pub types: Vec<TypeId>,
     /// Labels narrowed to a set of values, by key text: what NodePool, pods and topology leave (zone, capacity type,
     /// arch, …), the instance type left out. Values are sorted by text.
-    pub requirements: Vec<(Sym, Vec<Sym>)>,
+    pub requirements: Vec<(Symbol, Vec<Symbol>)>,
     /// What is required of labels that types and offerings do not settle, where no set of values is known (NotIn, Exists,
     /// bounds).
     pub open: Vec<Requirement>,
     /// Price of `offering`, USD per hour.
     pub price: f64,
     /// Effective cost of `offering` to this plan, USD per hour, without the cost per node.
-    pub effective: f64,
+    pub effective_cost: f64,
     /// Its pods, by namespace and name.
     pub pods: Vec<PodIx>,
     /// What its pods and the daemons of its first type ask for together.

@@ -1,25 +1,25 @@
 //! From a snapshot to a plan.
 
 mod finish;
-mod sturdy;
-mod turns;
+mod queue_order;
+mod robust;
 
-pub use turns::in_order;
+pub use queue_order::match_queue_order;
 
 use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 
 use crate::check::{Violation, check};
-use crate::improve;
 use crate::kube_scheduler::Simulator;
-use crate::model::{Catalogue, Names, Sym};
+use crate::model::{Catalogue, Symbol, Symbols};
+use crate::optimize;
 use crate::plan::{Effort, Plan};
 use crate::policy::{Policies, Scores};
-use crate::schedule::barren;
 use crate::schedule::domains::{self, Counted};
-use crate::schedule::floor::{self, Floor, Problem};
-use crate::schedule::items::Item;
+use crate::schedule::first_fit::{self, CompiledCluster, Packing};
+use crate::schedule::incompatible_pools;
+use crate::schedule::pod_groups::PodGroup;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
@@ -42,9 +42,9 @@ pub struct Rejected {
 }
 
 /// Up to this share more is looked at, if fewer pods are left over for it.
-const DEARER: f64 = 0.10;
+const MAX_COST_INCREASE: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
-pub(crate) const SECOND_CHANCES: usize = 3;
+pub(crate) const MAX_RETRIES: usize = 3;
 /// How many of them get it alone, where no more than [`FEW`] pods wait: each costs a whole packing.
 const CHANCES_ALONE: usize = 4;
 const FEW: usize = 200;
@@ -58,13 +58,13 @@ pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> R
 }
 
 /// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than first-fit-decreasing. Every
-/// plan is checked; should the improved one break a rule, the floor's takes its place and says so in
-/// [`replaced`](Plan::replaced). If `stop` is raised before a cheaper plan is done, the plan is exactly that of effort
+/// plan is checked; should the improved one break a rule, first fit's takes its place and says so in
+/// [`rejected_candidates`](Plan::rejected_candidates). If `stop` is raised before a cheaper plan is done, the plan is exactly that of effort
 /// `none`, and says so in [`cut_short`](Plan::cut_short). It is made anew for that, since nothing of an unfinished search
 /// may show in it; the signal does not end that part.
 ///
 /// # Errors
-/// Even the floor's plan breaks a rule.
+/// Even first fit's plan breaks a rule.
 pub fn plan_until(
     snapshot: &Snapshot,
     policies: &dyn Policies,
@@ -103,7 +103,7 @@ fn search(
         match attempt(snapshot, policies, options, &counted, stop)? {
             Attempt::Planned(plan) => return Some(Ok(plan)),
             Attempt::Rejected(rejected) => return Some(Err(rejected)),
-            Attempt::Overlooked(domains) => counted.add(domains, attempts >= SECOND_CHANCES),
+            Attempt::Overlooked(domains) => counted.add(domains, attempts >= MAX_RETRIES),
         }
         attempts += 1;
     }
@@ -113,7 +113,7 @@ fn search(
 enum Attempt {
     /// A plan that keeps every rule.
     Planned(Plan),
-    /// Even the floor's plan breaks a rule.
+    /// Even first fit's plan breaks a rule.
     Rejected(Box<Rejected>),
     /// The plan would buy nodes in domains that spread constraints were planned without.
     Overlooked(Counted),
@@ -127,30 +127,42 @@ fn attempt(
     stop: Stop<'_>,
 ) -> Option<Attempt> {
     let going = || (!stop.is_raised()).then_some(());
-    let (mut problem, floor) = floor(snapshot, policies, options.effort, counted, stop);
+    let (mut compiled, packing) = initial_solution(snapshot, policies, options.effort, counted, stop);
     going()?;
-    let barren = barren::find(&mut problem);
-    let played = may_be_tried(snapshot, floor.claims.len(), options.effort);
-    let (packed, lower_bound) = improve::improve(&mut problem, floor.clone(), options.effort, options.seed, played);
+    let incompatible = incompatible_pools::find(&mut compiled);
+    let simulated = simulation_affordable(snapshot, packing.claims.len(), options.effort);
+    let (packed, lower_bound) =
+        optimize::optimize(&mut compiled, packing.clone(), options.effort, options.seed, simulated);
     going()?;
     let candidates: Vec<Plan> =
-        packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut problem, packed) }).collect();
+        packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut compiled, packed) }).collect();
     going()?;
     let mut replaced = Vec::new();
-    let candidates = realisable(&mut problem, candidates, &floor, options.effort);
+    let candidates = rank_candidates(&mut compiled, candidates, &packing, options.effort);
     for candidate in candidates {
         going()?;
-        let overlooked = domains::bought_by_others(&problem, &candidate, counted);
+        let overlooked = domains::bought_by_others(&compiled, &candidate, counted);
         if !overlooked.is_empty() {
             return Some(Attempt::Overlooked(overlooked));
         }
         match check(snapshot, &candidate) {
-            Ok(()) => return Some(Attempt::Planned(Plan { replaced, barren, ..candidate })),
+            Ok(()) => {
+                return Some(Attempt::Planned(Plan {
+                    rejected_candidates: replaced,
+                    incompatible_pools: incompatible,
+                    ..candidate
+                }));
+            }
             Err(violations) => replaced.extend(violations),
         }
     }
-    let plan = Plan { lower_bound, replaced, barren, ..finish::finish(&mut problem, floor) };
-    let overlooked = domains::bought_by_others(&problem, &plan, counted);
+    let plan = Plan {
+        lower_bound,
+        rejected_candidates: replaced,
+        incompatible_pools: incompatible,
+        ..finish::finish(&mut compiled, packing)
+    };
+    let overlooked = domains::bought_by_others(&compiled, &plan, counted);
     if !overlooked.is_empty() {
         return Some(Attempt::Overlooked(overlooked));
     }
@@ -163,7 +175,7 @@ fn attempt(
 /// Policies that are asked about each NodePool once, however often a plan is begun anew.
 pub(crate) struct Once<'p> {
     policies: &'p dyn Policies,
-    known: RefCell<FxHashMap<Sym, Scores>>,
+    known: RefCell<FxHashMap<Symbol, Scores>>,
 }
 
 impl<'p> Once<'p> {
@@ -173,7 +185,7 @@ impl<'p> Once<'p> {
 }
 
 impl Policies for Once<'_> {
-    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut known = self.known.borrow_mut();
         known.entry(pool).or_insert_with(|| self.policies.score(catalogue, names, pool)).clone()
     }
@@ -181,7 +193,7 @@ impl Policies for Once<'_> {
 
 /// Whether playing plans with so many claims through takes no longer than the effort allows. Without claims there is
 /// nothing to choose, and a model of a large cluster is not made for nothing.
-fn may_be_tried(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
+fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
     let most = match effort {
         Effort::None | Effort::Quick => 0,
         Effort::Normal => 200_000,
@@ -192,35 +204,36 @@ fn may_be_tried(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
 
 /// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where playing them through would
 /// take longer than the effort allows, the cost alone decides.
-fn realisable(p: &mut Problem<'_>, mut plans: Vec<Plan>, floor: &Floor, effort: Effort) -> Vec<Plan> {
+fn rank_candidates(p: &mut CompiledCluster<'_>, mut plans: Vec<Plan>, packing: &Packing, effort: Effort) -> Vec<Plan> {
     plans.sort_by(by_cost);
-    let worth = plans.first().map_or(0.0, |cheapest| cheapest.effective * (1.0 + DEARER));
-    plans.retain(|plan| plan.effective <= worth);
+    let worth = plans.first().map_or(0.0, |cheapest| cheapest.effective_cost * (1.0 + MAX_COST_INCREASE));
+    plans.retain(|plan| plan.effective_cost <= worth);
     let claims = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0);
-    if !may_be_tried(p.snapshot, claims, effort) {
+    if !simulation_affordable(p.snapshot, claims, effort) {
         return plans;
     }
     let simulator = Simulator::new(p.snapshot).until(p.stop);
     if simulator.is_stopped() {
         return plans;
     }
-    let mut plans = prefer(&simulator, plans);
-    let sturdier = plans.first().and_then(|plan| sturdy::sturdier(p, &simulator, plan));
-    // Never dearer than the floor.
-    if let Some(plan) = sturdier.filter(|plan| plan.effective <= finish::finish(p, floor.clone()).effective) {
+    let mut plans = rank_by_simulation(&simulator, plans);
+    let sturdier = plans.first().and_then(|plan| robust::add_slack(p, &simulator, plan));
+    // Never dearer than first fit.
+    if let Some(plan) = sturdier.filter(|plan| plan.effective_cost <= finish::finish(p, packing.clone()).effective_cost)
+    {
         plans.insert(0, plan);
     }
     plans
 }
 
 fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
-    a.effective.total_cmp(&b.effective)
+    a.effective_cost.total_cmp(&b.effective_cost)
 }
 
 /// Plans in the order in which they are wanted. The first is the one that costs least in the end, with what is to be
 /// bought for pods that kube-scheduler leaves over although it is told of the plan; of several the one that leaves fewest
 /// over if it is not told. The others follow by cost.
-pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
+pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by(by_cost);
     if plans.len() < 2 {
         return plans;
@@ -228,14 +241,14 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
     let mut best: Option<(f64, usize, usize)> = None;
     for (at, plan) in plans.iter().enumerate() {
         let least = best.map_or(f64::INFINITY, |(cost, ..)| cost);
-        if plan.effective > least || simulator.is_stopped() {
+        if plan.effective_cost > least || simulator.is_stopped() {
             break;
         }
         let mut left = 0;
-        let mut cost = plan.effective;
-        for course in sturdy::courses(simulator, plan) {
-            left += course.left.len();
-            cost = sturdy::in_the_end(plan, left);
+        let mut cost = plan.effective_cost;
+        for course in robust::scenarios(simulator, plan) {
+            left += course.unplaced.len();
+            cost = robust::expected_cost(plan, left);
             if cost > least {
                 break;
             }
@@ -243,7 +256,7 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
         if cost > least {
             continue;
         }
-        let alone = (0..2).map(|seed| simulator.survive(plan, seed).left.len()).sum::<usize>();
+        let alone = (0..2).map(|seed| simulator.simulate(plan, seed).unplaced.len()).sum::<usize>();
         if best.is_none_or(|best| (cost, alone) < (best.0, best.1)) {
             best = Some((cost, alone, at));
         }
@@ -256,24 +269,24 @@ pub fn prefer(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
 
 /// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all that keeps them out
 /// choose first in another try, which counts if it places more pods; not so with no effort at all.
-pub(crate) fn floor<'a>(
+pub(crate) fn initial_solution<'a>(
     snapshot: &'a Snapshot,
     policies: &dyn Policies,
     effort: Effort,
     counted: &Counted,
     stop: Stop<'a>,
-) -> (Problem<'a>, Floor) {
+) -> (CompiledCluster<'a>, Packing) {
     let compile = || {
-        let mut problem = Problem::new(snapshot, policies, counted);
-        problem.stop = stop;
-        problem
+        let mut compiled = CompiledCluster::new(snapshot, policies, counted);
+        compiled.stop = stop;
+        compiled
     };
     let mut tries = Tries::begin(&compile);
     let mut first = Vec::new();
-    let chances = if effort == Effort::None { 0 } else { SECOND_CHANCES };
+    let chances = if effort == Effort::None { 0 } else { MAX_RETRIES };
     for _ in 0..chances {
         let before = first.len();
-        for item in tries.left_by_others() {
+        for item in tries.blocked_by_others() {
             if !first.contains(&item) {
                 first.push(item);
             }
@@ -285,8 +298,8 @@ pub(crate) fn floor<'a>(
     }
     // Together they can be in each other's way: the smallest of them, which take the least from others, one by one.
     if chances > 0 && snapshot.pending.len() <= FEW {
-        let mut alone = tries.left_by_others();
-        let items = &tries.problem.items;
+        let mut alone = tries.blocked_by_others();
+        let items = &tries.compiled.items;
         alone.sort_by(|&a, &b| items[a].request.cmp(&items[b].request).then(a.cmp(&b)));
         for item in alone.into_iter().take(CHANCES_ALONE) {
             if stop.is_raised() {
@@ -298,30 +311,30 @@ pub(crate) fn floor<'a>(
     tries.end()
 }
 
-/// Packings of one problem in different orders, the best of which is kept.
+/// Packings of one compiled cluster in different orders, the best of which is kept.
 struct Tries<'t, 'a> {
-    compile: &'t dyn Fn() -> Problem<'a>,
-    problem: Problem<'a>,
-    best: Floor,
+    compile: &'t dyn Fn() -> CompiledCluster<'a>,
+    compiled: CompiledCluster<'a>,
+    best: Packing,
     /// Items that chose first in the best one,
     first: Vec<usize>,
-    /// which is the one that the problem has the counts of.
+    /// the one whose counts the compiled cluster has.
     current: bool,
 }
 
 impl<'t, 'a> Tries<'t, 'a> {
-    fn begin(compile: &'t dyn Fn() -> Problem<'a>) -> Self {
-        let mut problem = compile();
-        let best = floor::pack(&mut problem, &[]);
-        Tries { compile, problem, best, first: Vec::new(), current: true }
+    fn begin(compile: &'t dyn Fn() -> CompiledCluster<'a>) -> Self {
+        let mut compiled = compile();
+        let best = first_fit::pack(&mut compiled, &[]);
+        Tries { compile, compiled, best, first: Vec::new(), current: true }
     }
 
     /// Packs as if for the first time.
-    fn pack(&mut self, first: &[usize]) -> Floor {
-        if !self.problem.reset() {
-            self.problem = (self.compile)();
+    fn pack(&mut self, first: &[usize]) -> Packing {
+        if !self.compiled.reset() {
+            self.compiled = (self.compile)();
         }
-        floor::pack(&mut self.problem, first)
+        first_fit::pack(&mut self.compiled, first)
     }
 
     /// Packs once more; it counts if it places more pods.
@@ -334,33 +347,33 @@ impl<'t, 'a> Tries<'t, 'a> {
     }
 
     /// Items with pods left over that have to do with other pods.
-    fn left_by_others(&self) -> Vec<usize> {
-        left_by_others(&self.problem, &self.best)
+    fn blocked_by_others(&self) -> Vec<usize> {
+        blocked_by_others(&self.compiled, &self.best)
     }
 
-    /// The best one, and the problem with its counts.
-    fn end(mut self) -> (Problem<'a>, Floor) {
+    /// The best one, and the compiled cluster with its counts.
+    fn end(mut self) -> (CompiledCluster<'a>, Packing) {
         if !self.current {
             let first = std::mem::take(&mut self.first);
             self.best = self.pack(&first);
         }
-        (self.problem, self.best)
+        (self.compiled, self.best)
     }
 }
 
-fn count(floor: &Floor) -> u64 {
-    floor.placed.iter().map(|&n| u64::from(n)).sum()
+fn count(packing: &Packing) -> u64 {
+    packing.placed.iter().map(|&n| u64::from(n)).sum()
 }
 
 /// Items with pods left over that have to do with other pods.
-fn left_by_others(problem: &Problem<'_>, floor: &Floor) -> Vec<usize> {
-    let limited = problem.pools.iter().any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
-    let tied = |item: &Item| {
+fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<usize> {
+    let limited = compiled.pools.iter().any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
+    let tied = |item: &PodGroup| {
         limited
-            || !item.selected_inverse.is_empty()
-            || item.variants.iter().any(|level| level.uses.iter().any(|u| !u.soft))
+            || !item.repelled_by.is_empty()
+            || item.relaxations.iter().any(|relaxation| relaxation.uses.iter().any(|u| !u.soft))
     };
-    let items = problem.items.iter().enumerate().zip(&floor.placed);
+    let items = compiled.items.iter().enumerate().zip(&packing.placed);
     items
         .filter(|((_, item), placed)| (**placed as usize) < item.pods.len() && tied(item))
         .map(|((at, _), _)| at)

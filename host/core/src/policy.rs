@@ -1,7 +1,7 @@
 //! What a plan asks of policies. The host of WebAssembly components implements [`Policies`]; [`ByPrice`] is the
 //! built-in floor.
 
-use crate::model::{Catalogue, Names, OfferingId, Sym};
+use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 
 /// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left, offerings that draw
 /// on it cost less.
@@ -40,7 +40,7 @@ pub struct Scores {
 /// its last good version and then to the built-in answer, and report so themselves.
 pub trait Policies {
     /// Effective costs of the whole catalogue for nodes of one NodePool.
-    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores;
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
 }
 
 /// The built-in scorer: an offering costs its price.
@@ -48,7 +48,7 @@ pub trait Policies {
 pub struct ByPrice;
 
 impl Policies for ByPrice {
-    fn score(&self, catalogue: &Catalogue, _: &Names, _: Sym) -> Scores {
+    fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
         Scores { cost: catalogue.offerings().iter().map(|o| o.price).collect(), pools: Vec::new() }
     }
 }

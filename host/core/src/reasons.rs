@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::ids::{NodeIx, PoolIx};
-use crate::model::{Excess, NodeClassRef, ResourceId, Sym, Taint};
+use crate::model::{Excess, NodeClassRef, ResourceId, Symbol, Taint};
 
 /// Who refuses a pod, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,13 +52,13 @@ pub enum Unfit {
     /// There is no NodePool.
     NoPools,
     /// The NodePool may not be bought from.
-    Unusable(Unusable),
+    Unusable(Ineligible),
     /// A taint that it does not tolerate.
     Taint(Taint),
     /// A label is not what it requires.
     Label {
         /// The label.
-        key: Sym,
+        key: Symbol,
     },
     /// Too little of a resource is free (existing nodes).
     Resource {
@@ -77,7 +77,7 @@ pub enum Unfit {
         /// Which kind of rule.
         rule: TopologyRule,
         /// Its topology key.
-        key: Sym,
+        key: Symbol,
         /// For a spread constraint, where it has too few pods.
         least: Option<Box<Least>>,
     },
@@ -89,7 +89,7 @@ pub enum Unfit {
     /// A CSI driver's limit of volumes.
     VolumeLimit {
         /// The driver.
-        driver: Sym,
+        driver: Symbol,
     },
     /// The NodePool's limit of a resource.
     LimitReached {
@@ -101,7 +101,7 @@ pub enum Unfit {
     /// The NodePool's `minValues` of a label.
     MinValues {
         /// The label.
-        key: Sym,
+        key: Symbol,
     },
     /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
     ReservedCapacity,
@@ -115,7 +115,7 @@ pub enum Unfit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Least {
     /// The domain.
-    pub domain: Sym,
+    pub domain: Symbol,
     /// How many pods it has.
     pub pods: u32,
     /// What keeps pods out of it.
@@ -168,7 +168,7 @@ pub struct TypesLeft {
 
 /// Why a NodePool may not be bought from now, whatever pod asks.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unusable {
+pub enum Ineligible {
     /// It is being deleted.
     Deleting,
     /// `spec.replicas`: its nodes are kept by count, not by pods.
@@ -182,12 +182,12 @@ pub enum Unusable {
     /// Its node class has condition Ready False.
     ClassNotReady(NodeClassRef),
     /// Others make its nodes useless as soon as they are there.
-    Spoiled(Spoiled),
+    ForeignTaints(ForeignTaintBackoff),
 }
 
 /// Useless new nodes of a NodePool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spoiled {
+pub struct ForeignTaintBackoff {
     /// How many.
     pub nodes: u32,
     /// A taint of the newest that neither its NodeClaim nor Kubernetes has put there.
@@ -200,7 +200,7 @@ pub struct Spoiled {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
     /// Which rule.
-    pub rule: Rule,
+    pub invariant: Invariant,
     /// The claim (by position) or node (by name) where it shows.
     pub at: Option<String>,
     /// The pod that it is about, `namespace/name`.
@@ -211,7 +211,7 @@ pub struct Violation {
 
 /// Rules that are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rule {
+pub enum Invariant {
     /// Every pending pod is in exactly one place of the plan, and nothing else is.
     Accounting,
     /// The NodePool of a claim may be bought from.
@@ -246,7 +246,7 @@ pub enum Rule {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.rule)?;
+        write!(f, "{:?}", self.invariant)?;
         if let Some(at) = &self.at {
             write!(f, " at {at}")?;
         }

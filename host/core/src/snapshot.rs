@@ -1,10 +1,10 @@
 //! A world made ready to plan on: nodes joined with their claims and pods, pods that count, NodePools in order.
 
+mod foreign_taints;
 mod nodes;
 mod pending;
 mod pools;
 mod running;
-mod spoiled;
 mod spread;
 mod volumes;
 
@@ -13,15 +13,15 @@ use std::sync::Arc;
 pub use running::Running;
 
 use crate::ids::{PodIx, PoolIx};
-use crate::model::{HostPort, Labels, PodShape, Requirement, Resources, Sym, Taint, World};
+use crate::model::{ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint};
 use crate::reasons::Unfit;
-pub use crate::reasons::{Spoiled, Unusable};
+pub use crate::reasons::{ForeignTaintBackoff, Ineligible};
 
 /// A cluster at one moment, with the indexes that planning needs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// What was observed.
-    pub world: Arc<World>,
+    pub world: Arc<ClusterObjects>,
     /// Nodes that count as capacity, existing and in flight: initialised ones first, then by name. Nodes on their way
     /// out are not here.
     pub nodes: Vec<StateNode>,
@@ -30,7 +30,7 @@ pub struct Snapshot {
     /// NodePools that may be bought from, in order of preference (weight descending, then name descending).
     pub pools: Vec<PoolIx>,
     /// NodePools that may not be bought from, by name.
-    pub unusable_pools: Vec<(PoolIx, Unusable)>,
+    pub ineligible_pools: Vec<(PoolIx, Ineligible)>,
     /// What each DaemonSet adds to a node that it runs on: shapes of daemon pods.
     pub daemons: Vec<Arc<PodShape>>,
     /// Bound pods by shape, for topology.
@@ -39,12 +39,13 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Joins nodes with their claims and pods, sorts out which pods are to be planned, and orders the NodePools.
-    pub fn new(world: Arc<World>) -> Self {
+    pub fn new(world: Arc<ClusterObjects>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
-        let nodes::Joined { mut nodes, leaving, mut crowded_out, expected } = nodes::join(&world, &daemons, &volumes);
+        let nodes::Joined { mut nodes, deleting: leaving, lost_nominations: mut crowded_out, nominated: expected } =
+            nodes::join(&world, &daemons, &volumes);
         let mut running = Running::index(&world, &nodes);
-        let too_many = spread::too_many(&world, &nodes, &running, &expected);
+        let too_many = spread::skew_violations(&world, &nodes, &running, &expected);
         if !too_many.is_empty() {
             for &(pod, at) in expected.iter().filter(|(pod, _)| too_many.contains(pod)) {
                 nodes[at].release(pod, world.shapes.get(world.pods[pod.0 as usize].shape));
@@ -54,8 +55,8 @@ impl Snapshot {
         }
         let running = Arc::new(running);
         let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
-        let (pools, unusable_pools) = pools::sort_out(&world, &spoiled::find(&world, &nodes));
-        Snapshot { world, nodes, pending, pools, unusable_pools, daemons, running }
+        let (pools, unusable_pools) = pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
+        Snapshot { world, nodes, pending, pools, ineligible_pools: unusable_pools, daemons, running }
     }
 }
 
@@ -76,7 +77,7 @@ pub struct PendingPod {
     /// Requirements of its volumes: one of the alternatives must hold; empty for none.
     pub volume_alternatives: Vec<Vec<Requirement>>,
     /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per node).
-    pub volumes: Vec<(Sym, u32)>,
+    pub volumes: Vec<(Symbol, u32)>,
     /// Why it cannot be planned at all, if so.
     pub unfit: Option<Unfit>,
 }
@@ -85,9 +86,9 @@ pub struct PendingPod {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateNode {
     /// The node's name; the claim's where there is no node yet.
-    pub name: Sym,
+    pub name: Symbol,
     /// The NodePool, if a NodePool owns it.
-    pub pool: Option<Sym>,
+    pub pool: Option<Symbol>,
     /// Its labels: the claim's until it is registered.
     pub labels: Labels,
     /// Taints that count: startup and ephemeral ones are left out while a managed node is not initialised.
@@ -103,9 +104,9 @@ pub struct StateNode {
     /// Host ports bound on it.
     pub ports: Vec<HostPort>,
     /// Most volumes by CSI driver; not named is unlimited.
-    pub volume_limits: Vec<(Sym, u32)>,
+    pub volume_limits: Vec<(Symbol, u32)>,
     /// CSI volumes attached, driver and volume number as in [`PendingPod::volumes`].
-    pub volumes: Vec<(Sym, u32)>,
+    pub volumes: Vec<(Symbol, u32)>,
     /// Pods bound to it that are neither terminal nor terminating, daemons included.
     pub pods: Vec<PodIx>,
 }

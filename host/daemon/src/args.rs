@@ -129,7 +129,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log: Log,
     #[command(flatten)]
-    pub karpenter: karpenter::Typed,
+    pub karpenter: karpenter::KarpenterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

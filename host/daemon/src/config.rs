@@ -14,7 +14,7 @@ use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
 
-pub use reader::Fault;
+pub use reader::ConfigError;
 use reader::{Document, Table};
 
 /// A configuration as written; `None` where it says nothing.
@@ -46,9 +46,9 @@ pub struct JournalEntry {
 pub enum NewPods {
     /// They are planned for if no node has room for them, and if there is nobody that they could preempt.
     #[default]
-    Foresee,
+    Immediate,
     /// They are planned for once kube-scheduler has given up on them.
-    Await,
+    AfterScheduler,
 }
 
 /// `[planning]`.
@@ -118,7 +118,7 @@ pub enum SignalEntry {
 pub const EVERY: Duration = Duration::from_secs(300);
 
 /// Reads `text`, the content of `file`. Fails with every fault found, in the order of the file.
-pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Fault>> {
+pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let document = Document::new(file, text);
     let mut config = Config::default();
@@ -148,7 +148,7 @@ pub fn tables(root: &mut Table, folder: &Path) -> Config {
 }
 
 /// Reads the settings of one policy from a TOML file of their own.
-pub fn parse_settings(file: &Path, text: &str) -> Result<Value, Vec<Fault>> {
+pub fn parse_settings(file: &Path, text: &str) -> Result<Value, Vec<ConfigError>> {
     let document = Document::new(file, text);
     let settings = document.root().map_or(Value::Null, |root| root.into_json());
     document.end(settings)
@@ -160,7 +160,11 @@ fn planning(table: &mut Table) -> Planning {
     Planning {
         improve: table.one_of("improve", &EFFORTS),
         node_cost: table.amount("node-cost"),
-        new_pods: table.one_of("new-pods", &[("Foresee", NewPods::Foresee), ("Await", NewPods::Await)]),
+        new_pods: table.one_of_renamed(
+            "new-pods",
+            &[("Immediate", NewPods::Immediate), ("AfterScheduler", NewPods::AfterScheduler)],
+            &[("Foresee", NewPods::Immediate), ("Await", NewPods::AfterScheduler)],
+        ),
         preferences: table.one_of(
             "preference-policy",
             &[("Respect", PreferencePolicy::Respect), ("Ignore", PreferencePolicy::Ignore)],
@@ -280,8 +284,18 @@ mod tests {
     use super::*;
     use expect_test::{Expect, expect};
 
-    fn read(text: &str) -> Result<Config, Vec<Fault>> {
+    fn read(text: &str) -> Result<Config, Vec<ConfigError>> {
         parse(Path::new("conf/longshore.toml"), text)
+    }
+
+    #[test]
+    fn former_words_of_new_pods_are_read() {
+        let read = |word: &str| {
+            let text = format!("[planning]\nnew-pods = \"{word}\"\n");
+            parse(std::path::Path::new("longshore.toml"), &text).unwrap().planning.new_pods
+        };
+        assert_eq!(["Immediate", "Foresee"].map(read), [Some(NewPods::Immediate); 2]);
+        assert_eq!(["AfterScheduler", "Await"].map(read), [Some(NewPods::AfterScheduler); 2]);
     }
 
     fn faults(text: &str, expected: Expect) {

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
 use crate::deadline::Deadline;
-use crate::failure::{Failure, count};
+use crate::error::{Failure, count};
 use crate::input;
+use crate::messages::{Messages, amount};
 use crate::plan::{Planned, decide};
 use crate::report::table::{Align, table};
 use crate::report::{self, Claim, Decision, Priced};
 use crate::status;
-use crate::words::{Words, amount};
 
 /// What became of a pod, and why.
 #[derive(Debug, Serialize)]
@@ -42,17 +42,18 @@ enum Outcome {
     /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
     New { claim: Box<Claim>, alone: Option<Priced> },
     /// It is left over.
-    Leftover,
+    #[serde(rename = "leftover")]
+    Unplaced,
 }
 
 /// A plan with everything that it was made of.
-pub struct Case<'a> {
+pub struct ExplainInput<'a> {
     /// What it was made on.
     pub snapshot: &'a Snapshot,
     /// Who was asked.
     pub policies: &'a dyn Policies,
     /// How it was made.
-    pub how: planner::Options,
+    pub options: planner::Options,
     /// What was decided.
     pub plan: &'a Plan,
     /// Ends the search for anything cheaper that an explanation needs besides.
@@ -80,7 +81,7 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
         let deadline = Deadline::after(Some(options.time_limit));
         let is_over = || deadline.is_over();
         let stop = Stop::when(&is_over);
-        explain(&Case { snapshot, policies: scorers, how: options.how(), plan, stop }, &args.name)?
+        explain(&ExplainInput { snapshot, policies: scorers, options: options.how(), plan, stop }, &args.name)?
     };
     Ok(Answer::ok(match args.output {
         Output::Text => explained.text,
@@ -111,13 +112,13 @@ fn is_plain(b: u8) -> bool {
 ///
 /// # Errors
 /// There is no such pod, or several.
-pub fn explain(case: &Case<'_>, name: &str) -> Result<Explained, Failure> {
+pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure> {
     let pod = find(case.snapshot, name)?;
     // Who refuses the pod once the plan is made: each NodePool, then each node.
     let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, case.plan, pod, case.stop);
     let explanation = of_pod(case, pod, &refusals);
     Ok(Explained {
-        text: text(case.snapshot, pod, &explanation, &refusals) + &barren(case),
+        text: text(case.snapshot, pod, &explanation, &refusals) + &incompatible_pools(case),
         explanation: serde_json::to_value(&explanation).map_err(|e| Failure::Print(e.into()))?,
     })
 }
@@ -153,7 +154,7 @@ fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
     }
 }
 
-fn of_pod(case: &Case<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanation {
+fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanation {
     let snapshot = case.snapshot;
     let world = &*snapshot.world;
     let record = &world.pods[pod.0 as usize];
@@ -170,19 +171,19 @@ fn of_pod(case: &Case<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanation {
     }
 }
 
-fn outcome(case: &Case<'_>, pod: PodIx) -> Outcome {
-    let Case { snapshot, plan, .. } = case;
+fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
+    let ExplainInput { snapshot, plan, .. } = case;
     let world = &*snapshot.world;
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
         return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(case, pod) };
     }
-    if let Some(placement) = plan.existing.iter().find(|placement| placement.pods.contains(&pod)) {
+    if let Some(placement) = plan.on_existing_nodes.iter().find(|placement| placement.pods.contains(&pod)) {
         return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
     }
     if plan.unplaced.iter().any(|unplaced| unplaced.pod == pod) {
-        return Outcome::Leftover;
+        return Outcome::Unplaced;
     }
     match record.node {
         _ if record.terminal => Outcome::NotPlanned { why: "it has ended" },
@@ -190,7 +191,7 @@ fn outcome(case: &Case<'_>, pod: PodIx) -> Outcome {
         Some(node) => Outcome::Runs { node: text(node) },
         None if record.is_static => Outcome::NotPlanned { why: "it is a static pod" },
         None if record.nominated.is_some() => Outcome::NotPlanned { why: "a node is nominated for it" },
-        None if !record.unschedulable && !record.foreseen => {
+        None if !record.unschedulable && !record.unattempted => {
             Outcome::NotPlanned { why: "kube-scheduler has not given up on it" }
         }
         None => Outcome::NotPlanned { why: "its owner places it itself" },
@@ -198,11 +199,11 @@ fn outcome(case: &Case<'_>, pod: PodIx) -> Outcome {
 }
 
 /// The offering that would be bought for this pod if it were the only one and there were no nodes.
-fn alone(case: &Case<'_>, pod: PodIx) -> Option<Priced> {
+fn alone(case: &ExplainInput<'_>, pod: PodIx) -> Option<Priced> {
     let mut snapshot = case.snapshot.clone();
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
-    let plan = planner::plan_until(&snapshot, case.policies, case.how, case.stop).ok()?;
+    let plan = planner::plan_until(&snapshot, case.policies, case.options, case.stop).ok()?;
     Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
 }
 
@@ -216,12 +217,12 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
             text += &format!(" goes to node {node}, which exists: nothing is bought for it.\n")
         }
         Outcome::New { claim, alone } => text += &bought(claim, alone.as_ref()),
-        Outcome::Leftover => text += " is left over.\n",
+        Outcome::Unplaced => text += " is left over.\n",
     }
     let rows = grouped(snapshot, pod, refusals);
     if !rows.is_empty() {
         let title = match outcome {
-            Outcome::Leftover => "WHY",
+            Outcome::Unplaced => "WHY",
             _ => "WHY NOT THERE",
         };
         text += &format!("\n{}", table(&[("WHERE", Align::Left), (title, Align::Left)], &rows));
@@ -230,8 +231,8 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
 }
 
 /// NodePools that refuse every pod, behind those that refuse this one.
-fn barren(case: &Case<'_>) -> String {
-    let all = report::barren(&case.snapshot.world, case.plan);
+fn incompatible_pools(case: &ExplainInput<'_>) -> String {
+    let all = report::incompatible_pools(&case.snapshot.world, case.plan);
     all.iter().map(|(pool, why)| format!("\nNodePool {pool}, whatever pod asks: {why}.\n")).collect()
 }
 
@@ -295,7 +296,7 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
             [first, ..] => format!("{} nodes ({first}, …)", names.len()),
             [] => continue,
         };
-        let mut sentence = Words { world, shape, pool: None }.sentence(&unfit);
+        let mut sentence = Messages { world, shape, pool: None }.sentence(&unfit);
         if nodes.len() > 1 {
             sentence = sentence.replace(", free ", ", free at most ");
         }

@@ -1,22 +1,22 @@
 //! Files to a world: manifests and instance types are read, parsed and dropped one after the other.
 //!
-//! An object that makes no sense is a [`Problem`] and the others go on. A text that holds no objects at all is a
+//! An object that makes no sense is a [`Diagnostic`] and the others go on. A text that holds no objects at all is a
 //! failure, which tells of every problem that was found, for planning on half of what was meant would mislead. Time is that
 //! of the youngest object, so that the same files give the same plan tomorrow.
 
 use std::io::Read as _;
 use std::path::Path;
 
-use longshore_api::manifests::{Problem, Problems, Reader};
-use longshore_core::model::World;
+use longshore_api::manifests::{Diagnostic, Diagnostics, Reader};
+use longshore_core::model::ClusterObjects;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::options::Options;
 use crate::spread::default_spread;
 
 /// Reads what `options` name.
-pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
+pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
     let mut reader = Reader::new();
     for file in &options.snapshot {
         let bytes = bytes(file)?;
@@ -25,7 +25,7 @@ pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
     let (mut world, mut problems) = reader.finish();
     let bare = is_bare(&world);
     if let Some(first) = problems.list.iter().find(|problem| bare || is_broken(problem)) {
-        return Err(Failure::Unusable { source_name: first.place.source.clone(), problems });
+        return Err(Failure::Unusable { source_name: first.location.source.clone(), problems });
     }
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
@@ -37,20 +37,20 @@ pub fn read(options: &Options) -> Result<(World, Problems), Failure> {
 }
 
 /// A world with nothing but instance types.
-pub fn catalogue_only(file: Option<&Path>) -> Result<(World, Problems), Failure> {
-    let (mut world, mut problems) = (World::default(), Problems::default());
+pub fn catalogue_only(file: Option<&Path>) -> Result<(ClusterObjects, Diagnostics), Failure> {
+    let (mut world, mut problems) = (ClusterObjects::default(), Diagnostics::default());
     catalogue(&mut world, file, &mut problems)?;
     Ok((world, problems))
 }
 
 /// Prints problems on standard error, one a line.
-pub fn complain(problems: &Problems) {
+pub fn complain(problems: &Diagnostics) {
     eprint!("{problems}");
 }
 
 /// A problem as an object for programs.
-pub fn object(problem: &Problem) -> Value {
-    let Problem { place, kind, name, field, what, hint } = problem;
+pub fn object(problem: &Diagnostic) -> Value {
+    let Diagnostic { location: place, kind, name, field, what, hint } = problem;
     json!({
         "file": place.source,
         "document": place.document,
@@ -65,30 +65,30 @@ pub fn object(problem: &Problem) -> Value {
 }
 
 /// Whether a problem is about a whole text and no object of it.
-fn is_broken(problem: &Problem) -> bool {
-    problem.kind.is_empty() && problem.field.is_empty() && problem.place.item.is_none()
+fn is_broken(problem: &Diagnostic) -> bool {
+    problem.kind.is_empty() && problem.field.is_empty() && problem.location.item.is_none()
 }
 
-fn is_bare(world: &World) -> bool {
+fn is_bare(world: &ClusterObjects) -> bool {
     world.pods.is_empty() && world.nodes.is_empty() && world.pools.is_empty()
 }
 
 /// The latest time that any object of the world mentions, in seconds since 1970.
-fn youngest(world: &World) -> i64 {
+fn youngest(world: &ClusterObjects) -> i64 {
     let pods = world.pods.iter().map(|pod| pod.created.max(pod.started.unwrap_or(0)));
     let nodes = world.nodes.iter().map(|node| node.created);
     let claims = world.claims.iter().map(|claim| claim.created);
     pods.chain(nodes).chain(claims).max().unwrap_or(0)
 }
 
-fn catalogue(world: &mut World, file: Option<&Path>, problems: &mut Problems) -> Result<(), Failure> {
+fn catalogue(world: &mut ClusterObjects, file: Option<&Path>, problems: &mut Diagnostics) -> Result<(), Failure> {
     let Some(file) = file else {
         world.catalogue = longshore_kwok::catalogue::built_in(&mut world.names);
         return Ok(());
     };
     let (catalogue, found) = longshore_kwok::catalogue::parse(&shown(file), &bytes(file)?, &mut world.names);
     if let Some(first) = found.list.first().filter(|_| catalogue.types().is_empty()) {
-        return Err(Failure::Unusable { source_name: first.place.source.clone(), problems: found });
+        return Err(Failure::Unusable { source_name: first.location.source.clone(), problems: found });
     }
     world.catalogue = catalogue;
     found.list.into_iter().for_each(|problem| problems.push(problem));

@@ -10,10 +10,11 @@
 mod args;
 pub mod config;
 mod deadline;
+pub mod error;
 mod explain;
-pub mod failure;
 mod input;
 pub mod live;
+mod messages;
 mod options;
 mod plan;
 mod policies;
@@ -26,7 +27,6 @@ mod sim;
 mod spread;
 mod status;
 mod types;
-mod words;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub use options::scorer;
 pub use policies::toml_of;
 
 use args::{Args, Command, JournalCommand, PolicyCommand};
-use failure::Failure;
+use error::Failure;
 
 /// Does what the arguments say.
 pub fn main() -> ExitCode {

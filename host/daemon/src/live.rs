@@ -1,23 +1,21 @@
 //! The daemon: what runs for as long as `longshore run` does.
 //!
-//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`control`] decides what to look at again and
+//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`controller`] decides what to look at again and
 //! when to plan, [`lifecycle`], [`termination`] and [`pools`] act on single objects, and what they write comes back by
 //! the watch. `host/ARCHITECTURE.md` walks one pod through it.
 
-mod arrivals;
 mod claims;
 pub mod clock;
 pub mod connection;
 mod context;
-mod control;
-mod decisions;
+mod controller;
 mod definitions;
 #[cfg(test)]
 mod deploy_tests;
-mod doors;
 mod drains;
-pub mod edges;
+pub mod environment;
 mod events;
+mod explain_requests;
 pub mod fail_points;
 mod finalize;
 mod freshness;
@@ -26,39 +24,41 @@ pub mod fuzz;
 mod garbage;
 mod gauges;
 mod guard;
-mod hints;
-mod jobs;
+mod instrumented;
 pub mod journal;
 pub(crate) mod kinds;
 mod launch_backoff;
+mod launch_groups;
 mod launches;
 pub mod leader;
 mod lifecycle;
 pub(crate) mod lock;
-mod measured;
 mod metrics;
 pub mod mutants;
 mod node;
+mod nominations;
 mod plan_index;
 mod pod_events;
+mod pod_latency;
 pub mod policies;
 mod pools;
 mod proof;
 mod pulse;
-mod questions;
 #[cfg(test)]
 mod reference;
+mod registration_queue;
 mod repair;
 mod round;
+mod round_timer;
 mod run;
 mod serve;
 pub(crate) mod settings;
-mod shortages;
-mod slim;
 pub(crate) mod state;
 mod step_error;
+mod strip_managed_fields;
 mod termination;
-mod timetable;
+mod unavailable_offerings;
 pub(crate) mod watch;
+mod work_queue;
 
 pub(crate) use run::run;

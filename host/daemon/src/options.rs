@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::args::WorldArgs;
 use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
 use crate::deadline::TIME_LIMIT;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::spread::SchedulerConfig;
 
 /// How to plan, and on what.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use longshore_api::manifests::Problems;
+use longshore_api::manifests::Diagnostics;
 use longshore_core::kube_scheduler::{self, Simulator};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
@@ -12,12 +12,12 @@ use longshore_core::stop::Stop;
 use crate::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::deadline::{self, Deadline};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::input;
 use crate::options::{self, Options};
 use crate::policies::{self, Scorers};
 use crate::process;
-use crate::report::{self, Decision, Report, Survival, text};
+use crate::report::{self, Decision, Report, Robustness, text};
 
 /// Plans, and prints the plan.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
@@ -40,7 +40,7 @@ pub struct Planned {
     /// The scorers that were asked.
     pub scorers: Scorers,
     /// Input that was skipped.
-    pub problems: Problems,
+    pub problems: Diagnostics,
     /// What was decided.
     pub plan: Plan,
     /// Seconds of reading and parsing.
@@ -87,9 +87,9 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
 fn report(planned: &Planned) -> Report {
     let mib = process::peak_mib();
     let decision = Decision::new(&planned.snapshot, &planned.plan);
-    let (survives, survives_told) = survival(planned);
+    let (survives, survives_told) = robustness(planned);
     let mut notes = planned.scorers.notes();
-    notes.extend(planned.plan.replaced.first().map(|violation| {
+    notes.extend(planned.plan.rejected_candidates.first().map(|violation| {
         format!("a cheaper plan broke a rule and first-fit-decreasing stands in; please report this: {violation}")
     }));
     Report {
@@ -101,9 +101,9 @@ fn report(planned: &Planned) -> Report {
         digest: decision.digest(),
         decision,
         cut_short: planned.plan.cut_short.then(|| deadline::words(planned.options.time_limit)),
-        survives,
-        survives_told,
-        barren: report::nothing_to_buy(&planned.snapshot, &planned.plan),
+        robustness: survives,
+        robustness_nominated: survives_told,
+        incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
         policies: notes,
         problems: planned.problems.list.iter().map(input::object).collect(),
     }
@@ -117,7 +117,7 @@ const MOST_PAIRS: usize = 2_000_000;
 
 /// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan. Nothing where to try it takes
 /// longer than a plan may.
-fn survival(planned: &Planned) -> (Option<Survival>, Option<Survival>) {
+fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     let (snapshot, plan) = (&planned.snapshot, &planned.plan);
     if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MOST_PAIRS {
         return (None, None);
@@ -125,16 +125,16 @@ fn survival(planned: &Planned) -> (Option<Survival>, Option<Survival>) {
     let deadline = Deadline::after(Some(planned.options.time_limit));
     let is_over = || deadline.is_over();
     let simulator = Simulator::new(snapshot).until(Stop::when(&is_over));
-    let play = |run: &dyn Fn(u64) -> kube_scheduler::Survival| {
+    let play = |run: &dyn Fn(u64) -> kube_scheduler::SimulationResult| {
         let left: Vec<usize> =
-            (0..RUNS).map(|at| run(planned.options.seed.wrapping_add(u64::from(at))).left.len()).collect();
-        Survival {
+            (0..RUNS).map(|at| run(planned.options.seed.wrapping_add(u64::from(at))).unplaced.len()).collect();
+        Robustness {
             runs: RUNS,
             survived: left.iter().filter(|&&left| left == 0).count() as u32,
             left_over: left.iter().sum::<usize>() as f64 / f64::from(RUNS),
         }
     };
-    let alone = play(&|seed| simulator.survive(plan, seed));
-    let told = play(&|seed| simulator.survive_told(plan, seed));
-    if simulator.is_stopped() { (None, None) } else { (Some(alone), Some(told)) }
+    let alone = play(&|seed| simulator.simulate(plan, seed));
+    let nominated = play(&|seed| simulator.simulate_nominated(plan, seed));
+    if simulator.is_stopped() { (None, None) } else { (Some(alone), Some(nominated)) }
 }

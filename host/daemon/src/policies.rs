@@ -4,7 +4,7 @@ mod bench;
 mod check;
 mod signals;
 
-use longshore_core::model::{Catalogue, Names, Sym};
+use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 pub use bench::run as bench;
 pub use check::run as check;
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::options::Options;
 
 /// The scorers of one run.
@@ -70,7 +70,7 @@ impl Scorers {
 }
 
 impl Policies for Scorers {
-    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         match self {
             Scorers::Price => ByPrice.score(catalogue, names, pool),
             Scorers::Wasm(policies) => policies.score(catalogue, names, pool),

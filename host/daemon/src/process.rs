@@ -23,7 +23,7 @@ pub fn share_heap() {
 /// Gives back to the system what the heap has free, which by itself it keeps if it lies below what was asked for later:
 /// 40 MiB were seen after the first rounds for two thousand pods. Other threads wait for memory meanwhile, a millisecond
 /// where the heap is small. Where the C library is another one it does nothing.
-pub fn give_back() {
+pub fn trim_heap() {
     // SAFETY: it takes the heap's own lock and no pointer of ours.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     unsafe {

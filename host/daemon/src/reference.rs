@@ -112,7 +112,7 @@ const fn key(table: &'static str, key: &'static str, default: &'static str, mean
 const KEYS: [Key; 19] = [
     key("[planning]", "improve", "\"normal\"", "How much work goes into a cheaper plan."),
     key("[planning]", "node-cost", "0.015", "Cost of each node beside its price, USD per hour."),
-    key("[planning]", "new-pods", "\"Foresee\"", "Whether to plan for pods that kube-scheduler has not tried."),
+    key("[planning]", "new-pods", "\"Immediate\"", "Whether to plan for pods that kube-scheduler has not tried."),
     key("[planning]", "preference-policy", "\"Respect\"", "Whether preferred terms of pods count."),
     key("[planning]", "min-values-policy", "\"Strict\"", "Whether `minValues` may be lowered to what is available."),
     key("[planning]", "seed", "0", "Decides between equal choices."),

@@ -5,9 +5,9 @@
 //! decided as that one would have it. Rounds are decided each on what was there: what would have followed from another
 //! purchase is not known to a journal.
 
-mod ask;
 mod compare;
 mod fold;
+mod recorded;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -23,14 +23,14 @@ pub use compare::{Other, Totals};
 
 use crate::Answer;
 use crate::args::{Output, ReplayArgs};
-use crate::failure::Failure;
+use crate::error::Failure;
+use crate::live::journal::messages;
 use crate::live::journal::read::{Item, Reader};
 use crate::live::journal::record::Record;
 use crate::live::journal::round::{Outcome, Round, Summary};
-use crate::live::journal::words;
 use crate::report::Decision;
-use ask::{Asker, Scorer};
 use fold::Folded;
+use recorded::{RecordedPolicies, Scorer};
 
 /// What became of a journal.
 #[derive(Debug, Default, Serialize)]
@@ -60,7 +60,7 @@ pub struct Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct Different {
     /// Where and when.
-    pub round: Place,
+    pub round: RoundPlace,
     /// What the journal says, at the first difference.
     pub recorded: String,
     /// What came out.
@@ -72,7 +72,7 @@ pub struct Different {
 /// Which round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub struct RoundPlace {
     /// Its number.
     pub number: u64,
     /// When it was decided, RFC 3339.
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Answer, Failure> {
 pub fn replay(path: &Path, scorer: Option<&str>) -> Result<Verdict, Failure> {
     let mut replay = Replay {
         folded: Folded::default(),
-        asker: Asker::default(),
+        asker: RecordedPolicies::default(),
         other: scorer.map(Scorer::load).transpose()?,
         verdict: Verdict::default(),
         file: String::new(),
@@ -124,7 +124,7 @@ pub fn replay(path: &Path, scorer: Option<&str>) -> Result<Verdict, Failure> {
 
 struct Replay {
     folded: Folded,
-    asker: Asker,
+    asker: RecordedPolicies,
     other: Option<Scorer>,
     verdict: Verdict,
     file: String,
@@ -140,7 +140,7 @@ impl Replay {
                 self.folded.begin(&head, goes_on);
             }
             Item::Ends { file, end } => {
-                self.verdict.notes.extend(words::end(end).map(|end| format!("{} {end}", file.display())));
+                self.verdict.notes.extend(messages::end(end).map(|end| format!("{} {end}", file.display())));
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
@@ -151,8 +151,8 @@ impl Replay {
                 Record::Decided(round) => self.decide(&round),
                 Record::Blob(blob) => self.folded.blobs.put(blob),
                 Record::Gap(gap) => {
-                    self.verdict.notes.push(format!("{}: {}", self.file, words::gap(&gap)));
-                    self.folded.lose(gap.kinds);
+                    self.verdict.notes.push(format!("{}: {}", self.file, messages::gap(&gap)));
+                    self.folded.record_gap(gap.kinds);
                 }
                 Record::Head(_) | Record::CheckpointEnds { .. } | Record::Closed => {}
             },
@@ -179,7 +179,7 @@ impl Replay {
     }
 
     fn decide(&mut self, round: &Round) {
-        let place = Place { number: round.round, time: words::time(round.time), file: self.file.clone() };
+        let place = RoundPlace { number: round.round, time: messages::time(round.time), file: self.file.clone() };
         let snapshot = match self.folded.snapshot(round) {
             Ok((snapshot, options)) => (snapshot, options),
             Err(why) => {

@@ -9,13 +9,13 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use longshore_core::model::{Offering, TypeId, World};
-use longshore_core::plan::{Barren, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced};
-use longshore_core::snapshot::{Snapshot, Unusable};
+use longshore_core::model::{ClusterObjects, Offering, TypeId};
+use longshore_core::plan::{IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced};
+use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::words::{self, Words};
+use crate::messages::{self, Messages};
 
 /// Everything that `longshore plan -o json` prints.
 #[derive(Debug, Serialize)]
@@ -40,13 +40,16 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
     /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where trying takes too long.
-    pub survives: Option<Survival>,
+    #[serde(rename = "survives")]
+    pub robustness: Option<Robustness>,
     /// The same where it is told of the plan, as `longshore run` does.
-    pub survives_told: Option<Survival>,
+    #[serde(rename = "survivesTold")]
+    pub robustness_nominated: Option<Robustness>,
     /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the decision: it follows from
     /// what the plan was made on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub barren: BTreeMap<String, String>,
+    #[serde(rename = "barren")]
+    pub incompatible_pools: BTreeMap<String, String>,
     /// What policies had to say: failures and fall-backs.
     pub policies: Vec<String>,
     /// Input that was skipped.
@@ -68,7 +71,7 @@ pub struct Decision {
     /// Pods by the existing node that they go to.
     pub existing: BTreeMap<String, Vec<String>>,
     /// Why, by the pod that goes nowhere.
-    pub errors: BTreeMap<String, Leftover>,
+    pub errors: BTreeMap<String, UnplacedPod>,
 }
 
 /// A node to buy.
@@ -112,7 +115,7 @@ pub struct Priced {
 
 /// Why a pod goes nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Leftover {
+pub struct UnplacedPod {
     /// Code of the first refusal.
     pub reason: &'static str,
     /// All refusals in one sentence.
@@ -143,7 +146,7 @@ pub struct Refusal {
 /// How a plan fares when kube-scheduler places its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Survival {
+pub struct Robustness {
     /// Runs that were modelled.
     pub runs: u32,
     /// Runs after which no pod was left over.
@@ -158,14 +161,15 @@ impl Decision {
         let world = &*snapshot.world;
         let mut claims: Vec<Claim> = plan.claims.iter().map(|claim| claim_of(world, claim)).collect();
         claims.sort_by(|a, b| a.pods.cmp(&b.pods));
-        let existing = plan.existing.iter().filter(|placement| !placement.pods.is_empty()).map(|placement| {
+        let existing = plan.on_existing_nodes.iter().filter(|placement| !placement.pods.is_empty()).map(|placement| {
             let node = snapshot.nodes[placement.node.0 as usize].name;
             (world.names.text(node).to_owned(), pod_names(world, &placement.pods))
         });
-        let errors = plan.unplaced.iter().map(|unplaced| (pod_name(world, unplaced.pod), leftover(snapshot, unplaced)));
+        let errors =
+            plan.unplaced.iter().map(|unplaced| (pod_name(world, unplaced.pod), unplaced_pod(snapshot, unplaced)));
         Decision {
             cost: plan.cost,
-            effective: plan.effective,
+            effective: plan.effective_cost,
             lower_bound: plan.lower_bound,
             claims,
             existing: existing.collect(),
@@ -186,13 +190,13 @@ impl Decision {
 }
 
 /// `namespace/name`.
-pub fn pod_name(world: &World, pod: PodIx) -> String {
+pub fn pod_name(world: &ClusterObjects, pod: PodIx) -> String {
     let pod = &world.pods[pod.0 as usize];
     let namespace = world.shapes.get(pod.shape).namespace;
     format!("{}/{}", world.names.text(namespace), pod.name)
 }
 
-fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
+fn pod_names(world: &ClusterObjects, pods: &[PodIx]) -> Vec<String> {
     let mut names: Vec<String> = pods.iter().map(|&pod| pod_name(world, pod)).collect();
     names.sort_unstable();
     names
@@ -200,33 +204,33 @@ fn pod_names(world: &World, pods: &[PodIx]) -> Vec<String> {
 
 /// Why nothing can be bought for NodePools, whatever pod asks, by their names: those that may not be bought from, and
 /// those that no instance type is left for.
-pub fn nothing_to_buy(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<String, String> {
+pub fn all_incompatible_pools(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<String, String> {
     let world = &*snapshot.world;
-    let unusable = |(pool, why): &(PoolIx, Unusable)| {
+    let unusable = |(pool, why): &(PoolIx, Ineligible)| {
         let (name, words) = of_pool(world, *pool);
         (name, words.unusable(why))
     };
-    let mut all = barren(world, plan);
-    all.extend(snapshot.unusable_pools.iter().map(unusable));
+    let mut all = incompatible_pools(world, plan);
+    all.extend(snapshot.ineligible_pools.iter().map(unusable));
     all
 }
 
 /// NodePools that no instance type is left for, by their names.
-pub fn barren(world: &World, plan: &Plan) -> BTreeMap<String, String> {
-    let one = |barren: &Barren| {
-        let (name, words) = of_pool(world, barren.pool);
-        (name, words.barren(barren))
+pub fn incompatible_pools(world: &ClusterObjects, plan: &Plan) -> BTreeMap<String, String> {
+    let one = |incompatible: &IncompatiblePool| {
+        let (name, words) = of_pool(world, incompatible.pool);
+        (name, words.incompatible_pool(incompatible))
     };
-    plan.barren.iter().map(one).collect()
+    plan.incompatible_pools.iter().map(one).collect()
 }
 
-fn of_pool(world: &World, pool: PoolIx) -> (String, Words<'_>) {
+fn of_pool(world: &ClusterObjects, pool: PoolIx) -> (String, Messages<'_>) {
     let pool = &world.pools[pool.0 as usize];
-    (world.names.text(pool.name).to_owned(), Words { world, shape: None, pool: Some(pool) })
+    (world.names.text(pool.name).to_owned(), Messages { world, shape: None, pool: Some(pool) })
 }
 
 /// One claim with names.
-pub fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
+pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
     let text = |sym| world.names.text(sym).to_owned();
     let requirements = claim.requirements.iter().map(|(key, values)| {
         let mut values: Vec<String> = values.iter().map(|&value| text(value)).collect();
@@ -237,7 +241,7 @@ pub fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
         node_pool: text(world.pools[claim.pool.0 as usize].name),
         instance_types: claim.types.iter().map(|&id| text(world.catalogue.instance_type(id).name)).collect(),
         price: claim.price,
-        effective: claim.effective,
+        effective: claim.effective_cost,
         offering: priced(world, world.catalogue.offering(claim.offering)),
         next_best: next_best(world, claim).map(|offering| priced(world, offering)),
         requirements: requirements.collect(),
@@ -246,7 +250,7 @@ pub fn claim_of(world: &World, claim: &PlannedClaim) -> Claim {
     }
 }
 
-fn priced(world: &World, offering: &Offering) -> Priced {
+fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
     let text = |sym| world.names.text(sym).to_owned();
     Priced {
         instance_type: text(world.catalogue.instance_type(offering.instance_type).name),
@@ -257,13 +261,13 @@ fn priced(world: &World, offering: &Offering) -> Priced {
 }
 
 /// The cheapest offering, by price, that the claim admits among types other than the one it counts on.
-fn next_best<'w>(world: &'w World, claim: &PlannedClaim) -> Option<&'w Offering> {
+fn next_best<'w>(world: &'w ClusterObjects, claim: &PlannedClaim) -> Option<&'w Offering> {
     let planned = world.catalogue.offering(claim.offering).instance_type;
     let others = claim.types.iter().copied().filter(|&id| id != planned);
     others.filter_map(|id| cheapest(world, claim, id)).min_by(|a, b| a.price.total_cmp(&b.price))
 }
 
-fn cheapest<'w>(world: &'w World, claim: &PlannedClaim, id: TypeId) -> Option<&'w Offering> {
+fn cheapest<'w>(world: &'w ClusterObjects, claim: &PlannedClaim, id: TypeId) -> Option<&'w Offering> {
     let admits = |offering: &&Offering| {
         offering.available
             && claim.requirements.iter().all(|(key, values)| {
@@ -276,11 +280,11 @@ fn cheapest<'w>(world: &'w World, claim: &PlannedClaim, id: TypeId) -> Option<&'
     world.catalogue.offerings_of(id).iter().filter(admits).min_by(|a, b| a.price.total_cmp(&b.price))
 }
 
-pub fn leftover(snapshot: &Snapshot, unplaced: &Unplaced) -> Leftover {
+pub fn unplaced_pod(snapshot: &Snapshot, unplaced: &Unplaced) -> UnplacedPod {
     let refusals: Vec<Refusal> =
         unplaced.refusals.iter().map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit)).collect();
     let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
-    Leftover {
+    UnplacedPod {
         reason: refusals.first().map_or("Unknown", |refusal| refusal.reason),
         message: sentences.join("; "),
         refusals,
@@ -302,9 +306,9 @@ pub fn refusal(snapshot: &Snapshot, pod: PodIx, target: Target, unfit: &Unfit) -
     Refusal {
         node_pool: pool.map(|pool| world.names.text(pool.name).to_owned()),
         node: node.map(|name| world.names.text(name).to_owned()),
-        reason: words::code(unfit),
-        message: Words { world, shape, pool }.sentence(unfit),
-        types: words::type_counts(unfit),
+        reason: messages::code(unfit),
+        message: Messages { world, shape, pool }.sentence(unfit),
+        types: messages::type_counts(unfit),
     }
 }
 

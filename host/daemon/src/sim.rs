@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::Answer;
 use crate::args::SimArgs;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 const PROGRAM: &str = "longshore-sim";
 

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use longshore_core::model::{Names, Spread};
+use longshore_core::model::{Spread, Symbols};
 
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Where default topology spread constraints are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl fmt::Display for SchedulerConfig {
 ///
 /// # Errors
 /// A file that cannot be read, or the first fault with its line.
-pub fn default_spread(config: &SchedulerConfig, names: &mut Names) -> Result<Vec<Spread>, Failure> {
+pub fn default_spread(config: &SchedulerConfig, names: &mut Symbols) -> Result<Vec<Spread>, Failure> {
     let text = match config {
         SchedulerConfig::Text(text) => text.clone(),
         SchedulerConfig::File(file) => {
@@ -70,12 +70,16 @@ mod tests {
 
     #[test]
     fn a_fault_names_its_source() {
-        let told = |text: &str| {
+        let nominated = |text: &str| {
             let config = SchedulerConfig::typed(text).unwrap();
-            default_spread(&config, &mut Names::default()).unwrap_err().report()
+            default_spread(&config, &mut Symbols::default()).unwrap_err().report()
         };
-        assert!(told("/no/such.yaml").starts_with("cannot read /no/such.yaml: "), "{}", told("/no/such.yaml"));
-        let fault = told("podTopology: {}");
+        assert!(
+            nominated("/no/such.yaml").starts_with("cannot read /no/such.yaml: "),
+            "{}",
+            nominated("/no/such.yaml")
+        );
+        let fault = nominated("podTopology: {}");
         assert!(fault.contains("SCHEDULER_CONFIG:1: podTopology: unknown field"), "{fault}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Answer;
 use crate::args::{Output, StatusArgs};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::live::settings::{STATUS, STATUS_ADDRESS};
 
 const CONNECTS: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     /// What is said where one connection is answered with this.
-    fn told(code: &str, body: &str, path: &str) -> Result<String, String> {
+    fn nominated(code: &str, body: &str, path: &str) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let answer = format!("HTTP/1.0 {code}\r\n\r\n{body}");
@@ -104,18 +104,19 @@ mod tests {
 
     #[test]
     fn what_a_daemon_does_not_answer_is_said_with_what_to_do() {
-        assert_eq!(told("200 OK", "{}", "/status"), Ok("{}".to_owned()));
-        let elsewhere = told("421 Misdirected Request", "status is at 127.0.0.1:9 (STATUS_ADDRESS)\n", "/status");
+        assert_eq!(nominated("200 OK", "{}", "/status"), Ok("{}".to_owned()));
+        let elsewhere = nominated("421 Misdirected Request", "status is at 127.0.0.1:9 (STATUS_ADDRESS)\n", "/status");
         let elsewhere = elsewhere.unwrap_err();
         assert!(elsewhere.contains("HERE is the daemon's metrics port: status is at 127.0.0.1:9"), "{elsewhere}");
-        let other = told("404 Not Found", "", "/status").unwrap_err();
+        let other = nominated("404 Not Found", "", "/status").unwrap_err();
         assert!(
             other.contains("HERE answers, and knows nothing of /status") && other.contains(STATUS_ADDRESS),
             "{other}"
         );
-        let busy = told("429 Too Many Requests", "another question is being answered\n", "/explain/pod/a").unwrap_err();
+        let busy =
+            nominated("429 Too Many Requests", "another question is being answered\n", "/explain/pod/a").unwrap_err();
         assert!(busy.contains("another question") && busy.contains("ask again"), "{busy}");
-        let pod = told("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
+        let pod = nominated("404 Not Found", "there is no pod a", "/explain/pod/a").unwrap_err();
         assert!(pod.contains("there is no pod a") && pod.contains("NAMESPACE/NAME"), "{pod}");
     }
 

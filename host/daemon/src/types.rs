@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use longshore_core::model::{Op, ResourceId, TypeId, World};
+use longshore_core::model::{ClusterObjects, Op, ResourceId, TypeId};
 use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::args::{Output, TypesArgs};
-use crate::failure::{Failure, count};
+use crate::error::{Failure, count};
 use crate::input;
+use crate::messages::amount;
 use crate::report::table::{Align, table};
-use crate::words::amount;
 
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
@@ -22,11 +22,11 @@ pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
     }))
 }
 
-fn types(world: &World) -> impl Iterator<Item = TypeId> {
+fn types(world: &ClusterObjects) -> impl Iterator<Item = TypeId> {
     (0..world.catalogue.types().len() as u32).map(TypeId)
 }
 
-fn text(world: &World) -> String {
+fn text(world: &ClusterObjects) -> String {
     let columns = [
         ("INSTANCE TYPE", Align::Left),
         ("ARCH", Align::Left),
@@ -48,7 +48,7 @@ fn text(world: &World) -> String {
     )
 }
 
-fn row(world: &World, id: TypeId) -> Vec<String> {
+fn row(world: &ClusterObjects, id: TypeId) -> Vec<String> {
     let kind = world.catalogue.instance_type(id);
     let offerings = || world.catalogue.offerings_of(id).iter().filter(|offering| offering.available);
     let cheapest = |capacity_type: &str| {
@@ -78,7 +78,7 @@ fn row(world: &World, id: TypeId) -> Vec<String> {
 }
 
 /// The only value that a type allows for a label.
-fn label<'w>(world: &'w World, id: TypeId, key: &str) -> Option<&'w str> {
+fn label<'w>(world: &'w ClusterObjects, id: TypeId, key: &str) -> Option<&'w str> {
     let key = world.names.get(key)?;
     let requirement = world.catalogue.instance_type(id).requirements.iter().find(|r| r.key == key)?;
     match &requirement.op {
@@ -87,7 +87,7 @@ fn label<'w>(world: &'w World, id: TypeId, key: &str) -> Option<&'w str> {
     }
 }
 
-fn object(world: &World, id: TypeId) -> Value {
+fn object(world: &ClusterObjects, id: TypeId) -> Value {
     let kind = world.catalogue.instance_type(id);
     let resources = |all: &longshore_core::model::Resources| -> Value {
         all.iter()

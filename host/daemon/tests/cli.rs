@@ -326,11 +326,11 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
 
 #[test]
 fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
-    let barren = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: risc}\nspec: {template: {spec: {\
+    let incompatible = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: risc}\nspec: {template: {spec: {\
                   nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: [\
                   {key: kubernetes.io/arch, operator: In, values: [riscv64]}]}}}\n";
-    let barren = file("barren.yaml", barren);
-    let args = ["--snapshot", SMALL, path(&barren), "--instance-types", TYPES];
+    let incompatible = file("barren.yaml", incompatible);
+    let args = ["--snapshot", SMALL, path(&incompatible), "--instance-types", TYPES];
     let why = "no instance type can be had: 5 of 5 types: labels do not match; none has what the NodePool requires of kubernetes.io/arch: riscv64";
     let planned = run(&[&["plan"], &args[..]].concat());
     exits(&planned, 0);

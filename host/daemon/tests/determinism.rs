@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_api::manifests::Reader;
-use longshore_core::model::World;
+use longshore_core::model::ClusterObjects;
 use longshore_core::plan::{Effort, Plan, PodIx};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -86,25 +86,25 @@ fn words(snapshot: &Snapshot, plan: &Plan) -> String {
             "{} {:x} {:x}: {} [{}] {}",
             text(world.pools[claim.pool.0 as usize].name),
             claim.price.to_bits(),
-            claim.effective.to_bits(),
+            claim.effective_cost.to_bits(),
             types.collect::<Vec<_>>().join(" "),
             requirements.collect::<Vec<_>>().join(" "),
             pods(world, &claim.pods)
         );
     }
-    for placement in &plan.existing {
+    for placement in &plan.on_existing_nodes {
         let node = text(snapshot.nodes[placement.node.0 as usize].name);
         _ = writeln!(out, "{node}: {}", pods(world, &placement.pods));
     }
     for unplaced in &plan.unplaced {
         _ = writeln!(out, "left {} ({})", pods(world, &[unplaced.pod]), unplaced.refusals.len());
     }
-    let totals = [plan.cost, plan.effective, plan.lower_bound].map(f64::to_bits);
+    let totals = [plan.cost, plan.effective_cost, plan.lower_bound].map(f64::to_bits);
     _ = writeln!(out, "{totals:x?}");
     out
 }
 
-fn pods(world: &World, pods: &[PodIx]) -> String {
+fn pods(world: &ClusterObjects, pods: &[PodIx]) -> String {
     let name = |pod: &PodIx| {
         let pod = &world.pods[pod.0 as usize];
         format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)

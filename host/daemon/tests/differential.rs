@@ -100,7 +100,7 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
     lines
 }
 
-/// The cluster of a seed, through the same door as a user's files.
+/// The cluster of a seed, through the same reader as a user's files.
 fn snapshot(seed: u64) -> Snapshot {
     let (cluster, types) = generate::cluster(seed);
     let mut reader = Reader::new();
@@ -122,7 +122,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 fn placed(snapshot: &Snapshot, plan: &Plan) -> Pods {
     let claims = plan.claims.iter().flat_map(|claim| &claim.pods);
-    let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
+    let existing = plan.on_existing_nodes.iter().flat_map(|placement| &placement.pods);
     claims.chain(existing).map(|pod| snapshot.world.pods[pod.0 as usize].name.to_string()).collect()
 }
 

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, SystemTime};
 
 use guest::{BROKEN, Way, guest};
-use longshore_daemon::live::policies::{Kind, Manager};
+use longshore_daemon::live::policies::{Kind, PolicyReloader};
 use scene::{Scene, setup};
 
 const ONE: &[u8] = b"[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
@@ -43,8 +43,8 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
 fn what_was_replaced_or_refused_leaves_memory_to_be_given_back() {
     let mut scene = one("memory");
     let spent = |scene: &Scene| {
-        let spent = scene.manager.take_spent();
-        assert!(!scene.manager.take_spent());
+        let spent = scene.manager.take_trim_due();
+        assert!(!scene.manager.take_trim_due());
         spent
     };
     assert!(spent(&scene), "the first version was compiled");
@@ -236,7 +236,7 @@ fn a_shadow_is_compared_and_never_obeyed() {
     let compared = scene.policy("next").shadow.unwrap();
     let claims = plan.claims.len() as u64;
     assert_eq!((compared.rounds, compared.claims, compared.failures), (1, claims, 0));
-    assert_eq!(compared.obeyed, claims as f64, "each costs 1 by the policy that is obeyed");
+    assert_eq!(compared.enforced, claims as f64, "each costs 1 by the policy that is obeyed");
     let odd = plan.claims.iter().filter(|claim| claim.offering.0 % 2 == 1).count() as u64;
     assert_eq!(compared.own, 0.25 * (claims - odd) as f64 + 0.5 * odd as f64);
     assert!(compared.differ <= odd && compared.own_instead <= compared.own, "{compared:?}");
@@ -262,13 +262,13 @@ fn what_a_shadow_would_have_chosen_is_counted_and_priced() {
     let free = plan.claims.iter().filter(|claim| claim.offering.0 % 2 == 1).count() as u64;
     assert!(free > 0 && compared.differ == free, "{free} claims on odd rows: {compared:?}");
     assert_eq!((compared.rounds_differing, compared.excluded), (1, 0));
-    assert!(compared.own_instead < compared.own && compared.obeyed_instead > compared.obeyed, "{compared:?}");
+    assert!(compared.own_instead < compared.own && compared.enforced_instead > compared.enforced, "{compared:?}");
 }
 
 #[test]
 fn the_threads_do_all_this_by_themselves() {
     let scene = one("threads");
-    let manager = Manager::start(setup(&scene.folder)).unwrap();
+    let manager = PolicyReloader::start(setup(&scene.folder)).unwrap();
     let world = &scene.snapshot.world;
     let cost = || {
         let live = manager.take();
@@ -385,7 +385,7 @@ fn a_signal_from_a_file_is_read_when_it_changes() {
 #[test]
 fn a_start_needs_a_configuration_and_nothing_else() {
     let folder = std::env::temp_dir().join(format!("longshore-reload-start-{}", std::process::id()));
-    let failure = Manager::by_hand(setup(&folder)).map(|_| ()).unwrap_err();
+    let failure = PolicyReloader::manual(setup(&folder)).map(|_| ()).unwrap_err();
     assert!(failure.report().starts_with("cannot read"), "{}", failure.report());
     let config = "[[policy]]\nname = 'one'\npath = 'gone.wasm'\n[signals.x]\nfile = 'gone.json'\n";
     let scene = Scene::new("start", &[("longshore.toml", config.as_bytes())]);

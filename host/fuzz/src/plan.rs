@@ -37,7 +37,7 @@ pub fn plan(input: &[u8]) {
     let effort = [Effort::None, Effort::Quick, Effort::Normal][usize::from(effort % 3)];
     match planner::plan(&snapshot, &ByPrice, Options { effort, seed }) {
         Ok(plan) => {
-            kube_scheduler::survive(&snapshot, &plan, seed);
+            kube_scheduler::simulate(&snapshot, &plan, seed);
             if let Some(left) = plan.unplaced.first() {
                 explain::refusals(&snapshot, &ByPrice, &plan, left.pod, Stop::never());
             }

@@ -6,7 +6,7 @@ use longshore_api::crd::duration;
 use longshore_api::manifests::Reader;
 use longshore_api::quantity::Quantity;
 use longshore_api::{json as scan, time};
-use longshore_core::model::{Names, Pod};
+use longshore_core::model::{Pod, Symbols};
 
 /// Any bytes are read as manifests, and what comes out keeps what the records promise.
 pub fn manifests(bytes: &[u8]) {
@@ -32,7 +32,7 @@ pub fn manifests(bytes: &[u8]) {
 
 /// Any bytes are read as instance types, and what comes out can be bought.
 pub fn catalogue(bytes: &[u8]) {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let (catalogue, problems) = longshore_kwok::catalogue::parse("a", bytes, &mut names);
     let _ = problems.to_string();
     assert!(!(catalogue.types().is_empty() && problems.is_empty()));

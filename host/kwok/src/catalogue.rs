@@ -1,6 +1,6 @@
 //! What can be bought: instance types in the format of Karpenter's KWOK provider, or its 144 built-in ones.
 //!
-//! A type that cannot be used is a [`Problem`] with its place and is left out; the others stay. Unlike Karpenter, which
+//! A type that cannot be used is a [`Diagnostic`] with its place and is left out; the others stay. Unlike Karpenter, which
 //! takes anything, keys that nobody knows, prices that are not above zero, types without offerings and names given
 //! twice are problems: a misspelt key would otherwise silently change what is bought.
 
@@ -8,9 +8,9 @@ mod built_in;
 mod file;
 mod labels;
 
-use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Requirement, ResourceId, Resources};
+use longshore_core::model::{Catalogue, InstanceType, Offering, Requirement, ResourceId, Resources, Symbols};
 
-use longshore_api::manifests::{Place, Problem, Problems};
+use longshore_api::manifests::{Diagnostic, Diagnostics, Location};
 
 /// What every KWOK node keeps back: 100m of CPU and 10Mi of memory.
 const OVERHEAD: [(ResourceId, i64); 2] = [(ResourceId::Cpu, 100), (ResourceId::Memory, 10 << 20)];
@@ -19,22 +19,22 @@ const OVERHEAD: [(ResourceId, i64); 2] = [(ResourceId::Cpu, 100), (ResourceId::M
 type Row = (InstanceType, Vec<Offering>);
 
 /// The types in a file of KWOK's format, and what was wrong with the others. `source` names the file in problems.
-pub fn parse(source: &str, bytes: &[u8], names: &mut Names) -> (Catalogue, Problems) {
+pub fn parse(source: &str, bytes: &[u8], names: &mut Symbols) -> (Catalogue, Diagnostics) {
     let (rows, mut problems) = file::read(source, bytes, names);
     if rows.is_empty() {
-        let place = Place { source: source.to_owned(), ..Place::default() };
-        problems.push(Problem {
-            place,
+        let place = Location { source: source.to_owned(), ..Location::default() };
+        problems.push(Diagnostic {
+            location: place,
             what: "the catalogue is empty: nothing can be bought".to_owned(),
             hint: "give instance types, or leave the file out for the built-in ones".to_owned(),
-            ..Problem::default()
+            ..Diagnostic::default()
         });
     }
     (Catalogue::new(rows, names), problems)
 }
 
 /// The types that the KWOK provider has built in.
-pub fn built_in(names: &mut Names) -> Catalogue {
+pub fn built_in(names: &mut Symbols) -> Catalogue {
     let rows = built_in::rows(names);
     Catalogue::new(rows, names)
 }
@@ -44,9 +44,9 @@ fn row(
     name: &str,
     requirements: Vec<Requirement>,
     capacity: Resources,
-    volume_limits: Vec<(longshore_core::model::Sym, u32)>,
+    volume_limits: Vec<(longshore_core::model::Symbol, u32)>,
     offerings: Vec<Offering>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Row {
     let allocatable = allocatable(&capacity, names);
     let name = names.intern(name);
@@ -54,7 +54,7 @@ fn row(
 }
 
 /// Capacity less [`OVERHEAD`], and of memory less what is set aside as huge pages; never below zero.
-fn allocatable(capacity: &Resources, names: &Names) -> Resources {
+fn allocatable(capacity: &Resources, names: &Symbols) -> Resources {
     let mut left = capacity.clone();
     let huge_pages = capacity
         .iter()

@@ -3,7 +3,7 @@
 //! Nothing is kept that could not be found again. The name of a node, hence its provider ID, comes from the claim's
 //! UID, and which offering it is follows from the claim alone, so that asking twice makes one instance. Between the
 //! launch and the moment when the node appears (`nodeRegistrationDelay`) an instance is only a timer in this process:
-//! after a restart, [`CloudProvider::resume`] starts the timers again from the claims themselves.
+//! after a restart, [`CloudProvider::restore_launches`] starts the timers again from the claims themselves.
 
 mod choose;
 mod faults;
@@ -18,7 +18,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use longshore_api::crd::{ConditionStatus, KWOKNodeClass, condition};
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy, Taint};
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -46,25 +46,25 @@ const REPAIRED: [RepairPolicy; 3] = [
 #[derive(Clone)]
 pub struct Kwok {
     client: Client,
-    types: Arc<(Catalogue, Names)>,
+    types: Arc<(Catalogue, Symbols)>,
     /// Instances whose node has not appeared yet, by provider ID.
-    coming: Arc<Mutex<HashMap<String, Instance>>>,
+    scheduled: Arc<Mutex<HashMap<String, Instance>>>,
     /// Classes read a moment ago, so that a round of a hundred launches asks once.
     classes: Arc<Mutex<HashMap<String, (Instant, KWOKNodeClass)>>>,
 }
 
 impl Kwok {
     /// A provider of these instance types; `names` is the table that the catalogue was read with.
-    pub fn new(client: Client, catalogue: Catalogue, names: Names) -> Self {
-        Kwok { client, types: Arc::new((catalogue, names)), coming: Arc::default(), classes: Arc::default() }
+    pub fn new(client: Client, catalogue: Catalogue, names: Symbols) -> Self {
+        Kwok { client, types: Arc::new((catalogue, names)), scheduled: Arc::default(), classes: Arc::default() }
     }
 
     fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
 
-    fn coming(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instance>> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    fn scheduled(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instance>> {
+        self.scheduled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The Node of an instance. A provider ID in another provider's form is an instance that is not there, and so is one
@@ -110,7 +110,7 @@ impl Kwok {
         if let Some(node) = self.nodes().get_opt(&node_name).await.map_err(other)? {
             return Ok(instance(&node));
         }
-        if let Some(instance) = self.coming().get(&provider_id) {
+        if let Some(instance) = self.scheduled().get(&provider_id) {
             return Ok(instance.clone());
         }
         let class = self.class(launch).await?;
@@ -131,25 +131,25 @@ impl Kwok {
             allocatable: choice.allocatable.clone(),
             created: 0,
         };
-        self.coming().insert(provider_id, instance.clone());
+        self.scheduled().insert(provider_id, instance.clone());
         if !hit(faults.never_register, &launch.uid, "never-register") {
             let fake = !hit(faults.never_ready, &launch.uid, "never-ready");
             let node = node(&node_name, launch, &choice, fake);
-            tokio::spawn(self.clone().appear(node, delay));
+            tokio::spawn(self.clone().create_node(node, delay));
         }
         Ok(instance)
     }
 
     /// Creates the node after a while, unless the instance is deleted before.
-    async fn appear(self, node: Node, delay: Duration) {
+    async fn create_node(self, node: Node, delay: Duration) {
         tokio::time::sleep(delay).await;
         let provider_id = format!("{SCHEME}{}", node.name_any());
         let mut pause = Duration::from_millis(100);
-        while self.coming().contains_key(&provider_id) {
+        while self.scheduled().contains_key(&provider_id) {
             match self.nodes().create(&PostParams::default(), &node).await {
                 Ok(_) => {
                     // Deleted while it was being made: it goes again.
-                    if self.coming().remove(&provider_id).is_none() {
+                    if self.scheduled().remove(&provider_id).is_none() {
                         let _ = self.nodes().delete(&node.name_any(), &DeleteParams::default()).await;
                     }
                     return;
@@ -160,7 +160,7 @@ impl Kwok {
             }
             pause = (pause * 2).min(Duration::from_secs(10));
         }
-        self.coming().remove(&provider_id);
+        self.scheduled().remove(&provider_id);
     }
 }
 
@@ -174,7 +174,7 @@ impl CloudProvider for Kwok {
         self.ensure(launch).await
     }
 
-    async fn resume(&self, launched: Vec<Launch>) {
+    async fn restore_launches(&self, launched: Vec<Launch>) {
         for launch in launched {
             // What cannot be made again now is left to the claim's liveness limit.
             let _ = self.ensure(&launch).await;
@@ -190,7 +190,7 @@ impl CloudProvider for Kwok {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        if self.coming().remove(provider_id).is_some() {
+        if self.scheduled().remove(provider_id).is_some() {
             return Ok(());
         }
         let node = self.node_of(provider_id).await?;
@@ -205,14 +205,14 @@ impl CloudProvider for Kwok {
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
-        if let Some(instance) = self.coming().get(provider_id) {
+        if let Some(instance) = self.scheduled().get(provider_id) {
             return Ok(instance.clone());
         }
         Ok(instance(&self.node_of(provider_id).await?))
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        let mut all: Vec<Arc<Instance>> = self.coming().values().cloned().map(Arc::new).collect();
+        let mut all: Vec<Arc<Instance>> = self.scheduled().values().cloned().map(Arc::new).collect();
         let mut page = ListParams::default().limit(500);
         loop {
             let nodes = self.nodes().list(&page).await.map_err(other)?;

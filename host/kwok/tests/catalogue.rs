@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use longshore_api::quantity::Quantity;
-use longshore_core::model::{Catalogue, Names, Op, ResourceId};
+use longshore_core::model::{Catalogue, Op, ResourceId, Symbols};
 use longshore_kwok::catalogue::{built_in, parse};
 
 /// `name cpu memory pods ephemeral-storage zones spot on-demand`, recorded from Karpenter 1.14.1.
@@ -10,7 +10,7 @@ const RECORDED: &str = include_str!("built_in.txt");
 
 #[test]
 fn built_in_types_are_karpenters() {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let catalogue = built_in(&mut names);
     let milli = |text: &str| Quantity::parse(text).unwrap().milli().unwrap();
     assert_eq!(catalogue.types().len(), RECORDED.lines().count());
@@ -36,7 +36,7 @@ fn built_in_types_are_karpenters() {
     }
 }
 
-fn text(catalogue: &Catalogue, names: &Names) -> String {
+fn text(catalogue: &Catalogue, names: &Symbols) -> String {
     let mut out = String::new();
     for found in catalogue.types() {
         out += names.text(found.name);
@@ -60,7 +60,7 @@ fn text(catalogue: &Catalogue, names: &Names) -> String {
 
 #[test]
 fn a_file_gives_types_with_karpenters_labels() {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let file = br#"[{"name":"m5.large","architecture":"amd64","operatingSystems":["linux","windows"],
       "resources":{"cpu":"2","memory":"8192Mi","pods":29,"ephemeral-storage":"20Gi","nvidia.com/gpu":"1"},
       "volumeAttachmentLimits":{"ebs.csi.aws.com":25},
@@ -134,7 +134,7 @@ fn mistakes_in_a_file_are_reported_with_place_reason_and_hint() {
     ];
     let mut report = String::new();
     for case in &cases {
-        let (_, problems) = parse("types.json", case.as_bytes(), &mut Names::default());
+        let (_, problems) = parse("types.json", case.as_bytes(), &mut Symbols::default());
         assert!(!problems.is_empty(), "{case}");
         report += &problems.list[0].to_string();
         report += "\n";

@@ -13,7 +13,7 @@ use wasmtime::{Store, Trap};
 use crate::engine::Limits;
 use crate::imports::{Message, State, TooManyCalls, cut};
 use crate::load::Loaded;
-use crate::question::Question;
+use crate::score_request::ScoreRequest;
 
 /// Why a policy gave no answer that could be used.
 #[derive(Debug, thiserror::Error)]
@@ -178,7 +178,7 @@ impl Instance {
     }
 
     /// What the next questions are about.
-    pub fn set_question(&mut self, question: &Question) {
+    pub fn set_question(&mut self, question: &ScoreRequest) {
         let state = self.store.data_mut();
         state.columns = question.columns.clone();
         (state.signals, state.signals_generation) = question.signals.clone();

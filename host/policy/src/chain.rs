@@ -5,14 +5,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_core::model::{Catalogue, Names, Sym};
+use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 
 use crate::call::{CallError, Instance};
 use crate::columns::Columns;
 use crate::imports::Message;
 use crate::load::{Host, LoadedPolicy};
-use crate::question::Question;
+use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 
 /// After so many questions an instance is replaced, even within a round. Garbage collectors in guests lag behind: Go's
@@ -30,7 +30,7 @@ pub struct Assignment {
 
 /// A seat among policies that follow others; see [`Host::follow`].
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PolicySlot {
     /// Who sits there; none for a policy that could never be loaded. Its NodePools are scored by price then, and not by
     /// whoever comes next.
     pub policy: Option<LoadedPolicy>,
@@ -42,7 +42,7 @@ pub struct Place {
 
 /// What was asked of one place, and how it went, since last asked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Tally {
+pub struct CallStats {
     /// Questions.
     pub calls: u64,
     /// Answers of a version, the current or the last good one, that could not be used.
@@ -55,7 +55,7 @@ pub struct Tally {
 
 /// One answer of a round, for who wants to have it given again.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct ScoreRecord {
     /// The NodePool that it is about.
     pub node_pool: Arc<str>,
     /// Who gave it, with the place among the assignments; none where offerings cost their price.
@@ -127,20 +127,20 @@ pub struct WasmPolicies {
 
 struct Inner {
     scorers: Vec<Scorer>,
-    columns: Option<Made>,
+    columns: Option<CachedColumns>,
     signals: (Arc<Signals>, u32),
     now: f64,
     reports: Vec<Report>,
     /// What was answered in this round.
-    answered: Vec<Answered>,
+    answered: Vec<ScoreRecord>,
     /// What was asked in this round, and in the last one that asked anything.
-    asked: Vec<Question>,
-    asked_before: Vec<Question>,
+    requests: Vec<ScoreRequest>,
+    previous_requests: Vec<ScoreRequest>,
 }
 
 /// Columns, and what they were made of.
 #[derive(Clone)]
-struct Made {
+struct CachedColumns {
     columns: Arc<Columns>,
     catalogue: u64,
     signals: Arc<Signals>,
@@ -151,7 +151,7 @@ struct Scorer {
     current: Option<Version>,
     last_good: Option<Version>,
     node_pools: Vec<String>,
-    tally: Tally,
+    tally: CallStats,
 }
 
 struct Version {
@@ -165,16 +165,16 @@ struct Version {
 impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
-        let place = |a: Assignment| Place { policy: Some(a.policy), node_pools: a.node_pools, follows: None };
+        let place = |a: Assignment| PolicySlot { policy: Some(a.policy), node_pools: a.node_pools, follows: None };
         self.follow(None, assignments.into_iter().map(place).collect())
     }
 
     /// Policies that take over from others between two rounds. Where a place follows one of `before` with another
     /// version, the version that goes stays as last good one if it ever gave a good answer. Signals and what was asked
     /// last come along.
-    pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<Place>) -> WasmPolicies {
+    pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<PolicySlot>) -> WasmPolicies {
         let before = before.map(WasmPolicies::lock);
-        let scorer = |place: Place| {
+        let scorer = |place: PolicySlot| {
             let old = place.follows.and_then(|at| before.as_ref()?.scorers.get(at));
             let (answered, last_good) = match (&place.policy, old) {
                 (Some(new), Some(Scorer { current: Some(old), last_good, .. })) => {
@@ -186,7 +186,7 @@ impl Host {
                 _ => (false, None),
             };
             let current = place.policy.map(|policy| Version { policy, instance: None, answered, failed: false });
-            Scorer { current, last_good, node_pools: place.node_pools, tally: Tally::default() }
+            Scorer { current, last_good, node_pools: place.node_pools, tally: CallStats::default() }
         };
         let scorers = places.into_iter().map(scorer).collect();
         let inner = match before {
@@ -197,8 +197,8 @@ impl Host {
                 now: old.now,
                 reports: Vec::new(),
                 answered: Vec::new(),
-                asked: old.asked.clone(),
-                asked_before: old.asked_before.clone(),
+                requests: old.requests.clone(),
+                previous_requests: old.previous_requests.clone(),
             },
             None => Inner {
                 scorers,
@@ -207,8 +207,8 @@ impl Host {
                 now: 0.0,
                 reports: Vec::new(),
                 answered: Vec::new(),
-                asked: Vec::new(),
-                asked_before: Vec::new(),
+                requests: Vec::new(),
+                previous_requests: Vec::new(),
             },
         };
         WasmPolicies { inner: Mutex::new(inner) }
@@ -221,8 +221,8 @@ impl WasmPolicies {
         let mut inner = self.lock();
         inner.now = now as f64;
         inner.answered.clear();
-        if !inner.asked.is_empty() {
-            inner.asked_before = std::mem::take(&mut inner.asked);
+        if !inner.requests.is_empty() {
+            inner.previous_requests = std::mem::take(&mut inner.requests);
         }
         for scorer in &mut inner.scorers {
             for version in scorer.current.iter_mut().chain(&mut scorer.last_good) {
@@ -241,7 +241,7 @@ impl WasmPolicies {
             current: rested(&scorer.current),
             last_good: rested(&scorer.last_good),
             node_pools: scorer.node_pools.clone(),
-            tally: Tally::default(),
+            tally: CallStats::default(),
         };
         let inner = Inner {
             scorers: inner.scorers.iter().map(scorer).collect(),
@@ -250,8 +250,8 @@ impl WasmPolicies {
             now: inner.now,
             reports: Vec::new(),
             answered: Vec::new(),
-            asked: Vec::new(),
-            asked_before: Vec::new(),
+            requests: Vec::new(),
+            previous_requests: Vec::new(),
         };
         WasmPolicies { inner: Mutex::new(inner) }
     }
@@ -272,13 +272,13 @@ impl WasmPolicies {
 
     /// What was asked in this round so far, or, if nothing was, in the last one that asked anything. One question for
     /// each NodePool.
-    pub fn asked(&self) -> Vec<Question> {
+    pub fn asked(&self) -> Vec<ScoreRequest> {
         let inner = self.lock();
-        if inner.asked.is_empty() { inner.asked_before.clone() } else { inner.asked.clone() }
+        if inner.requests.is_empty() { inner.previous_requests.clone() } else { inner.requests.clone() }
     }
 
     /// What was answered in this round so far, in order.
-    pub fn answered(&self) -> Vec<Answered> {
+    pub fn answered(&self) -> Vec<ScoreRecord> {
         self.lock().answered.clone()
     }
 
@@ -288,7 +288,7 @@ impl WasmPolicies {
     }
 
     /// What happened at each place since last asked.
-    pub fn tallies(&self) -> Vec<Tally> {
+    pub fn tallies(&self) -> Vec<CallStats> {
         self.lock().scorers.iter_mut().map(|scorer| std::mem::take(&mut scorer.tally)).collect()
     }
 
@@ -315,13 +315,13 @@ impl WasmPolicies {
 }
 
 impl Policies for WasmPolicies {
-    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut inner = self.lock();
         let (by, scores) = match inner.score(catalogue, names, pool) {
             Some((by, scores)) => (Some(by), scores),
             None => (None, ByPrice.score(catalogue, names, pool)),
         };
-        let answer = Answered { node_pool: names.text(pool).into(), by, sum: checksum(&scores) };
+        let answer = ScoreRecord { node_pool: names.text(pool).into(), by, sum: checksum(&scores) };
         inner.answered.push(answer);
         scores
     }
@@ -346,10 +346,16 @@ fn checksum(scores: &Scores) -> u64 {
 
 impl Inner {
     /// `None` where the price is to answer.
-    fn score(&mut self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Option<((usize, LoadedPolicy), Scores)> {
+    fn score(
+        &mut self,
+        catalogue: &Catalogue,
+        names: &Symbols,
+        pool: Symbol,
+    ) -> Option<((usize, LoadedPolicy), Scores)> {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
-        let question = Question { columns, signals: self.signals.clone(), node_pool: node_pool.into(), now: self.now };
+        let question =
+            ScoreRequest { columns, signals: self.signals.clone(), node_pool: node_pool.into(), now: self.now };
         self.keep(&question);
 
         let serves = |s: &Scorer| s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool);
@@ -378,7 +384,7 @@ impl Inner {
     }
 
     /// The columns of a catalogue: those made last if they were made of it.
-    fn columns(&mut self, catalogue: &Catalogue, names: &Names) -> Arc<Columns> {
+    fn columns(&mut self, catalogue: &Catalogue, names: &Symbols) -> Arc<Columns> {
         let (number, signals) = (catalogue.number(), &self.signals.0);
         if let Some(made) = &self.columns
             && made.catalogue == number
@@ -388,15 +394,15 @@ impl Inner {
         }
         let last = self.columns.as_ref().map(|made| &*made.columns);
         let columns = Arc::new(Columns::build(catalogue, names, signals, last));
-        self.columns = Some(Made { columns: columns.clone(), catalogue: number, signals: signals.clone() });
+        self.columns = Some(CachedColumns { columns: columns.clone(), catalogue: number, signals: signals.clone() });
         columns
     }
 
     /// Remembers a question; of several about one NodePool the last.
-    fn keep(&mut self, question: &Question) {
-        match self.asked.iter_mut().find(|kept| kept.node_pool == question.node_pool) {
+    fn keep(&mut self, question: &ScoreRequest) {
+        match self.requests.iter_mut().find(|kept| kept.node_pool == question.node_pool) {
             Some(kept) => *kept = question.clone(),
-            None => self.asked.push(question.clone()),
+            None => self.requests.push(question.clone()),
         }
     }
 }
@@ -410,7 +416,7 @@ impl Version {
     /// Its scores, unless it fails or has failed in this round.
     fn ask(
         &mut self,
-        question: &Question,
+        question: &ScoreRequest,
         place: usize,
         instead: Fallback,
         reports: &mut Vec<Report>,

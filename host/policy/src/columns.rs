@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, InstanceType, Names, Op, ResourceId, Sym};
+use longshore_core::model::{Catalogue, InstanceType, Op, ResourceId, Symbol, Symbols};
 
 use crate::signals::Signals;
 
@@ -59,7 +59,7 @@ impl Columns {
     }
 
     /// The columns of a catalogue. Where the static ones are those of `last`, they and its generation are kept.
-    pub fn build(catalogue: &Catalogue, names: &Names, signals: &Signals, last: Option<&Columns>) -> Self {
+    pub fn build(catalogue: &Catalogue, names: &Symbols, signals: &Signals, last: Option<&Columns>) -> Self {
         let fixed = Fixed::build(catalogue, names);
         let moving = Moving::build(catalogue, &fixed, signals);
         match last {
@@ -89,7 +89,7 @@ impl Columns {
 }
 
 impl Fixed {
-    fn build(catalogue: &Catalogue, names: &Names) -> Self {
+    fn build(catalogue: &Catalogue, names: &Symbols) -> Self {
         let (types, offerings) = (catalogue.types(), catalogue.offerings());
         let per_type = |of: &dyn Fn(&InstanceType) -> u32| -> Arc<[u32]> {
             let by_type: Vec<u32> = types.iter().map(of).collect();
@@ -160,14 +160,14 @@ fn joined<T: Copy>(name: &str, fixed: &Fixed, signals: &Signals, unknown: T, rea
 }
 
 /// The value of a label that a type pins to one.
-fn single(instance_type: &InstanceType, key: Sym) -> Option<Sym> {
+fn single(instance_type: &InstanceType, key: Symbol) -> Option<Symbol> {
     instance_type.requirements.iter().find(|r| r.key == key).and_then(|r| match &r.op {
         Op::In(values) if values.len() == 1 => Some(values[0]),
         _ => None,
     })
 }
 
-fn accelerators(instance_type: &InstanceType, names: &Names) -> u32 {
+fn accelerators(instance_type: &InstanceType, names: &Symbols) -> u32 {
     const DEVICES: [&str; 5] = ["/gpu", "/neuron", "/neurondevice", "/gaudi", "/tpu"];
     let devices = instance_type.capacity.iter().filter_map(|(resource, amount)| match resource {
         ResourceId::Other(name) if DEVICES.iter().any(|d| names.text(name).ends_with(d)) => Some(amount),
@@ -182,18 +182,18 @@ fn clamp(amount: i64) -> u32 {
 
 /// Gives out indexes for a column of few distinct symbols, in the order of first use.
 struct Interner<'a> {
-    names: &'a Names,
+    names: &'a Symbols,
     /// Index + 1 by symbol, the last one for no symbol; 0 for not seen.
     seen: Vec<u32>,
-    order: Vec<Option<Sym>>,
+    order: Vec<Option<Symbol>>,
 }
 
 impl<'a> Interner<'a> {
-    fn new(names: &'a Names) -> Self {
+    fn new(names: &'a Symbols) -> Self {
         Interner { names, seen: vec![0; names.len() + 1], order: Vec::new() }
     }
 
-    fn index(&mut self, sym: Option<Sym>) -> u32 {
+    fn index(&mut self, sym: Option<Symbol>) -> u32 {
         let slot = &mut self.seen[sym.map_or(self.names.len(), |sym| sym.0 as usize)];
         if *slot == 0 {
             self.order.push(sym);

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::policy::Scores;
 
 use crate::call::{CallError, Instance};
 use crate::columns::Columns;
 use crate::imports::Message;
 use crate::load::LoadedPolicy;
-use crate::question::Question;
+use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 
 /// An instance of a policy with a question set.
@@ -23,18 +23,18 @@ impl Session {
     pub fn new(
         policy: &LoadedPolicy,
         catalogue: &Catalogue,
-        names: &Names,
+        names: &Symbols,
         signals: Signals,
         node_pool: &str,
         now: i64,
     ) -> Result<Self, CallError> {
         let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
         let signals = (Arc::new(signals), 1);
-        Session::of(policy, &Question { columns, signals, node_pool: node_pool.into(), now: now as f64 })
+        Session::of(policy, &ScoreRequest { columns, signals, node_pool: node_pool.into(), now: now as f64 })
     }
 
     /// A fresh instance that is asked what somebody was asked before.
-    pub fn of(policy: &LoadedPolicy, question: &Question) -> Result<Self, CallError> {
+    pub fn of(policy: &LoadedPolicy, question: &ScoreRequest) -> Result<Self, CallError> {
         let mut instance = policy.instantiate()?;
         instance.set_question(question);
         Ok(Session { instance })

@@ -7,17 +7,17 @@
 //!
 //! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts, endpoints, autoscaling.
 
-pub mod agenda;
-pub mod alike;
 pub mod budget;
-pub mod chance;
 pub mod daemons;
 pub mod deployment;
+pub mod event_queue;
 pub mod fields;
 pub mod garbage;
 pub mod job;
+pub mod keyed_rng;
 pub mod kubelet;
 pub mod node_lifecycle;
+pub mod pods_by_labels;
 pub mod replicas;
 pub mod scheduler;
 pub mod selector;
@@ -31,12 +31,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::clock::Clock;
-use crate::cloud::{Cloud, Happening};
+use crate::cloud::{Cloud, CloudEvent};
 use crate::log::Log;
 use crate::object::{Change, Event, Key, Resource};
-use crate::server::{DeleteOptions, Server, Sub, resources};
-use agenda::Agenda;
-use chance::Chance;
+use crate::server::{DeleteOptions, Server, Subresource, resources};
+use event_queue::EventQueue;
+use keyed_rng::KeyedRng;
 use view::View;
 
 /// How long things take. Zero is allowed everywhere.
@@ -105,19 +105,19 @@ pub enum Work {
 }
 
 /// What actors have in common.
-pub struct Desk {
+pub struct ActorContext {
     /// The API server.
     pub server: Server,
     /// The time.
     pub clock: Clock,
     /// Chance.
-    pub chance: Chance,
+    pub chance: KeyedRng,
     /// How long things take.
     pub timing: Timing,
     /// The cluster, up to the last change.
     pub view: View,
     /// What is due.
-    pub agenda: Agenda<Work>,
+    pub event_queue: EventQueue<Work>,
     /// What happened.
     pub log: Log,
     /// Pods made so far, for their names.
@@ -125,15 +125,15 @@ pub struct Desk {
     hashes: template::Hashes,
 }
 
-impl Desk {
+impl ActorContext {
     /// Asks for something as soon as a controller would get to it.
     pub fn soon(&mut self, work: Work) {
-        self.agenda.once(self.clock.elapsed() + self.timing.controllers, work);
+        self.event_queue.once(self.clock.elapsed() + self.timing.controllers, work);
     }
 
     /// Asks for something after a while.
     pub fn after(&mut self, wait: Duration, work: Work) {
-        self.agenda.at(self.clock.elapsed() + wait, work);
+        self.event_queue.at(self.clock.elapsed() + wait, work);
     }
 
     /// Asks for an object to be looked at by its controller.
@@ -149,7 +149,7 @@ impl Desk {
     /// A name that begins with `base`, as controllers give to their pods.
     pub fn name(&mut self, base: &str) -> String {
         self.made += 1;
-        format!("{base}{}", chance::suffix(self.chance.draw(base, &self.made.to_string())))
+        format!("{base}{}", keyed_rng::suffix(self.chance.draw(base, &self.made.to_string())))
     }
 
     /// Makes an object. A refusal is logged: controllers try again when something changes.
@@ -165,7 +165,7 @@ impl Desk {
     }
 
     /// Changes an object; one that is gone is left alone.
-    pub fn update(&mut self, key: &Key, sub: Sub, mut change: impl FnMut(&mut Value)) {
+    pub fn update(&mut self, key: &Key, sub: Subresource, mut change: impl FnMut(&mut Value)) {
         if let Err(refusal) = self.server.update(key, sub, &mut change)
             && refusal.code != 404
         {
@@ -180,7 +180,7 @@ impl Desk {
         if fields.iter().all(|(field, value)| object["status"].get(field).unwrap_or(&Value::Null) == value) {
             return;
         }
-        self.update(key, Sub::Status, |object| {
+        self.update(key, Subresource::Status, |object| {
             let status = fields::map_at(object, "status");
             for (field, value) in fields {
                 match value {
@@ -213,7 +213,7 @@ impl Desk {
 
 /// All actors.
 pub struct Actors {
-    desk: Desk,
+    context: ActorContext,
     seen: u64,
     kubelet: kubelet::Kubelet,
     scheduler: scheduler::Scheduler,
@@ -225,19 +225,19 @@ pub struct Actors {
 impl Actors {
     /// Actors of a cluster that has not begun.
     pub fn new(server: Server, clock: Clock, seed: u64, timing: Timing, cloud: Cloud, log: Log) -> Self {
-        let desk = Desk {
+        let ctx = ActorContext {
             server,
             clock,
-            chance: Chance(seed),
+            chance: KeyedRng(seed),
             timing,
             view: View::default(),
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             log,
             made: 0,
             hashes: template::Hashes::default(),
         };
         Actors {
-            desk,
+            context: ctx,
             seen: 0,
             kubelet: kubelet::Kubelet::default(),
             scheduler: scheduler::Scheduler::default(),
@@ -251,10 +251,10 @@ impl Actors {
     pub async fn run(mut self) {
         loop {
             self.take_in();
-            let now = self.desk.clock.elapsed();
+            let now = self.context.clock.elapsed();
             if self.cloud.next().is_some_and(|due| due <= now) {
                 self.cloud.step(now);
-            } else if let Some(work) = self.desk.agenda.take(now) {
+            } else if let Some(work) = self.context.event_queue.take(now) {
                 self.act(work);
             } else {
                 self.wait(now).await;
@@ -264,62 +264,62 @@ impl Actors {
 
     /// Sleeps until something is due or has changed.
     async fn wait(&self, now: Duration) {
-        let due = [self.desk.agenda.next(), self.cloud.next()].into_iter().flatten().min();
+        let due = [self.context.event_queue.next(), self.cloud.next()].into_iter().flatten().min();
         // Timers count in milliseconds; without work a year passes quickly.
         let pause = due.map_or(Duration::from_secs(365 * 86_400), |due| due.saturating_sub(now));
         tokio::select! {
             biased;
-            () = self.desk.server.changed(self.seen) => {}
+            () = self.context.server.changed(self.seen) => {}
             () = self.cloud.asked() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }
 
     fn take_in(&mut self) {
-        for change in self.desk.server.changes(self.seen) {
+        for change in self.context.server.changes(self.seen) {
             self.seen = change.revision;
-            let before = self.desk.view.apply(&change);
-            self.saw(&change, before.as_deref());
+            let before = self.context.view.apply(&change);
+            self.on_change(&change, before.as_deref());
         }
-        for happening in self.cloud.happened() {
+        for happening in self.cloud.events() {
             match happening {
-                Happening::Ended { node } => {
-                    self.kubelet.ended(&mut self.desk, &node);
-                    self.nodes.ended(&mut self.desk, &node);
+                CloudEvent::Ended { node } => {
+                    self.kubelet.ended(&mut self.context, &node);
+                    self.nodes.ended(&mut self.context, &node);
                 }
             }
         }
     }
 
-    fn saw(&mut self, change: &Change, before: Option<&Value>) {
-        let desk = &mut self.desk;
-        self.kubelet.saw(desk, change, before);
-        self.scheduler.saw(desk, change, before);
-        self.nodes.saw(desk, change, before);
-        garbage::saw(desk, change, before);
-        wake_controllers(desk, change, before);
+    fn on_change(&mut self, change: &Change, before: Option<&Value>) {
+        let ctx = &mut self.context;
+        self.kubelet.on_change(ctx, change, before);
+        self.scheduler.on_change(ctx, change, before);
+        self.nodes.on_change(ctx, change, before);
+        garbage::on_change(ctx, change, before);
+        wake_controllers(ctx, change, before);
     }
 
     fn act(&mut self, work: Work) {
-        let desk = &mut self.desk;
+        let ctx = &mut self.context;
         match work {
-            Work::Reconcile(key) if key.resource == resources::DAEMON_SET => self.daemons.reconcile(desk, &key),
-            Work::Reconcile(key) => reconcile(desk, &key),
-            Work::Collect(key) => garbage::collect(desk, &key),
-            Work::Detach(key) => volumes::detach(desk, &key),
-            Work::Kubelet(step) => self.kubelet.act(desk, step),
-            Work::Schedule => self.scheduler.act(desk),
-            Work::Node(step) => self.nodes.act(desk, step),
+            Work::Reconcile(key) if key.resource == resources::DAEMON_SET => self.daemons.reconcile(ctx, &key),
+            Work::Reconcile(key) => reconcile(ctx, &key),
+            Work::Collect(key) => garbage::collect(ctx, &key),
+            Work::Detach(key) => volumes::detach(ctx, &key),
+            Work::Kubelet(step) => self.kubelet.act(ctx, step),
+            Work::Schedule => self.scheduler.act(ctx),
+            Work::Node(step) => self.nodes.act(ctx, step),
         }
     }
 }
 
 /// Who has to look at something because of a change: the object's own controller, its owner's, and for pods and nodes
 /// whoever counts them.
-fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+fn wake_controllers(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
     if has_controller(change.key.resource) {
-        desk.reconcile(change.key.clone());
+        ctx.reconcile(change.key.clone());
     }
     fn state(pod: &Value) -> (bool, bool, &str) {
         (fields::ready(pod), fields::deleting(pod), fields::text(pod, "/status/phase"))
@@ -329,18 +329,18 @@ fn wake_controllers(desk: &mut Desk, change: &Change, before: Option<&Value>) {
         && before.map(state) == Some(state(object));
     if !unmoved
         && let Some(owner) = fields::controller(object)
-        && let Some(key) = desk.view.by_uid(fields::text(owner, "/uid"))
+        && let Some(key) = ctx.view.by_uid(fields::text(owner, "/uid"))
         && has_controller(key.resource)
     {
-        desk.reconcile(key.clone());
+        ctx.reconcile(key.clone());
     }
     if change.key.resource == resources::POD {
-        deployment::wake(desk, change);
-        budget::wake(desk, change, before);
-        volumes::wake(desk, change, before);
+        deployment::wake(ctx, change);
+        budget::wake(ctx, change, before);
+        volumes::wake(ctx, change, before);
     }
     if change.key.resource == resources::NODE {
-        daemons::wake(desk, change, before);
+        daemons::wake(ctx, change, before);
     }
 }
 
@@ -357,15 +357,15 @@ fn has_controller(resource: Resource) -> bool {
     .contains(&resource)
 }
 
-fn reconcile(desk: &mut Desk, key: &Key) {
-    let Some(object) = desk.view.get(key).cloned() else { return };
+fn reconcile(ctx: &mut ActorContext, key: &Key) {
+    let Some(object) = ctx.view.get(key).cloned() else { return };
     match key.resource {
-        resources::DEPLOYMENT => deployment::reconcile(desk, key, &object),
-        resources::REPLICA_SET => replicas::reconcile(desk, key, &object),
-        resources::STATEFUL_SET => stateful::reconcile(desk, key, &object),
-        resources::JOB => job::reconcile(desk, key, &object),
-        resources::POD_DISRUPTION_BUDGET => budget::reconcile(desk, key, &object),
-        resources::PERSISTENT_VOLUME_CLAIM => volumes::reconcile(desk, key, &object),
+        resources::DEPLOYMENT => deployment::reconcile(ctx, key, &object),
+        resources::REPLICA_SET => replicas::reconcile(ctx, key, &object),
+        resources::STATEFUL_SET => stateful::reconcile(ctx, key, &object),
+        resources::JOB => job::reconcile(ctx, key, &object),
+        resources::POD_DISRUPTION_BUDGET => budget::reconcile(ctx, key, &object),
+        resources::PERSISTENT_VOLUME_CLAIM => volumes::reconcile(ctx, key, &object),
         _ => {}
     }
 }

@@ -9,33 +9,33 @@
 
 mod api;
 mod choose;
+mod disturbances;
+mod instance;
 mod ledger;
-mod machine;
 mod market;
-mod weather;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longshore_cloud::{CloudError, Instance, Launch};
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use tokio::sync::{Notify, oneshot};
 
-use crate::actors::agenda::Agenda;
-use crate::actors::chance::Chance;
+use crate::actors::event_queue::EventQueue;
+use crate::actors::keyed_rng::KeyedRng;
 use crate::clock::Clock;
 use crate::log::Log;
 use crate::server::Server;
+pub use disturbances::Disturbances;
+use instance::SimInstance;
+pub use instance::State;
 pub use ledger::{Entry, Ledger};
-use machine::Machine;
-pub use machine::State;
 use market::Market;
-pub use weather::Weather;
 
 /// How long things take in a cloud.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct Latencies {
     /// From a launch call to its answer.
     pub launch: Duration,
     /// From the launch to the Node object.
@@ -52,9 +52,9 @@ pub struct Pace {
     pub spread: f64,
 }
 
-impl Default for Pace {
+impl Default for Latencies {
     fn default() -> Self {
-        Pace {
+        Latencies {
             launch: Duration::from_secs(2),
             boot: Duration::from_secs(30),
             end: Duration::from_secs(20),
@@ -85,18 +85,18 @@ pub struct Faults {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How long things take.
-    pub pace: Pace,
+    pub latencies: Latencies,
     /// What goes wrong.
     pub faults: Faults,
     /// Prices, interruptions, storms.
-    pub weather: Weather,
+    pub disturbances: Disturbances,
     /// How many instances of each offering there can be at once; nothing for any number.
     pub capacity: Option<u32>,
 }
 
 /// What the rest of the world has to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Happening {
+pub enum CloudEvent {
     /// The machine of a node is gone, or going down: nothing runs on it any more.
     Ended {
         /// The node's name.
@@ -125,7 +125,7 @@ pub struct Running {
 
 /// What happened in a cloud, counted from the beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct Stats {
     /// Launches that made an instance.
     pub launched: u64,
     /// Launches that were answered with an error.
@@ -137,7 +137,7 @@ pub struct Tally {
     /// Machines that were taken back or broke.
     pub taken_back: u64,
     /// Storms, in words, and when.
-    pub storms: Vec<(Duration, String)>,
+    pub capacity_outages: Vec<(Duration, String)>,
 }
 
 /// What a cloud does at a time.
@@ -157,15 +157,15 @@ enum Work {
     Gone(usize),
     /// Prices move.
     Prices,
-    /// A storm begins; it is the so-manieth.
-    Storm(u64),
+    /// A capacity outage begins, by its number.
+    CapacityOutage(u64),
 }
 
 /// What becomes of a launch, and how much later the caller learns of it.
 type Answer = (Duration, Result<Instance, CloudError>);
 
 /// A launch that was asked for.
-struct Asked {
+struct QueuedLaunch {
     launch: Launch,
     reply: oneshot::Sender<Answer>,
     /// How often this claim was asked for before.
@@ -179,28 +179,28 @@ pub struct Cloud(Arc<Shared>);
 struct Shared {
     inner: Mutex<Inner>,
     asked: Notify,
-    pace: Pace,
+    latencies: Latencies,
 }
 
 struct Inner {
     server: Server,
     clock: Clock,
-    chance: Chance,
+    chance: KeyedRng,
     options: Options,
     log: Log,
-    agenda: Agenda<Work>,
+    event_queue: EventQueue<Work>,
     market: Market,
-    machines: Vec<Machine>,
+    machines: Vec<SimInstance>,
     /// Indexes of those that the cloud has not forgotten, in order.
     there: Vec<usize>,
     /// Index of the machine that was made for a claim, by its UID. Looked up, never walked.
     by_claim: HashMap<String, usize>,
     by_id: HashMap<String, usize>,
-    launches: BTreeMap<u64, Asked>,
+    launches: BTreeMap<u64, QueuedLaunch>,
     tries: HashMap<String, u64>,
     number: u64,
-    happened: VecDeque<Happening>,
-    tally: Tally,
+    happened: VecDeque<CloudEvent>,
+    stats: Stats,
 }
 
 impl Cloud {
@@ -209,7 +209,7 @@ impl Cloud {
         server: Server,
         clock: Clock,
         seed: u64,
-        catalogue: Arc<(Catalogue, Names)>,
+        catalogue: Arc<(Catalogue, Symbols)>,
         options: Options,
         log: Log,
     ) -> Self {
@@ -217,10 +217,10 @@ impl Cloud {
         let mut inner = Inner {
             server,
             clock,
-            chance: Chance(seed),
+            chance: KeyedRng(seed),
             options: options.clone(),
             log,
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             market,
             machines: Vec::new(),
             there: Vec::new(),
@@ -230,10 +230,10 @@ impl Cloud {
             tries: HashMap::new(),
             number: 0,
             happened: VecDeque::new(),
-            tally: Tally::default(),
+            stats: Stats::default(),
         };
-        inner.forecast();
-        Cloud(Arc::new(Shared { inner: Mutex::new(inner), asked: Notify::new(), pace: options.pace }))
+        inner.schedule_all();
+        Cloud(Arc::new(Shared { inner: Mutex::new(inner), asked: Notify::new(), latencies: options.latencies }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -242,19 +242,19 @@ impl Cloud {
 
     /// When something is due next.
     pub fn next(&self) -> Option<Duration> {
-        self.inner().agenda.next()
+        self.inner().event_queue.next()
     }
 
     /// Does the next thing that is due by now.
     pub fn step(&self, now: Duration) {
         let mut inner = self.inner();
-        if let Some(work) = inner.agenda.take(now) {
+        if let Some(work) = inner.event_queue.take(now) {
             inner.act(now, work);
         }
     }
 
     /// What has happened since this was asked last.
-    pub fn happened(&self) -> Vec<Happening> {
+    pub fn events(&self) -> Vec<CloudEvent> {
         self.inner().happened.drain(..).collect()
     }
 
@@ -277,7 +277,7 @@ impl Cloud {
     }
 
     /// What can be bought, with the prices of now, and the names that it is written in.
-    pub fn catalogue(&self) -> (Catalogue, Names) {
+    pub fn catalogue(&self) -> (Catalogue, Symbols) {
         let inner = self.inner();
         (inner.market.offers(), inner.market.types().1.clone())
     }
@@ -290,7 +290,7 @@ impl Cloud {
     /// Every instance that runs, in the order of their launch, with its price of now.
     pub fn running(&self) -> Vec<Running> {
         let inner = self.inner();
-        let one = |m: &Machine| Running {
+        let one = |m: &SimInstance| Running {
             provider_id: m.instance.provider_id.clone(),
             node: m.node.clone(),
             node_pool: m.node_pool().to_owned(),
@@ -315,8 +315,8 @@ impl Cloud {
     }
 
     /// What has happened so far.
-    pub fn tally(&self) -> Tally {
-        self.inner().tally.clone()
+    pub fn stats(&self) -> Stats {
+        self.inner().stats.clone()
     }
 
     /// Multiplies the prices of offerings by `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
@@ -330,12 +330,12 @@ impl Cloud {
     }
 
     /// Lets offerings run short: `TYPE/ZONE/CAPACITY-TYPE`, `*` for any.
-    pub fn storm(&self, pattern: &str, length: Duration) {
+    pub fn capacity_outage(&self, pattern: &str, length: Duration) {
         let mut inner = self.inner();
         let until = inner.clock.elapsed() + length;
         let offerings = inner.market.matching(pattern);
         let (now, what) = (inner.clock.elapsed(), format!("{pattern}: no capacity for {} s", length.as_secs()));
-        inner.tally.storms.push((now, what.clone()));
+        inner.stats.capacity_outages.push((now, what.clone()));
         inner.say(what);
         inner.market.close(&offerings, until);
     }
@@ -345,7 +345,7 @@ impl Cloud {
         let mut inner = self.inner();
         let Some(at) = inner.running(provider_id) else { return false };
         let now = inner.clock.elapsed();
-        inner.agenda.at(now, Work::Notice(at));
+        inner.event_queue.at(now, Work::Notice(at));
         drop(inner);
         self.0.asked.notify_one();
         true
@@ -356,7 +356,7 @@ impl Cloud {
         let mut inner = self.inner();
         let Some(at) = inner.running(provider_id) else { return false };
         let now = inner.clock.elapsed();
-        inner.agenda.at(now, Work::TakeBack(at));
+        inner.event_queue.at(now, Work::TakeBack(at));
         drop(inner);
         self.0.asked.notify_one();
         true
@@ -364,8 +364,8 @@ impl Cloud {
 
     /// Changes prices, interruptions and storms from now on; where there are none any more, none come that were on
     /// their way.
-    pub fn set_weather(&self, weather: Weather) {
-        self.inner().options.weather = weather;
+    pub fn set_disturbances(&self, disturbances: Disturbances) {
+        self.inner().options.disturbances = disturbances;
     }
 
     /// Changes what goes wrong from now on.
@@ -380,7 +380,7 @@ impl Inner {
     }
 
     /// Machines that the cloud has not forgotten, in the order of their launch.
-    fn there(&self) -> impl Iterator<Item = &Machine> {
+    fn there(&self) -> impl Iterator<Item = &SimInstance> {
         self.there.iter().map(|at| &self.machines[*at])
     }
 
@@ -393,15 +393,15 @@ impl Inner {
             Work::Launch(number) => self.launch(now, number),
             Work::Boot(at) => self.boot(now, at),
             Work::Notice(at) => self.notice(now, at),
-            Work::Wanted(at) if self.options.weather.interruptions > 0.0 => self.notice(now, at),
+            Work::Wanted(at) if self.options.disturbances.interruptions > 0.0 => self.notice(now, at),
             Work::Wanted(_) => {}
             Work::TakeBack(at) => {
-                self.tally.taken_back += u64::from(self.machines[at].runs());
+                self.stats.taken_back += u64::from(self.machines[at].runs());
                 self.end(now, at, "taken back");
             }
             Work::Gone(at) => self.gone(now, at),
             Work::Prices => self.move_prices(now),
-            Work::Storm(number) => self.begin_storm(now, number),
+            Work::CapacityOutage(number) => self.begin_storm(now, number),
         }
     }
 
@@ -414,8 +414,8 @@ impl Inner {
             // One that is there already was counted.
             Ok(_) => {}
             Err(error) => {
-                self.tally.failed += 1;
-                self.tally.short += u64::from(matches!(error, CloudError::InsufficientCapacity(_)));
+                self.stats.failed += 1;
+                self.stats.short += u64::from(matches!(error, CloudError::InsufficientCapacity(_)));
             }
         }
         let lost = answer.is_ok() && self.chance.hits(self.options.faults.lost, "lost", &about);
@@ -423,7 +423,7 @@ impl Inner {
             Ok(_) if lost => {
                 self.say(format!("the answer to the launch of {} is lost", asked.launch.name));
                 let why = CloudError::Other(format!("launch of {}: no answer in time", asked.launch.name));
-                (self.options.pace.timeout, Err(why))
+                (self.options.latencies.timeout, Err(why))
             }
             answer => (Duration::ZERO, answer),
         };
@@ -431,7 +431,7 @@ impl Inner {
         let _ = asked.reply.send(answer);
     }
 
-    fn made(&mut self, now: Duration, asked: &Asked) -> Result<Instance, CloudError> {
+    fn made(&mut self, now: Duration, asked: &QueuedLaunch) -> Result<Instance, CloudError> {
         let launch = &asked.launch;
         if let Some(&at) = self.by_claim.get(&launch.uid) {
             let machine = &self.machines[at];
@@ -452,28 +452,28 @@ impl Inner {
             self.log.say(self.clock, format!("{}: {error}", launch.name));
         })?;
         let created = self.clock.now().as_second();
-        let machine = Machine::new(self.machines.len(), launch, chosen, now, created);
+        let machine = SimInstance::new(self.machines.len(), launch, chosen, now, created);
         let instance = (*machine.instance).clone();
         self.start(now, machine);
         Ok(instance)
     }
 
-    fn start(&mut self, now: Duration, machine: Machine) {
+    fn start(&mut self, now: Duration, machine: SimInstance) {
         let at = self.machines.len();
         let uid = machine.launch.uid.clone();
-        let (faults, pace) = (&self.options.faults, &self.options.pace);
+        let (faults, pace) = (&self.options.faults, &self.options.latencies);
         if self.chance.hits(faults.never_register, "never-register", &uid) {
             self.say(format!("{} will never register", machine.node));
         } else {
             let boot = self.chance.around(pace.boot, pace.spread, "boot", &uid);
-            self.agenda.at(now + boot, Work::Boot(at));
+            self.event_queue.at(now + boot, Work::Boot(at));
         }
         if machine.capacity_type == "spot"
-            && let Some(wait) = self.chance.wait(self.options.weather.interruptions, "interruption", &uid)
+            && let Some(wait) = self.chance.wait(self.options.disturbances.interruptions, "interruption", &uid)
         {
-            self.agenda.at(now + wait, Work::Wanted(at));
+            self.event_queue.at(now + wait, Work::Wanted(at));
         }
-        self.tally.launched += 1;
+        self.stats.launched += 1;
         self.market.take(machine.offering);
         self.say(machine.described("is launched"));
         self.by_claim.insert(uid, at);
@@ -497,16 +497,16 @@ impl Inner {
             // It is there already.
             Err(refusal) if refusal.code == 409 => {}
             // A kubelet tries until it is let in.
-            Err(_) => self.agenda.at(now + Duration::from_secs(5), Work::Boot(at)),
+            Err(_) => self.event_queue.at(now + Duration::from_secs(5), Work::Boot(at)),
         }
     }
 
     fn notice(&mut self, now: Duration, at: usize) {
         if self.machines[at].runs() && !self.machines[at].notified {
             self.machines[at].notified = true;
-            self.tally.interruptions += 1;
+            self.stats.interruptions += 1;
             self.say(self.machines[at].described("is given notice of its interruption"));
-            self.agenda.at(now + self.options.pace.notice, Work::TakeBack(at));
+            self.event_queue.at(now + self.options.latencies.notice, Work::TakeBack(at));
         }
     }
 
@@ -519,8 +519,8 @@ impl Inner {
         self.market.give_back(self.machines[at].offering);
         self.say(self.machines[at].described(&format!("is {how}")));
         let node = self.machines[at].node.clone();
-        self.happened.push_back(Happening::Ended { node });
-        self.agenda.at(now + self.options.pace.end, Work::Gone(at));
+        self.happened.push_back(CloudEvent::Ended { node });
+        self.event_queue.at(now + self.options.latencies.end, Work::Gone(at));
     }
 
     fn gone(&mut self, _: Duration, at: usize) {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::server::{Asked, Verdict};
+use crate::server::{RequestInfo, Verdict};
 
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,7 +44,7 @@ pub const STALEST: Duration = Duration::from_secs(3);
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum FaultAction {
     /// This.
     Verdict(Verdict),
     /// A list is answered as it was [`STALEST`] ago or later; the share says how long ago.
@@ -57,7 +57,7 @@ pub enum Fate {
 }
 
 /// Whether a request changes anything.
-pub fn writes(asked: &Asked) -> bool {
+pub fn writes(asked: &RequestInfo) -> bool {
     matches!(asked.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
 }
 
@@ -79,14 +79,14 @@ impl Faults {
     }
 
     /// What becomes of a request, the `number`th of its seed.
-    pub fn fate(&self, seed: u64, number: u64, asked: &Asked) -> Fate {
+    pub fn fate(&self, seed: u64, number: u64, asked: &RequestInfo) -> FaultAction {
         let mut lot = unit(seed, number);
         let mut falls = |share: f64| {
             let hit = lot < share;
             lot -= share;
             hit
         };
-        let refuse = |code, reason, retry_after| Fate::Verdict(Verdict::Refuse { code, reason, retry_after });
+        let refuse = |code, reason, retry_after| FaultAction::Verdict(Verdict::Refuse { code, reason, retry_after });
         let changes = writes(asked) && asked.verb != "create";
         let second = unit(!seed, number);
         if falls(self.busy) {
@@ -94,17 +94,17 @@ impl Faults {
         } else if falls(self.failing) {
             refuse(500, "InternalError", None)
         } else if falls(self.lost_request) {
-            Fate::Verdict(Verdict::TimeOutBefore)
+            FaultAction::Verdict(Verdict::TimeOutBefore)
         } else if falls(self.lost_answer) {
-            Fate::Verdict(Verdict::TimeOutAfter)
+            FaultAction::Verdict(Verdict::TimeOutAfter)
         } else if falls(self.late) {
-            Fate::Verdict(Verdict::Delay(LATEST.mul_f64(second)))
+            FaultAction::Verdict(Verdict::Delay(LATEST.mul_f64(second)))
         } else if falls(self.kill) {
-            Fate::Kill { after: second < 0.5 }
+            FaultAction::Kill { after: second < 0.5 }
         } else if falls(self.conflict) && changes {
             refuse(409, "Conflict", None)
         } else if falls(self.stale) && asked.verb == "list" {
-            Fate::Stale(second)
+            FaultAction::Stale(second)
         } else if falls(self.unavailable) {
             refuse(503, "ServiceUnavailable", (second < 0.5).then_some(1 + (second * 20.0) as u32))
         } else if falls(self.gateway) {
@@ -112,9 +112,9 @@ impl Faults {
         } else if falls(self.done_and_failed) {
             let of = [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")];
             let (code, reason) = of[(second * 3.0) as usize % 3];
-            Fate::Verdict(Verdict::RefuseAfter { code, reason })
+            FaultAction::Verdict(Verdict::RefuseAfter { code, reason })
         } else {
-            Fate::Verdict(Verdict::Go)
+            FaultAction::Verdict(Verdict::Go)
         }
     }
 
@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::server::resources;
 
-    fn asked(verb: &'static str) -> Asked {
-        Asked {
+    fn asked(verb: &'static str) -> RequestInfo {
+        RequestInfo {
             who: "daemon#1".into(),
             verb,
             resource: Some(resources::POD),
@@ -152,17 +152,17 @@ mod tests {
     #[test]
     fn each_fault_has_its_share_and_the_seed_decides() {
         let faults = Faults::all(0.02);
-        let count = |verb, what: &dyn Fn(&Fate) -> bool| {
+        let count = |verb, what: &dyn Fn(&FaultAction) -> bool| {
             (0..10_000).filter(|n| what(&faults.fate(7, *n, &asked(verb)))).count()
         };
-        let code = |wanted: u16| move |fate: &Fate| matches!(fate, Fate::Verdict(Verdict::Refuse { code, .. }) if *code == wanted);
+        let code = |wanted: u16| move |fate: &FaultAction| matches!(fate, FaultAction::Verdict(Verdict::Refuse { code, .. }) if *code == wanted);
         let near = |n: usize, about: usize| n.abs_diff(about) < about / 3;
         assert!(near(count("patch", &code(409)), 200) && count("list", &code(409)) == 0);
         assert!(near(count("list", &code(429)), 200) && near(count("list", &code(500)), 200));
-        assert!(near(count("list", &|fate| matches!(fate, Fate::Stale(_))), 400));
-        assert_eq!(count("list", &|fate| matches!(fate, Fate::Kill { .. })), 0);
+        assert!(near(count("list", &|fate| matches!(fate, FaultAction::Stale(_))), 400));
+        assert_eq!(count("list", &|fate| matches!(fate, FaultAction::Kill { .. })), 0);
         assert_eq!(faults.fate(7, 3, &asked("list")), faults.fate(7, 3, &asked("list")));
         let none = Faults::default();
-        assert!((0..1000).all(|n| none.fate(7, n, &asked("list")) == Fate::Verdict(Verdict::Go)));
+        assert!((0..1000).all(|n| none.fate(7, n, &asked("list")) == FaultAction::Verdict(Verdict::Go)));
     }
 }

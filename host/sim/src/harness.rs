@@ -5,31 +5,31 @@
 //! off; what the server or the cloud had already taken on is carried out. Another one follows after a while.
 //! Everything follows from the seed: the daemon plans on the world's own thread.
 
-mod desk;
+pub mod generated;
+mod history;
+mod interceptor;
 mod judges;
-mod observer;
+mod liveness;
 mod provider;
-mod referee;
 mod replica;
-mod settled;
+pub mod run;
+mod safety;
 mod spread;
-pub mod story;
-pub mod telling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 use longshore_daemon::live::journal::Journal;
-use longshore_daemon::live::policies::{Manager, Setup as Policies};
+use longshore_daemon::live::policies::{PolicyReloader, Setup as Policies};
 use tokio::task::JoinSet;
 
 use crate::faults::Faults;
-use crate::server::{Asked, Moment, Verdict};
+use crate::server::{Moment, RequestInfo, Verdict};
 use crate::world::{self, World};
-use desk::Desk;
-pub use desk::{Kill, Point, When};
-use story::Watches;
+use generated::Watches;
+use interceptor::Interceptor;
+pub use interceptor::{Kill, Point, When};
 
 /// Nodes of a story at its busiest, about, where nothing else is asked for.
 pub const SEEDS_SIZE: u32 = 50;
@@ -79,15 +79,15 @@ pub struct Jump {
 }
 
 /// What a process begins with.
-pub struct Begun {
+pub struct ProcessInputs {
     /// Who scores.
-    pub manager: Manager,
+    pub manager: PolicyReloader,
     /// Where it writes everything down.
     pub journal: Journal,
 }
 
 /// Makes what the next process in a place, from 0 on, begins with; the one before it is dead.
-pub type Begin = Arc<dyn Fn(u32) -> Begun + Send + Sync>;
+pub type Begin = Arc<dyn Fn(u32) -> ProcessInputs + Send + Sync>;
 
 impl Setup {
     /// One process, no Lease, no faults.
@@ -99,8 +99,8 @@ impl Setup {
     }
 
     /// The same, with policies that are there already.
-    pub fn with(seed: u64, manager: Manager) -> Self {
-        let begin: Begin = Arc::new(move |_| Begun { manager: manager.clone(), journal: Journal::off() });
+    pub fn with(seed: u64, manager: PolicyReloader) -> Self {
+        let begin: Begin = Arc::new(move |_| ProcessInputs { manager: manager.clone(), journal: Journal::off() });
         Setup::beginning(seed, begin)
     }
 
@@ -128,16 +128,16 @@ impl Setup {
 ///
 /// # Errors
 /// If policies cannot be run here at all.
-pub fn manager() -> Result<Manager, Failure> {
+pub fn manager() -> Result<PolicyReloader, Failure> {
     // Without a configuration there is nothing to watch and nobody to compare with.
-    Manager::by_hand(Policies::default()).map(|(manager, _, _)| manager)
+    PolicyReloader::manual(Policies::default()).map(|(manager, _, _)| manager)
 }
 
 /// A world with the daemon in it. Its processes end when it is dropped.
 pub struct Harness {
     /// The world.
     pub world: World,
-    desk: Arc<Desk>,
+    interceptor: Arc<Interceptor>,
     places: u32,
     // Ends with this.
     _tasks: JoinSet<()>,
@@ -145,7 +145,7 @@ pub struct Harness {
 
 impl Drop for Harness {
     fn drop(&mut self) {
-        // The gate holds the desk, and the desk the server: nothing would ever be freed.
+        // The gate holds the interceptor, and the interceptor the server: nothing would ever be freed.
         self.world.server.open_gate();
     }
 }
@@ -154,41 +154,42 @@ impl Harness {
     /// A world and processes that begin now. Inside a runtime only.
     pub fn new(setup: Setup) -> Self {
         let world = World::new(setup.seed, setup.world.clone());
-        let desk = Arc::new(Desk::new(&world, &setup));
-        let gate = desk.clone();
-        world.server.set_gate(Box::new(move |asked: &Asked| -> Verdict { gate.judge(asked) }));
-        let witness = desk.clone();
-        world.server.set_witness(Box::new(move |asked: &Asked, moment: Moment<'_>| {
+        let interceptor = Arc::new(Interceptor::new(&world, &setup));
+        let gate = interceptor.clone();
+        world.server.set_gate(Box::new(move |asked: &RequestInfo| -> Verdict { gate.judge(asked) }));
+        let witness = interceptor.clone();
+        world.server.set_witness(Box::new(move |asked: &RequestInfo, moment: Moment<'_>| {
             judges::carried_out(&witness, asked, moment);
         }));
         let mut tasks = JoinSet::new();
-        tasks.spawn(observer::observe(desk.clone()));
+        tasks.spawn(history::observe(interceptor.clone()));
         let types = setup.world.types.clone().unwrap_or_else(|| Arc::new(world.cloud.catalogue()));
         for slot in 0..setup.replicas.max(1) {
-            let replica = replica::Replica { slot, desk: desk.clone(), setup: setup.clone(), types: types.clone() };
+            let replica =
+                replica::Replica { slot, interceptor: interceptor.clone(), setup: setup.clone(), types: types.clone() };
             tasks.spawn(replica.run());
         }
-        Harness { world, desk, places: setup.replicas.max(1), _tasks: tasks }
+        Harness { world, interceptor, places: setup.replicas.max(1), _tasks: tasks }
     }
 
     /// Kills the process that has the `lot`th place now, modulo how many there are. Says whether there was one.
     pub fn kill(&self, lot: u64) -> bool {
-        self.desk.kill_one(lot)
+        self.interceptor.kill_one(lot)
     }
 
     /// Changes what goes wrong between daemon and server from now on.
     pub fn set_faults(&self, faults: Faults) {
-        self.desk.set_faults(faults);
+        self.interceptor.set_faults(faults);
     }
 
     /// Whoever leads cannot renew its Lease for a while.
     pub fn cut_lease(&self, length: Duration) {
-        self.desk.cut_lease(length);
+        self.interceptor.cut_lease(length);
     }
 
     /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a minute longer.
     pub fn overload(&self, length: Duration) {
-        self.desk.overload(length);
+        self.interceptor.overload(length);
     }
 
     /// Watches hear nothing for a while.
@@ -198,65 +199,65 @@ impl Harness {
 
     /// Some watches say nothing for a while, and then everything.
     pub fn silence(&self, watches: Watches, length: Duration) {
-        let whose = self.desk.whose(watches);
+        let whose = self.interceptor.whose(watches);
         self.world.server.silence(whose, tokio::time::Instant::now() + length);
     }
 
     /// Some watches tell of everything later, for a while.
     pub fn delay_watches(&self, watches: Watches, by: Duration, length: Duration) {
-        let whose = self.desk.whose(watches);
+        let whose = self.interceptor.whose(watches);
         self.world.server.delay_watches(whose, by, tokio::time::Instant::now() + length);
     }
 
     /// Stops a process, as SIGSTOP does, and lets it go on after a while. What it has sent is carried out meanwhile; its
     /// timers go on, which is as if it looked at them the moment it goes on. Says whether there was one.
     pub fn freeze(&self, lot: u64, length: Duration) -> bool {
-        self.desk.freeze(lot, length)
+        self.interceptor.freeze(lot, length)
     }
 
     /// Tells a process to end, as SIGTERM does. It has a successor as every process has. Says whether there was one.
     pub fn terminate(&self, lot: u64) -> bool {
-        self.desk.terminate(lot)
+        self.interceptor.terminate(lot)
     }
 
     /// The cloud lists this share of its instances for a while, as if there were no others.
     pub fn list_partially(&self, share: f64, length: Duration) {
-        self.desk.cloud_trouble(|trouble, until| trouble.partial = Some((share, until)), length);
+        self.interceptor.cloud_trouble(|trouble, until| trouble.partial = Some((share, until)), length);
     }
 
     /// The cloud refuses all calls for a while.
     pub fn throttle(&self, length: Duration) {
-        self.desk.cloud_trouble(|trouble, until| trouble.throttled = until, length);
+        self.interceptor.cloud_trouble(|trouble, until| trouble.throttled = until, length);
     }
 
     /// The cloud ends no instance for a while.
     pub fn keep_instances(&self, length: Duration) {
-        self.desk.cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
+        self.interceptor.cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
     }
 
     /// What the daemon wrote and called so far, in order.
     pub fn points(&self) -> Vec<Point> {
-        self.desk.points()
+        self.interceptor.points()
     }
 
     /// How many processes there have been.
     pub fn processes(&self) -> u32 {
-        self.desk.processes()
+        self.interceptor.processes()
     }
 
     /// How often a process that had died was followed by another one.
     pub fn restarts(&self) -> u32 {
-        self.desk.processes().saturating_sub(self.places)
+        self.interceptor.processes().saturating_sub(self.places)
     }
 
     /// Rules that were broken on the way.
     pub fn violations(&self) -> Vec<String> {
-        self.desk.violations()
+        self.interceptor.violations()
     }
 
     /// What is not as it must be once all is quiet; empty if nothing.
     pub fn unsettled(&self) -> Vec<String> {
-        settled::unsettled(&self.world)
+        liveness::unsettled(&self.world)
     }
 
     /// Waits until all is as it must be, for some time; says what is not.
@@ -274,13 +275,13 @@ impl Harness {
 
     /// Lets time pass in which nothing is to happen: whatever the daemon writes is a rule broken.
     pub async fn rest(&self, length: Duration) {
-        self.desk.judges.rest(&self.desk, true);
+        self.interceptor.judges.rest(&self.interceptor, true);
         self.world.run_for(length).await;
-        self.desk.judges.rest(&self.desk, false);
+        self.interceptor.judges.rest(&self.interceptor, false);
     }
 
     /// Everything that happened and was asked, as text: equal for equal runs.
     pub fn transcript(&self) -> String {
-        format!("{}{}", self.desk.requests(), self.world.transcript())
+        format!("{}{}", self.interceptor.requests(), self.world.transcript())
     }
 }

@@ -14,5 +14,5 @@ pub mod object;
 pub mod scenario;
 pub mod server;
 pub mod show;
-pub mod tally;
+pub mod stats;
 pub mod world;

@@ -2,7 +2,7 @@
 //!
 //! The virtual clock goes in step with the wall clock: each frame plays its slice of virtual time, in the order in which
 //! things happen there, and then waits for its end. So what is seen is what `run` would have counted, except for what the
-//! viewer does: edits the policy file, kills the daemon, calls a storm.
+//! viewer does: edits the policy file, kills the daemon, causes a capacity outage.
 //!
 //! [`view`] is what is shown, [`screen`] draws it, [`file`] is the policy file that can be edited.
 
@@ -13,16 +13,16 @@ pub mod view;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use crate::scenario::acts::text;
 use crate::scenario::play::{Outcome, Play};
-use crate::scenario::policy::Seat;
-use crate::scenario::{Act, Policy, Scenario};
+use crate::scenario::policy::PolicySlot;
+use crate::scenario::{Policy, Scenario, ScenarioEvent};
 use crate::world::paused;
 use file::PolicyFile;
-use view::{Tone, View};
+use view::{Severity, View};
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,7 +57,7 @@ pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result
     // Shown is what fits; the summary is of that.
     scenario.cut(Duration::from_secs_f64((seconds * speed).clamp(1.0, 1e9)));
     let file = PolicyFile::of(policy)?;
-    let seat = Seat::new(&file.policy()?, None)?;
+    let seat = PolicySlot::new(&file.policy()?, None)?;
     let plain = options.plain || !std::io::stdout().is_terminal();
     let shown = paused(async {
         let name = scenario.name.clone();
@@ -143,9 +143,9 @@ impl Live {
             let act = match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => None,
                 KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => None,
-                KeyCode::Char('k') => Some(Act::KillDaemon),
-                KeyCode::Char('s') => Some(Act::Interrupt { offerings: "*/*/spot".into(), share: 0.5 }),
-                KeyCode::Char('b') => Some(Act::Break { offerings: "*/*/*".into(), nodes: 1 }),
+                KeyCode::Char('k') => Some(ScenarioEvent::KillDaemon),
+                KeyCode::Char('s') => Some(ScenarioEvent::Interrupt { offerings: "*/*/spot".into(), share: 0.5 }),
+                KeyCode::Char('b') => Some(ScenarioEvent::Break { offerings: "*/*/*".into(), nodes: 1 }),
                 _ => continue,
             };
             match act {
@@ -165,9 +165,9 @@ impl Live {
             self.advance(began.elapsed()).await;
             let events = std::mem::take(&mut self.view.events);
             let mut bad = 0;
-            for event in events.iter().filter(|event| event.tone != Tone::Quiet) {
-                bad += usize::from(event.tone == Tone::Bad);
-                if event.tone != Tone::Bad || bad <= AT_ONCE {
+            for event in events.iter().filter(|event| event.tone != Severity::Quiet) {
+                bad += usize::from(event.tone == Severity::Bad);
+                if event.tone != Severity::Bad || bad <= AT_ONCE {
                     let line = format!("{}    {}", self.view.moment(event.at), event.words);
                     self.print(&line)?;
                 }

@@ -85,7 +85,7 @@ pub struct Change {
 
 /// An answer that is not what was asked for, as `metav1.Status` has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct ApiError {
     /// HTTP status, as 409.
     pub code: u16,
     /// Reason, as `AlreadyExists` or `Conflict`.

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use serde_json::Value;
 
 use crate::cloud;
 use crate::faults::Faults;
-pub use acts::Act;
+pub use acts::ScenarioEvent;
 pub use curve::Curve;
 pub use policy::Policy;
 
@@ -46,12 +46,12 @@ pub struct Scenario {
     /// How much time a row of the timeline stands for, where the file says so.
     pub step: Option<Duration>,
     /// What can be bought.
-    pub types: Arc<(Catalogue, Names)>,
+    pub types: Arc<(Catalogue, Symbols)>,
     /// What is there from the beginning.
     pub objects: Vec<Value>,
     /// Loads of Deployments and their like.
     pub loads: Vec<Load>,
-    /// The cloud and its weather.
+    /// The cloud and its disturbances.
     pub cloud: cloud::Options,
     /// The daemon's processes.
     pub daemon: Daemon,
@@ -60,7 +60,7 @@ pub struct Scenario {
     /// What goes wrong, from when until when.
     pub faults: Vec<Window>,
     /// What happens, by time.
-    pub events: Vec<(Duration, Act)>,
+    pub events: Vec<(Duration, ScenarioEvent)>,
 }
 
 /// A load on a workload.

@@ -14,18 +14,18 @@ pub mod apply;
 pub mod builtin;
 pub mod definitions;
 pub mod delete;
-pub mod gate;
+pub mod fault_gate;
 pub mod resources;
 
 mod answer;
-mod bell;
+mod api_error;
 mod ids;
 mod list;
 mod meta;
+mod notifier;
 mod patch;
 mod pods;
 mod quiet;
-mod refusal;
 mod request;
 mod select;
 mod state;
@@ -46,24 +46,24 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use self::delete::{DeleteOptions, Propagation};
-pub use self::gate::{Asked, Body, Counts, Moment, Verdict};
+pub use self::fault_gate::{Body, Counts, Moment, RequestInfo, Verdict};
 pub use self::quiet::Whose;
 pub use self::select::Selector;
 
 use self::apply::Manager;
-use self::gate::{Connection, Gate, Judge, Witness};
+use self::fault_gate::{Connection, FaultGate, FaultPolicy, Witness};
 use self::ids::Ids;
 use self::quiet::Quiet;
 use self::resources::{NAMESPACE, PRIORITY_CLASS};
 use self::state::State;
 use self::store::Store;
-use self::write::Manner;
+use self::write::WriteOptions;
 use crate::clock::Clock;
-use crate::object::{Change, Key, Refusal, Resource};
+use crate::object::{ApiError, Change, Key, Resource};
 
 /// Which part of an object is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sub {
+pub enum Subresource {
     /// All but the status, where that is written apart.
     Object,
     /// The status, and of kinds that are not custom the metadata too.
@@ -76,7 +76,7 @@ pub struct Server(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    gate: Gate,
+    fault_gate: FaultGate,
 }
 
 impl Server {
@@ -90,7 +90,7 @@ impl Server {
             epoch: 0,
             quiet: Quiet::default(),
         };
-        let server = Server(Arc::new(Inner { state: Mutex::new(state), gate: Gate::default() }));
+        let server = Server(Arc::new(Inner { state: Mutex::new(state), fault_gate: FaultGate::default() }));
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
         let namespaces = namespaces.iter().map(|name| (NAMESPACE, named(name)));
@@ -127,8 +127,8 @@ impl Server {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gate(&self) -> &Gate {
-        &self.0.gate
+    fn fault_gate(&self) -> &FaultGate {
+        &self.0.fault_gate
     }
 }
 
@@ -159,7 +159,7 @@ impl Server {
     ///
     /// # Errors
     /// As the API: 409 for a name that is taken, 422 for what its kind does not allow, 404 without its namespace.
-    pub fn create(&self, resource: Resource, object: Value) -> Result<Arc<Value>, Refusal> {
+    pub fn create(&self, resource: Resource, object: Value) -> Result<Arc<Value>, ApiError> {
         let namespace = meta::text(&object, &["metadata", "namespace"]).to_owned();
         let stored = write::create(&mut self.lock(), resource, &namespace, object, &actor())?;
         Ok(stored.value.clone())
@@ -169,7 +169,12 @@ impl Server {
     ///
     /// # Errors
     /// As the API: 404 if it is gone, 422 for what its kind does not allow.
-    pub fn update(&self, key: &Key, sub: Sub, change: &mut dyn FnMut(&mut Value)) -> Result<Arc<Value>, Refusal> {
+    pub fn update(
+        &self,
+        key: &Key,
+        sub: Subresource,
+        change: &mut dyn FnMut(&mut Value),
+    ) -> Result<Arc<Value>, ApiError> {
         let mut state = self.lock();
         let old = write::current(&state, key.resource, &key.namespace, &key.name)?;
         let mut new = (*old.value).clone();
@@ -182,7 +187,7 @@ impl Server {
     ///
     /// # Errors
     /// As the API: 404 if it is gone, 409 if a precondition does not hold.
-    pub fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<(), Refusal> {
+    pub fn delete(&self, key: &Key, options: &DeleteOptions) -> Result<(), ApiError> {
         let mut state = self.lock();
         let old = write::current(&state, key.resource, &key.namespace, &key.name)?;
         delete::delete(&mut state, &old, options)?;
@@ -193,7 +198,7 @@ impl Server {
     ///
     /// # Errors
     /// 404 if it is gone.
-    pub fn finalize_namespace(&self, name: &str) -> Result<(), Refusal> {
+    pub fn finalize_namespace(&self, name: &str) -> Result<(), ApiError> {
         let mut state = self.lock();
         let old = write::current(&state, NAMESPACE, "", name)?;
         delete::finalize(&mut state, &old, &json!({}));
@@ -204,7 +209,7 @@ impl Server {
     ///
     /// # Errors
     /// 404 if it is gone, 409 if it is on one or going.
-    pub fn bind(&self, pod: &Key, node: &str) -> Result<(), Refusal> {
+    pub fn bind(&self, pod: &Key, node: &str) -> Result<(), ApiError> {
         let mut state = self.lock();
         let old = write::pod(&state, pod)?;
         pods::bind(&mut state, &old, node)?;
@@ -215,7 +220,7 @@ impl Server {
     ///
     /// # Errors
     /// 429 if its disruption budget is used up, 500 if it counts for several, 404 if it is gone.
-    pub fn evict(&self, pod: &Key, options: &DeleteOptions) -> Result<(), Refusal> {
+    pub fn evict(&self, pod: &Key, options: &DeleteOptions) -> Result<(), ApiError> {
         let mut state = self.lock();
         let old = write::pod(&state, pod)?;
         pods::evict(&mut state, &old, options)?;
@@ -236,7 +241,7 @@ impl Server {
     pub async fn changed(&self, after: u64) {
         let mut writes = self.lock().store.changed();
         while self.revision() <= after {
-            writes.rung().await;
+            writes.changed().await;
         }
     }
 }
@@ -336,28 +341,28 @@ impl Server {
     }
 
     /// From now on asks `judge` what becomes of each request of a client.
-    pub fn set_gate(&self, judge: Judge) {
-        self.0.gate.set(Some(judge));
+    pub fn set_gate(&self, judge: FaultPolicy) {
+        self.0.fault_gate.set(Some(judge));
     }
 
     /// From now on tells `witness` of each request of a client when it is carried out.
     pub fn set_witness(&self, witness: Witness) {
-        self.0.gate.set_witness(Some(witness));
+        self.0.fault_gate.set_witness(Some(witness));
     }
 
     /// From now on every request is answered, and nobody hears of it.
     pub fn open_gate(&self) {
-        self.0.gate.set(None);
-        self.0.gate.set_witness(None);
+        self.0.fault_gate.set(None);
+        self.0.fault_gate.set_witness(None);
     }
 
     /// How many requests clients have sent, by caller, verb and kind.
     pub fn requests(&self) -> Counts {
-        self.0.gate.counts()
+        self.0.fault_gate.counts()
     }
 }
 
 /// An actor has read what it changes.
-fn actor() -> Manner {
-    Manner { manager: Manager::update("actor"), dry_run: false, blind: true }
+fn actor() -> WriteOptions {
+    WriteOptions { manager: Manager::update("actor"), dry_run: false, blind: true }
 }

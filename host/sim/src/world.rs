@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -19,8 +19,8 @@ use crate::actors::{Actors, Timing, fields};
 use crate::clock::Clock;
 use crate::cloud::{self, Cloud};
 use crate::log::Log;
-use crate::object::{Key, Refusal, Resource};
-use crate::server::{DeleteOptions, Server, Sub, resources};
+use crate::object::{ApiError, Key, Resource};
+use crate::server::{DeleteOptions, Server, Subresource, resources};
 
 /// How a world is.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Options {
     /// How the cloud is.
     pub cloud: cloud::Options,
     /// What can be bought; the types of Karpenter's KWOK provider if nothing is said.
-    pub types: Option<Arc<(Catalogue, Names)>>,
+    pub types: Option<Arc<(Catalogue, Symbols)>>,
     /// The time of day when the world begins.
     pub begins: Timestamp,
 }
@@ -69,7 +69,7 @@ pub enum ApplyError {
         /// Kind and name.
         what: String,
         /// The server's answer.
-        refusal: Refusal,
+        refusal: ApiError,
     },
 }
 
@@ -108,7 +108,7 @@ impl World {
         let log = Log::default();
         let server = Server::new(clock, seed);
         let types = options.types.unwrap_or_else(|| {
-            let mut names = Names::default();
+            let mut names = Symbols::default();
             Arc::new((longshore_kwok::catalogue::built_in(&mut names), names))
         });
         let cloud = Cloud::new(server.clone(), clock, seed, types, options.cloud, log.clone());
@@ -160,7 +160,7 @@ impl World {
         let key = fields::key_of(resource, &object);
         let done = match self.server.get(&key) {
             None => self.server.create(resource, object),
-            Some(_) => self.server.update(&key, Sub::Object, &mut |old| merge(old, &object)),
+            Some(_) => self.server.update(&key, Subresource::Object, &mut |old| merge(old, &object)),
         };
         let refused = |refusal| ApplyError::Refused { what: format!("{} {}", resource.kind, key.name), refusal };
         done.map(drop).map_err(refused)
@@ -172,7 +172,7 @@ impl World {
         let Some(resource) = kind_named(kind) else { return false };
         let key = fields::key(resource, namespace, name);
         let scale = &mut |object: &mut Value| fields::map_at(object, "spec")["replicas"] = replicas.into();
-        self.server.update(&key, Sub::Object, scale).is_ok()
+        self.server.update(&key, Subresource::Object, scale).is_ok()
     }
 
     /// Deletes an object. Says whether it was there.

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
-use longshore_core::model::{Names, Settings};
+use longshore_core::model::{Settings, Symbols};
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::live::edges::{Daemon, Edges, fixed};
+use longshore_daemon::live::environment::{Daemon, Environment, fixed};
 use longshore_daemon::live::journal::Journal;
 use longshore_daemon::live::leader::Leadership;
 use longshore_kwok::provider::Kwok;
 use longshore_sim::actors::fields;
 use longshore_sim::cloud::Cloud;
+use longshore_sim::harness::generated::types;
 use longshore_sim::harness::manager;
-use longshore_sim::harness::story::types;
 use longshore_sim::object::Key;
-use longshore_sim::server::{Asked, DeleteOptions, Server, Sub, Verdict, resources};
+use longshore_sim::server::{DeleteOptions, RequestInfo, Server, Subresource, Verdict, resources};
 use longshore_sim::world::{Options, World, paused};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -170,7 +170,7 @@ impl Scene {
         let leadership = Leadership::new(true);
         let clock = Clock::starting_at(self.world.clock.now());
         let Clients { patient, plain } = clients(self.world.server.service("daemon"), "default", &leadership, &clock);
-        let daemon = Daemon::new(Edges {
+        let daemon = Daemon::new(Environment {
             leadership,
             client: patient,
             plain,
@@ -344,7 +344,7 @@ fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_anothe
 fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
     told(async |mut scene| {
         // The list of nodes at the start is answered; what joins later is never told.
-        scene.world.server.set_gate(Box::new(|asked: &Asked| match (asked.verb, asked.resource) {
+        scene.world.server.set_gate(Box::new(|asked: &RequestInfo| match (asked.verb, asked.resource) {
             ("watch", Some(resources::NODE)) => Verdict::Kill,
             _ => Verdict::Go,
         }));
@@ -354,7 +354,7 @@ fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
         let node = fields::name(&scene.nodes()[0]).to_owned();
         let key = fields::key(resources::NODE, "", &node);
         let hold = &mut |node: &mut Value| node["metadata"]["finalizers"] = json!(["test/holds"]);
-        scene.world.server.update(&key, Sub::Object, hold).expect("a finalizer");
+        scene.world.server.update(&key, Subresource::Object, hold).expect("a finalizer");
         scene.world.scale("Deployment", "default", "web", 0);
         scene.wait(10).await;
         scene.delete_claims();
@@ -365,7 +365,7 @@ fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
         );
         assert_eq!(scene.ended().len(), 0, "its Node is there");
         let release = &mut |node: &mut Value| fields::release(node, "test/holds");
-        scene.world.server.update(&key, Sub::Object, release).expect("released");
+        scene.world.server.update(&key, Subresource::Object, release).expect("released");
         scene.wait(120).await;
         assert!(!scene.ended().is_empty() && scene.claims().is_empty() && scene.running().is_empty());
         scene.world.server.open_gate();
@@ -379,12 +379,12 @@ fn restore(scene: &Scene, with_status: bool) {
     for node in scene.nodes() {
         let key = fields::key_of(resources::NODE, &node);
         let disown = &mut |node: &mut Value| node["metadata"]["ownerReferences"] = json!([]);
-        server.update(&key, Sub::Object, disown).expect("a node");
+        server.update(&key, Subresource::Object, disown).expect("a node");
     }
     for old in scene.claims() {
         let key = fields::key_of(resources::NODE_CLAIM, &old);
         let release = &mut |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
-        server.update(&key, Sub::Object, release).expect("a claim");
+        server.update(&key, Subresource::Object, release).expect("a claim");
         server.delete(&key, &DeleteOptions::default()).expect("deleted");
         assert!(server.get(&key).is_none());
         let mut new = (*old).clone();
@@ -397,7 +397,9 @@ fn restore(scene: &Scene, with_status: bool) {
         assert_ne!(fields::uid(&made), fields::uid(&old));
         if with_status {
             let status = old["status"].clone();
-            server.update(&key, Sub::Status, &mut |claim| claim["status"] = status.clone()).expect("its status");
+            server
+                .update(&key, Subresource::Status, &mut |claim| claim["status"] = status.clone())
+                .expect("its status");
         }
     }
 }
@@ -445,7 +447,7 @@ fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
                         }
                     }
                 };
-                scene.world.server.update(&key, Sub::Status, silent).expect("a node");
+                scene.world.server.update(&key, Subresource::Status, silent).expect("a node");
             }
             scene.start();
             scene.wait(280).await;
@@ -479,7 +481,7 @@ fn an_instance_that_is_really_gone_takes_its_claim_with_it() {
 fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
     told(async |mut scene| {
         scene.stop().await;
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let catalogue = longshore_kwok::catalogue::built_in(&mut names);
         let kwok = Kwok::new(scene.world.server.client("kwok"), catalogue, names);
         // A Node whose name an ID of KWOK's form names, and which is not KWOK's.
@@ -513,7 +515,11 @@ fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
             })
             .into();
         let status = json!({"providerID": "aws:///us-east-1a/i-1", "nodeName": "theirs", "conditions": conditions});
-        scene.world.server.update(&key, Sub::Status, &mut |claim| claim["status"] = status.clone()).expect("status");
+        scene
+            .world
+            .server
+            .update(&key, Subresource::Status, &mut |claim| claim["status"] = status.clone())
+            .expect("status");
         scene.wait(5).await;
         assert!(scene.world.delete("NodeClaim", "", "other"));
         let gone = |world: &World| world.object("NodeClaim", "", "other").is_none();

@@ -7,10 +7,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use longshore_daemon::live::policies::Manager;
+use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::actors::fields;
 use longshore_sim::cloud::Faults;
-use longshore_sim::harness::story::types;
+use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, When, manager};
 use longshore_sim::server::resources;
 use longshore_sim::world::{Options, World, paused};
@@ -78,7 +78,7 @@ fn state(world: &World) -> String {
     format!("{} pods run, {nodes} nodes, {claims} claims, {instances} instances", world.ready_pods())
 }
 
-fn play(scene: Scene, kill: Option<Kill>, manager: Manager) -> End {
+fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
     let mut setup = Setup { kill, ..Setup::with(1, manager) };
     setup.world = Options { types: Some(types(4)), ..Options::default() };
     if scene == Scene::FailedLaunch {
@@ -89,7 +89,7 @@ fn play(scene: Scene, kill: Option<Kill>, manager: Manager) -> End {
         let world = &harness.world;
         if scene == Scene::FailedLaunch {
             // What is cheapest cannot be had at first, and the process learns it from the launch.
-            world.cloud.storm("*/*/spot", Duration::from_secs(30));
+            world.cloud.capacity_outage("*/*/spot", Duration::from_secs(30));
         }
         world.run_for(Duration::from_millis(10)).await;
         world.apply(BASE).expect("manifests");

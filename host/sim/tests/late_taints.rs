@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longshore_sim::actors::fields;
-use longshore_sim::harness::story::types;
+use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup};
 use longshore_sim::server::resources;
 use longshore_sim::world::{Options, World, paused};

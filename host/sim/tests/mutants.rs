@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_daemon::live::mutants;
-use longshore_sim::harness::story::{Stories, types};
-use longshore_sim::harness::telling::tell;
+use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::run::run_scenario;
 use longshore_sim::harness::{SEEDS_TYPES, manager};
 
 /// Every mutant is found among so many seeds, the first ones.
@@ -78,8 +78,8 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
         let manager = manager().expect("policies");
         let wrong = |(seed, size, stories): Which, mutant: Option<&str>| {
             assert!(mutants::switch(mutant), "mutants are compiled in for tests");
-            let story = stories.story(seed, size, types.clone());
-            let told = tell(&story, manager.clone(), false).expect("a runtime");
+            let story = stories.scenario(seed, size, types.clone());
+            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
             mutants::switch(None);
             told.wrong
         };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use longshore_daemon::live::fail_points::{panic_at, panics_left};
 use longshore_daemon::live::journal::{Journal, Sizes};
-use longshore_sim::harness::story::types;
-use longshore_sim::harness::{Begun, Harness, Setup, manager};
+use longshore_sim::harness::generated::types;
+use longshore_sim::harness::{Harness, ProcessInputs, Setup, manager};
 use longshore_sim::world::{Options, paused};
 
 const BASE: &str = "
@@ -75,7 +75,7 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
         let sizes = Sizes { all: 1 << 24, segment: 1 << 22 };
         let journal = folder.as_ref().map_or_else(Journal::off, |at| Journal::open(at, sizes).expect("a journal"));
         begun.lock().expect("nobody panics with it").get_or_insert_with(|| journal.clone());
-        Begun { manager: manager.clone(), journal }
+        ProcessInputs { manager: manager.clone(), journal }
     };
     let mut setup = Setup::beginning(1, Arc::new(begin));
     setup.world = Options { types: Some(types(4)), ..Options::default() };

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_sim::harness::story::types;
-use longshore_sim::harness::telling::tell_seed;
+use longshore_sim::harness::generated::types;
+use longshore_sim::harness::run::run_seed;
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, manager};
 use longshore_sim::world::paused;
 
@@ -109,7 +109,7 @@ fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
             if seed >= seeds {
                 return failed;
             }
-            let told = tell_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
+            let told = run_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", told.wrong);
                 failed += &format!("cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n");
@@ -128,7 +128,7 @@ fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
     let manager = manager().expect("policies");
     for seed in [3, 7] {
-        let told = || tell_seed(seed, SMALL, &types, manager.clone(), true).expect("a runtime").transcript;
+        let told = || run_seed(seed, SMALL, &types, manager.clone(), true).expect("a runtime").transcript;
         assert_eq!(first_difference(&told(), &told()), None, "seed {seed}");
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longshore_daemon::live::policies::Manager;
+use longshore_daemon::live::policies::PolicyReloader;
 use longshore_sim::actors::fields;
-use longshore_sim::harness::story::types;
+use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, manager};
 use longshore_sim::object::Resource;
 use longshore_sim::server::{Whose, resources};
@@ -92,7 +92,7 @@ struct End {
     violations: Vec<String>,
 }
 
-fn scale_up(pods: usize, stall: Option<Stall>, manager: Manager) -> End {
+fn scale_up(pods: usize, stall: Option<Stall>, manager: PolicyReloader) -> End {
     let mut setup = Setup::with(1, manager);
     setup.keeps_requests = false;
     setup.world = Options { types: Some(types(16)), ..Options::default() };

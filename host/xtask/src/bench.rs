@@ -4,10 +4,10 @@
 //! `seconds` is deciding alone on both sides (each says so itself), reading and parsing left out.
 
 mod cases;
+mod karpenter_baseline;
 mod live;
-mod oracle;
 mod questions;
-mod shown;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,15 +15,15 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::steps::{self, Steps};
+use crate::commands::{self, Steps};
 use cases::{Case, Inputs};
-use oracle::Oracle;
+use karpenter_baseline::KarpenterBaseline;
 
 /// What was asked for.
-struct Asked<'a> {
+struct Options<'a> {
     parts: Vec<&'a str>,
     effort: Option<&'a str>,
-    oracle: bool,
+    karpenter_baseline: bool,
     only: Option<&'a str>,
 }
 
@@ -46,9 +46,10 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     }
     let asked = asked(args)?;
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore", steps::longshore)?;
+    let longshore = steps.run("build longshore", commands::longshore)?;
     let inputs = steps.run("find inputs", Inputs::find)?;
-    let oracle = if asked.oracle { steps.run("find Karpenter's oracle", Oracle::find)? } else { None };
+    let oracle =
+        if asked.karpenter_baseline { steps.run("find Karpenter's oracle", KarpenterBaseline::find)? } else { None };
     for part in ["cost", "speed", "policy"] {
         if !asked.parts.is_empty() && !asked.parts.contains(&part) {
             continue;
@@ -60,7 +61,7 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
             let run = || outcome(case, &inputs, &longshore, oracle.as_ref(), asked.effort);
             outcomes.push(steps.run(&format!("{part}: {}", case.name), run)?);
         }
-        println!("\n{}", shown::tables(part, &outcomes));
+        println!("\n{}", tables::tables(part, &outcomes));
     }
     if oracle.is_none() {
         println!(
@@ -70,13 +71,13 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
-    let mut asked = Asked { parts: Vec::new(), effort: None, oracle: true, only: None };
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
+    let mut asked = Options { parts: Vec::new(), effort: None, karpenter_baseline: true, only: None };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         match word {
             "cost" | "speed" | "policy" => asked.parts.push(word),
-            "--no-oracle" => asked.oracle = false,
+            "--no-oracle" => asked.karpenter_baseline = false,
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
@@ -91,7 +92,7 @@ fn outcome<'c>(
     case: &'c Case,
     inputs: &Inputs,
     longshore: &Path,
-    oracle: Option<&Oracle>,
+    oracle: Option<&KarpenterBaseline>,
     effort: Option<&str>,
 ) -> anyhow::Result<Outcome<'c>> {
     let snapshot = inputs.cluster(case)?;
@@ -107,28 +108,28 @@ fn outcome<'c>(
             if let Some(scorer) = scorer {
                 command.arg("--scorer").arg(scorer);
             }
-            let answer: Value = serde_json::from_slice(&steps::output(command)?).context("longshore's answer")?;
+            let answer: Value = serde_json::from_slice(&commands::output(command)?).context("longshore's answer")?;
             if let Some(other) = best.as_ref().filter(|other| other["digest"] != answer["digest"]) {
                 bail!("two runs, two plans: {} and {}", other["digest"], answer["digest"]);
             }
-            if best.as_ref().is_none_or(|best| shown::number(best, "seconds") > shown::number(&answer, "seconds")) {
+            if best.as_ref().is_none_or(|best| tables::number(best, "seconds") > tables::number(&answer, "seconds")) {
                 best = Some(answer);
             }
         }
         best.context("a case without runs")
     };
     let ours = plan(None)?;
-    println!("    longshore: {:.3} s, {:.3} USD/h", shown::number(&ours, "seconds"), shown::number(&ours, "cost"));
+    println!("    longshore: {:.3} s, {:.3} USD/h", tables::number(&ours, "seconds"), tables::number(&ours, "cost"));
     let scored = match case.scorer {
         Some(name) => Some(plan(Some(&scorer(name)?))?),
         None => None,
     };
-    let karpenters = match oracle.filter(|_| case.oracle) {
+    let karpenters = match oracle.filter(|_| case.karpenter_baseline) {
         Some(oracle) => Some(oracle.schedule(&snapshot, &types)?),
         None => None,
     };
     if let Some(theirs) = &karpenters {
-        let (seconds, cost) = (shown::number(theirs, "seconds"), shown::number(theirs, "cost"));
+        let (seconds, cost) = (tables::number(theirs, "seconds"), tables::number(theirs, "cost"));
         println!("    Karpenter: {seconds:.3} s, {cost:.3} USD/h");
     }
     Ok(Outcome { case, ours, scored, karpenters })
@@ -136,5 +137,5 @@ fn outcome<'c>(
 
 /// A first-party policy, built.
 fn scorer(name: &str) -> anyhow::Result<PathBuf> {
-    Ok(steps::plugins()?.join(name).with_extension("wasm"))
+    Ok(commands::plugins()?.join(name).with_extension("wasm"))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use longshore_xtask::control_plane::{self, Cluster, Program, State};
 
-use crate::steps::{bold, table};
+use crate::commands::{bold, table};
 
 const USAGE: &str = "\
 cargo xtask cluster up                  bring up a control plane, or what of it does not run

@@ -9,7 +9,7 @@ mod binaries;
 mod build;
 mod cluster;
 mod flags;
-mod furnish;
+mod install;
 mod ports;
 mod process;
 mod program;
@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result};
 
 pub use audit::{OTHER as OTHER_USER, OURS as OUR_USER, Request};
 pub use binaries::Binaries;
-pub use cluster::{Cluster, State, sweep};
+pub use cluster::{Cluster, State, remove_orphans};
 pub use ports::free as free_ports;
 pub use process::{Process, Usage};
 pub use program::Program;
@@ -97,7 +97,7 @@ impl ControlPlane {
     pub fn start(name: &str) -> Result<Self> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         available().map_err(anyhow::Error::msg)?;
-        sweep()?;
+        remove_orphans()?;
         let serial = STARTED.fetch_add(1, Ordering::Relaxed);
         let cluster = Cluster::named(&format!("{name}-{}-{serial}", std::process::id()))?;
         let plane = Self { cluster };
@@ -106,13 +106,13 @@ impl ControlPlane {
     }
 
     /// Starts again what was killed.
-    pub fn mend(&self) -> Result<()> {
+    pub fn restart(&self) -> Result<()> {
         self.cluster.up(Process::current().as_ref(), &|_| {})
     }
 
     /// Runs kubectl as the administrator and returns what it prints.
     pub fn run(&self, args: &[&str]) -> Result<String> {
-        furnish::run(&self.cluster, args)
+        install::run(&self.cluster, args)
     }
 
     /// Applies manifests, as YAML or JSON.
@@ -124,7 +124,7 @@ impl ControlPlane {
         // Closed at the end of the statement, and read to the end before it answers.
         child.stdin.take().context("no way to kubectl")?.write_all(manifests.as_bytes())?;
         let out = child.wait_with_output()?;
-        furnish::checked(&command, out)
+        install::checked(&command, out)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use anyhow::Context as _;
 
-use crate::steps::{self, cargo};
+use crate::commands::{self, cargo};
 
 /// Writes the files.
 pub fn write() -> anyhow::Result<()> {
@@ -14,7 +14,7 @@ pub fn write() -> anyhow::Result<()> {
     let test = "the_files_are_what_the_types_give";
     let mut command = cargo(&["test", "-p", "longshore-api", "--features", "crd", "--test", "crd_definitions", test]);
     command.env("UPDATE_EXPECT", "1");
-    steps::run(command)?;
+    commands::run(command)?;
     println!("definitions are in {}", folder.display());
     Ok(())
 }

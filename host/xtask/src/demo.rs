@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::steps::{self, Steps, bold, table};
+use crate::commands::{self, Steps, bold, table};
 
-const CLUSTER: &str = "examples/clusters/harbour.json";
+const CLUSTER: &str = "examples/clusters/web-shop.json";
 const CATALOGUE: &str = "examples/catalogues/ec2-us-east-1.json";
 const SETTINGS: &str = "examples/clusters/spot-risk.toml";
 const SCENARIO: &str = "examples/scenarios/busy-hour.toml";
@@ -31,8 +31,8 @@ struct Options {
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let options = options(args)?;
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore and the simulator", steps::longshore_and_sim)?;
-    let policy = steps.run("build the policies", steps::plugins)?.join("spot-risk.wasm");
+    let longshore = steps.run("build longshore and the simulator", commands::longshore_and_sim)?;
+    let policy = steps.run("build the policies", commands::plugins)?.join("spot-risk.wasm");
     let scorer = format!("{},{}", policy.display(), crate::root().join(SETTINGS).display());
     let plain = steps.run("plan by price", || plan(&longshore, None))?;
     let careful = steps.run("plan with the risk of interruptions in the price", || plan(&longshore, Some(&scorer)))?;
@@ -79,7 +79,7 @@ fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()
     if options.plain {
         show.arg("--plain");
     }
-    steps::run(show)
+    commands::run(show)
 }
 
 /// The policy file: by price, or with a scorer.
@@ -122,7 +122,7 @@ fn command(longshore: &Path, scorer: Option<&str>) -> Command {
 fn plan(longshore: &Path, scorer: Option<&str>) -> anyhow::Result<Value> {
     let mut command = command(longshore, scorer);
     command.args(["--output", "json"]);
-    serde_json::from_slice(&steps::output(command)?).context("longshore's answer")
+    serde_json::from_slice(&commands::output(command)?).context("longshore's answer")
 }
 
 /// Both plans side by side: totals, then nodes by type and capacity type where they differ.

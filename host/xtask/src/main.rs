@@ -5,11 +5,11 @@
 
 mod bench;
 mod cluster;
+mod commands;
 mod crds;
 mod demo;
-mod harbour;
-mod house;
-mod steps;
+mod demo_cluster;
+mod repo_rules;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ cargo xtask plugins                     build the first-party policies
 cargo xtask examples                    build the example policies whose toolchain is found
 cargo xtask cluster up|down|status|…    a real control plane on loopback; `cargo xtask cluster` says more
 cargo xtask crds                        write deploy/crds again, from the Rust types
-cargo xtask harbour                     write examples/clusters/harbour.json again";
+cargo xtask demo-cluster                write examples/clusters/web-shop.json again";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,12 +49,12 @@ fn main() -> ExitCode {
         Some("demo") => demo::run(&rest),
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
-        Some("fuzz") => steps::run(fuzz(&rest)),
-        Some("plugins") => steps::plugins().map(|folder| println!("components are in {}", folder.display())),
+        Some("fuzz") => commands::run(fuzz(&rest)),
+        Some("plugins") => commands::plugins().map(|folder| println!("components are in {}", folder.display())),
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
         Some("crds") => crds::write(),
-        Some("harbour") => harbour::write(),
+        Some("demo-cluster" | "harbour") => demo_cluster::write(),
         other => {
             eprintln!("{USAGE}");
             return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
@@ -83,7 +83,7 @@ fn target() -> PathBuf {
 
 /// The fuzzer of host/fuzz with its arguments, built as tests are: with debug assertions.
 fn fuzz(args: &[&str]) -> std::process::Command {
-    let mut command = steps::cargo(&["run", "--package", "longshore-fuzz", "--bin", "longshore-fuzz", "--"]);
+    let mut command = commands::cargo(&["run", "--package", "longshore-fuzz", "--bin", "longshore-fuzz", "--"]);
     command.args(args);
     command
 }

@@ -2,7 +2,7 @@
 
 use longshore_xtask::{control_plane, guests, in_ci};
 
-use crate::steps::{self, Steps, bold, cargo, run_keeping};
+use crate::commands::{self, Steps, bold, cargo, run_keeping};
 
 /// Runs all steps; stops at the first that fails. Ends with the time of each step, and of each test suite.
 pub fn run() -> anyhow::Result<()> {
@@ -23,10 +23,11 @@ pub fn run() -> anyhow::Result<()> {
 
 /// The suites that passed, and the lines of tests that were not run.
 fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
-    steps.run("format", || steps::run(cargo(&["fmt", "--all", "--check"])))?;
-    steps
-        .run("clippy", || steps::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])))?;
-    steps.run("policies", steps::plugins)?;
+    steps.run("format", || commands::run(cargo(&["fmt", "--all", "--check"])))?;
+    steps.run("clippy", || {
+        commands::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+    })?;
+    steps.run("policies", commands::plugins)?;
     steps.run("control plane", build_control_plane)?;
     let mut lines = steps.run("tests of the policies", || {
         let folder = guests::folder().join("plugins");

@@ -172,7 +172,7 @@ fn killed_programs_come_back() -> Result<()> {
     }
     let running = || Ok::<_, anyhow::Error>(plane.status()?.iter().filter(|state| state.running.is_some()).count());
     ensure!(running()? == 2, "{} run", running()?);
-    plane.mend()?;
+    plane.restart()?;
     ensure!(running()? == 5, "{} run", running()?);
     plane.run(&["get", "namespace", "kept"])?;
     let folder = plane.folder().to_owned();

@@ -3,10 +3,10 @@
 use longshore_core::model::{NodeClass, NodeClassRef};
 use serde::Deserialize;
 
+use super::diagnostic::{Fault, Path};
 use super::object::{condition, labels};
-use super::problem::{Fault, Path};
 use super::wire::{Condition, List, Meta, only_from_maps};
-use super::{Door, PriorityClass};
+use super::{ObjectsBuilder, PriorityClass};
 
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default)]
@@ -44,32 +44,37 @@ struct WireClassStatus<'a> {
 only_from_maps!(WireNamespace<'a>, WirePriorityClass<'a>, WireNodeClass<'a>, WireClassStatus<'a>);
 
 /// Takes a Namespace in.
-pub(super) fn read_namespace(wire: WireNamespace<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read_namespace(wire: WireNamespace<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let name = names.intern(wire.metadata.name.as_deref().unwrap_or_default());
     let labels = labels(&wire.metadata.labels, names);
-    door.world.namespaces.push((name, labels));
+    objects.world.namespaces.push((name, labels));
     Ok(())
 }
 
 /// Takes a PriorityClass in; pods get its value at the end, so that it may come after them.
-pub(super) fn read_priority_class(wire: WirePriorityClass<'_>, door: &mut Door) -> Result<(), Fault> {
+pub(super) fn read_priority_class(wire: WirePriorityClass<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let Some(value) = wire.value else {
         return Err(Path::Root.field("value").fault("is missing", "a PriorityClass needs a number"));
     };
-    let name = door.world.names.intern(wire.metadata.name.as_deref().unwrap_or_default());
+    let name = objects.world.names.intern(wire.metadata.name.as_deref().unwrap_or_default());
     let default = wire.global_default == Some(true);
-    door.priority_classes.push(PriorityClass { name, value, default });
+    objects.priority_classes.push(PriorityClass { name, value, default });
     Ok(())
 }
 
 /// Takes a node class of any kind in.
-pub(super) fn read_node_class(group: &str, kind: &str, wire: WireNodeClass<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read_node_class(
+    group: &str,
+    kind: &str,
+    wire: WireNodeClass<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let name = names.intern(wire.metadata.name.as_deref().unwrap_or_default());
     let id = NodeClassRef { group: names.intern(group), kind: names.intern(kind), name };
     let status = wire.status.unwrap_or_default();
     let ready = condition(&status.conditions, "Ready");
-    door.world.classes.push(NodeClass { id, ready, deleting: wire.metadata.deletion_timestamp.is_some() });
+    objects.world.classes.push(NodeClass { id, ready, deleting: wire.metadata.deletion_timestamp.is_some() });
     Ok(())
 }

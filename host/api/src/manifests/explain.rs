@@ -3,8 +3,8 @@
 
 use serde::Deserialize;
 
+use super::diagnostic::Fault;
 use super::field;
-use super::problem::Fault;
 use crate::json;
 
 /// Why an object could not be read as `W`, and its name if that much can be read.

@@ -1,12 +1,12 @@
 //! LimitRanges: what a namespace's containers ask for where they say nothing. Pods that exist have it in their spec, for
 //! admission put it there; the templates that they are made of have not.
 
-use longshore_core::model::{Resources, Sym};
+use longshore_core::model::{Resources, Symbol};
 use serde::Deserialize;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path};
 use super::object::{amount, resource};
-use super::problem::{Fault, Path};
 use super::wire::{Amount, List, Map, Meta, Text, only_from_maps};
 
 #[derive(Deserialize, Default, Debug)]
@@ -45,16 +45,16 @@ only_from_maps!(WireLimitRange<'a>, WireLimitRangeSpec<'a>, WireLimit<'a>);
 /// A LimitRange, as far as it changes what pods ask for.
 #[derive(Clone)]
 pub(super) struct LimitRange {
-    pub namespace: Sym,
+    pub namespace: Symbol,
     /// What a container asks for of each resource that it does not mention.
     pub requests: Resources,
 }
 
 /// Takes a LimitRange in. Entries for containers alone have defaults; where they give no default for a request, it is
 /// the default for the limit, that is the maximum where there is none, or else the minimum.
-pub(super) fn read(wire: WireLimitRange<'_>, door: &mut Door) -> Result<(), Fault> {
-    let namespace = door.namespace(&wire.metadata);
-    let names = &mut door.world.names;
+pub(super) fn read(wire: WireLimitRange<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
+    let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let spec_at = Path::Root.field("spec");
     let all_at = spec_at.field("limits");
@@ -74,6 +74,6 @@ pub(super) fn read(wire: WireLimitRange<'_>, door: &mut Door) -> Result<(), Faul
             }
         }
     }
-    door.limit_ranges.push(LimitRange { namespace, requests });
+    objects.limit_ranges.push(LimitRange { namespace, requests });
     Ok(())
 }

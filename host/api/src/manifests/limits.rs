@@ -1,6 +1,6 @@
 //! What pods may use at most: asked by nobody who plans, so it stands beside the world, each distinct answer once.
 
-use longshore_core::model::{Resources, Sym};
+use longshore_core::model::{Resources, Symbol};
 use rustc_hash::FxHashMap;
 
 /// Limits of the pods of a world, by their index.
@@ -32,7 +32,7 @@ impl Limits {
     }
 
     /// Visits every symbol.
-    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         self.table.iter_mut().for_each(|limits| limits.each(visit));
         self.index = self.table.iter().cloned().zip(0..).collect();
     }

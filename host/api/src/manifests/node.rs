@@ -3,9 +3,9 @@
 use longshore_core::model::{NodeClaim, NodeClassRef, NodeRecord};
 use serde::Deserialize;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path};
 use super::object::{WireTaint, annotations, condition, created, labels, resources, symbol, taints};
-use super::problem::{Fault, Path};
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 
@@ -102,8 +102,8 @@ only_from_maps!(
 );
 
 /// Takes a Node in.
-pub(super) fn read(wire: WireNode<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let meta = &wire.metadata;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
@@ -121,13 +121,13 @@ pub(super) fn read(wire: WireNode<'_>, door: &mut Door) -> Result<(), Fault> {
         deleting: meta.deletion_timestamp.is_some(),
         created: created(meta)?,
     };
-    door.world.nodes.push(node);
+    objects.world.nodes.push(node);
     Ok(())
 }
 
 /// Takes a NodeClaim in.
-pub(super) fn read_claim(wire: WireNodeClaim<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read_claim(wire: WireNodeClaim<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let meta = &wire.metadata;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
@@ -161,6 +161,6 @@ pub(super) fn read_claim(wire: WireNodeClaim<'_>, door: &mut Door) -> Result<(),
         deleting: meta.deletion_timestamp.is_some(),
         created: created(meta)?,
     };
-    door.world.claims.push(claim);
+    objects.world.claims.push(claim);
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! NodePools: read and held against every rule of their schema and of Karpenter's own validation.
 
 use longshore_core::model::{
-    Budget, ConsolidationPolicy, Labels, Names, NodeClassRef, NodePool, Op, Requirement, Taint,
+    Budget, ConsolidationPolicy, Labels, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint,
 };
 use serde::Deserialize;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path, quoted};
 use super::node::WireClassRef;
 use super::object::{WireTaint, amount, condition, resource, resources, taints};
-use super::problem::{Fault, Path, quoted};
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::labels::{self, capacity_type};
@@ -122,8 +122,8 @@ only_from_maps!(
 const MONTH: i64 = 720 * 3600;
 
 /// Takes a NodePool in.
-pub(super) fn read(wire: WireNodePool<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let at = Path::Root.field("spec");
     let Some(spec) = &wire.spec else { return Err(at.fault("is missing", "a NodePool needs spec.template.spec")) };
     let status = wire.status.unwrap_or_default();
@@ -132,7 +132,8 @@ pub(super) fn read(wire: WireNodePool<'_>, door: &mut Door) -> Result<(), Fault>
     let Some(node) = &spec.template.spec else {
         return Err(at_node.fault("is missing", "a NodePool needs requirements and a nodeClassRef there"));
     };
-    let taints_of = |list: &[WireTaint<'_>], field: &str, names: &mut Names| taints(list, at_node.field(field), names);
+    let taints_of =
+        |list: &[WireTaint<'_>], field: &str, names: &mut Symbols| taints(list, at_node.field(field), names);
     let meta = &wire.metadata;
     let disruption = spec.disruption.as_ref();
     let at_disruption = at.field("disruption");
@@ -167,11 +168,11 @@ pub(super) fn read(wire: WireNodePool<'_>, door: &mut Door) -> Result<(), Fault>
         usage: resources(&status.resources, Path::Root.field("status").field("resources"), names)?,
     };
     taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
-    door.world.pools.push(pool);
+    objects.world.pools.push(pool);
     Ok(())
 }
 
-fn template_labels(template: &WireTemplate<'_>, at: Path<'_>, names: &mut Names) -> Result<Labels, Fault> {
+fn template_labels(template: &WireTemplate<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Labels, Fault> {
     let Some(meta) = &template.metadata else { return Ok(Labels::default()) };
     if meta.labels.len() > 100 {
         return Err(at.fault(format!("has {} labels", meta.labels.len()), "a NodePool sets at most 100"));
@@ -200,12 +201,16 @@ fn label_key(key: &str, at: Path<'_>) -> Result<(), Fault> {
     }
 }
 
-fn template_annotations(template: &WireTemplate<'_>, names: &mut Names) -> Labels {
+fn template_annotations(template: &WireTemplate<'_>, names: &mut Symbols) -> Labels {
     let Some(meta) = &template.metadata else { return Labels::default() };
     Labels::new(meta.annotations.iter().map(|(key, value)| (names.intern(key), names.intern(value))).collect())
 }
 
-fn pool_requirements(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Vec<Requirement>, Fault> {
+fn pool_requirements(
+    node: &WireTemplateSpec<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Vec<Requirement>, Fault> {
     if node.requirements.len() > 100 {
         return Err(at.fault(format!("has {} entries", node.requirements.len()), "a NodePool takes at most 100"));
     }
@@ -229,7 +234,7 @@ fn pool_requirements(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Name
 }
 
 /// At least one value, and as many as `minValues` asks for, must be a capacity type that exists.
-fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Names) -> Result<(), Fault> {
+fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Symbols) -> Result<(), Fault> {
     let Op::In(values) = &requirement.op else { return Ok(()) };
     let known = values.iter().filter(|value| capacity_type::ALL.contains(&names.text(**value))).count();
     if known >= usize::from(requirement.min_values.unwrap_or(1)) {
@@ -242,7 +247,7 @@ fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Names) 
     Err(at.field("values").fault(what, "expected on-demand, spot or reserved"))
 }
 
-fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<NodeClassRef, Fault> {
+fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<NodeClassRef, Fault> {
     let hint = "name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default";
     let Some(wire) = &node.node_class_ref else { return Err(at.fault("is missing", hint)) };
     for (field, text) in [("group", &wire.group), ("kind", &wire.kind), ("name", &wire.name)] {
@@ -292,7 +297,7 @@ fn grace(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
 type Limits = (Vec<(longshore_core::model::ResourceId, i64)>, Option<i64>);
 
 /// Limits by resource. Larger than can be counted is no limit in practice: the largest number stands for it.
-fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Limits, Fault> {
+fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Limits, Fault> {
     let at = at.field("limits");
     let mut all = Limits::default();
     for (name, value) in spec.limits.iter() {
@@ -345,7 +350,7 @@ fn consolidation(disruption: Option<&WireDisruption<'_>>, at: Path<'_>) -> Resul
     }
 }
 
-fn budgets(disruption: Option<&WireDisruption<'_>>, at: Path<'_>, names: &mut Names) -> Result<Vec<Budget>, Fault> {
+fn budgets(disruption: Option<&WireDisruption<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Budget>, Fault> {
     let Some(list) = disruption.and_then(|d| d.budgets.as_ref()) else {
         return Ok(vec![Budget { nodes: "10%".into(), reasons: None, schedule: None, duration: None }]);
     };
@@ -355,7 +360,7 @@ fn budgets(disruption: Option<&WireDisruption<'_>>, at: Path<'_>, names: &mut Na
     list.iter().enumerate().map(|(index, wire)| budget(wire, at.index(index), names)).collect()
 }
 
-fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Names) -> Result<Budget, Fault> {
+fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Budget, Fault> {
     let nodes = wire.nodes.as_deref().unwrap_or("10%");
     if !is_node_count(nodes) {
         let what = format!("{} is neither a count nor a percentage", quoted(nodes));
@@ -416,7 +421,7 @@ fn is_budget_duration(text: &str) -> bool {
 }
 
 /// No two taints, startup taints included, may have the same key and effect.
-fn taints_differ(taints: &[Taint], startup: &[Taint], at: Path<'_>, names: &Names) -> Result<(), Fault> {
+fn taints_differ(taints: &[Taint], startup: &[Taint], at: Path<'_>, names: &Symbols) -> Result<(), Fault> {
     let all: Vec<&Taint> = taints.iter().chain(startup).collect();
     for (index, taint) in all.iter().enumerate() {
         if !labels::is_label_key(names.text(taint.key)) {

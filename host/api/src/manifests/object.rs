@@ -1,28 +1,28 @@
 //! What every kind needs while it is read: names, resources, conditions, times.
 
-use longshore_core::model::{Labels, Names, ResourceId, Resources, Sym, Taint, TaintEffect};
+use longshore_core::model::{Labels, ResourceId, Resources, Symbol, Symbols, Taint, TaintEffect};
 use serde::Deserialize;
 
-use super::problem::{Fault, Path, quoted};
+use super::diagnostic::{Fault, Path, quoted};
 use super::wire::{Amount, Condition, Map, Meta, Text, only_from_maps};
 use crate::quantity::{Quantity, QuantityError};
 use crate::time;
 
 /// Labels of a map; a label without value has an empty one.
-pub(crate) fn labels(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Labels {
-    let text = |value: &Option<Text<'_>>, names: &mut Names| names.intern(value.as_deref().unwrap_or(""));
+pub(crate) fn labels(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> Labels {
+    let text = |value: &Option<Text<'_>>, names: &mut Symbols| names.intern(value.as_deref().unwrap_or(""));
     Labels::new(map.iter().map(|(key, value)| (names.intern(key), text(value, names))).collect())
 }
 
 /// Annotations that planning may read: those under `karpenter.sh` and `longshore.dev`.
-pub(crate) fn annotations(meta: &Meta<'_>, names: &mut Names) -> Labels {
+pub(crate) fn annotations(meta: &Meta<'_>, names: &mut Symbols) -> Labels {
     let ours = |key: &str| key.starts_with("karpenter.sh/") || key.starts_with("longshore.dev/");
     let pairs = meta.annotations.iter().filter(|(key, _)| ours(key));
     Labels::new(pairs.map(|(key, value)| (names.intern(key), names.intern(value.as_deref().unwrap_or("")))).collect())
 }
 
 /// The resource of a name.
-pub(crate) fn resource(name: &str, names: &mut Names) -> ResourceId {
+pub(crate) fn resource(name: &str, names: &mut Symbols) -> ResourceId {
     ResourceId::named(name, names)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
 }
 
 /// Amounts of a resource list.
-pub(crate) fn resources(map: &Map<'_, Amount<'_>>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+pub(crate) fn resources(map: &Map<'_, Amount<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in map.iter() {
         let value = amount(name, value, at.key(name))?;
@@ -70,7 +70,7 @@ pub(crate) fn created(meta: &Meta<'_>) -> Result<i64, Fault> {
 }
 
 /// A symbol of a text, if there is one and it is not empty.
-pub(crate) fn symbol(text: &Option<Text<'_>>, names: &mut Names) -> Option<Sym> {
+pub(crate) fn symbol(text: &Option<Text<'_>>, names: &mut Symbols) -> Option<Symbol> {
     text.as_deref().filter(|text| !text.is_empty()).map(|text| names.intern(text))
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn effect(text: &str, at: Path<'_>) -> Result<TaintEffect, Fault> {
 }
 
 /// Taints of a list.
-pub(crate) fn taints(list: &[WireTaint<'_>], at: Path<'_>, names: &mut Names) -> Result<Vec<Taint>, Fault> {
+pub(crate) fn taints(list: &[WireTaint<'_>], at: Path<'_>, names: &mut Symbols) -> Result<Vec<Taint>, Fault> {
     let mut all = Vec::with_capacity(list.len());
     for (index, taint) in list.iter().enumerate() {
         let at = at.index(index);

@@ -8,7 +8,7 @@ mod placement;
 mod requests;
 
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{Excess, Labels, Names, Pod, PodShape, Sym};
+use longshore_core::model::{Excess, Labels, Pod, PodShape, Symbol, Symbols};
 use serde::Deserialize;
 
 pub(crate) use placement::WireNodeSelector;
@@ -16,9 +16,9 @@ use placement::{WireAffinity, WireSpread, WireToleration, excess};
 pub(super) use requests::Needs;
 use requests::WireResources;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path};
 use super::object::{created, labels, symbol, time_of};
-use super::problem::{Fault, Path};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 use crate::labels as label;
 use crate::time::go_duration;
@@ -145,15 +145,15 @@ only_from_maps!(
 );
 
 /// Takes a pod in.
-pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
+pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let meta = &wire.metadata;
     let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
-    let namespace = door.namespace(meta);
+    let namespace = objects.namespace(meta);
     let Some(spec) = &wire.spec else {
         return Err(Path::Root.field("spec").fault("is missing", "a pod needs its spec"));
     };
     let status = wire.status.as_ref();
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let excess = excess::of_pod(&wire);
     let (shape, invalid) = match excess {
         None => {
@@ -188,7 +188,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
     let priority_class = symbol(&spec.priority_class_name, names);
     let pod = Pod {
         uid,
-        shape: door.world.shapes.intern(shape),
+        shape: objects.world.shapes.intern(shape),
         node: symbol(&spec.node_name, names),
         claims,
         owner,
@@ -197,7 +197,7 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
         terminal: status.is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
         unschedulable: status.is_some_and(is_unschedulable),
-        foreseen: false,
+        unattempted: false,
         nominated: status.and_then(|s| symbol(&s.nominated_node_name, names)),
         is_static: node_owned || meta.annotation(label::MIRROR_POD).is_some(),
         resource_claims: !spec.resource_claims.is_empty(),
@@ -207,10 +207,10 @@ pub(super) fn read(wire: WirePod<'_>, door: &mut Door) -> Result<(), Fault> {
         name,
     };
     if spec.priority.is_none() {
-        door.pods_by_class.push((door.world.pods.len(), priority_class));
+        objects.pods_by_class.push((objects.world.pods.len(), priority_class));
     }
-    door.world.pods.push(pod);
-    door.limits.push(limits);
+    objects.world.pods.push(pod);
+    objects.limits.push(limits);
     Ok(())
 }
 
@@ -221,13 +221,13 @@ pub(super) struct Template {
     /// What it asks for, container by container.
     pub needs: Needs,
     /// Its priority class, where it gives no number itself.
-    pub class: Option<Option<Sym>>,
+    pub class: Option<Option<Symbol>>,
     /// It asks for dynamic resource claims.
     pub resource_claims: bool,
 }
 
 /// Reads the template at `spec.template`.
-pub(super) fn template(wire: &WireTemplate<'_>, namespace: Sym, names: &mut Names) -> Result<Template, Fault> {
+pub(super) fn template(wire: &WireTemplate<'_>, namespace: Symbol, names: &mut Symbols) -> Result<Template, Fault> {
     let inside = |fault: Fault| Fault { field: format!("spec.template.{}", fault.field), ..fault };
     let Some(spec) = &wire.spec else {
         return Err(Path::Root.field("spec.template.spec").fault("is missing", "a workload needs a pod template"));
@@ -248,7 +248,7 @@ pub(super) fn template(wire: &WireTemplate<'_>, namespace: Sym, names: &mut Name
 }
 
 /// The shape of a pod with what it asks for, but not yet where it may run.
-fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Sym, names: &mut Names) -> Result<PodShape, Fault> {
+fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Symbol, names: &mut Symbols) -> Result<PodShape, Fault> {
     Ok(PodShape {
         namespace,
         requests: requests::requests(spec, Path::Root.field("spec"), names)?,
@@ -268,7 +268,7 @@ fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Sym, names: &mut Name
 }
 
 /// Fills in where a pod may run.
-fn place(spec: &WireSpec<'_>, shape: &mut PodShape, at: Path<'_>, names: &mut Names) -> Result<(), Fault> {
+fn place(spec: &WireSpec<'_>, shape: &mut PodShape, at: Path<'_>, names: &mut Symbols) -> Result<(), Fault> {
     shape.ports = placement::host_ports(spec, at, names)?;
     shape.tolerations = placement::tolerations(&spec.tolerations, at.field("tolerations"), names)?;
     if let Some(affinity) = &spec.affinity {
@@ -289,7 +289,7 @@ fn place(spec: &WireSpec<'_>, shape: &mut PodShape, at: Path<'_>, names: &mut Na
 }
 
 /// Names of the claims that a pod mounts; an ephemeral volume's claim is named after both.
-fn claims(spec: &WireSpec<'_>, pod: &str, names: &mut Names) -> Box<[Sym]> {
+fn claims(spec: &WireSpec<'_>, pod: &str, names: &mut Symbols) -> Box<[Symbol]> {
     let mut all = Vec::new();
     for volume in spec.volumes.iter() {
         if let Some(source) = &volume.persistent_volume_claim {

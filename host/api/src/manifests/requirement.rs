@@ -1,9 +1,9 @@
 //! Requirements on labels as pods, NodePools, NodeClaims and volumes write them.
 
-use longshore_core::model::{Names, Op, Requirement};
+use longshore_core::model::{Op, Requirement, Symbols};
 use serde::Deserialize;
 
-use super::problem::{Fault, Path, quoted};
+use super::diagnostic::{Fault, Path, quoted};
 use super::wire::{List, Text, only_from_maps};
 use crate::labels;
 
@@ -38,7 +38,7 @@ pub(crate) fn requirement(
     wire: &WireRequirement<'_>,
     of: Of,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Requirement, Fault> {
     if wire.key.is_empty() {
         return Err(at.field("key").fault("a requirement has no key", "name the label"));
@@ -53,18 +53,18 @@ pub(crate) fn requirements(
     list: &[WireRequirement<'_>],
     of: Of,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Vec<Requirement>, Fault> {
     list.iter().enumerate().map(|(index, wire)| requirement(wire, of, at.index(index), names)).collect()
 }
 
-fn operator(wire: &WireRequirement<'_>, of: Of, at: Path<'_>, names: &mut Names) -> Result<Op, Fault> {
+fn operator(wire: &WireRequirement<'_>, of: Of, at: Path<'_>, names: &mut Symbols) -> Result<Op, Fault> {
     let wrong = |field: &str, what: String, hint: &str| Err(at.field(field).fault(what, hint));
     let known = match of {
         Of::Affinity => "expected In, NotIn, Exists, DoesNotExist, Gt or Lt",
         Of::NodePool | Of::NodeClaim => "expected In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte",
     };
-    let values = |names: &mut Names| wire.values.iter().map(|v| names.intern(v)).collect::<Box<[_]>>();
+    let values = |names: &mut Symbols| wire.values.iter().map(|v| names.intern(v)).collect::<Box<[_]>>();
     Ok(match &*wire.operator {
         "In" | "NotIn" if wire.values.is_empty() && (of == Of::Affinity || &*wire.operator == "In") => {
             let what = format!("{} of {} has no values", &*wire.operator, quoted(&wire.key));

@@ -4,13 +4,13 @@
 //! the arguments of the plugin PodTopologySpread are looked at. Unknown keys around constraints are faults; other parts
 //! of a KubeSchedulerConfiguration are none of our business.
 
-use longshore_core::model::{LabelSelector, Names, NodeInclusion, Spread};
+use longshore_core::model::{LabelSelector, NodeInclusion, Spread, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::diagnostic::{Diagnostic, Fault, Location, Path, quoted};
 use super::explain::explain;
-use super::problem::{Fault, Path, Place, Problem, quoted};
 use super::yaml;
 use crate::json;
 
@@ -79,10 +79,10 @@ struct PluginConfig {
 ///
 /// # Errors
 /// The first fault, with its line.
-pub fn default_spread(source: &str, text: &str, names: &mut Names) -> Result<Vec<Spread>, Box<Problem>> {
+pub fn default_spread(source: &str, text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Box<Diagnostic>> {
     let problem = |line: u32, field: String, what: String, hint: String| {
-        let place = Place { source: source.to_owned(), line: Some(line + 1), ..Place::default() };
-        Box::new(Problem { place, field, what, hint, ..Problem::default() })
+        let place = Location { source: source.to_owned(), line: Some(line + 1), ..Location::default() };
+        Box::new(Diagnostic { location: place, field, what, hint, ..Diagnostic::default() })
     };
     let text = yaml::to_json(text).map_err(|f| problem(f.line, String::new(), f.what, f.hint.to_owned()))?;
     if matches!(text.trim(), "" | "null") {
@@ -94,7 +94,7 @@ pub fn default_spread(source: &str, text: &str, names: &mut Names) -> Result<Vec
     })
 }
 
-fn constraints(text: &str, names: &mut Names) -> Result<Vec<Spread>, Fault> {
+fn constraints(text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Fault> {
     let root = Path::Root;
     if !text.trim_start().starts_with('{') {
         return Err(root.fault("is not a map", "expected `podTopologySpread: {defaultConstraints: […]}`"));
@@ -139,7 +139,7 @@ fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, Fault> {
     })
 }
 
-fn all(arguments: &Arguments, at: Path<'_>, names: &mut Names) -> Result<Vec<Spread>, Fault> {
+fn all(arguments: &Arguments, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Spread>, Fault> {
     let list = at.field("defaultConstraints");
     match arguments.defaulting_type.as_deref() {
         None | Some("" | "List") => {}
@@ -163,7 +163,7 @@ fn all(arguments: &Arguments, at: Path<'_>, names: &mut Names) -> Result<Vec<Spr
     Ok(made)
 }
 
-fn one(c: &Constraint, at: Path<'_>, names: &mut Names) -> Result<Spread, Fault> {
+fn one(c: &Constraint, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Fault> {
     if c.label_selector.is_some() || c.match_label_keys.is_some() {
         let field = if c.label_selector.is_some() { "labelSelector" } else { "matchLabelKeys" };
         let hint = "remove it: the selector of a default constraint is deduced from the pod's Services and owner";
@@ -237,7 +237,7 @@ podTopologySpread:
 ";
 
     fn told(text: &str) -> String {
-        match default_spread("spread.yaml", text, &mut Names::default()) {
+        match default_spread("spread.yaml", text, &mut Symbols::default()) {
             Ok(list) => format!("{} constraints", list.len()),
             Err(problem) => problem.to_string(),
         }
@@ -245,7 +245,7 @@ podTopologySpread:
 
     #[test]
     fn both_forms_say_the_same() {
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let short = default_spread("", KARPENTER, &mut names).unwrap();
         assert_eq!((short.len(), short[0].max_skew, short[0].required, short[1].required), (2, 2, true, false));
         let whole = "

@@ -1,9 +1,9 @@
 //! Label selectors.
 
-use longshore_core::model::{LabelSelector, Names, SelectorOp, SelectorRule};
+use longshore_core::model::{LabelSelector, SelectorOp, SelectorRule, Symbols};
 use serde::Deserialize;
 
-use super::problem::{Fault, Path, quoted};
+use super::diagnostic::{Fault, Path, quoted};
 use super::wire::{List, Map, Text, only_from_maps};
 
 /// A label selector as written.
@@ -47,7 +47,7 @@ only_from_maps!(WireSelector<'a>, WireRule<'a>);
 pub(crate) fn selector(
     wire: Option<&WireSelector<'_>>,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<LabelSelector, Fault> {
     let Some(wire) = wire else { return Ok(LabelSelector(None)) };
     let mut rules = equal_to(&wire.match_labels, names);
@@ -58,11 +58,11 @@ pub(crate) fn selector(
 }
 
 /// The selector of a plain map, as Services have it: an empty one selects nothing.
-pub(crate) fn map_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> LabelSelector {
+pub(crate) fn map_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> LabelSelector {
     LabelSelector((!map.is_empty()).then(|| equal_to(map, names)))
 }
 
-fn equal_to(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Vec<SelectorRule> {
+fn equal_to(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> Vec<SelectorRule> {
     let mut rules: Vec<SelectorRule> = map
         .iter()
         .map(|(key, value)| {
@@ -75,11 +75,11 @@ fn equal_to(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Vec<SelectorR
     rules
 }
 
-fn expression(rule: &WireRule<'_>, at: Path<'_>, names: &mut Names) -> Result<SelectorRule, Fault> {
+fn expression(rule: &WireRule<'_>, at: Path<'_>, names: &mut Symbols) -> Result<SelectorRule, Fault> {
     if rule.key.is_empty() {
         return Err(at.field("key").fault("an expression has no key", "name the label"));
     }
-    let values = |names: &mut Names| rule.values.iter().map(|v| names.intern(v)).collect::<Box<[_]>>();
+    let values = |names: &mut Symbols| rule.values.iter().map(|v| names.intern(v)).collect::<Box<[_]>>();
     let op = match &*rule.operator {
         "In" | "NotIn" if rule.values.is_empty() => {
             let what = format!("{} of {} has no values", &*rule.operator, quoted(&rule.key));

@@ -6,10 +6,10 @@ use longshore_core::model::{Op, Requirement};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path};
 use super::object::symbol;
 use super::pod::WireNodeSelector;
-use super::problem::{Fault, Path};
 use super::requirement::{Of, requirements};
 use super::wire::{List, Meta, Text, only_from_maps};
 use crate::labels;
@@ -175,10 +175,10 @@ fn csi_driver(provisioner: &str) -> &str {
 }
 
 /// Takes a PersistentVolumeClaim in.
-pub(super) fn read_claim(wire: WireClaim<'_>, door: &mut Door) -> Result<(), Fault> {
+pub(super) fn read_claim(wire: WireClaim<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let meta = &wire.metadata;
-    let namespace = door.namespace(meta);
-    let names = &mut door.world.names;
+    let namespace = objects.namespace(meta);
+    let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
     let class = spec.storage_class_name.as_deref().or_else(|| meta.annotation(labels::BETA_STORAGE_CLASS));
@@ -191,14 +191,14 @@ pub(super) fn read_claim(wire: WireClaim<'_>, door: &mut Door) -> Result<(), Fau
         bound: status.phase.as_deref() == Some("Bound") || meta.annotation(labels::BIND_COMPLETED).is_some(),
         deleting: meta.deletion_timestamp.is_some(),
     };
-    door.world.volume_claims.push(claim);
+    objects.world.volume_claims.push(claim);
     Ok(())
 }
 
 /// Takes a PersistentVolume in.
-pub(super) fn read_volume(wire: WireVolume<'_>, door: &mut Door) -> Result<(), Fault> {
+pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let meta = &wire.metadata;
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let in_tree = [
         (&spec.aws_elastic_block_store, "kubernetes.io/aws-ebs"),
@@ -232,13 +232,13 @@ pub(super) fn read_volume(wire: WireVolume<'_>, door: &mut Door) -> Result<(), F
         local: spec.local.is_some() || spec.host_path.is_some(),
         deleting: meta.deletion_timestamp.is_some(),
     };
-    door.world.volumes.push(volume);
+    objects.world.volumes.push(volume);
     Ok(())
 }
 
 /// Takes a StorageClass in.
-pub(super) fn read_class(wire: WireClass<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let meta = &wire.metadata;
     if wire.provisioner.is_empty() {
         return Err(Path::Root.field("provisioner").fault("is missing", "name the CSI driver"));
@@ -265,13 +265,13 @@ pub(super) fn read_class(wire: WireClass<'_>, door: &mut Door) -> Result<(), Fau
         wait_for_consumer: wire.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
         default: labels::DEFAULT_CLASS.iter().any(|key| meta.annotation(key) == Some("true")),
     };
-    door.world.storage_classes.push(class);
+    objects.world.storage_classes.push(class);
     Ok(())
 }
 
 /// Takes a CSINode in.
-pub(super) fn read_csi_node(wire: WireCsiNode<'_>, door: &mut Door) -> Result<(), Fault> {
-    let names = &mut door.world.names;
+pub(super) fn read_csi_node(wire: WireCsiNode<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let at = Path::Root.field("spec.drivers");
     let mut drivers = Vec::new();
@@ -291,6 +291,6 @@ pub(super) fn read_csi_node(wire: WireCsiNode<'_>, door: &mut Door) -> Result<()
         drivers.push((names.intern(csi_driver(&driver.name)), count));
     }
     let name = names.intern(wire.metadata.name.as_deref().unwrap_or_default());
-    door.world.csi_nodes.push(CsiNode { name, drivers });
+    objects.world.csi_nodes.push(CsiNode { name, drivers });
     Ok(())
 }

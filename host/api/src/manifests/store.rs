@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{Names, Resources, Sym, World};
+use longshore_core::model::{ClusterObjects, Resources, Symbol, Symbols};
 use rustc_hash::FxHashMap;
 
-use super::finish::renumber_shapes;
-use super::problem::Problem;
-use super::{Door, PriorityClass, Reader, Source, TypeOf, identity};
+use super::diagnostic::Diagnostic;
+use super::normalize::renumber_shapes;
+use super::{ObjectsBuilder, PriorityClass, Reader, Source, TypeOf, identity};
 
 /// The lists of a world that objects are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ pub struct Store {
     /// By table, who is at which index.
     owners: [Vec<u64>; TABLES.len()],
     /// Priority classes that pods and DaemonSets name, where they have no priority of their own.
-    class_of: FxHashMap<u64, Option<Sym>>,
+    class_of: FxHashMap<u64, Option<Symbol>>,
     /// How many names the table began with, which are never swept.
     lasting: usize,
     /// How many there were after they were last looked through.
@@ -88,10 +88,10 @@ impl Store {
 
     /// A store whose strings are interned beside those of `names`, so that what was read with that table (a catalogue)
     /// can be put into its worlds.
-    pub fn with_names(names: Names) -> Self {
+    pub fn with_names(names: Symbols) -> Self {
         let mut store = Store::default();
         (store.lasting, store.swept) = (names.len(), names.len());
-        store.reader.door.world.names = names;
+        store.reader.objects.world.names = names;
         store
     }
 
@@ -101,7 +101,7 @@ impl Store {
     ///
     /// # Errors
     /// What is wrong with it; an older version stays.
-    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Box<Problem>> {
+    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Box<Diagnostic>> {
         let before = TABLES.map(|t| self.len(t));
         self.reader.seen.clear();
         let text = json.as_bytes();
@@ -114,10 +114,10 @@ impl Store {
         let Some(&identity) = self.reader.seen.iter().next() else { return Ok(()) };
         let grown = TABLES.iter().zip(before).find(|(t, before)| self.len(**t) > *before);
         let Some((&table, at)) = grown else { return Ok(()) };
-        let door = &mut self.reader.door;
+        let objects = &mut self.reader.objects;
         let classes = match table {
-            Table::Pods => door.pods_by_class.pop(),
-            Table::Daemons => door.daemons_by_class.pop(),
+            Table::Pods => objects.pods_by_class.pop(),
+            Table::Daemons => objects.daemons_by_class.pop(),
             _ => None,
         };
         match classes {
@@ -126,7 +126,7 @@ impl Store {
         }
         self.owners[table as usize].push(identity);
         if let Some(old) = self.slots.insert(identity, Slot { table, at }) {
-            self.take_out(old);
+            self.remove_slot(old);
         }
         self.sweep_names();
         Ok(())
@@ -140,7 +140,7 @@ impl Store {
         };
         self.class_of.remove(&identity);
         let slot = self.slots.remove(&identity);
-        slot.inspect(|&slot| self.take_out(slot)).is_some()
+        slot.inspect(|&slot| self.remove_slot(slot)).is_some()
     }
 
     /// How many objects there are.
@@ -150,24 +150,25 @@ impl Store {
 
     /// The objects as they came, in no order, and not put in relation to each other: enough to count and to add up, and
     /// nothing to plan on.
-    pub fn raw(&self) -> &World {
-        &self.reader.door.world
+    pub fn unsorted(&self) -> &ClusterObjects {
+        &self.reader.objects.world
     }
 
-    /// What the containers of a pod of [`Store::raw`] may use at most, by its index.
+    /// What the containers of a pod of [`Store::unsorted`] may use at most, by its index.
     pub fn limits(&self, pod: usize) -> &Resources {
-        self.reader.door.limits.get(pod)
+        self.reader.objects.limits.get(pod)
     }
 
     /// Everything as a world of its own, in an order that does not depend on how it came. `now`, settings and the
     /// catalogue are left to the caller.
-    pub fn world(&self) -> World {
-        let door = &self.reader.door;
-        let classes = door.priority_classes.iter().map(|c| PriorityClass { ..*c }).collect();
-        let mut copy = Door { world: door.world.clone(), priority_classes: classes, ..Door::default() };
-        if !door.limit_ranges.is_empty() {
-            copy.limit_ranges.clone_from(&door.limit_ranges);
-            copy.daemon_needs.clone_from(&door.daemon_needs);
+    pub fn world(&self) -> ClusterObjects {
+        let objects = &self.reader.objects;
+        let classes = objects.priority_classes.iter().map(|c| PriorityClass { ..*c }).collect();
+        let mut copy =
+            ObjectsBuilder { world: objects.world.clone(), priority_classes: classes, ..ObjectsBuilder::default() };
+        if !objects.limit_ranges.is_empty() {
+            copy.limit_ranges.clone_from(&objects.limit_ranges);
+            copy.daemon_needs.clone_from(&objects.daemon_needs);
         }
         for (identity, &class) in &self.class_of {
             match self.slots.get(identity) {
@@ -180,14 +181,14 @@ impl Store {
     }
 
     /// Removes what is in a slot; the last of its table takes the place.
-    fn take_out(&mut self, slot: Slot) {
+    fn remove_slot(&mut self, slot: Slot) {
         let Slot { table, at } = slot;
-        let door = &mut self.reader.door;
-        let world = &mut door.world;
+        let objects = &mut self.reader.objects;
+        let world = &mut objects.world;
         match table {
             Table::Pods => {
                 world.pods.swap_remove(at);
-                door.limits.swap_remove(at);
+                objects.limits.swap_remove(at);
             }
             Table::Nodes => drop(world.nodes.swap_remove(at)),
             Table::Claims => drop(world.claims.swap_remove(at)),
@@ -195,7 +196,7 @@ impl Store {
             Table::Classes => drop(world.classes.swap_remove(at)),
             Table::Daemons => {
                 world.daemons.swap_remove(at);
-                door.daemon_needs.swap_remove(at);
+                objects.daemon_needs.swap_remove(at);
             }
             Table::Workloads => drop(world.workloads.swap_remove(at)),
             Table::Budgets => drop(world.budgets.swap_remove(at)),
@@ -204,15 +205,15 @@ impl Store {
             Table::Volumes => drop(world.volumes.swap_remove(at)),
             Table::StorageClasses => drop(world.storage_classes.swap_remove(at)),
             Table::CsiNodes => drop(world.csi_nodes.swap_remove(at)),
-            Table::PriorityClasses => drop(door.priority_classes.swap_remove(at)),
-            Table::LimitRanges => drop(door.limit_ranges.swap_remove(at)),
+            Table::PriorityClasses => drop(objects.priority_classes.swap_remove(at)),
+            Table::LimitRanges => drop(objects.limit_ranges.swap_remove(at)),
         }
         let owners = &mut self.owners[table as usize];
         owners.swap_remove(at);
         if let Some(moved) = owners.get(at).and_then(|owner| self.slots.get_mut(owner)) {
             moved.at = at;
         }
-        let world = &mut self.reader.door.world;
+        let world = &mut self.reader.objects.world;
         if world.shapes.len() > 2 * (world.pods.len() + world.daemons.len()) + SHAPES {
             renumber_shapes(world);
         }
@@ -220,14 +221,14 @@ impl Store {
 
     /// Drops names that nobody has, where there are twice as many as when they were last looked through.
     fn sweep_names(&mut self) {
-        let door = &mut self.reader.door;
-        if door.world.names.len() < 2 * self.swept + NAMES {
+        let objects = &mut self.reader.objects;
+        if objects.world.names.len() < 2 * self.swept + NAMES {
             return;
         }
-        renumber_shapes(&mut door.world);
-        let (needs, ranges) = (&mut door.daemon_needs, &mut door.limit_ranges);
-        let (classes, limits, class_of) = (&mut door.priority_classes, &mut door.limits, &mut self.class_of);
-        let mut others = |visit: &mut dyn FnMut(&mut Sym)| {
+        renumber_shapes(&mut objects.world);
+        let (needs, ranges) = (&mut objects.daemon_needs, &mut objects.limit_ranges);
+        let (classes, limits, class_of) = (&mut objects.priority_classes, &mut objects.limits, &mut self.class_of);
+        let mut others = |visit: &mut dyn FnMut(&mut Symbol)| {
             classes.iter_mut().for_each(|class| visit(&mut class.name));
             class_of.values_mut().flatten().for_each(&mut *visit);
             limits.each(visit);
@@ -237,11 +238,11 @@ impl Store {
                 range.requests.each(visit);
             }
         };
-        self.swept = door.world.sweep_names(self.lasting, &mut others);
+        self.swept = objects.world.sweep_names(self.lasting, &mut others);
     }
 
     fn len(&self, table: Table) -> usize {
-        let world = &self.reader.door.world;
+        let world = &self.reader.objects.world;
         match table {
             Table::Pods => world.pods.len(),
             Table::Nodes => world.nodes.len(),
@@ -256,8 +257,8 @@ impl Store {
             Table::Volumes => world.volumes.len(),
             Table::StorageClasses => world.storage_classes.len(),
             Table::CsiNodes => world.csi_nodes.len(),
-            Table::PriorityClasses => self.reader.door.priority_classes.len(),
-            Table::LimitRanges => self.reader.door.limit_ranges.len(),
+            Table::PriorityClasses => self.reader.objects.priority_classes.len(),
+            Table::LimitRanges => self.reader.objects.limit_ranges.len(),
         }
     }
 }
@@ -328,7 +329,7 @@ mod tests {
         }
         let cpu = |at: usize| store.limits(at).get(longshore_core::model::ResourceId::Cpu);
         let mut all: Vec<(&str, i64)> =
-            store.raw().pods.iter().enumerate().map(|(at, pod)| (&*pod.name, cpu(at))).collect();
+            store.unsorted().pods.iter().enumerate().map(|(at, pod)| (&*pod.name, cpu(at))).collect();
         all.sort_unstable();
         assert_eq!(all, [("b", 0), ("c", 3010), ("d", 3009)]);
     }
@@ -375,14 +376,14 @@ mod tests {
         for cpu in 1..5_000 {
             store.apply("v1", "Pod", &pod("a", &format!("{cpu}m"))).unwrap();
         }
-        assert!(store.reader.door.world.shapes.len() < 1_100);
+        assert!(store.reader.objects.world.shapes.len() < 1_100);
         assert_eq!(names(&store), [("a".into(), 4_999)]);
     }
 
     /// Pods with labels of their own come and go; what stays is what is used, whatever number it has.
     #[test]
     fn names_that_nobody_uses_are_swept() {
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let lasting = names.intern("of the catalogue");
         let mut store = Store::with_names(names);
         let class = r#"{"metadata":{"name":"urgent"},"value":7}"#;
@@ -405,7 +406,7 @@ mod tests {
         let mut other = Store::new();
         other.apply("v1", "Pod", stays).unwrap();
         other.apply("scheduling.k8s.io/v1", "PriorityClass", class).unwrap();
-        let shape = |world: &World| {
+        let shape = |world: &ClusterObjects| {
             let pod = world.pods.iter().find(|pod| &*pod.name == "stays").unwrap();
             let shape = world.shapes.get(pod.shape);
             let text = |sym| world.names.text(sym).to_owned();
@@ -419,12 +420,12 @@ mod tests {
         };
         assert_eq!(shape(&world), shape(&other.world()));
         assert_eq!(shape(&world).4, 7);
-        let at = store.raw().pods.iter().position(|pod| &*pod.name == "stays").unwrap();
-        let gpu = store.raw().names.get("example.com/gpu").unwrap();
+        let at = store.unsorted().pods.iter().position(|pod| &*pod.name == "stays").unwrap();
+        let gpu = store.unsorted().names.get("example.com/gpu").unwrap();
         assert_eq!(store.limits(at).get(longshore_core::model::ResourceId::Other(gpu)), 1);
-        let labels = &store.raw().shapes.get(store.raw().pods[at].shape).labels;
-        let team = store.raw().names.get("team").unwrap();
-        assert_eq!(labels.get(team).map(|value| store.raw().names.text(value)), Some("shop"));
+        let labels = &store.unsorted().shapes.get(store.unsorted().pods[at].shape).labels;
+        let team = store.unsorted().names.get("team").unwrap();
+        assert_eq!(labels.get(team).map(|value| store.unsorted().names.text(value)), Some("shop"));
     }
 
     #[test]

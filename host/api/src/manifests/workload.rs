@@ -6,9 +6,9 @@ use longshore_core::model::{DaemonSet, PodDisruptionBudget, Workload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Door;
+use super::ObjectsBuilder;
+use super::diagnostic::{Fault, Path};
 use super::pod::{WireTemplate, template};
-use super::problem::{Fault, Path};
 use super::selector::{WireSelector, map_selector, selector};
 use super::wire::{Map, Meta, Text, only_from_maps};
 
@@ -104,60 +104,60 @@ only_from_maps!(
 );
 
 /// Takes a DaemonSet in.
-pub(super) fn read_daemon(wire: WireDaemonSet<'_>, door: &mut Door) -> Result<(), Fault> {
-    let namespace = door.namespace(&wire.metadata);
+pub(super) fn read_daemon(wire: WireDaemonSet<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let read = template(&spec.template, namespace, names)?;
     let daemon = DaemonSet {
         namespace,
         name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
-        template: door.world.shapes.intern(read.shape),
+        template: objects.world.shapes.intern(read.shape),
         resource_claims: read.resource_claims,
     };
     if let Some(class) = read.class {
-        door.daemons_by_class.push((door.world.daemons.len(), class));
+        objects.daemons_by_class.push((objects.world.daemons.len(), class));
     }
-    door.world.daemons.push(daemon);
-    door.daemon_needs.push(Arc::new(read.needs));
+    objects.world.daemons.push(daemon);
+    objects.daemon_needs.push(Arc::new(read.needs));
     Ok(())
 }
 
 /// Takes a ReplicaSet or StatefulSet in.
-pub(super) fn read_workload(kind: &str, wire: WireWorkload<'_>, door: &mut Door) -> Result<(), Fault> {
-    let namespace = door.namespace(&wire.metadata);
+pub(super) fn read_workload(kind: &str, wire: WireWorkload<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let workload = Workload {
         kind: names.intern(kind),
         namespace,
         name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
         selector: selector(spec.selector.as_ref(), Path::Root.field("spec").field("selector"), names)?,
     };
-    door.world.workloads.push(workload);
+    objects.world.workloads.push(workload);
     Ok(())
 }
 
 /// Takes a Service or ReplicationController in.
-pub(super) fn read_mapped(kind: &str, wire: WireMapped<'_>, door: &mut Door) -> Result<(), Fault> {
-    let namespace = door.namespace(&wire.metadata);
+pub(super) fn read_mapped(kind: &str, wire: WireMapped<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let workload = Workload {
         kind: names.intern(kind),
         namespace,
         name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
         selector: map_selector(&spec.selector, names),
     };
-    door.world.workloads.push(workload);
+    objects.world.workloads.push(workload);
     Ok(())
 }
 
 /// Takes a PodDisruptionBudget in.
-pub(super) fn read_budget(wire: WireBudget<'_>, door: &mut Door) -> Result<(), Fault> {
-    let namespace = door.namespace(&wire.metadata);
+pub(super) fn read_budget(wire: WireBudget<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+    let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
-    let names = &mut door.world.names;
+    let names = &mut objects.world.names;
     let at = Path::Root.field("spec");
     if spec.max_unavailable.is_some() && spec.min_available.is_some() {
         return Err(at.fault("has both minAvailable and maxUnavailable", "remove one"));
@@ -167,7 +167,7 @@ pub(super) fn read_budget(wire: WireBudget<'_>, door: &mut Door) -> Result<(), F
         let Some(text) = text(value) else { continue };
         let digits = text.strip_suffix('%').unwrap_or(&text);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            let what = format!("{} is neither a count nor a percentage", super::problem::quoted(&text));
+            let what = format!("{} is neither a count nor a percentage", super::diagnostic::quoted(&text));
             return Err(at.field(field).fault(what, "write it like 1 or \"10%\""));
         }
     }
@@ -181,6 +181,6 @@ pub(super) fn read_budget(wire: WireBudget<'_>, door: &mut Door) -> Result<(), F
         blocks_always: matches!(max.as_deref(), Some("0" | "0%")) || min.as_deref() == Some("100%"),
         evicts_unhealthy: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
     };
-    door.world.budgets.push(budget);
+    objects.world.budgets.push(budget);
     Ok(())
 }

@@ -4,31 +4,31 @@ use std::cell::RefCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Found, Rule};
+use super::{Invariant, Violations};
 use crate::matching::{admits, satisfies, untolerated};
-use crate::model::{Labels, Op, PodShape, Requirement, ResourceId, Resources, Sym, TypeId, World};
+use crate::model::{ClusterObjects, Labels, Op, PodShape, Requirement, ResourceId, Resources, Symbol, TypeId};
 use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::snapshot::{PendingPod, Snapshot, StateNode};
 
 /// Where pods go: an existing node or a claim.
-pub enum Kind<'a> {
+pub enum HostKind<'a> {
     /// An existing node.
     Node(&'a StateNode),
     /// A claim, with the values that labels of its node may have.
-    Claim(&'a PlannedClaim, Possible<'a>),
+    Claim(&'a PlannedClaim, PossibleLabels<'a>),
 }
 
 /// The values that each label of a claim's node may have, looked up when asked for.
-pub struct Possible<'a> {
-    world: &'a World,
+pub struct PossibleLabels<'a> {
+    world: &'a ClusterObjects,
     claim: &'a PlannedClaim,
-    known: RefCell<FxHashMap<Sym, Option<Vec<Sym>>>>,
+    known: RefCell<FxHashMap<Symbol, Option<Vec<Symbol>>>>,
 }
 
 /// A host and its new pods.
 pub struct Host<'a> {
     /// What it is.
-    pub kind: Kind<'a>,
+    pub kind: HostKind<'a>,
     /// Its new pods.
     pub pods: Vec<&'a PendingPod>,
     /// What to call it.
@@ -41,7 +41,7 @@ struct Known<'a> {
     /// What types leave to pods of each resource asked for, by NodePool.
     nets: FxHashMap<u32, Vec<Vec<i64>>>,
     /// Which types can be had at all, by what a claim is narrowed to.
-    had: FxHashMap<&'a [(Sym, Vec<Sym>)], Vec<bool>>,
+    purchasable: FxHashMap<&'a [(Symbol, Vec<Symbol>)], Vec<bool>>,
 }
 
 /// All hosts of a plan.
@@ -62,13 +62,13 @@ impl<'a> Hosts<'a> {
         let mut hosts: Vec<Host<'_>> = snapshot
             .nodes
             .iter()
-            .map(|n| Host { kind: Kind::Node(n), pods: Vec::new(), name: snapshot.world.names.text(n.name).into() })
+            .map(|n| Host { kind: HostKind::Node(n), pods: Vec::new(), name: snapshot.world.names.text(n.name).into() })
             .collect();
-        for e in &plan.existing {
+        for e in &plan.on_existing_nodes {
             hosts[e.node.0 as usize].pods.extend(find(&e.pods));
         }
         for (at, claim) in plan.claims.iter().enumerate() {
-            let kind = Kind::Claim(claim, Possible::of(&snapshot.world, claim));
+            let kind = HostKind::Claim(claim, PossibleLabels::of(&snapshot.world, claim));
             hosts.push(Host { kind, pods: find(&claim.pods), name: format!("claim {at}") });
         }
         let mut resources: Vec<ResourceId> =
@@ -79,38 +79,38 @@ impl<'a> Hosts<'a> {
     }
 
     /// Checks every host by itself.
-    pub fn check(&self, found: &mut Found<'_>) {
+    pub fn check(&self, found: &mut Violations<'_>) {
         let mut known = Known::default();
         for host in self.hosts.iter().filter(|h| !h.pods.is_empty()) {
             match &host.kind {
-                Kind::Node(node) => self.check_node(host, node, found),
-                Kind::Claim(claim, possible) => self.check_claim(host, claim, possible, &mut known, found),
+                HostKind::Node(node) => self.check_node(host, node, found),
+                HostKind::Claim(claim, possible) => self.check_claim(host, claim, possible, &mut known, found),
             }
             ports(host, found);
         }
     }
 
-    fn check_node(&self, host: &Host<'_>, node: &StateNode, found: &mut Found<'_>) {
+    fn check_node(&self, host: &Host<'_>, node: &StateNode, found: &mut Violations<'_>) {
         let names = &self.snapshot.world.names;
         let mut free = node.free.clone();
         for pod in &host.pods {
             if let Some(taint) = untolerated(&pod.shape.tolerations, &node.taints, false) {
                 let detail = format!("does not tolerate {}", names.text(taint.key));
-                found.add(Rule::Taints, Some(host.name.clone()), Some(pod.pod), detail);
+                found.add(Invariant::Taints, Some(host.name.clone()), Some(pod.pod), detail);
             }
             if !admits(&node.labels, &pod.shape, names) {
-                found.add(Rule::Labels, Some(host.name.clone()), Some(pod.pod), "labels do not fit".into());
+                found.add(Invariant::Labels, Some(host.name.clone()), Some(pod.pod), "labels do not fit".into());
             }
             let fits = |a: &Vec<Requirement>| a.iter().all(|r| satisfies(&node.labels, r, names));
             if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
-                found.add(Rule::Volumes, Some(host.name.clone()), Some(pod.pod), "its volume is elsewhere".into());
+                found.add(Invariant::Volumes, Some(host.name.clone()), Some(pod.pod), "its volume is elsewhere".into());
             }
             free.sub(&pod.shape.requests);
         }
         let asked = total(&host.pods);
         for (resource, amount) in asked.iter().filter(|(r, _)| free.get(*r) < 0) {
             let detail = format!("{amount} of {} asked, {} missing", resource.name(names), -free.get(resource));
-            found.add(Rule::Resources, Some(host.name.clone()), None, detail);
+            found.add(Invariant::Resources, Some(host.name.clone()), None, detail);
         }
         volumes(host, &node.volumes, &node.volume_limits, found);
     }
@@ -119,29 +119,29 @@ impl<'a> Hosts<'a> {
         &self,
         host: &Host<'_>,
         claim: &'a PlannedClaim,
-        possible: &Possible<'a>,
+        possible: &PossibleLabels<'a>,
         known: &mut Known<'a>,
-        found: &mut Found<'_>,
+        found: &mut Violations<'_>,
     ) {
         let world = &*self.snapshot.world;
         let at = || Some(host.name.clone());
         if !self.snapshot.pools.contains(&claim.pool) {
-            found.add(Rule::Pool, at(), None, "its NodePool cannot be bought from".into());
+            found.add(Invariant::Pool, at(), None, "its NodePool cannot be bought from".into());
         }
         self.check_offering(host, claim, known, found);
         let taints = &world.pools[claim.pool.0 as usize].taints;
         for pod in &host.pods {
             if let Some(taint) = untolerated(&pod.shape.tolerations, taints, false) {
                 let detail = format!("does not tolerate {}", world.names.text(taint.key));
-                found.add(Rule::Taints, at(), Some(pod.pod), detail);
+                found.add(Invariant::Taints, at(), Some(pod.pod), detail);
             }
             if let Some(key) = possible.unsatisfied(&pod.shape, world) {
                 let detail = format!("a node of this claim may have the wrong {}", world.names.text(key));
-                found.add(Rule::Labels, at(), Some(pod.pod), detail);
+                found.add(Invariant::Labels, at(), Some(pod.pod), detail);
             }
             let fits = |a: &Vec<Requirement>| a.iter().all(|r| possible.always(r, world));
             if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
-                found.add(Rule::Volumes, at(), Some(pod.pod), "its volume may be elsewhere".into());
+                found.add(Invariant::Volumes, at(), Some(pod.pod), "its volume may be elsewhere".into());
             }
         }
         let asked: Vec<i64> = {
@@ -159,7 +159,7 @@ impl<'a> Hosts<'a> {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
                 let resource = self.resources[at].name(&world.names);
                 let detail = format!("{} of {resource} asked, {name} has {}", asked[at], net[at]);
-                found.add(Rule::Resources, Some(host.name.clone()), None, detail);
+                found.add(Invariant::Resources, Some(host.name.clone()), None, detail);
                 break;
             }
             if host.pods.iter().any(|p| !p.volumes.is_empty()) {
@@ -168,22 +168,28 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    fn check_offering(&self, host: &Host<'_>, claim: &'a PlannedClaim, known: &mut Known<'a>, found: &mut Found<'_>) {
+    fn check_offering(
+        &self,
+        host: &Host<'_>,
+        claim: &'a PlannedClaim,
+        known: &mut Known<'a>,
+        found: &mut Violations<'_>,
+    ) {
         let world = &*self.snapshot.world;
         let at = || Some(host.name.clone());
         let offering = world.catalogue.offering(claim.offering);
         if claim.types.len() > 600 {
-            found.add(Rule::Offering, at(), None, format!("{} types are more than 600", claim.types.len()));
+            found.add(Invariant::Offering, at(), None, format!("{} types are more than 600", claim.types.len()));
         }
         if claim.types.first() != Some(&offering.instance_type) {
-            found.add(Rule::Offering, at(), None, "its offering is not of its first type".into());
+            found.add(Invariant::Offering, at(), None, "its offering is not of its first type".into());
         }
         if offering.price != claim.price {
             let detail = format!("its price is {}, the offering's {}", claim.price, offering.price);
-            found.add(Rule::Offering, at(), None, detail);
+            found.add(Invariant::Offering, at(), None, detail);
         }
         let pool = &world.pools[claim.pool.0 as usize];
-        let had = known.had.entry(&claim.requirements).or_insert_with(|| {
+        let had = known.purchasable.entry(&claim.requirements).or_insert_with(|| {
             let can = |(at, t): (usize, &crate::model::InstanceType)| {
                 let of_type = world.catalogue.offerings_of(TypeId(at as u32));
                 allowed(claim, &t.requirements)
@@ -194,14 +200,14 @@ impl<'a> Hosts<'a> {
         for &t in &claim.types {
             if !had[t.0 as usize] {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
-                found.add(Rule::Offering, at(), None, format!("{name} cannot be had under its requirements"));
+                found.add(Invariant::Offering, at(), None, format!("{name} cannot be had under its requirements"));
             }
         }
         if !offering.available || !allowed(claim, &offering.requirements) {
-            found.add(Rule::Offering, at(), None, "its offering does not meet its requirements".into());
+            found.add(Invariant::Offering, at(), None, "its offering does not meet its requirements".into());
         }
         // What the NodePool requires must hold for the node that is counted on.
-        let mut labels: Vec<(Sym, Sym)> = Vec::new();
+        let mut labels: Vec<(Symbol, Symbol)> = Vec::new();
         let of_type = &world.catalogue.instance_type(offering.instance_type).requirements;
         for r in of_type.iter().chain(&offering.requirements) {
             if let Op::In(values) = &r.op
@@ -214,7 +220,7 @@ impl<'a> Hosts<'a> {
         let named = |r: &&Requirement| labels.get(r.key).is_some();
         if let Some(r) = pool.requirements.iter().filter(named).find(|r| !satisfies(&labels, r, &world.names)) {
             let detail = format!("its offering is not what its NodePool requires of {}", world.names.text(r.key));
-            found.add(Rule::Offering, at(), None, detail);
+            found.add(Invariant::Offering, at(), None, detail);
         }
     }
 
@@ -231,7 +237,7 @@ impl<'a> Hosts<'a> {
             if offered.iter().any(|o| o.key == r.key) {
                 // A daemon that wants what only some of the offerings have may run.
                 let asked = || pool.requirements.iter().filter(|q| q.key == r.key).chain([r]);
-                let fits = |v: Sym| {
+                let fits = |v: Symbol| {
                     let labels = Labels::new(vec![(r.key, v)]);
                     asked().all(|q| satisfies(&labels, q, &world.names))
                 };
@@ -266,22 +272,22 @@ impl<'a> Hosts<'a> {
     }
 }
 
-impl<'a> Possible<'a> {
-    fn of(world: &'a World, claim: &'a PlannedClaim) -> Self {
-        Possible { world, claim, known: RefCell::default() }
+impl<'a> PossibleLabels<'a> {
+    fn of(world: &'a ClusterObjects, claim: &'a PlannedClaim) -> Self {
+        PossibleLabels { world, claim, known: RefCell::default() }
     }
 
     /// The values that a label may have; `None` if the node has no such label.
-    pub fn values(&self, key: Sym) -> Option<Vec<Sym>> {
+    pub fn values(&self, key: Symbol) -> Option<Vec<Symbol>> {
         self.known.borrow_mut().entry(key).or_insert_with(|| self.look_up(key)).clone()
     }
 
     /// The value that a label has for certain. Stops looking as soon as there are two.
-    pub fn single(&self, key: Sym) -> Option<Sym> {
+    pub fn single(&self, key: Symbol) -> Option<Symbol> {
         if let Some((_, values)) = self.claim.requirements.iter().find(|(k, _)| *k == key) {
             return if let [only] = values[..] { Some(only) } else { None };
         }
-        let mut seen: Option<Sym> = None;
+        let mut seen: Option<Symbol> = None;
         for &t in &self.claim.types {
             let usable = |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
             let offerings = self.world.catalogue.offerings_of(t).iter().filter(usable).flat_map(|o| &o.requirements);
@@ -298,11 +304,11 @@ impl<'a> Possible<'a> {
         seen.or_else(|| self.world.pools[self.claim.pool.0 as usize].labels.get(key))
     }
 
-    fn look_up(&self, key: Sym) -> Option<Vec<Sym>> {
+    fn look_up(&self, key: Symbol) -> Option<Vec<Symbol>> {
         if let Some((_, values)) = self.claim.requirements.iter().find(|(k, _)| *k == key) {
             return Some(values.clone());
         }
-        let mut values: Vec<Sym> = Vec::new();
+        let mut values: Vec<Symbol> = Vec::new();
         let mut note = |requirements: &[Requirement]| {
             for r in requirements.iter().filter(|r| r.key == key) {
                 if let Op::In(of) = &r.op {
@@ -322,7 +328,7 @@ impl<'a> Possible<'a> {
     }
 
     /// Whether a requirement holds whatever the node turns out to be.
-    fn always(&self, r: &Requirement, world: &World) -> bool {
+    fn always(&self, r: &Requirement, world: &ClusterObjects) -> bool {
         match self.values(r.key) {
             _ if self.claim.open.iter().any(|o| o.key == r.key) => true,
             Some(values) => values.iter().all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
@@ -331,12 +337,12 @@ impl<'a> Possible<'a> {
     }
 
     /// Whether the node will have a label, whatever it turns out to be.
-    pub fn has(&self, key: Sym, world: &World) -> bool {
+    pub fn has(&self, key: Symbol, world: &ClusterObjects) -> bool {
         self.always(&Requirement { key, op: Op::Exists, min_values: None }, world)
     }
 
     /// Karpenter lets pods ask for labels that every cloud defines even where a catalogue does not name them.
-    fn undefined_well_known(&self, key: Sym, world: &World) -> bool {
+    fn undefined_well_known(&self, key: Symbol, world: &ClusterObjects) -> bool {
         let text = world.names.text(key);
         ["topology.kubernetes.io/region", "node.kubernetes.io/windows-build", "kubernetes.io/os", "kubernetes.io/arch"]
             .contains(&text)
@@ -345,13 +351,13 @@ impl<'a> Possible<'a> {
     }
 
     /// A label that may be wrong for a pod.
-    pub fn unsatisfied(&self, shape: &PodShape, world: &World) -> Option<Sym> {
+    pub fn unsatisfied(&self, shape: &PodShape, world: &ClusterObjects) -> Option<Symbol> {
         let wrong = |rs: &[Requirement]| rs.iter().find(|r| !self.always(r, world)).map(|r| r.key);
         if let Some(key) = wrong(&shape.node_selector) {
             return Some(key);
         }
         // An empty term selects nothing.
-        let terms: Vec<Option<Sym>> = shape.required.iter().filter(|t| !t.is_empty()).map(|t| wrong(t)).collect();
+        let terms: Vec<Option<Symbol>> = shape.required.iter().filter(|t| !t.is_empty()).map(|t| wrong(t)).collect();
         match terms.first() {
             Some(first) if !terms.contains(&None) => *first,
             None if !shape.required.is_empty() => world.names.get("kubernetes.io/hostname"),
@@ -375,27 +381,27 @@ fn total(pods: &[&PendingPod]) -> Resources {
     all
 }
 
-fn ports(host: &Host<'_>, found: &mut Found<'_>) {
+fn ports(host: &Host<'_>, found: &mut Violations<'_>) {
     let mut taken = match &host.kind {
-        Kind::Node(node) => node.ports.clone(),
-        Kind::Claim(..) => Vec::new(),
+        HostKind::Node(node) => node.ports.clone(),
+        HostKind::Claim(..) => Vec::new(),
     };
     for pod in host.pods.iter().filter(|p| !p.shape.ports.is_empty()) {
         if let Some(port) = pod.shape.ports.iter().find(|p| taken.iter().any(|t| t.conflicts(p))) {
-            found.add(Rule::Ports, Some(host.name.clone()), Some(pod.pod), format!("port {} is taken", port.port));
+            found.add(Invariant::Ports, Some(host.name.clone()), Some(pod.pod), format!("port {} is taken", port.port));
         }
         taken.extend(&pod.shape.ports);
     }
 }
 
-fn volumes(host: &Host<'_>, attached: &[(Sym, u32)], limits: &[(Sym, u32)], found: &mut Found<'_>) {
-    let new: FxHashSet<(Sym, u32)> = host.pods.iter().flat_map(|p| p.volumes.iter().copied()).collect();
-    let all: FxHashSet<(Sym, u32)> = attached.iter().copied().chain(new.iter().copied()).collect();
+fn volumes(host: &Host<'_>, attached: &[(Symbol, u32)], limits: &[(Symbol, u32)], found: &mut Violations<'_>) {
+    let new: FxHashSet<(Symbol, u32)> = host.pods.iter().flat_map(|p| p.volumes.iter().copied()).collect();
+    let all: FxHashSet<(Symbol, u32)> = attached.iter().copied().chain(new.iter().copied()).collect();
     for &(driver, limit) in limits {
         let count = all.iter().filter(|(d, _)| *d == driver).count();
         if count > limit as usize && new.iter().any(|(d, _)| *d == driver) {
             let detail = format!("{count} volumes of {}, at most {limit}", found.text(driver));
-            found.add(Rule::Volumes, Some(host.name.clone()), None, detail);
+            found.add(Invariant::Volumes, Some(host.name.clone()), None, detail);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Found, Rule};
-use crate::model::{MinValuesPolicy, Op, Sym};
+use super::{Invariant, Violations};
+use crate::model::{MinValuesPolicy, Op, Symbol};
 use crate::plan::{Plan, PlannedClaim};
 use crate::snapshot::Snapshot;
 
 /// Checks what NodePools and reservations bound.
-pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let world = &*snapshot.world;
     let catalogue = &world.catalogue;
     for &at in &snapshot.pools {
@@ -27,14 +27,14 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
             if sum > limit {
                 let name = resource.name(&world.names).to_owned();
                 let detail = format!("its nodes could have {sum} of {name}, its limit is {limit}");
-                found.add(Rule::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+                found.add(Invariant::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
             }
         }
         if let Some(limit) = pool.node_limit {
             let sum = (nodes().count() + mine.len()) as i64;
             if sum > limit {
                 let detail = format!("it would have {sum} nodes, its limit is {limit}");
-                found.add(Rule::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+                found.add(Invariant::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
             }
         }
         if world.settings.min_values == MinValuesPolicy::Strict {
@@ -46,12 +46,12 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
     reservations(snapshot, plan, found);
 }
 
-fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Found<'_>) {
+fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<'_>) {
     let world = &*snapshot.world;
     let pool = &world.pools[claim.pool.0 as usize];
     for r in &pool.requirements {
         let Some(min) = r.min_values else { continue };
-        let mut values: Vec<Sym> = Vec::new();
+        let mut values: Vec<Symbol> = Vec::new();
         for &t in &claim.types {
             let offerings = world.catalogue.offerings_of(t).iter().filter(|o| o.available);
             let of_type = world.catalogue.instance_type(t).requirements.iter();
@@ -69,14 +69,14 @@ fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Found<'_>) 
         if values.len() < usize::from(min) {
             let key = world.names.text(r.key);
             let detail = format!("{} values of {key}, minValues is {min}", values.len());
-            found.add(Rule::MinValues, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+            found.add(Invariant::MinValues, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
         }
     }
 }
 
-fn reservations(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
+fn reservations(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let catalogue = &snapshot.world.catalogue;
-    let mut used: FxHashMap<Sym, (u32, u32)> = FxHashMap::default();
+    let mut used: FxHashMap<Symbol, (u32, u32)> = FxHashMap::default();
     for claim in &plan.claims {
         if let Some((id, capacity)) = catalogue.offering(claim.offering).reservation {
             used.entry(id).or_insert((0, capacity)).0 += 1;
@@ -85,7 +85,7 @@ fn reservations(snapshot: &Snapshot, plan: &Plan, found: &mut Found<'_>) {
     for (id, (count, capacity)) in used {
         if count > capacity {
             let detail = format!("{count} nodes draw on it, {capacity} are left");
-            found.add(Rule::Reservations, Some(found.text(id).to_owned()), None, detail);
+            found.add(Invariant::Reservations, Some(found.text(id).to_owned()), None, detail);
         }
     }
 }

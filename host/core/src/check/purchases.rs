@@ -6,11 +6,16 @@
 use rustc_hash::FxHashSet;
 
 use crate::matching::satisfies;
-use crate::model::{InstanceType, Labels, NodePool, Op, PodShape, Requirement, Sym, TypeId, World};
+use crate::model::{ClusterObjects, InstanceType, Labels, NodePool, Op, PodShape, Requirement, Symbol, TypeId};
 use crate::snapshot::Snapshot;
 
 /// The values of a label that nodes bought for pods of a shape can have, which have labels of all `keys`.
-pub fn domains(snapshot: &Snapshot, pool: &NodePool, (shape, keys): (&PodShape, &[Sym]), key: Sym) -> FxHashSet<Sym> {
+pub fn domains(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    (shape, keys): (&PodShape, &[Symbol]),
+    key: Symbol,
+) -> FxHashSet<Symbol> {
     let mut found = FxHashSet::default();
     let world = &*snapshot.world;
     let there = keys.iter().map(|&key| Requirement { key, op: Op::Exists, min_values: None }).collect();
@@ -49,8 +54,8 @@ fn within_limits(snapshot: &Snapshot, pool: &NodePool, t: &InstanceType) -> bool
 }
 
 /// Labels that every node of a NodePool has, as requirements.
-fn pool_labels(world: &World, pool: &NodePool) -> Vec<Requirement> {
-    let is = |key: Sym, value: Sym| Requirement { key, op: Op::In([value].into()), min_values: None };
+fn pool_labels(world: &ClusterObjects, pool: &NodePool) -> Vec<Requirement> {
+    let is = |key: Symbol, value: Symbol| Requirement { key, op: Op::In([value].into()), min_values: None };
     let mut labels: Vec<Requirement> = pool.labels.iter().map(|(key, value)| is(key, value)).collect();
     labels.extend(world.names.get("karpenter.sh/nodepool").map(|key| is(key, pool.name)));
     labels
@@ -58,7 +63,7 @@ fn pool_labels(world: &World, pool: &NodePool) -> Vec<Requirement> {
 
 /// Nodes of a NodePool, by type and offering.
 struct Kinds<'a> {
-    world: &'a World,
+    world: &'a ClusterObjects,
     pool: &'a NodePool,
     labels: Vec<Requirement>,
     /// That the labels are there which have to be.
@@ -67,13 +72,13 @@ struct Kinds<'a> {
 
 impl<'a> Kinds<'a> {
     /// Everything that is said of a label of such nodes.
-    fn said<'s>(&'s self, t: &'s InstanceType, offering: &'s [Requirement], key: Sym) -> Vec<&'s Requirement> {
+    fn said<'s>(&'s self, t: &'s InstanceType, offering: &'s [Requirement], key: Symbol) -> Vec<&'s Requirement> {
         let of_pool = self.pool.requirements.iter().chain(&self.labels);
         of_pool.chain(&t.requirements).chain(offering).filter(|r| r.key == key).collect()
     }
 
     /// The values that are named for a label.
-    fn values(&self, t: &InstanceType, offering: &[Requirement], key: Sym) -> Vec<Sym> {
+    fn values(&self, t: &InstanceType, offering: &[Requirement], key: Symbol) -> Vec<Symbol> {
         let mut named = self.said(t, offering, key);
         // What the offering names is narrower than what the type names, and that narrower than what the NodePool admits.
         named.reverse();
@@ -84,7 +89,7 @@ impl<'a> Kinds<'a> {
 
     /// Whether a node of that domain is one of the NodePool's and suits the pod's node selector and one term of its required
     /// node affinity.
-    fn takes(&self, t: &InstanceType, offering: &[Requirement], shape: &PodShape, domain: (Sym, Sym)) -> bool {
+    fn takes(&self, t: &InstanceType, offering: &[Requirement], shape: &PodShape, domain: (Symbol, Symbol)) -> bool {
         let none = Vec::new();
         let terms = if shape.required.is_empty() { std::slice::from_ref(&none) } else { &shape.required };
         terms.iter().any(|term| {
@@ -101,9 +106,9 @@ impl<'a> Kinds<'a> {
     }
 
     /// Whether one label can be what is said of it and what is wanted of it.
-    fn agree(&self, key: Sym, said: &[&Requirement], wanted: &[&Requirement], pinned: Option<Sym>) -> bool {
+    fn agree(&self, key: Symbol, said: &[&Requirement], wanted: &[&Requirement], pinned: Option<Symbol>) -> bool {
         let all = || said.iter().chain(wanted);
-        let fits = |value: Sym| all().all(|r| self.holds(&r.op, value));
+        let fits = |value: Symbol| all().all(|r| self.holds(&r.op, value));
         if let Some(value) = pinned {
             return fits(value);
         }
@@ -120,14 +125,14 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    fn holds(&self, op: &Op, value: Sym) -> bool {
+    fn holds(&self, op: &Op, value: Symbol) -> bool {
         match op {
             Op::In(values) => values.contains(&value),
             Op::NotIn(values) => !values.contains(&value),
             Op::Exists => true,
             Op::DoesNotExist => false,
             Op::Gte(_) | Op::Lte(_) => {
-                let label = Sym(0);
+                let label = Symbol(0);
                 let asked = Requirement { key: label, op: op.clone(), min_values: None };
                 satisfies(&Labels::new(vec![(label, value)]), &asked, &self.world.names)
             }
@@ -135,7 +140,7 @@ impl<'a> Kinds<'a> {
     }
 
     /// Labels that clouds define, whether the catalogue names them or not.
-    fn is_defined(&self, key: Sym) -> bool {
+    fn is_defined(&self, key: Symbol) -> bool {
         let known = [
             "topology.kubernetes.io/zone",
             "topology.kubernetes.io/region",

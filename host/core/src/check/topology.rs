@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::hosts::{Host, Hosts, Kind};
-use super::{Found, Rule, purchases};
+use super::hosts::{Host, HostKind, Hosts};
+use super::{Invariant, Violations, purchases};
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp, Spread, Sym, World,
+    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp,
+    Spread, Symbol,
 };
 use crate::snapshot::Snapshot;
 
 /// Checks spread, affinity and anti-affinity.
-pub fn check(hosts: &Hosts<'_>, found: &mut Found<'_>) {
+pub fn check(hosts: &Hosts<'_>, found: &mut Violations<'_>) {
     let view = View::new(hosts);
     for rule in view.spreads() {
         view.check_spread(&rule, found);
@@ -35,41 +36,41 @@ pub fn check(hosts: &Hosts<'_>, found: &mut Found<'_>) {
 /// Pods on hosts, those of one shape together.
 struct View<'a> {
     hosts: &'a Hosts<'a>,
-    world: &'a World,
-    hostname: Option<Sym>,
+    world: &'a ClusterObjects,
+    hostname: Option<Symbol>,
     /// Shapes of new pods.
     shapes: Vec<&'a PodShape>,
     /// Hosts and counts by shape.
     on: Vec<Vec<(usize, u32)>>,
     /// Shapes by a label that they carry.
-    by_label: FxHashMap<(Sym, Sym), Vec<usize>>,
+    by_label: FxHashMap<(Symbol, Symbol), Vec<usize>>,
     /// Values of a label that a NodePool could buy, by NodePool and label, then by who buys.
-    offered: RefCell<FxHashMap<(u32, Sym), FxHashMap<Demands<'a>, FxHashSet<Sym>>>>,
+    offered: RefCell<FxHashMap<(u32, Symbol), FxHashMap<Demands<'a>, FxHashSet<Symbol>>>>,
     /// The domain of each host by topology key, where there is just one.
-    settled: RefCell<FxHashMap<Sym, Vec<Option<u32>>>>,
+    settled: RefCell<FxHashMap<Symbol, Vec<Option<u32>>>>,
     /// Namespaces that have pods, with their labels.
-    inhabited: Vec<(Sym, &'a Labels)>,
+    inhabited: Vec<(Symbol, &'a Labels)>,
     /// Lists of namespaces that terms name or select.
-    lists: RefCell<FxHashSet<Arc<[Sym]>>>,
+    lists: RefCell<FxHashSet<Arc<[Symbol]>>>,
 }
 
 /// Node selector, required node affinity, requests, and all keys that pods must be spread over.
-type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources, Vec<Sym>);
+type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources, Vec<Symbol>);
 
 /// A spread constraint and the shapes that own it.
 struct SpreadRule<'a> {
     spread: &'a Spread,
     shape: &'a PodShape,
     /// Labels that a node has to have to count: all topology keys that the shape must be spread over, but the hostname.
-    keys: Vec<Sym>,
+    keys: Vec<Symbol>,
     owners: Vec<usize>,
 }
 
 /// A term of affinity or anti-affinity, its namespaces resolved.
 struct Term<'a> {
-    key: Sym,
+    key: Symbol,
     selector: &'a LabelSelector,
-    namespaces: Option<Arc<[Sym]>>,
+    namespaces: Option<Arc<[Symbol]>>,
 }
 
 impl Term<'_> {
@@ -97,12 +98,12 @@ impl<'a> View<'a> {
             on.resize_with(shapes.len(), Vec::new);
             here.into_iter().for_each(|(shape, n)| on[shape].push((at, n)));
         }
-        let mut by_label: FxHashMap<(Sym, Sym), Vec<usize>> = FxHashMap::default();
+        let mut by_label: FxHashMap<(Symbol, Symbol), Vec<usize>> = FxHashMap::default();
         for (at, shape) in shapes.iter().enumerate() {
             shape.labels.iter().for_each(|label| by_label.entry(label).or_default().push(at));
         }
         let hostname = world.names.get("kubernetes.io/hostname");
-        let there: FxHashSet<Sym> = world.shapes.iter().map(|shape| shape.namespace).collect();
+        let there: FxHashSet<Symbol> = world.shapes.iter().map(|shape| shape.namespace).collect();
         let namespaces = world.namespaces.iter().filter(|(name, _)| there.contains(name));
         View {
             hosts,
@@ -127,26 +128,26 @@ impl<'a> View<'a> {
     }
 
     /// The domains that a host is or may be in: `None` if it has no such label. A host's own name is its number.
-    fn domains(&self, at: usize, key: Sym) -> Option<Vec<u32>> {
+    fn domains(&self, at: usize, key: Symbol) -> Option<Vec<u32>> {
         if Some(key) == self.hostname {
             return Some(vec![at as u32]);
         }
         match &self.host(at).kind {
-            Kind::Node(node) => node.labels.get(key).map(|v| vec![v.0]),
-            Kind::Claim(_, possible) => possible.values(key).map(|v| v.into_iter().map(|s| s.0).collect()),
+            HostKind::Node(node) => node.labels.get(key).map(|v| vec![v.0]),
+            HostKind::Claim(_, possible) => possible.values(key).map(|v| v.into_iter().map(|s| s.0).collect()),
         }
     }
 
     /// The domain that a host is in for certain.
-    fn domain(&self, at: usize, key: Sym) -> Option<u32> {
+    fn domain(&self, at: usize, key: Symbol) -> Option<u32> {
         if Some(key) == self.hostname {
             return Some(at as u32);
         }
         let mut settled = self.settled.borrow_mut();
         let of_hosts = settled.entry(key).or_insert_with(|| {
             let single = |at: usize| match &self.host(at).kind {
-                Kind::Node(node) => node.labels.get(key).map(|v| v.0),
-                Kind::Claim(_, possible) => possible.single(key).map(|v| v.0),
+                HostKind::Node(node) => node.labels.get(key).map(|v| v.0),
+                HostKind::Claim(_, possible) => possible.single(key).map(|v| v.0),
             };
             (0..self.hosts.hosts.len()).map(single).collect()
         });
@@ -189,7 +190,7 @@ impl<'a> View<'a> {
 
     fn spreads(&self) -> Vec<SpreadRule<'a>> {
         let mut rules: Vec<SpreadRule<'a>> = Vec::new();
-        type Same<'k> = (Sym, &'k Spread, Demands<'k>, &'k [crate::model::Toleration]);
+        type Same<'k> = (Symbol, &'k Spread, Demands<'k>, &'k [crate::model::Toleration]);
         let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for spread in shape.spread.iter().filter(|s| s.required) {
@@ -205,7 +206,7 @@ impl<'a> View<'a> {
         rules
     }
 
-    fn check_spread(&self, rule: &SpreadRule<'a>, found: &mut Found<'_>) {
+    fn check_spread(&self, rule: &SpreadRule<'a>, found: &mut Violations<'_>) {
         let key = rule.spread.key;
         let selects = |s: &PodShape| s.namespace == rule.shape.namespace && rule.spread.selector.matches(&s.labels);
         let mut running: FxHashMap<u32, i64> = FxHashMap::default();
@@ -224,7 +225,7 @@ impl<'a> View<'a> {
                 Some(domain) if owners.contains(&shape) => used.push((domain, at)),
                 None if owners.contains(&shape) => {
                     let detail = format!("a pod with a spread constraint, but {} is not settled", found.text(key));
-                    found.add(Rule::Spread, Some(self.host(at).name.clone()), None, detail);
+                    found.add(Invariant::Spread, Some(self.host(at).name.clone()), None, detail);
                 }
                 _ => {}
             }
@@ -237,31 +238,31 @@ impl<'a> View<'a> {
             }
         }
         let host = Some(key) == self.hostname;
-        let universe = if host { FxHashSet::default() } else { self.universe(rule) };
-        let least = if host { 0 } else { self.least(rule, &universe, &by_all) };
+        let eligible = if host { FxHashSet::default() } else { self.eligible_domains(rule) };
+        let least = if host { 0 } else { self.least(rule, &eligible, &by_all) };
         for (domain, at) in used {
             let least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
             if least_skew > i64::from(rule.spread.max_skew) {
                 let name = found.text(key).to_owned();
                 let detail = format!("skew {least_skew} over {name}, maxSkew {}", rule.spread.max_skew);
-                found.add(Rule::Spread, Some(self.host(at).name.clone()), None, detail);
+                found.add(Invariant::Spread, Some(self.host(at).name.clone()), None, detail);
             }
         }
     }
 
     /// The fewest pods in any domain that counts.
-    fn least(&self, rule: &SpreadRule<'a>, universe: &FxHashSet<u32>, count: &FxHashMap<u32, i64>) -> i64 {
-        if (universe.len() as i64) < i64::from(rule.spread.min_domains.unwrap_or(0)) {
+    fn least(&self, rule: &SpreadRule<'a>, eligible: &FxHashSet<u32>, count: &FxHashMap<u32, i64>) -> i64 {
+        if (eligible.len() as i64) < i64::from(rule.spread.min_domains.unwrap_or(0)) {
             return 0;
         }
-        universe.iter().map(|d| count.get(d).copied().unwrap_or(0)).min().unwrap_or(0)
+        eligible.iter().map(|d| count.get(d).copied().unwrap_or(0)).min().unwrap_or(0)
     }
 
     /// Domains that count: of nodes that pass the constraint's filter, existing or planned, and those where a NodePool
     /// could buy a node for such a pod.
-    fn universe(&self, rule: &SpreadRule<'a>) -> FxHashSet<u32> {
+    fn eligible_domains(&self, rule: &SpreadRule<'a>) -> FxHashSet<u32> {
         let key = rule.spread.key;
-        let mut universe: FxHashSet<u32> = FxHashSet::default();
+        let mut eligible: FxHashSet<u32> = FxHashSet::default();
         for &at in &self.snapshot().pools {
             let pool = &self.world.pools[at.0 as usize];
             if untolerated(&rule.shape.tolerations, &pool.taints, false).is_none() {
@@ -271,27 +272,27 @@ impl<'a> View<'a> {
                     .or_default()
                     .entry(demands(rule.shape, &rule.keys))
                     .or_insert_with(|| purchases::domains(self.snapshot(), pool, (rule.shape, &rule.keys), key));
-                universe.extend(offered.iter().map(|s| s.0));
+                eligible.extend(offered.iter().map(|s| s.0));
             }
         }
         for at in 0..self.hosts.hosts.len() {
-            if let Some(domain) = self.domain(at, key).filter(|domain| !universe.contains(domain))
+            if let Some(domain) = self.domain(at, key).filter(|domain| !eligible.contains(domain))
                 && self.counts(rule, at)
             {
-                universe.insert(domain);
+                eligible.insert(domain);
             }
         }
-        universe
+        eligible
     }
 
     /// Whether a node counts for a constraint; a planned one only if it does whatever is launched for it.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
         let (has_keys, admitted, taints) = match &self.host(at).kind {
-            Kind::Node(node) => {
+            HostKind::Node(node) => {
                 let has_keys = rule.keys.iter().all(|&key| node.labels.get(key).is_some());
                 (has_keys, admits(&node.labels, rule.shape, &self.world.names), &node.taints)
             }
-            Kind::Claim(claim, possible) => {
+            HostKind::Claim(claim, possible) => {
                 let has_keys = rule.keys.iter().all(|&key| possible.has(key, self.world));
                 let taints = &self.world.pools[claim.pool.0 as usize].taints;
                 (has_keys, possible.unsatisfied(rule.shape, self.world).is_none(), taints)
@@ -303,9 +304,9 @@ impl<'a> View<'a> {
         has_keys && affinity && taints
     }
 
-    fn spread_keys(&self, shape: &PodShape) -> Vec<Sym> {
+    fn spread_keys(&self, shape: &PodShape) -> Vec<Symbol> {
         let required = shape.spread.iter().filter(|s| s.required && Some(s.key) != self.hostname);
-        let mut keys: Vec<Sym> = required.map(|s| s.key).collect();
+        let mut keys: Vec<Symbol> = required.map(|s| s.key).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -313,7 +314,7 @@ impl<'a> View<'a> {
 
     /// Namespaces that a term names or selects, sorted, each list kept once; `None` for all. Only of those with pods it
     /// matters whether they are selected.
-    fn namespaces(&self, term: &PodTerm, own: Sym) -> Option<Arc<[Sym]>> {
+    fn namespaces(&self, term: &PodTerm, own: Symbol) -> Option<Arc<[Symbol]>> {
         let mut all = term.namespaces.clone();
         match &term.namespace_selector {
             None if all.is_empty() => all.push(own),
@@ -329,7 +330,7 @@ impl<'a> View<'a> {
         let mut lists = self.lists.borrow_mut();
         let known = lists.get(all.as_slice()).cloned();
         Some(known.unwrap_or_else(|| {
-            let list: Arc<[Sym]> = all.into();
+            let list: Arc<[Symbol]> = all.into();
             lists.insert(list.clone());
             list
         }))
@@ -338,7 +339,7 @@ impl<'a> View<'a> {
     /// Distinct terms with the shapes that own them.
     fn terms(&self, of: impl Fn(&'a PodShape) -> &'a Vec<PodTerm>) -> Vec<(Term<'a>, Vec<usize>)> {
         let mut all: Vec<(Term<'a>, Vec<usize>)> = Vec::new();
-        let mut index: FxHashMap<(Sym, &LabelSelector, Option<Arc<[Sym]>>), usize> = FxHashMap::default();
+        let mut index: FxHashMap<(Symbol, &LabelSelector, Option<Arc<[Symbol]>>), usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for term in of(shape) {
                 let namespaces = self.namespaces(term, shape.namespace);
@@ -352,7 +353,7 @@ impl<'a> View<'a> {
         all
     }
 
-    fn check_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Found<'_>) {
+    fn check_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Violations<'_>) {
         let mut anchored: FxHashSet<u32> = FxHashSet::default();
         let running = self.running(term.selector, |s| term.selects(s));
         anchored.extend(running.iter().filter_map(|&(at, _)| self.domain(at, term.key)));
@@ -381,12 +382,12 @@ impl<'a> View<'a> {
             };
             if !fine {
                 let detail = format!("no pod that it must be with is in its {}", found.text(term.key));
-                found.add(Rule::Affinity, Some(self.host(at).name.clone()), None, detail);
+                found.add(Invariant::Affinity, Some(self.host(at).name.clone()), None, detail);
             }
         }
     }
 
-    fn check_anti_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Found<'_>) {
+    fn check_anti_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Violations<'_>) {
         // Pods that the term selects, by domain: how many, and which host if just one.
         let mut selected: FxHashMap<u32, u32> = FxHashMap::default();
         for (at, n) in self.running(term.selector, |s| term.selects(s)) {
@@ -404,13 +405,13 @@ impl<'a> View<'a> {
             let domains = self.domains(at, term.key).unwrap_or_default();
             if domains.iter().any(|d| selected.get(d).copied().unwrap_or(0) > own) {
                 let detail = format!("a pod that it must not be with may be in its {}", found.text(term.key));
-                found.add(Rule::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+                found.add(Invariant::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
             }
         }
     }
 
     /// Terms of pods that run already keep new pods away.
-    fn check_running_anti_affinity(&self, found: &mut Found<'_>) {
+    fn check_running_anti_affinity(&self, found: &mut Violations<'_>) {
         for &id in &self.snapshot().running.anti_affine {
             let owner = self.world.shapes.get(id);
             for term in &owner.anti_affinity {
@@ -426,7 +427,7 @@ impl<'a> View<'a> {
                 for (at, _, _) in self.placed(selected) {
                     if self.domains(at, term.key).unwrap_or_default().iter().any(|d| taken.contains(d)) {
                         let detail = format!("a running pod keeps it away from its {}", found.text(term.key));
-                        found.add(Rule::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+                        found.add(Invariant::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
                     }
                 }
             }
@@ -434,6 +435,6 @@ impl<'a> View<'a> {
     }
 }
 
-fn demands<'a>(shape: &'a PodShape, keys: &[Sym]) -> Demands<'a> {
+fn demands<'a>(shape: &'a PodShape, keys: &[Symbol]) -> Demands<'a> {
     (&shape.node_selector, &shape.required, &shape.requests, keys.to_vec())
 }

@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ground::{Domains, Load, NOWHERE, cpu_and_memory};
-use super::rules::{Kinds, Verdict};
-use super::shapes::{Class, Shape};
+use super::existing_nodes::{Domains, Load, NOWHERE, cpu_and_memory};
+use super::rules::{Kinds, NodeMatch};
+use super::shapes::{QueueClass, Shape};
 use super::{Simulator, VirtualNode};
-use crate::model::{HostPort, Sym};
+use crate::model::{HostPort, Symbol};
 
 /// Existing nodes first, numbered as in the snapshot, then those to come.
 pub struct Cluster<'s> {
@@ -29,9 +29,9 @@ pub struct Cluster<'s> {
     present: Vec<Vec<u32>>,
     /// Ports and volumes that came in this run, by node.
     ports: FxHashMap<u32, Vec<HostPort>>,
-    volumes: FxHashMap<u32, Vec<(Sym, u32)>>,
+    volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
     /// What nominated pods add, by node and counter.
-    kept: FxHashMap<(u32, u32), i32>,
+    reserved: FxHashMap<(u32, u32), i32>,
     /// Nodes that are there, in the order in which they came.
     pub ready: Vec<u32>,
 }
@@ -39,7 +39,7 @@ pub struct Cluster<'s> {
 impl<'s> Cluster<'s> {
     /// Existing nodes and those to come, none of them there yet.
     pub fn new(sim: &'s Simulator<'s>, nodes: &'s [VirtualNode<'s>]) -> Self {
-        let (ground, compiled) = (&sim.ground, &sim.compiled);
+        let (ground, compiled) = (&sim.existing_nodes, &sim.compiled);
         let mut cluster = Cluster {
             sim,
             nodes,
@@ -55,7 +55,7 @@ impl<'s> Cluster<'s> {
             present: Vec::new(),
             ports: FxHashMap::default(),
             volumes: FxHashMap::default(),
-            kept: FxHashMap::default(),
+            reserved: FxHashMap::default(),
             ready: Vec::with_capacity(ground.kind_of.len() + nodes.len()),
         };
         for at in 0..nodes.len() {
@@ -81,8 +81,8 @@ impl<'s> Cluster<'s> {
         let (sim, node) = (self.sim, &self.nodes[at]);
         let (world, rules) = (&sim.snapshot.world, &sim.compiled.rules);
         // A hostname that no label can name: symbols past the table.
-        let made_up = Sym((world.names.len() + at) as u32);
-        let label = |key: Sym| if Some(key) == sim.hostname { Some(made_up) } else { sim.labels.get(node, key) };
+        let made_up = Symbol((world.names.len() + at) as u32);
+        let label = |key: Symbol| if Some(key) == sim.hostname { Some(made_up) } else { sim.labels.get(node, key) };
         let labels = rules.keys.iter().filter_map(|&key| Some((key, label(key)?))).collect();
         let taints = &world.pools[node.pool.0 as usize].taints;
         self.kind_of.push(rules.kind(&mut self.kinds, &world.names, taints, labels));
@@ -92,12 +92,12 @@ impl<'s> Cluster<'s> {
         let offering = world.catalogue.offering(node.offering);
         let allocatable = &world.catalogue.instance_type(offering.instance_type).allocatable;
         self.free.extend(sim.compiled.resources.iter().map(|&r| allocatable.get(r)));
-        self.load.push(Load { room: cpu_and_memory(allocatable), ..Load::default() });
+        self.load.push(Load { allocatable: cpu_and_memory(allocatable), ..Load::default() });
     }
 
     /// A node becomes ready; the daemons of a new one are the first on it. Calls `woken` for the shapes that may find a
     /// place because of them.
-    pub fn arrive(&mut self, node: u32, woken: &mut impl FnMut(u32)) {
+    pub fn node_ready(&mut self, node: u32, woken: &mut impl FnMut(u32)) {
         self.ready.push(node);
         let kind = self.kind_of[node as usize];
         for (&(filter, key), present) in self.sim.compiled.spaces.iter().zip(&mut self.present) {
@@ -113,31 +113,31 @@ impl<'s> Cluster<'s> {
             if self.verdict(node, profile).fits {
                 let shape = &self.sim.compiled.shapes[shape];
                 self.place(node, shape, &[]);
-                shape.wakes.iter().for_each(|&s| woken(s));
+                shape.requeues.iter().for_each(|&s| woken(s));
             }
         }
     }
 
     /// Keeps room on a node for a pod that is nominated there: others find it taken, and its rules about others hold.
-    pub fn keep(&mut self, node: u32, shape: &Shape) {
+    pub fn reserve(&mut self, node: u32, shape: &Shape) {
         self.take(node, shape);
         for &(counter, amount) in &shape.adds {
-            *self.kept.entry((node, counter)).or_default() += amount;
+            *self.reserved.entry((node, counter)).or_default() += amount;
         }
     }
 
-    /// Undoes [`Cluster::keep`].
-    pub fn give_back(&mut self, node: u32, shape: &Shape) {
+    /// Undoes [`Cluster::reserve`].
+    pub fn release(&mut self, node: u32, shape: &Shape) {
         let free = self.free_on(node);
         shape.needs.iter().for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_add(amount));
         for &(counter, amount) in &shape.adds {
-            *self.kept.entry((node, counter)).or_default() -= amount;
+            *self.reserved.entry((node, counter)).or_default() -= amount;
         }
     }
 
     /// What pods add to a counter that are nominated to a node and not there yet.
-    pub fn kept(&self, counter: u32, node: u32) -> i32 {
-        self.kept.get(&(node, counter)).copied().unwrap_or(0)
+    pub fn reserved(&self, counter: u32, node: u32) -> i32 {
+        self.reserved.get(&(node, counter)).copied().unwrap_or(0)
     }
 
     fn take(&mut self, node: u32, shape: &Shape) {
@@ -151,12 +151,12 @@ impl<'s> Cluster<'s> {
     }
 
     /// Binds a pod.
-    pub fn place(&mut self, node: u32, shape: &Shape, volumes: &[(Sym, u32)]) {
+    pub fn place(&mut self, node: u32, shape: &Shape, volumes: &[(Symbol, u32)]) {
         self.take(node, shape);
         let load = &mut self.load[node as usize];
         for r in [0, 1] {
-            load.asked[r] = load.asked[r].saturating_add(shape.asked[r]);
-            load.counted[r] = load.counted[r].saturating_add(shape.counted[r]);
+            load.requested[r] = load.requested[r].saturating_add(shape.requested[r]);
+            load.nonzero_requested[r] = load.nonzero_requested[r].saturating_add(shape.nonzero_requested[r]);
         }
         if !shape.ports.is_empty() {
             self.ports.entry(node).or_default().extend(&shape.ports);
@@ -177,7 +177,7 @@ impl<'s> Cluster<'s> {
     }
 
     /// What a profile makes of a node.
-    pub fn verdict(&self, node: u32, profile: u32) -> Verdict {
+    pub fn verdict(&self, node: u32, profile: u32) -> NodeMatch {
         self.sim.compiled.rules.verdict(&self.kinds, self.kind_of[node as usize], profile)
     }
 
@@ -196,7 +196,7 @@ impl<'s> Cluster<'s> {
     }
 
     /// Whether the node can attach the volumes; those attached already cost nothing.
-    pub fn attaches(&self, node: u32, class: &Class) -> bool {
+    pub fn attaches(&self, node: u32, class: &QueueClass) -> bool {
         let existing = self.sim.snapshot.nodes.get(node as usize);
         let limits = match existing {
             Some(node) => &node.volume_limits,
@@ -209,7 +209,7 @@ impl<'s> Cluster<'s> {
         let before = existing.map(|n| n.volumes.as_slice()).unwrap_or_default();
         let since = self.volumes.get(&node).map(Vec::as_slice).unwrap_or_default();
         limits.iter().all(|&(driver, most)| {
-            let of_driver = |v: &&(Sym, u32)| v.0 == driver;
+            let of_driver = |v: &&(Symbol, u32)| v.0 == driver;
             let mut attached: Vec<u32> = before.iter().chain(since).filter(of_driver).map(|v| v.1).collect();
             let had = attached.len();
             attached.extend(class.volumes.iter().filter(of_driver).map(|v| v.1));

@@ -1,4 +1,4 @@
-//! From a snapshot's pods to [`Shape`]s, [`Class`]es and counters: selectors are resolved here, once, and never again.
+//! From a snapshot's pods to [`Shape`]s, [`QueueClass`]es and counters: selectors are resolved here, once, and never again.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::matchers::{Matcher, Namespaces, Postings, Scope, first_selector};
 use super::rules::{Filter, Rules};
-use super::shapes::{Class, Hard, Queued, Shape, Soft};
-use crate::model::{NodeInclusion, PodShape, PodTerm, ResourceId, ShapeId, Sym, World};
+use super::shapes::{PreferredSpread, QueueClass, Queued, RequiredSpread, Shape};
+use crate::model::{ClusterObjects, NodeInclusion, PodShape, PodTerm, ResourceId, ShapeId, Symbol};
 use crate::snapshot::{PendingPod, Snapshot};
 
 /// What required pod affinity of a pod weighs in the score of the pods that it selects (`hardPodAffinityWeight`).
@@ -23,11 +23,11 @@ const OWN_LABELS: [&str; 3] =
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Role {
     /// Pods that match, on nodes that the filter counts.
-    Seen(u32),
+    Selected(u32),
     /// Pods with required anti-affinity against what matches.
-    Repels,
+    AntiAffinity,
     /// Weights of affinity to what matches, of pods that carry it.
-    Pulls,
+    AffinityWeight,
 }
 
 /// A number per value of a topology key.
@@ -50,7 +50,7 @@ pub struct Compiled {
     /// Profiles of the daemons, which are the first shapes.
     pub daemons: Vec<u32>,
     /// Classes of pods to be placed.
-    pub classes: Vec<Class>,
+    pub classes: Vec<QueueClass>,
     /// Pods to be placed: most important first, then oldest.
     pub queue: Vec<Queued>,
     /// Ends of the runs of `queue` that share priority and time.
@@ -58,7 +58,7 @@ pub struct Compiled {
     /// Demands on labels and taints.
     pub rules: Rules,
     /// Topology keys.
-    pub keys: Vec<Sym>,
+    pub keys: Vec<Symbol>,
     /// Pairs of filter and key, for which domains are counted.
     pub spaces: Vec<(u32, u32)>,
     /// Counters.
@@ -70,7 +70,7 @@ pub struct Compiled {
 }
 
 /// Pairs of a selector and a shape that it selects beyond which a snapshot is not modelled: each pod looks at all of its, and
-/// beyond it a course of events takes seconds. Two hundred services that keep to themselves have two hundred pairs, and
+/// beyond it a scenario takes seconds. Two hundred services that keep to themselves have two hundred pairs, and
 /// two thousand that all keep away from a hundred others two hundred thousand.
 const MOST_PAIRS: usize = 1 << 20;
 /// Pairs of a counter and a node beyond which it is not modelled: 64 MB of counts.
@@ -88,7 +88,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
         daemons.push(rules.profile(daemon, &[]));
         daemon_shapes.push(Shape::new(daemon.clone(), &resources));
     }
-    let mut classes: IndexSet<Class, FxBuildHasher> = IndexSet::default();
+    let mut classes: IndexSet<QueueClass, FxBuildHasher> = IndexSet::default();
     let mut queue = Vec::with_capacity(snapshot.pending.len());
     let mut last: Option<(&PendingPod, bool, u32)> = None;
     for pending in snapshot.pending.iter().filter(|p| p.unfit.is_none()) {
@@ -104,7 +104,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
             let shape = (daemons.len() + entry.index()) as u32;
             entry.or_insert_with(|| Shape::new(pending.shape.clone(), &resources));
             let profile = rules.profile(&pending.shape, &pending.volume_alternatives);
-            classes.insert_full(Class { shape, profile, volumes: pending.volumes.clone() }).0 as u32
+            classes.insert_full(QueueClass { shape, profile, volumes: pending.volumes.clone() }).0 as u32
         });
         last = Some((pending, replicated, class));
         queue.push(Queued { pod: pending.pod, class });
@@ -152,7 +152,7 @@ fn is_replicated(snapshot: &Snapshot, pending: &PendingPod) -> bool {
 /// Puts the queue in order and says where runs of the same priority and time end.
 fn sort(
     snapshot: &Snapshot,
-    classes: &IndexSet<Class, FxBuildHasher>,
+    classes: &IndexSet<QueueClass, FxBuildHasher>,
     shapes: &[Shape],
     queue: &mut [Queued],
 ) -> Vec<usize> {
@@ -173,7 +173,7 @@ struct Topology<'a> {
     postings: Postings,
     shapes: Vec<Shape>,
     rules: Rules,
-    keys: IndexSet<Sym, FxBuildHasher>,
+    keys: IndexSet<Symbol, FxBuildHasher>,
     spaces: IndexSet<(u32, u32), FxBuildHasher>,
     /// Matchers with the shapes that they mean.
     matchers: IndexMap<Matcher, Vec<u32>, FxBuildHasher>,
@@ -227,7 +227,7 @@ impl<'a> Topology<'a> {
             }
             self.affinity(at, &source);
             self.preferences(at, &source);
-            for (counter, amount) in self.carried(&source) {
+            for (counter, amount) in self.affinity_terms(&source) {
                 self.shapes[at].adds.push((counter, amount as i32));
             }
         }
@@ -235,13 +235,13 @@ impl<'a> Topology<'a> {
         if self.is_too_large() {
             return self;
         }
-        self.sightings();
-        self.wakes();
+        self.selected_counters();
+        self.requeues();
         self
     }
 
     fn spread(&mut self, at: usize, shape: &PodShape) {
-        let keys_of = |required: bool| -> Vec<Sym> {
+        let keys_of = |required: bool| -> Vec<Symbol> {
             shape.spread.iter().filter(|s| s.required == required).map(|s| s.key).collect()
         };
         let keys = [keys_of(false), keys_of(true)];
@@ -251,9 +251,9 @@ impl<'a> Topology<'a> {
             if s.required {
                 let counts_itself = i64::from(s.selector.matches(&shape.labels));
                 let room = i64::from(s.max_skew) - counts_itself;
-                self.shapes[at].hard.push(Hard { counter, room, min_domains: s.min_domains });
+                self.shapes[at].required_spread.push(RequiredSpread { counter, room, min_domains: s.min_domains });
             } else {
-                self.shapes[at].soft.push(Soft { counter, max_skew: s.max_skew });
+                self.shapes[at].preferred_spread.push(PreferredSpread { counter, max_skew: s.max_skew });
             }
         }
     }
@@ -264,17 +264,17 @@ impl<'a> Topology<'a> {
         if !world.settings.default_spread.is_empty() {
             return;
         }
-        let shared = |key: Sym| !OWN_LABELS.contains(&world.names.text(key));
-        let scope = Scope::alike(shape.namespace, shape.labels.iter().filter(|&(key, _)| shared(key)));
+        let shared = |key: Symbol| !OWN_LABELS.contains(&world.names.text(key));
+        let scope = Scope::same_owner(shape.namespace, shape.labels.iter().filter(|&(key, _)| shared(key)));
         for (key, max_skew) in DEFAULT_SPREAD {
             let Some(key) = world.names.get(key) else { continue };
             let filter = self.filter(shape, NodeInclusion::Honor, NodeInclusion::Ignore, &[]);
             let counter = self.seen(vec![scope.clone()], key, filter);
-            self.shapes[at].soft.push(Soft { counter, max_skew });
+            self.shapes[at].preferred_spread.push(PreferredSpread { counter, max_skew });
         }
     }
 
-    fn filter(&mut self, shape: &PodShape, affinity: NodeInclusion, taints: NodeInclusion, keys: &[Sym]) -> u32 {
+    fn filter(&mut self, shape: &PodShape, affinity: NodeInclusion, taints: NodeInclusion, keys: &[Symbol]) -> u32 {
         let picky = !shape.node_selector.is_empty() || !shape.required.is_empty();
         let filter = Filter {
             affinity: (affinity == NodeInclusion::Honor && picky)
@@ -288,7 +288,7 @@ impl<'a> Topology<'a> {
     fn affinity(&mut self, at: usize, shape: &PodShape) {
         if !shape.affinity.is_empty() {
             let all: Matcher = shape.affinity.iter().map(|t| Scope::of_term(t, shape.namespace)).collect();
-            self.shapes[at].first_of_its_kind = self.namespaces.matches(&all, shape);
+            self.shapes[at].may_be_first = self.namespaces.matches(&all, shape);
             for term in &shape.affinity {
                 let counter = self.seen(all.clone(), term.key, 0);
                 self.shapes[at].affinity.push(counter);
@@ -296,7 +296,7 @@ impl<'a> Topology<'a> {
         }
         for term in &shape.anti_affinity {
             let counter = self.seen(vec![Scope::of_term(term, shape.namespace)], term.key, 0);
-            self.shapes[at].repelled.push(counter);
+            self.shapes[at].anti_affinity.push(counter);
         }
     }
 
@@ -305,13 +305,13 @@ impl<'a> Topology<'a> {
         let averse = shape.preferred_anti_affinity.iter().map(|(w, t)| (-i64::from(*w), t));
         for (weight, term) in attracted.chain(averse) {
             let counter = self.seen(vec![Scope::of_term(term, shape.namespace)], term.key, 0);
-            self.shapes[at].pulled.push((counter, weight));
+            self.shapes[at].affinity_weights.push((counter, weight));
         }
     }
 
     /// Terms that a pod carries with it, which concern other pods: anti-affinity keeps them away, the rest attracts or
     /// repels them in the score. Terms that select none of the pods to be placed are left out.
-    fn carried(&mut self, shape: &PodShape) -> Vec<(u32, i64)> {
+    fn affinity_terms(&mut self, shape: &PodShape) -> Vec<(u32, i64)> {
         let mut all = Vec::new();
         let mut carry = |this: &mut Self, term: &PodTerm, role, amount| {
             let matcher = this.matcher(vec![Scope::of_term(term, shape.namespace)]);
@@ -319,15 +319,15 @@ impl<'a> Topology<'a> {
                 all.push((this.counter(matcher, term.key, role), amount));
             }
         };
-        shape.anti_affinity.iter().for_each(|t| carry(self, t, Role::Repels, 1));
-        shape.affinity.iter().for_each(|t| carry(self, t, Role::Pulls, HARD_AFFINITY_WEIGHT));
-        shape.preferred_affinity.iter().for_each(|(w, t)| carry(self, t, Role::Pulls, i64::from(*w)));
-        shape.preferred_anti_affinity.iter().for_each(|(w, t)| carry(self, t, Role::Pulls, -i64::from(*w)));
+        shape.anti_affinity.iter().for_each(|t| carry(self, t, Role::AntiAffinity, 1));
+        shape.affinity.iter().for_each(|t| carry(self, t, Role::AffinityWeight, HARD_AFFINITY_WEIGHT));
+        shape.preferred_affinity.iter().for_each(|(w, t)| carry(self, t, Role::AffinityWeight, i64::from(*w)));
+        shape.preferred_anti_affinity.iter().for_each(|(w, t)| carry(self, t, Role::AffinityWeight, -i64::from(*w)));
         all
     }
 
     fn running_carriers(&mut self) {
-        let world: &World = &self.snapshot.world;
+        let world: &ClusterObjects = &self.snapshot.world;
         for (id, shape) in world.shapes.iter().enumerate() {
             let id = ShapeId(id as u32);
             let silent = shape.anti_affinity.is_empty()
@@ -337,14 +337,14 @@ impl<'a> Topology<'a> {
             if silent || self.snapshot.running.on(id).is_empty() {
                 continue;
             }
-            for (counter, amount) in self.carried(shape) {
+            for (counter, amount) in self.affinity_terms(shape) {
                 self.running.push((counter, id, amount as i32));
             }
         }
     }
 
     /// Who is seen by which counter, now that all counters are known.
-    fn sightings(&mut self) {
+    fn selected_counters(&mut self) {
         let mut meanings: Vec<((u32, u32, Role), u32)> = self.by_meaning.iter().map(|(m, c)| (*m, *c)).collect();
         meanings.sort_unstable_by_key(|&(_, counter)| counter);
         for ((matcher, _, role), counter) in meanings {
@@ -352,12 +352,12 @@ impl<'a> Topology<'a> {
             for &shape in selected {
                 let shape = &mut self.shapes[shape as usize];
                 match role {
-                    Role::Seen(_) => shape.adds.push((counter, 1)),
-                    Role::Repels => shape.repelled.push(counter),
-                    Role::Pulls => shape.pulled.push((counter, 1)),
+                    Role::Selected(_) => shape.adds.push((counter, 1)),
+                    Role::AntiAffinity => shape.anti_affinity.push(counter),
+                    Role::AffinityWeight => shape.affinity_weights.push((counter, 1)),
                 }
             }
-            if let Role::Seen(_) = role {
+            if let Role::Selected(_) = role {
                 let running = self.snapshot.running.candidates(first_selector(scopes));
                 let meant = |&id: &ShapeId| self.namespaces.matches(scopes, self.snapshot.world.shapes.get(id));
                 self.running.extend(running.into_iter().filter(meant).map(|id| (counter, id, 1)));
@@ -366,23 +366,23 @@ impl<'a> Topology<'a> {
     }
 
     /// A placed pod may raise the least count of a spread constraint, or be what an affinity waits for.
-    fn wakes(&mut self) {
+    fn requeues(&mut self) {
         let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); self.counters.len()];
         for (at, shape) in self.shapes.iter().enumerate() {
-            let counters = shape.hard.iter().map(|h| h.counter).chain(shape.affinity.iter().copied());
+            let counters = shape.required_spread.iter().map(|h| h.counter).chain(shape.affinity.iter().copied());
             counters.for_each(|c| waiting[c as usize].push(at as u32));
         }
         for shape in &mut self.shapes {
             let mut woken: Vec<u32> = shape.adds.iter().flat_map(|(c, _)| &waiting[*c as usize]).copied().collect();
             woken.sort_unstable();
             woken.dedup();
-            shape.wakes = woken;
+            shape.requeues = woken;
         }
     }
 
-    fn seen(&mut self, matcher: Matcher, key: Sym, filter: u32) -> u32 {
+    fn seen(&mut self, matcher: Matcher, key: Symbol, filter: u32) -> u32 {
         let matcher = self.matcher(matcher);
-        self.counter(matcher, key, Role::Seen(filter))
+        self.counter(matcher, key, Role::Selected(filter))
     }
 
     fn matcher(&mut self, matcher: Matcher) -> u32 {
@@ -395,9 +395,9 @@ impl<'a> Topology<'a> {
         self.matchers.insert_full(matcher, selected).0 as u32
     }
 
-    fn counter(&mut self, matcher: u32, key: Sym, role: Role) -> u32 {
+    fn counter(&mut self, matcher: u32, key: Symbol, role: Role) -> u32 {
         let key = self.keys.insert_full(key).0 as u32;
-        let filter = if let Role::Seen(filter) = role { filter } else { 0 };
+        let filter = if let Role::Selected(filter) = role { filter } else { 0 };
         let space = self.spaces.insert_full((filter, key)).0 as u32;
         let counters = &mut self.counters;
         *self.by_meaning.entry((matcher, key, role)).or_insert_with(|| {

@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{LabelSelector, Labels, PodShape, PodTerm, SelectorOp, SelectorRule, Sym, World};
+use crate::model::{ClusterObjects, LabelSelector, Labels, PodShape, PodTerm, SelectorOp, SelectorRule, Symbol};
 
 /// Pods of some namespaces that a selector selects.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scope {
-    namespaces: Vec<Sym>,
+    namespaces: Vec<Symbol>,
     namespace_selector: Option<LabelSelector>,
     selector: LabelSelector,
 }
@@ -17,7 +17,7 @@ pub type Matcher = Vec<Scope>;
 
 impl Scope {
     /// What a term of pod affinity of a pod in namespace `own` means.
-    pub fn of_term(term: &PodTerm, own: Sym) -> Self {
+    pub fn of_term(term: &PodTerm, own: Symbol) -> Self {
         let namespaces = match term.namespaces.is_empty() && term.namespace_selector.is_none() {
             true => vec![own],
             false => term.namespaces.clone(),
@@ -26,23 +26,23 @@ impl Scope {
     }
 
     /// What a selector means within one namespace.
-    pub fn within(namespace: Sym, selector: LabelSelector) -> Self {
+    pub fn within(namespace: Symbol, selector: LabelSelector) -> Self {
         Scope { namespaces: vec![namespace], namespace_selector: None, selector }
     }
 
     /// Pods of one namespace that carry all of these labels.
-    pub fn alike(namespace: Sym, labels: impl Iterator<Item = (Sym, Sym)>) -> Self {
+    pub fn same_owner(namespace: Symbol, labels: impl Iterator<Item = (Symbol, Symbol)>) -> Self {
         let rules = labels.map(|(key, value)| SelectorRule { key, op: SelectorOp::In(Box::new([value])) });
         Scope::within(namespace, LabelSelector(Some(rules.collect())))
     }
 }
 
 /// Labels of namespaces by name; a namespace that nobody described has none.
-pub struct Namespaces<'a>(FxHashMap<Sym, &'a Labels>);
+pub struct Namespaces<'a>(FxHashMap<Symbol, &'a Labels>);
 
 impl<'a> Namespaces<'a> {
     /// Indexes the namespaces of a world.
-    pub fn of(world: &'a World) -> Self {
+    pub fn of(world: &'a ClusterObjects) -> Self {
         Namespaces(world.namespaces.iter().map(|(name, labels)| (*name, labels)).collect())
     }
 
@@ -55,7 +55,7 @@ impl<'a> Namespaces<'a> {
         })
     }
 
-    fn selects(&self, selector: &LabelSelector, namespace: Sym) -> bool {
+    fn selects(&self, selector: &LabelSelector, namespace: Symbol) -> bool {
         match self.0.get(&namespace) {
             Some(labels) => selector.matches(labels),
             None => selector.matches(&Labels::default()),
@@ -66,7 +66,7 @@ impl<'a> Namespaces<'a> {
 /// Shapes by label, so that a selector is compared with the few that may match instead of all.
 #[derive(Default)]
 pub struct Postings {
-    by_label: FxHashMap<(Sym, Sym), Vec<u32>>,
+    by_label: FxHashMap<(Symbol, Symbol), Vec<u32>>,
     len: u32,
 }
 

@@ -1,14 +1,16 @@
 //! What of a node's labels and taints decides for or against a pod, worked out once per kind of node and kind of demand.
 //!
 //! Nodes that agree in taints and in every label that anybody asks for are of one [`Kind`]; pods that ask the same of
-//! labels and taints share a [`Profile`]. Thousands of nodes and pods come down to a small table.
+//! labels and taints share a [`PodConstraints`]. Thousands of nodes and pods come down to a small table.
 
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use super::VirtualNode;
 use crate::matching::{satisfies, tolerates, untolerated};
-use crate::model::{Labels, Names, Op, PodShape, Requirement, Sym, Taint, TaintEffect, Toleration, World};
+use crate::model::{
+    ClusterObjects, Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration,
+};
 
 /// Nodes that look the same to every filter that reads labels and taints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -20,7 +22,7 @@ pub struct Kind {
 
 /// What a pod asks of labels and taints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Profile {
+pub struct PodConstraints {
     node_selector: Vec<Requirement>,
     required: Vec<Vec<Requirement>>,
     volumes: Vec<Vec<Requirement>>,
@@ -36,18 +38,18 @@ pub struct Filter {
     /// The pod's tolerations, where the constraint honours taints.
     pub tolerations: Option<Vec<Toleration>>,
     /// Labels that must be there.
-    pub keys: Vec<Sym>,
+    pub keys: Vec<Symbol>,
 }
 
 /// What a profile makes of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
+pub struct NodeMatch {
     /// Taints, node affinity and volumes allow it.
     pub fits: bool,
     /// Sum of the weights of preferred node affinity terms that hold.
     pub preferred: i32,
     /// `PreferNoSchedule` taints that are not tolerated.
-    pub unwelcome: i32,
+    pub prefer_no_schedule_taints: i32,
 }
 
 /// The kinds of a set of nodes with what every profile and filter makes of each.
@@ -55,7 +57,7 @@ pub struct Verdict {
 pub struct Kinds {
     all: IndexSet<Kind, FxBuildHasher>,
     /// By kind, then profile.
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<NodeMatch>,
     /// By kind, then filter.
     counted: Vec<bool>,
 }
@@ -64,24 +66,24 @@ pub struct Kinds {
 #[derive(Debug, Default)]
 pub struct Rules {
     /// Profiles, by number.
-    pub profiles: IndexSet<Profile, FxBuildHasher>,
+    pub profiles: IndexSet<PodConstraints, FxBuildHasher>,
     /// Filters, by number; the first counts every node.
     pub filters: IndexSet<Filter, FxBuildHasher>,
     /// Labels that profiles and filters read, sorted.
-    pub keys: Vec<Sym>,
-    hostname: Option<Sym>,
+    pub keys: Vec<Symbol>,
+    hostname: Option<Symbol>,
 }
 
 impl Rules {
     /// No profile yet, and the filter that counts every node.
-    pub fn new(names: &Names) -> Self {
+    pub fn new(names: &Symbols) -> Self {
         let filters = IndexSet::from_iter([Filter::default()]);
         Rules { filters, hostname: names.get("kubernetes.io/hostname"), ..Rules::default() }
     }
 
     /// The number of what a pod asks.
     pub fn profile(&mut self, shape: &PodShape, volumes: &[Vec<Requirement>]) -> u32 {
-        let profile = Profile {
+        let profile = PodConstraints {
             node_selector: shape.node_selector.clone(),
             required: shape.required.clone(),
             volumes: volumes.to_vec(),
@@ -94,7 +96,7 @@ impl Rules {
     /// Collects the labels that are read, once all profiles and filters are known. Every node has a hostname of its own,
     /// so it makes kinds of one node each; it is kept only where somebody asks for it.
     pub fn settle(&mut self) {
-        let mut keys: FxHashSet<Sym> = FxHashSet::default();
+        let mut keys: FxHashSet<Symbol> = FxHashSet::default();
         for p in &self.profiles {
             let preferred = p.preferred.iter().flat_map(|(_, term)| term);
             let required = p.required.iter().chain(&p.volumes).flatten();
@@ -106,7 +108,7 @@ impl Rules {
     }
 
     /// The number of a kind, judging it if it is new.
-    pub fn kind(&self, kinds: &mut Kinds, names: &Names, taints: &[Taint], labels: Vec<(Sym, Sym)>) -> u32 {
+    pub fn kind(&self, kinds: &mut Kinds, names: &Symbols, taints: &[Taint], labels: Vec<(Symbol, Symbol)>) -> u32 {
         let (at, new) = kinds.all.insert_full(Kind { taints: taints.to_vec(), labels: Labels::new(labels) });
         if new {
             let kind = &kinds.all[at];
@@ -117,7 +119,7 @@ impl Rules {
     }
 
     /// What a profile makes of a kind.
-    pub fn verdict(&self, kinds: &Kinds, kind: u32, profile: u32) -> Verdict {
+    pub fn verdict(&self, kinds: &Kinds, kind: u32, profile: u32) -> NodeMatch {
         kinds.verdicts[kind as usize * self.profiles.len() + profile as usize]
     }
 
@@ -128,7 +130,7 @@ impl Rules {
 }
 
 /// `matching::satisfies`, but symbols past the table (made-up hostnames) are no integers.
-fn holds(labels: &Labels, requirement: &Requirement, names: &Names) -> bool {
+fn holds(labels: &Labels, requirement: &Requirement, names: &Symbols) -> bool {
     let made_up = || labels.get(requirement.key).is_some_and(|v| v.0 as usize >= names.len());
     match requirement.op {
         Op::Gte(_) | Op::Lte(_) if made_up() => false,
@@ -136,18 +138,18 @@ fn holds(labels: &Labels, requirement: &Requirement, names: &Names) -> bool {
     }
 }
 
-fn all_hold(labels: &Labels, requirements: &[Requirement], names: &Names) -> bool {
+fn all_hold(labels: &Labels, requirements: &[Requirement], names: &Symbols) -> bool {
     requirements.iter().all(|r| holds(labels, r, names))
 }
 
 /// Node selector and one term of required affinity; an empty term selects nothing.
-fn admits(labels: &Labels, selector: &[Requirement], required: &[Vec<Requirement>], names: &Names) -> bool {
+fn admits(labels: &Labels, selector: &[Requirement], required: &[Vec<Requirement>], names: &Symbols) -> bool {
     all_hold(labels, selector, names)
         && (required.is_empty() || required.iter().any(|t| !t.is_empty() && all_hold(labels, t, names)))
 }
 
-impl Profile {
-    fn judge(&self, kind: &Kind, names: &Names) -> Verdict {
+impl PodConstraints {
+    fn judge(&self, kind: &Kind, names: &Symbols) -> NodeMatch {
         let labels = &kind.labels;
         let fits = untolerated(&self.tolerations, &kind.taints, false).is_none()
             && admits(labels, &self.node_selector, &self.required, names)
@@ -158,12 +160,12 @@ impl Profile {
             .iter()
             .filter(|t| t.effect == TaintEffect::PreferNoSchedule && !tolerates(&self.tolerations, t));
         let preferred = held.fold(0, |sum: i32, (weight, _)| sum.saturating_add(*weight));
-        Verdict { fits, preferred, unwelcome: unwelcome.count() as i32 }
+        NodeMatch { fits, preferred, prefer_no_schedule_taints: unwelcome.count() as i32 }
     }
 }
 
 impl Filter {
-    fn counts(&self, kind: &Kind, names: &Names, hostname: Option<Sym>) -> bool {
+    fn counts(&self, kind: &Kind, names: &Symbols, hostname: Option<Symbol>) -> bool {
         self.keys.iter().all(|&key| Some(key) == hostname || kind.labels.get(key).is_some())
             && self.affinity.as_ref().is_none_or(|(s, r)| admits(&kind.labels, s, r, names))
             && self.tolerations.as_ref().is_none_or(|t| untolerated(t, &kind.taints, false).is_none())
@@ -172,15 +174,15 @@ impl Filter {
 
 /// The values of single-valued labels that nodes of a plan will have.
 pub struct VirtualLabels<'a> {
-    world: &'a World,
-    pool_key: Option<Sym>,
-    type_key: Option<Sym>,
-    flags: IndexMap<Sym, Sym, FxBuildHasher>,
+    world: &'a ClusterObjects,
+    pool_key: Option<Symbol>,
+    type_key: Option<Symbol>,
+    flags: IndexMap<Symbol, Symbol, FxBuildHasher>,
 }
 
 impl<'a> VirtualLabels<'a> {
     /// Labels of nodes bought for a world.
-    pub fn of(world: &'a World) -> Self {
+    pub fn of(world: &'a ClusterObjects) -> Self {
         let get = |text: &str| world.names.get(text);
         let flags = ["karpenter.sh/registered", "karpenter.sh/initialized"];
         VirtualLabels {
@@ -192,7 +194,7 @@ impl<'a> VirtualLabels<'a> {
     }
 
     /// The value of a label other than the hostname: the offering settles it, else the type, the claim, the NodePool.
-    pub fn get(&self, node: &VirtualNode<'_>, key: Sym) -> Option<Sym> {
+    pub fn get(&self, node: &VirtualNode<'_>, key: Symbol) -> Option<Symbol> {
         let offering = self.world.catalogue.offering(node.offering);
         let instance_type = self.world.catalogue.instance_type(offering.instance_type);
         let pool = &self.world.pools[node.pool.0 as usize];

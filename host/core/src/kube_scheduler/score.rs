@@ -3,10 +3,10 @@
 //! Every score is a whole number of 0 to 100, so that rounding decides as it does there. ImageLocality is absent: a
 //! node that has just come up holds no images.
 
-use super::chance::Chance;
 use super::cluster::Cluster;
-use super::ground::{Load, NOWHERE};
-use super::shapes::{Class, Shape, Soft};
+use super::existing_nodes::{Load, NOWHERE};
+use super::rng::Rng;
+use super::shapes::{PreferredSpread, QueueClass, Shape};
 
 const TAINTS: i64 = 3;
 const NODE_AFFINITY: i64 = 2;
@@ -14,7 +14,7 @@ const SPREAD: i64 = 2;
 const POD_AFFINITY: i64 = 2;
 
 /// The node of the highest score; among equals, chance.
-pub fn best(cluster: &Cluster, shape: &Shape, class: &Class, nodes: &[u32], chance: &mut Chance) -> Option<u32> {
+pub fn best(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32], chance: &mut Rng) -> Option<u32> {
     if nodes.len() <= 1 {
         return nodes.first().copied();
     }
@@ -37,22 +37,22 @@ pub fn best(cluster: &Cluster, shape: &Shape, class: &Class, nodes: &[u32], chan
 }
 
 /// The weighted sum of all scores, by node.
-pub fn totals(cluster: &Cluster, shape: &Shape, class: &Class, nodes: &[u32]) -> Vec<i64> {
+pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32]) -> Vec<i64> {
     let mut totals: Vec<i64> = nodes.iter().map(|&n| resources(&cluster.load[n as usize], shape)).collect();
     let mut add = |weight: i64, scores: Vec<i64>| {
         totals.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
     };
     let verdicts = || nodes.iter().map(|&n| cluster.verdict(n, class.profile));
-    if verdicts().any(|v| v.unwelcome != 0) {
-        add(TAINTS, fewest(verdicts().map(|v| i64::from(v.unwelcome)).collect()));
+    if verdicts().any(|v| v.prefer_no_schedule_taints != 0) {
+        add(TAINTS, fewest(verdicts().map(|v| i64::from(v.prefer_no_schedule_taints)).collect()));
     }
     if verdicts().any(|v| v.preferred != 0) {
         add(NODE_AFFINITY, most(verdicts().map(|v| i64::from(v.preferred)).collect()));
     }
-    if !shape.soft.is_empty() {
+    if !shape.preferred_spread.is_empty() {
         add(SPREAD, spread(cluster, shape, nodes));
     }
-    if !shape.pulled.is_empty() {
+    if !shape.affinity_weights.is_empty() {
         add(POD_AFFINITY, pod_affinity(cluster, shape, nodes));
     }
     totals
@@ -60,7 +60,7 @@ pub fn totals(cluster: &Cluster, shape: &Shape, class: &Class, nodes: &[u32]) ->
 
 /// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, each of weight 1, over CPU and memory.
 pub fn resources(load: &Load, shape: &Shape) -> i64 {
-    let best_effort = shape.asked == [0, 0];
+    let best_effort = shape.requested == [0, 0];
     least_allocated(load, shape) + if best_effort { 0 } else { balanced(load, shape) }
 }
 
@@ -68,11 +68,11 @@ pub fn resources(load: &Load, shape: &Shape) -> i64 {
 fn least_allocated(load: &Load, shape: &Shape) -> i64 {
     let (mut sum, mut resources) = (0, 0);
     for r in [0, 1] {
-        let room = load.room[r];
+        let room = load.allocatable[r];
         if room <= 0 {
             continue;
         }
-        let used = load.counted[r].saturating_add(shape.counted[r]);
+        let used = load.nonzero_requested[r].saturating_add(shape.nonzero_requested[r]);
         resources += 1;
         if used <= room {
             sum += (room - used).saturating_mul(100) / room;
@@ -85,8 +85,8 @@ fn least_allocated(load: &Load, shape: &Shape) -> i64 {
 /// 50 for the greatest loss (kubernetes/kubernetes#135573, since 1.36; before it was how even they would be, whatever they
 /// are now, which drew pods to nodes that they fit rather than to those that are empty).
 fn balanced(load: &Load, shape: &Shape) -> i64 {
-    let with = [0, 1].map(|r| load.asked[r].saturating_add(shape.asked[r]));
-    50 + (50 + evenness(load.room, with) - evenness(load.room, load.asked)) / 2
+    let with = [0, 1].map(|r| load.requested[r].saturating_add(shape.requested[r]));
+    50 + (50 + evenness(load.allocatable, with) - evenness(load.allocatable, load.requested)) / 2
 }
 
 /// How even CPU and memory are used: 100 less the standard deviation of the two shares, in hundredths.
@@ -115,12 +115,12 @@ fn fewest(scores: Vec<i64>) -> Vec<i64> {
 /// PodTopologySpread: pods already in the node's domains, each constraint weighed by the logarithm of its domains, so
 /// that many small domains count as much as a few large ones. Fewest pods score 100.
 fn spread(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
-    let lacks = |node: u32, soft: &Soft| cluster.count(soft.counter, node).is_none();
+    let lacks = |node: u32, soft: &PreferredSpread| cluster.count(soft.counter, node).is_none();
     let ignored: Vec<bool> =
-        nodes.iter().map(|&n| shape.soft_needs_all && shape.soft.iter().any(|s| lacks(n, s))).collect();
+        nodes.iter().map(|&n| shape.soft_needs_all && shape.preferred_spread.iter().any(|s| lacks(n, s))).collect();
     let counted = || nodes.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(&n, _)| n);
     let mut raw = vec![0.0; nodes.len()];
-    for soft in &shape.soft {
+    for soft in &shape.preferred_spread {
         let weight = (domains(cluster, soft, counted()) as f64 + 2.0).ln();
         let (domain, counts) = cluster.counter(soft.counter);
         for ((&node, ignored), raw) in nodes.iter().zip(&ignored).zip(&mut raw) {
@@ -142,7 +142,7 @@ fn spread(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
 }
 
 /// How many domains the nodes lie in.
-fn domains(cluster: &Cluster, soft: &Soft, nodes: impl Iterator<Item = u32>) -> usize {
+fn domains(cluster: &Cluster, soft: &PreferredSpread, nodes: impl Iterator<Item = u32>) -> usize {
     if cluster.by_hostname(soft.counter) {
         return nodes.count();
     }
@@ -164,7 +164,7 @@ fn pod_affinity(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
         let weigh = |&(counter, weight): &(u32, i64)| {
             weight.saturating_mul(i64::from(cluster.count(counter, node).unwrap_or(0)))
         };
-        shape.pulled.iter().map(weigh).fold(0, i64::saturating_add)
+        shape.affinity_weights.iter().map(weigh).fold(0, i64::saturating_add)
     };
     let raw: Vec<i64> = nodes.iter().map(sum).collect();
     let (least, most) = (raw.iter().copied().min().unwrap_or(0), raw.iter().copied().max().unwrap_or(0));

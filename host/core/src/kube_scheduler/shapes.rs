@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::model::{HostPort, PodShape, ResourceId, Resources, Sym};
+use crate::model::{HostPort, PodShape, ResourceId, Resources, Symbol};
 use crate::plan::PodIx;
 
 /// What kube-scheduler takes a pod for that asks for no CPU or no memory, when it scores (never when it filters): a
@@ -22,13 +22,13 @@ pub struct Queued {
 
 /// Pods that cannot be told apart: one shape, and the same volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Class {
+pub struct QueueClass {
     /// Its shape.
     pub shape: u32,
     /// What it asks of labels and taints.
     pub profile: u32,
     /// CSI volumes that it mounts.
-    pub volumes: Vec<(Sym, u32)>,
+    pub volumes: Vec<(Symbol, u32)>,
 }
 
 /// A shape of pods with its rules resolved to counters.
@@ -39,34 +39,34 @@ pub struct Shape {
     /// Amounts above zero by index of the resource.
     pub needs: SmallVec<[(u32, i64); 4]>,
     /// CPU and memory asked for.
-    pub asked: [i64; 2],
+    pub requested: [i64; 2],
     /// CPU and memory that LeastAllocated counts.
-    pub counted: [i64; 2],
+    pub nonzero_requested: [i64; 2],
     /// Host ports.
     pub ports: Vec<HostPort>,
     /// Spread constraints that must hold.
-    pub hard: Vec<Hard>,
+    pub required_spread: Vec<RequiredSpread>,
     /// Spread constraints that count for the score.
-    pub soft: Vec<Soft>,
+    pub preferred_spread: Vec<PreferredSpread>,
     /// Nodes without all labels of `soft` get no score from it (not so for the built-in default constraints).
     pub soft_needs_all: bool,
     /// Required pod affinity: one counter per term, each of pods that match all terms.
     pub affinity: Vec<u32>,
     /// It matches all its own affinity terms, so that the first one may go anywhere.
-    pub first_of_its_kind: bool,
+    pub may_be_first: bool,
     /// Counters that must be zero: pods that its anti-affinity selects, and pods whose anti-affinity selects it.
-    pub repelled: Vec<u32>,
+    pub anti_affinity: Vec<u32>,
     /// Counters that its score sums, with weights: preferred pod affinity, its own and that of others.
-    pub pulled: Vec<(u32, i64)>,
+    pub affinity_weights: Vec<(u32, i64)>,
     /// What one more of it adds, by counter.
     pub adds: Vec<(u32, i32)>,
     /// Shapes that may find a place they did not find before because one of this was placed.
-    pub wakes: Vec<u32>,
+    pub requeues: Vec<u32>,
 }
 
 /// A `DoNotSchedule` constraint.
 #[derive(Clone, Debug)]
-pub struct Hard {
+pub struct RequiredSpread {
     /// Pods that it counts.
     pub counter: u32,
     /// `maxSkew`, less one if the pod counts itself.
@@ -77,7 +77,7 @@ pub struct Hard {
 
 /// A `ScheduleAnyway` constraint.
 #[derive(Clone, Debug)]
-pub struct Soft {
+pub struct PreferredSpread {
     /// Pods that it counts.
     pub counter: u32,
     /// `maxSkew`.
@@ -88,13 +88,13 @@ impl Shape {
     /// The same without rules about other pods.
     pub fn without_rules(&self) -> Self {
         Shape {
-            hard: Vec::new(),
-            soft: Vec::new(),
+            required_spread: Vec::new(),
+            preferred_spread: Vec::new(),
             affinity: Vec::new(),
-            repelled: Vec::new(),
-            pulled: Vec::new(),
+            anti_affinity: Vec::new(),
+            affinity_weights: Vec::new(),
             adds: Vec::new(),
-            wakes: Vec::new(),
+            requeues: Vec::new(),
             source: self.source.clone(),
             needs: self.needs.clone(),
             ports: self.ports.clone(),
@@ -109,25 +109,25 @@ impl Shape {
         let asked = [source.requests.get(ResourceId::Cpu), source.requests.get(ResourceId::Memory)];
         Shape {
             needs,
-            asked,
-            counted: counted(&source.requests),
+            requested: asked,
+            nonzero_requested: nonzero_requested(&source.requests),
             ports: source.ports.clone(),
-            hard: Vec::new(),
-            soft: Vec::new(),
+            required_spread: Vec::new(),
+            preferred_spread: Vec::new(),
             soft_needs_all: !source.spread.is_empty(),
             affinity: Vec::new(),
-            first_of_its_kind: false,
-            repelled: Vec::new(),
-            pulled: Vec::new(),
+            may_be_first: false,
+            anti_affinity: Vec::new(),
+            affinity_weights: Vec::new(),
             adds: Vec::new(),
-            wakes: Vec::new(),
+            requeues: Vec::new(),
             source,
         }
     }
 }
 
 /// CPU and memory with the stand-ins for zero.
-pub fn counted(requests: &Resources) -> [i64; 2] {
+pub fn nonzero_requested(requests: &Resources) -> [i64; 2] {
     let or = |resource, stand_in| match requests.get(resource) {
         0 => stand_in,
         amount => amount,

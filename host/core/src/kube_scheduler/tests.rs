@@ -1,19 +1,19 @@
 //! A small cluster to ask questions of: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1 core and 1 GiB.
 
-mod courses;
 mod filters;
+mod scenarios;
 mod scores;
 
 use std::sync::Arc;
 
 use super::cluster::Cluster;
 use super::filter::Filters;
-use super::{Seat, Simulator, Survival, VirtualNode, score};
+use super::{SimulatedNode, SimulationResult, Simulator, VirtualNode, score};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    Catalogue, ConsolidationPolicy, DaemonSet, InstanceType, LabelSelector, Labels, Names, NodeClassRef, NodePool,
-    NodeRecord, Offering, OfferingId, Pod, PodShape, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
-    SelectorRule, Sym, Taint, TaintEffect, TypeId, World,
+    Catalogue, ClusterObjects, ConsolidationPolicy, DaemonSet, InstanceType, LabelSelector, Labels, NodeClassRef,
+    NodePool, NodeRecord, Offering, OfferingId, Pod, PodShape, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
+    SelectorRule, Symbol, Symbols, Taint, TaintEffect, TypeId,
 };
 use crate::plan::PoolIx;
 use crate::snapshot::Snapshot;
@@ -24,7 +24,7 @@ const HOST: &str = "kubernetes.io/hostname";
 
 /// A cluster in the making.
 struct Town {
-    world: World,
+    world: ClusterObjects,
     types: Vec<(InstanceType, Vec<Offering>)>,
 }
 
@@ -34,7 +34,7 @@ fn resources(cpu: i64, memory: i64, pods: i64) -> Resources {
 
 impl Town {
     fn new() -> Self {
-        let mut town = Town { world: World::default(), types: Vec::new() };
+        let mut town = Town { world: ClusterObjects::default(), types: Vec::new() };
         for text in [ZONE, HOST, "default", "karpenter.sh/nodepool", "node.kubernetes.io/instance-type"] {
             town.sym(text);
         }
@@ -65,7 +65,7 @@ impl Town {
         town
     }
 
-    fn sym(&mut self, text: &str) -> Sym {
+    fn sym(&mut self, text: &str) -> Symbol {
         self.world.names.intern(text)
     }
 
@@ -124,7 +124,7 @@ impl Town {
         &mut self.types.last_mut().unwrap().0
     }
 
-    fn shape(&mut self, app: &str, change: impl FnOnce(&mut PodShape, &mut Names)) -> PodShape {
+    fn shape(&mut self, app: &str, change: impl FnOnce(&mut PodShape, &mut Symbols)) -> PodShape {
         let labels = Labels::new(vec![(self.sym("app"), self.sym(app))]);
         let mut shape = PodShape {
             namespace: self.sym("default"),
@@ -147,7 +147,7 @@ impl Town {
     }
 
     /// A pod named after its app and its place in the list of all pods.
-    fn pod(&mut self, app: &str, node: Option<&str>, change: impl FnOnce(&mut PodShape, &mut Names)) -> &mut Pod {
+    fn pod(&mut self, app: &str, node: Option<&str>, change: impl FnOnce(&mut PodShape, &mut Symbols)) -> &mut Pod {
         let shape = self.shape(app, change);
         let (shape, node) = (self.world.shapes.intern(shape), node.map(|n| self.sym(n)));
         let name: Box<str> = format!("{app}{}", self.world.pods.len()).into();
@@ -163,7 +163,7 @@ impl Town {
             terminal: false,
             deleting: false,
             unschedulable: node.is_none(),
-            foreseen: false,
+            unattempted: false,
             nominated: None,
             is_static: false,
             resource_claims: false,
@@ -174,7 +174,7 @@ impl Town {
         self.world.pods.last_mut().unwrap()
     }
 
-    fn daemon(&mut self, name: &str, change: impl FnOnce(&mut PodShape, &mut Names)) {
+    fn daemon(&mut self, name: &str, change: impl FnOnce(&mut PodShape, &mut Symbols)) {
         let shape = self.shape(name, change);
         let (namespace, name) = (shape.namespace, self.sym(name));
         let template = self.world.shapes.intern(shape);
@@ -192,7 +192,7 @@ impl Town {
         ask(&snapshot, |cluster, sim| {
             let class = &sim.compiled.classes[0];
             let filters = Filters::new(cluster, &sim.compiled.shapes[class.shape as usize], class);
-            let names = cluster.ready.iter().filter(|&&n| filters.pass(n)).map(|&n| node_name(&snapshot, n as usize));
+            let names = cluster.ready.iter().filter(|&&n| filters.passes(n)).map(|&n| node_name(&snapshot, n as usize));
             names.collect::<Vec<_>>().join(" ")
         })
     }
@@ -214,7 +214,7 @@ impl Town {
 fn ask<T>(snapshot: &Snapshot, question: impl FnOnce(&Cluster, &Simulator) -> T) -> T {
     let sim = Simulator::new(snapshot);
     let mut cluster = Cluster::new(&sim, &[]);
-    (0..snapshot.nodes.len()).for_each(|n| cluster.arrive(n as u32, &mut |_| {}));
+    (0..snapshot.nodes.len()).for_each(|n| cluster.node_ready(n as u32, &mut |_| {}));
     question(&cluster, &sim)
 }
 
@@ -234,27 +234,27 @@ fn buy<'a>(snapshot: &Snapshot, instance_type: &str, zone: &str) -> VirtualNode<
 }
 
 /// `pod@node` by pod, new nodes by their number, pods left over at the end.
-fn places(snapshot: &Snapshot, survival: &Survival) -> String {
+fn places(snapshot: &Snapshot, survival: &SimulationResult) -> String {
     let pod = |at: crate::plan::PodIx| snapshot.world.pods[at.0 as usize].name.to_string();
     let mut all: Vec<String> = survival
-        .seats
+        .placements
         .iter()
         .map(|&(p, seat)| match seat {
-            Seat::Existing(node) => format!("{}@{}", pod(p), node_name(snapshot, node.0 as usize)),
-            Seat::New(node) => format!("{}@{node}", pod(p)),
+            SimulatedNode::Existing(node) => format!("{}@{}", pod(p), node_name(snapshot, node.0 as usize)),
+            SimulatedNode::New(node) => format!("{}@{node}", pod(p)),
         })
         .collect();
     all.sort();
-    all.extend(survival.left.iter().map(|&p| format!("{} left", pod(p))));
+    all.extend(survival.unplaced.iter().map(|&p| format!("{} left", pod(p))));
     all.join(" ")
 }
 
-fn app(names: &mut Names, value: &str) -> LabelSelector {
+fn app(names: &mut Symbols, value: &str) -> LabelSelector {
     let op = SelectorOp::In(Box::new([names.intern(value)]));
     LabelSelector(Some(vec![SelectorRule { key: names.intern("app"), op }]))
 }
 
-fn term(names: &mut Names, key: &str, value: &str) -> PodTerm {
+fn term(names: &mut Symbols, key: &str, value: &str) -> PodTerm {
     PodTerm {
         key: names.intern(key),
         selector: app(names, value),

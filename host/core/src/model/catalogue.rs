@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::names::{Names, Sym};
 use super::requirement::Requirement;
 use super::resources::Resources;
+use super::symbols::{Symbol, Symbols};
 
 /// Index of an instance type in its [`Catalogue`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,7 +19,7 @@ pub struct OfferingId(pub u32);
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceType {
     /// Its name, also the value of `node.kubernetes.io/instance-type`.
-    pub name: Sym,
+    pub name: Symbol,
     /// What its nodes' labels are or may be (arch, os, instance type, family, size, …), without those of offerings.
     pub requirements: Vec<Requirement>,
     /// What the machine has.
@@ -27,7 +27,7 @@ pub struct InstanceType {
     /// What pods can have: capacity less kube-reserved, system-reserved and eviction threshold, huge pages less memory.
     pub allocatable: Resources,
     /// Most volumes per CSI driver that one node can attach; a driver not named is unlimited.
-    pub volume_limits: Vec<(Sym, u32)>,
+    pub volume_limits: Vec<(Symbol, u32)>,
     /// Its rows in [`Catalogue::offerings`], contiguous.
     pub offerings: std::ops::Range<u32>,
 }
@@ -40,15 +40,15 @@ pub struct Offering {
     /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single values.
     pub requirements: Vec<Requirement>,
     /// The value of `topology.kubernetes.io/zone`, if it has one.
-    pub zone: Option<Sym>,
+    pub zone: Option<Symbol>,
     /// The value of `karpenter.sh/capacity-type`: `spot`, `on-demand` or `reserved`.
-    pub capacity_type: Option<Sym>,
+    pub capacity_type: Option<Symbol>,
     /// USD per hour, finite and not negative.
     pub price: f64,
     /// Whether the cloud says that it can be had now.
     pub available: bool,
     /// For reserved offerings: the reservation's id and how many instances are left in it.
-    pub reservation: Option<(Sym, u32)>,
+    pub reservation: Option<(Symbol, u32)>,
 }
 
 /// Everything that can be bought. Types are ordered by name, offerings by type and then as given, so that the same
@@ -84,12 +84,12 @@ impl PartialEq for Number {
 
 impl Catalogue {
     /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
-    pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Names) -> Self {
+    pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Symbols) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
         let (mut all, mut rows) = (Vec::with_capacity(types.len()), Vec::new());
         for (mut instance_type, mut offerings) in types {
             let id = TypeId(all.len() as u32);
-            let text = |s: Option<Sym>| s.map(|s| names.text(s));
+            let text = |s: Option<Symbol>| s.map(|s| names.text(s));
             offerings.sort_by(|a, b| {
                 (text(a.zone), text(a.capacity_type), text(a.reservation.map(|r| r.0)))
                     .cmp(&(text(b.zone), text(b.capacity_type), text(b.reservation.map(|r| r.0))))
@@ -166,7 +166,7 @@ impl Catalogue {
     }
 
     /// The type of that name.
-    pub fn find(&self, name: Sym) -> Option<TypeId> {
+    pub fn find(&self, name: Symbol) -> Option<TypeId> {
         self.types.iter().position(|t| t.name == name).map(|at| TypeId(at as u32))
     }
 }
@@ -175,7 +175,7 @@ impl Catalogue {
 mod tests {
     use super::*;
 
-    fn two(names: &mut Names) -> Catalogue {
+    fn two(names: &mut Symbols) -> Catalogue {
         let offering = |available| Offering {
             instance_type: TypeId(0),
             requirements: Vec::new(),
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_short_comes_back_when_it_is_short_no_more() {
-        let whole = two(&mut Names::default());
+        let whole = two(&mut Symbols::default());
         let ids = |catalogue: &Catalogue| catalogue.offerings().iter().map(|o| o.available).collect::<Vec<_>>();
         let short = whole.without_capacity(&[(OfferingId(9), 7), (OfferingId(1), 7), (OfferingId(0), 8)]);
         assert_eq!(short.short(), [(OfferingId(0), 8)], "rows that are not there or not available are passed over");

@@ -1,9 +1,9 @@
 //! Nodes and NodeClaims as observed.
 
-use super::names::{Labels, Sym};
 use super::pool::NodeClassRef;
 use super::requirement::Requirement;
 use super::resources::Resources;
+use super::symbols::{Labels, Symbol};
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,9 +20,9 @@ pub enum TaintEffect {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Taint {
     /// Its key.
-    pub key: Sym,
+    pub key: Symbol,
     /// Its value, the empty string if none was given.
-    pub value: Sym,
+    pub value: Symbol,
     /// What it does.
     pub effect: TaintEffect,
 }
@@ -31,7 +31,7 @@ pub struct Taint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRecord {
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `metadata.annotations` whose key is under `karpenter.sh` or `longshore.dev`.
@@ -39,7 +39,7 @@ pub struct NodeRecord {
     /// `spec.taints`.
     pub taints: Vec<Taint>,
     /// `spec.providerID`.
-    pub provider_id: Option<Sym>,
+    pub provider_id: Option<Symbol>,
     /// `spec.unschedulable`; the taint that follows it is expected in `taints`.
     pub unschedulable: bool,
     /// `status.capacity`.
@@ -58,9 +58,9 @@ pub struct NodeRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeClaim {
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `metadata.uid`.
-    pub uid: Sym,
+    pub uid: Symbol,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `metadata.annotations` whose key is under `karpenter.sh` or `longshore.dev`.
@@ -76,15 +76,15 @@ pub struct NodeClaim {
     /// `spec.resources.requests`.
     pub requests: Resources,
     /// `status.providerID`.
-    pub provider_id: Option<Sym>,
+    pub provider_id: Option<Symbol>,
     /// `status.nodeName`.
-    pub node_name: Option<Sym>,
+    pub node_name: Option<Symbol>,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.
     pub allocatable: Resources,
     /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`, `Drifted`, …).
-    pub conditions: Vec<Sym>,
+    pub conditions: Vec<Symbol>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).

@@ -4,10 +4,10 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use super::excess::Excess;
-use super::names::{Labels, Sym};
 use super::node::TaintEffect;
 use super::requirement::Requirement;
 use super::resources::Resources;
+use super::symbols::{Labels, Symbol};
 
 /// Index of a shape in [`Shapes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,11 +23,11 @@ pub struct Pod {
     /// The shape; it carries the namespace.
     pub shape: ShapeId,
     /// `spec.nodeName`.
-    pub node: Option<Sym>,
+    pub node: Option<Symbol>,
     /// Names of the PersistentVolumeClaims it mounts, in its namespace; an ephemeral volume's claim is `<pod>-<volume>`.
-    pub claims: Box<[Sym]>,
+    pub claims: Box<[Symbol]>,
     /// The kind and name of the controlling owner.
-    pub owner: Option<(Sym, Sym)>,
+    pub owner: Option<(Symbol, Symbol)>,
     /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
     pub created: i64,
     /// `status.startTime`, seconds since 1970.
@@ -40,17 +40,17 @@ pub struct Pod {
     pub unschedulable: bool,
     /// kube-scheduler has not looked at it yet, and who made the world takes it that it will find no node but those of
     /// the plan. It is planned for as if it were `unschedulable`.
-    pub foreseen: bool,
+    pub unattempted: bool,
     /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the name of a NodeClaim
     /// while there is no node yet. As long as that is there, the pod counts as one of its pods.
-    pub nominated: Option<Sym>,
+    pub nominated: Option<Symbol>,
     /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
     pub is_static: bool,
     /// Its spec asks for dynamic resource claims.
     pub resource_claims: bool,
     /// Annotation `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: DoNotDisrupt,
-    /// Why the pod can never be planned, found at the door (`matchFields`, an operator unknown to Kubernetes, …); such
+    /// Why the pod can never be planned, found at the boundary (`matchFields`, an operator unknown to Kubernetes, …); such
     /// a pod is an error of the plan.
     pub invalid: Option<Box<str>>,
     /// A limit that it passes. It is not planned for, and its shape holds no more than what concerns others where it
@@ -74,7 +74,7 @@ pub enum DoNotDisrupt {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodShape {
     /// `metadata.namespace`.
-    pub namespace: Sym,
+    pub namespace: Symbol,
     /// `metadata.labels`, all of them (selectors of other pods may read any).
     pub labels: Labels,
     /// The largest sum ever needed at once: containers and sidecars against init containers, pod-level resources,
@@ -108,11 +108,11 @@ pub struct PodShape {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Toleration {
     /// The taint's key; `None` with `exists` tolerates every taint.
-    pub key: Option<Sym>,
+    pub key: Option<Symbol>,
     /// Operator Exists (any value) rather than Equal.
     pub exists: bool,
     /// The taint's value for Equal, the empty string if none was given.
-    pub value: Sym,
+    pub value: Symbol,
     /// The taint's effect; `None` for all.
     pub effect: Option<TaintEffect>,
 }
@@ -132,7 +132,7 @@ pub struct Spread {
     /// `maxSkew`, at least 1.
     pub max_skew: i32,
     /// `topologyKey`.
-    pub key: Sym,
+    pub key: Symbol,
     /// `whenUnsatisfiable: DoNotSchedule`; otherwise ScheduleAnyway.
     pub required: bool,
     /// `labelSelector` with `matchLabelKeys` merged in from the pod's own labels.
@@ -149,11 +149,11 @@ pub struct Spread {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodTerm {
     /// `topologyKey`.
-    pub key: Sym,
+    pub key: Symbol,
     /// `labelSelector`, `matchLabelKeys` and `mismatchLabelKeys` merged in.
     pub selector: LabelSelector,
     /// `namespaces`; with no selector and no names the pod's own.
-    pub namespaces: Vec<Sym>,
+    pub namespaces: Vec<Symbol>,
     /// `namespaceSelector`; present and empty selects all namespaces.
     pub namespace_selector: Option<LabelSelector>,
 }
@@ -166,7 +166,7 @@ pub struct LabelSelector(pub Option<Vec<SelectorRule>>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SelectorRule {
     /// The label.
-    pub key: Sym,
+    pub key: Symbol,
     /// What it must be.
     pub op: SelectorOp,
 }
@@ -175,9 +175,9 @@ pub struct SelectorRule {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SelectorOp {
     /// One of these (`matchLabels` gives one).
-    In(Box<[Sym]>),
+    In(Box<[Symbol]>),
     /// Absent or none of these.
-    NotIn(Box<[Sym]>),
+    NotIn(Box<[Symbol]>),
     /// Present.
     Exists,
     /// Absent.
@@ -204,11 +204,11 @@ impl LabelSelector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
     /// `hostIP`; `None` for all addresses (empty, `0.0.0.0` or `::`).
-    pub ip: Option<Sym>,
+    pub ip: Option<Symbol>,
     /// `hostPort`.
     pub port: u16,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Sym,
+    pub protocol: Symbol,
 }
 
 impl HostPort {

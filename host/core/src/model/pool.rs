@@ -1,19 +1,19 @@
 //! NodePools and the classes they point at.
 
-use super::names::{Labels, Sym};
 use super::node::Taint;
 use super::requirement::Requirement;
 use super::resources::Resources;
+use super::symbols::{Labels, Symbol};
 
 /// `nodeClassRef`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeClassRef {
     /// Its API group.
-    pub group: Sym,
+    pub group: Symbol,
     /// Its kind.
-    pub kind: Sym,
+    pub kind: Symbol,
     /// Its name.
-    pub name: Sym,
+    pub name: Symbol,
 }
 
 /// A node class as far as planning needs to know it.
@@ -44,7 +44,7 @@ pub struct Budget {
     /// `nodes`: a count or a percentage.
     pub nodes: Box<str>,
     /// `reasons`; `None` for all.
-    pub reasons: Option<Vec<Sym>>,
+    pub reasons: Option<Vec<Symbol>>,
     /// `schedule`.
     pub schedule: Option<Box<str>>,
     /// `duration`, in seconds.
@@ -55,9 +55,9 @@ pub struct Budget {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePool {
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `metadata.uid`.
-    pub uid: Sym,
+    pub uid: Symbol,
     /// `spec.template.metadata.labels`.
     pub labels: Labels,
     /// `spec.template.metadata.annotations`.

@@ -1,15 +1,15 @@
 //! A requirement on a label, as written in a NodePool, a pod's affinity or an offering.
 
-use super::names::Sym;
+use super::symbols::Symbol;
 
-/// What a label must be. The bounds are inclusive; `Gt N` is read as `Gte N+1` and `Lt N` as `Lte N-1` at the door
+/// What a label must be. The bounds are inclusive; `Gt N` is read as `Gte N+1` and `Lt N` as `Lte N-1` at the boundary
 /// (`Gt` of the largest integer is `DoesNotExist`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// One of these values.
-    In(Box<[Sym]>),
+    In(Box<[Symbol]>),
     /// None of these values, or absent.
-    NotIn(Box<[Sym]>),
+    NotIn(Box<[Symbol]>),
     /// Present.
     Exists,
     /// Absent.
@@ -24,7 +24,7 @@ pub enum Op {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// The label, beta names already replaced by the stable ones.
-    pub key: Sym,
+    pub key: Symbol,
     /// What it must be.
     pub op: Op,
     /// How many distinct values the instance types kept for a launch must offer (NodePool only; 1..=50).
@@ -33,12 +33,12 @@ pub struct Requirement {
 
 impl Requirement {
     /// A requirement without `minValues`.
-    pub fn new(key: Sym, op: Op) -> Self {
+    pub fn new(key: Symbol, op: Op) -> Self {
         Requirement { key, op, min_values: None }
     }
 
     /// `key In [value]`.
-    pub fn is(key: Sym, value: Sym) -> Self {
+    pub fn is(key: Symbol, value: Symbol) -> Self {
         Requirement::new(key, Op::In(Box::new([value])))
     }
 }

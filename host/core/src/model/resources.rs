@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::names::{Names, Sym};
+use super::symbols::{Symbol, Symbols};
 
 /// A resource. The four that every node has are fixed; others (`nvidia.com/gpu`, `hugepages-2Mi`, …) carry the symbol
 /// of their name.
@@ -17,12 +17,12 @@ pub enum ResourceId {
     /// `ephemeral-storage`, in bytes.
     EphemeralStorage,
     /// Any other resource by name, in its own unit (devices, bytes of huge pages).
-    Other(Sym),
+    Other(Symbol),
 }
 
 impl ResourceId {
     /// What Kubernetes calls it.
-    pub fn name(self, names: &Names) -> &str {
+    pub fn name(self, names: &Symbols) -> &str {
         self.known_name().unwrap_or_else(|name| names.text(name))
     }
 
@@ -30,7 +30,7 @@ impl ResourceId {
     ///
     /// # Errors
     /// The symbol of the name of any other.
-    pub fn known_name(self) -> Result<&'static str, Sym> {
+    pub fn known_name(self) -> Result<&'static str, Symbol> {
         match self {
             ResourceId::Cpu => Ok("cpu"),
             ResourceId::Memory => Ok("memory"),
@@ -52,7 +52,7 @@ impl ResourceId {
     }
 
     /// The resource of any name.
-    pub fn named(name: &str, names: &mut Names) -> Self {
+    pub fn named(name: &str, names: &mut Symbols) -> Self {
         ResourceId::known(name).unwrap_or_else(|| ResourceId::Other(names.intern(name)))
     }
 }
@@ -131,7 +131,7 @@ impl Resources {
     }
 
     /// Visits every symbol; whoever changes some keeps their order.
-    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         for (resource, _) in &mut self.0 {
             if let ResourceId::Other(name) = resource {
                 visit(name);

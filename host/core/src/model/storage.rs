@@ -1,19 +1,19 @@
 //! Volumes, as far as they decide where a pod may run.
 
-use super::names::Sym;
 use super::requirement::Requirement;
+use super::symbols::Symbol;
 
 /// A PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeClaim {
     /// `metadata.namespace`.
-    pub namespace: Sym,
+    pub namespace: Symbol,
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `spec.volumeName`.
-    pub volume: Option<Sym>,
+    pub volume: Option<Symbol>,
     /// `spec.storageClassName` (or the beta annotation); `None` if absent, the empty string if empty.
-    pub class: Option<Sym>,
+    pub class: Option<Symbol>,
     /// Phase Lost.
     pub lost: bool,
     /// Annotation `pv.kubernetes.io/bind-completed` is there, or phase is Bound.
@@ -26,11 +26,11 @@ pub struct VolumeClaim {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `spec.nodeAffinity.required`: one of the terms must hold; empty for no restriction.
     pub node_affinity: Vec<Vec<Requirement>>,
     /// The CSI driver, in-tree drivers translated to the CSI one; `None` for drivers without limits.
-    pub driver: Option<Sym>,
+    pub driver: Option<Symbol>,
     /// `local` or `hostPath`: a hostname in its affinity does not bind it to a node that still exists.
     pub local: bool,
     /// `metadata.deletionTimestamp` is set.
@@ -41,9 +41,9 @@ pub struct Volume {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageClass {
     /// `metadata.name`.
-    pub name: Sym,
+    pub name: Symbol,
     /// `provisioner`, in-tree ones translated to the CSI driver.
-    pub provisioner: Sym,
+    pub provisioner: Symbol,
     /// `allowedTopologies` as alternatives; empty for no restriction.
     pub topologies: Vec<Vec<Requirement>>,
     /// `volumeBindingMode: WaitForFirstConsumer`.
@@ -56,7 +56,7 @@ pub struct StorageClass {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsiNode {
     /// The node.
-    pub name: Sym,
+    pub name: Symbol,
     /// Drivers and their `allocatable.count`; `None` where the driver gives none (unlimited).
-    pub drivers: Vec<(Sym, Option<u32>)>,
+    pub drivers: Vec<(Symbol, Option<u32>)>,
 }

@@ -5,25 +5,25 @@
 //! order among each other, so that whatever is sorted by them stays so. Each record is taken apart field by field, so
 //! that a new field with symbols does not compile before it is visited.
 
-use super::names::{Labels, Sym};
+use super::cluster_objects::{ClusterObjects, DaemonSet, PodDisruptionBudget, Settings, Workload};
 use super::node::{NodeClaim, NodeRecord, Taint};
 use super::pod::{HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration};
 use super::pool::{Budget, NodeClass, NodeClassRef, NodePool};
 use super::requirement::{Op, Requirement};
 use super::resources::{ResourceId, Resources};
 use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
-use super::world::{DaemonSet, PodDisruptionBudget, Settings, Workload, World};
+use super::symbols::{Labels, Symbol};
 
 /// What is done with each symbol.
-pub type Visit<'v> = &'v mut dyn FnMut(&mut Sym);
+pub type Visit<'v> = &'v mut dyn FnMut(&mut Symbol);
 
 /// Something that holds symbols.
-trait Symbols {
+trait EachSymbol {
     /// Visits every one of them.
     fn each(&mut self, visit: Visit<'_>);
 }
 
-impl World {
+impl ClusterObjects {
     /// Drops names that neither a record of this world has nor anything that `others` visits, if that is more than half of
     /// them; the first `kept` stay, whoever has them. Returns how many names there are then. The catalogue is not looked
     /// at: its names have to be among those that are kept.
@@ -31,16 +31,16 @@ impl World {
         let mut used = vec![false; self.names.len()];
         used.iter_mut().take(kept).for_each(|used| *used = true);
         let mut shapes = self.shapes.take();
-        let mut mark = |sym: &mut Sym| used[sym.0 as usize] = true;
+        let mut mark = |sym: &mut Symbol| used[sym.0 as usize] = true;
         shapes.each(&mut mark);
         self.records(&mut mark);
         others(&mut mark);
         let count = used.iter().filter(|used| **used).count();
         if 2 * count < used.len() {
-            let mut new = vec![Sym(0); used.len()];
+            let mut new = vec![Symbol(0); used.len()];
             let places = new.iter_mut().zip(&used).filter(|(_, used)| **used);
-            places.zip(0..).for_each(|((new, _), at)| *new = Sym(at));
-            let mut rename = |sym: &mut Sym| *sym = new[sym.0 as usize];
+            places.zip(0..).for_each(|((new, _), at)| *new = Symbol(at));
+            let mut rename = |sym: &mut Symbol| *sym = new[sym.0 as usize];
             shapes.each(&mut rename);
             self.records(&mut rename);
             others(&mut rename);
@@ -52,7 +52,7 @@ impl World {
 
     /// Everything but shapes of pods and the catalogue.
     fn records(&mut self, visit: Visit<'_>) {
-        let World {
+        let ClusterObjects {
             names: _,
             catalogue: _,
             settings,
@@ -93,62 +93,62 @@ impl World {
     }
 }
 
-impl Symbols for Sym {
+impl EachSymbol for Symbol {
     fn each(&mut self, visit: Visit<'_>) {
         visit(self);
     }
 }
 
-impl<T: Symbols> Symbols for Vec<T> {
+impl<T: EachSymbol> EachSymbol for Vec<T> {
     fn each(&mut self, visit: Visit<'_>) {
         self.iter_mut().for_each(|one| one.each(visit));
     }
 }
 
-impl<T: Symbols> Symbols for Option<T> {
+impl<T: EachSymbol> EachSymbol for Option<T> {
     fn each(&mut self, visit: Visit<'_>) {
         self.iter_mut().for_each(|one| one.each(visit));
     }
 }
 
-impl<T: Symbols> Symbols for Box<[T]> {
+impl<T: EachSymbol> EachSymbol for Box<[T]> {
     fn each(&mut self, visit: Visit<'_>) {
         self.iter_mut().for_each(|one| one.each(visit));
     }
 }
 
-impl<T: Symbols> Symbols for (i32, T) {
+impl<T: EachSymbol> EachSymbol for (i32, T) {
     fn each(&mut self, visit: Visit<'_>) {
         self.1.each(visit);
     }
 }
 
-impl Symbols for (Sym, Sym) {
+impl EachSymbol for (Symbol, Symbol) {
     fn each(&mut self, visit: Visit<'_>) {
         visit(&mut self.0);
         visit(&mut self.1);
     }
 }
 
-impl Symbols for (Sym, Option<u32>) {
+impl EachSymbol for (Symbol, Option<u32>) {
     fn each(&mut self, visit: Visit<'_>) {
         visit(&mut self.0);
     }
 }
 
-impl Symbols for Labels {
+impl EachSymbol for Labels {
     fn each(&mut self, visit: Visit<'_>) {
         Labels::each(self, visit);
     }
 }
 
-impl Symbols for Resources {
+impl EachSymbol for Resources {
     fn each(&mut self, visit: Visit<'_>) {
         Resources::each(self, visit);
     }
 }
 
-impl Symbols for (ResourceId, i64) {
+impl EachSymbol for (ResourceId, i64) {
     fn each(&mut self, visit: Visit<'_>) {
         if let ResourceId::Other(name) = &mut self.0 {
             visit(name);
@@ -156,7 +156,7 @@ impl Symbols for (ResourceId, i64) {
     }
 }
 
-impl Symbols for Taint {
+impl EachSymbol for Taint {
     fn each(&mut self, visit: Visit<'_>) {
         let Taint { key, value, effect: _ } = self;
         visit(key);
@@ -164,7 +164,7 @@ impl Symbols for Taint {
     }
 }
 
-impl Symbols for Requirement {
+impl EachSymbol for Requirement {
     fn each(&mut self, visit: Visit<'_>) {
         let Requirement { key, op, min_values: _ } = self;
         visit(key);
@@ -175,13 +175,13 @@ impl Symbols for Requirement {
     }
 }
 
-impl Symbols for LabelSelector {
+impl EachSymbol for LabelSelector {
     fn each(&mut self, visit: Visit<'_>) {
         self.0.each(visit);
     }
 }
 
-impl Symbols for SelectorRule {
+impl EachSymbol for SelectorRule {
     fn each(&mut self, visit: Visit<'_>) {
         let SelectorRule { key, op } = self;
         visit(key);
@@ -192,7 +192,7 @@ impl Symbols for SelectorRule {
     }
 }
 
-impl Symbols for PodTerm {
+impl EachSymbol for PodTerm {
     fn each(&mut self, visit: Visit<'_>) {
         let PodTerm { key, selector, namespaces, namespace_selector } = self;
         visit(key);
@@ -202,7 +202,7 @@ impl Symbols for PodTerm {
     }
 }
 
-impl Symbols for Spread {
+impl EachSymbol for Spread {
     fn each(&mut self, visit: Visit<'_>) {
         let Spread { max_skew: _, key, required: _, selector, min_domains: _, node_affinity: _, node_taints: _ } = self;
         visit(key);
@@ -210,7 +210,7 @@ impl Symbols for Spread {
     }
 }
 
-impl Symbols for Toleration {
+impl EachSymbol for Toleration {
     fn each(&mut self, visit: Visit<'_>) {
         let Toleration { key, exists: _, value, effect: _ } = self;
         key.each(visit);
@@ -218,7 +218,7 @@ impl Symbols for Toleration {
     }
 }
 
-impl Symbols for HostPort {
+impl EachSymbol for HostPort {
     fn each(&mut self, visit: Visit<'_>) {
         let HostPort { ip, port: _, protocol } = self;
         ip.each(visit);
@@ -226,7 +226,7 @@ impl Symbols for HostPort {
     }
 }
 
-impl Symbols for PodShape {
+impl EachSymbol for PodShape {
     fn each(&mut self, visit: Visit<'_>) {
         let PodShape {
             namespace,
@@ -260,7 +260,7 @@ impl Symbols for PodShape {
     }
 }
 
-impl Symbols for Pod {
+impl EachSymbol for Pod {
     fn each(&mut self, visit: Visit<'_>) {
         let Pod {
             name: _,
@@ -274,7 +274,7 @@ impl Symbols for Pod {
             terminal: _,
             deleting: _,
             unschedulable: _,
-            foreseen: _,
+            unattempted: _,
             nominated,
             is_static: _,
             resource_claims: _,
@@ -289,28 +289,28 @@ impl Symbols for Pod {
     }
 }
 
-impl Symbols for NodeClassRef {
+impl EachSymbol for NodeClassRef {
     fn each(&mut self, visit: Visit<'_>) {
         let NodeClassRef { group, kind, name } = self;
         [group, kind, name].into_iter().for_each(visit);
     }
 }
 
-impl Symbols for NodeClass {
+impl EachSymbol for NodeClass {
     fn each(&mut self, visit: Visit<'_>) {
         let NodeClass { id, ready: _, deleting: _ } = self;
         id.each(visit);
     }
 }
 
-impl Symbols for Budget {
+impl EachSymbol for Budget {
     fn each(&mut self, visit: Visit<'_>) {
         let Budget { nodes: _, reasons, schedule: _, duration: _ } = self;
         reasons.each(visit);
     }
 }
 
-impl Symbols for NodePool {
+impl EachSymbol for NodePool {
     fn each(&mut self, visit: Visit<'_>) {
         let NodePool {
             name,
@@ -348,7 +348,7 @@ impl Symbols for NodePool {
     }
 }
 
-impl Symbols for NodeRecord {
+impl EachSymbol for NodeRecord {
     fn each(&mut self, visit: Visit<'_>) {
         let NodeRecord {
             name,
@@ -373,7 +373,7 @@ impl Symbols for NodeRecord {
     }
 }
 
-impl Symbols for NodeClaim {
+impl EachSymbol for NodeClaim {
     fn each(&mut self, visit: Visit<'_>) {
         let NodeClaim {
             name,
@@ -410,7 +410,7 @@ impl Symbols for NodeClaim {
     }
 }
 
-impl Symbols for DaemonSet {
+impl EachSymbol for DaemonSet {
     fn each(&mut self, visit: Visit<'_>) {
         let DaemonSet { namespace, name, template: _, resource_claims: _ } = self;
         visit(namespace);
@@ -418,7 +418,7 @@ impl Symbols for DaemonSet {
     }
 }
 
-impl Symbols for Workload {
+impl EachSymbol for Workload {
     fn each(&mut self, visit: Visit<'_>) {
         let Workload { kind, namespace, name, selector } = self;
         visit(kind);
@@ -428,7 +428,7 @@ impl Symbols for Workload {
     }
 }
 
-impl Symbols for PodDisruptionBudget {
+impl EachSymbol for PodDisruptionBudget {
     fn each(&mut self, visit: Visit<'_>) {
         let PodDisruptionBudget { namespace, name, selector, allowed: _, blocks_always: _, evicts_unhealthy: _ } = self;
         visit(namespace);
@@ -437,7 +437,7 @@ impl Symbols for PodDisruptionBudget {
     }
 }
 
-impl Symbols for VolumeClaim {
+impl EachSymbol for VolumeClaim {
     fn each(&mut self, visit: Visit<'_>) {
         let VolumeClaim { namespace, name, volume, class, lost: _, bound: _, deleting: _ } = self;
         visit(namespace);
@@ -447,7 +447,7 @@ impl Symbols for VolumeClaim {
     }
 }
 
-impl Symbols for Volume {
+impl EachSymbol for Volume {
     fn each(&mut self, visit: Visit<'_>) {
         let Volume { name, node_affinity, driver, local: _, deleting: _ } = self;
         visit(name);
@@ -456,7 +456,7 @@ impl Symbols for Volume {
     }
 }
 
-impl Symbols for StorageClass {
+impl EachSymbol for StorageClass {
     fn each(&mut self, visit: Visit<'_>) {
         let StorageClass { name, provisioner, topologies, wait_for_consumer: _, default: _ } = self;
         visit(name);
@@ -465,7 +465,7 @@ impl Symbols for StorageClass {
     }
 }
 
-impl Symbols for CsiNode {
+impl EachSymbol for CsiNode {
     fn each(&mut self, visit: Visit<'_>) {
         let CsiNode { name, drivers } = self;
         visit(name);

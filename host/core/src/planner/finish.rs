@@ -2,51 +2,51 @@
 
 use rustc_hash::FxHashMap;
 
-use super::turns;
-use crate::model::{OfferingId, Op, Requirement, Sym, TypeId};
+use super::queue_order;
+use crate::model::{OfferingId, Op, Requirement, Symbol, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
-use crate::schedule::floor::{Claim, Floor, Member, Problem};
+use crate::schedule::first_fit::{Assignment, CompiledCluster, OpenClaim, Packing};
+use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::ranking::Ranking;
 use crate::schedule::refusal;
-use crate::schedule::states::StateId;
 
 /// Karpenter's bound on the instance types of one NodeClaim.
 const MOST_TYPES: usize = 600;
 
 /// The plan of what was packed.
-pub fn finish(p: &mut Problem<'_>, floor: Floor) -> Plan {
+pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
     let mut ranking = Ranking::default();
     let mut plan = Plan::default();
     let mut dropped: Vec<PodIx> = Vec::new();
-    for claim in &floor.claims {
+    for claim in &packing.claims {
         match planned(p, claim, &mut ranking) {
             Some(claim) => plan.claims.push(claim),
             None => dropped.extend(pods_of(p, claim)),
         }
     }
     draw(p, &mut plan);
-    existing(p, &floor, &mut plan);
-    unplaced(p, &floor, &mut plan, dropped);
-    turns::arrange(p, &mut plan);
+    on_existing_nodes(p, &packing, &mut plan);
+    unplaced(p, &packing, &mut plan, dropped);
+    queue_order::interleave_domains(p, &mut plan);
     sort(p, &mut plan);
     settle(p, &mut plan);
     plan
 }
 
 /// Totals that fit the claims.
-pub(super) fn settle(p: &Problem<'_>, plan: &mut Plan) {
+pub(super) fn settle(p: &CompiledCluster<'_>, plan: &mut Plan) {
     // The sum of nothing is -0.0.
     plan.cost = plan.claims.iter().map(|c| c.price).fold(0.0, |sum, price| sum + price);
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
-    plan.effective = plan.claims.iter().map(|c| c.effective).sum::<f64>() + nodes;
+    plan.effective_cost = plan.claims.iter().map(|c| c.effective_cost).sum::<f64>() + nodes;
 }
 
-fn pods_of(p: &Problem<'_>, claim: &Claim) -> Vec<PodIx> {
-    let of = |m: &Member| &p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize];
+fn pods_of(p: &CompiledCluster<'_>, claim: &OpenClaim) -> Vec<PodIx> {
+    let of = |m: &Assignment| &p.items[m.pod_group].pods[m.pods.0 as usize..m.pods.1 as usize];
     claim.members.iter().flat_map(of).copied().collect()
 }
 
-fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<PlannedClaim> {
+fn planned(p: &mut CompiledCluster<'_>, claim: &OpenClaim, ranking: &mut Ranking) -> Option<PlannedClaim> {
     let state = pin_reservations(p, claim);
     let ranked = ranking.of(p, state);
     let fitting: Vec<(TypeId, OfferingId)> =
@@ -56,7 +56,7 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
     let (requirements, open) = settled(p, state, &types);
     let mut requests = p.pools[claim.pool].fit.overhead(types[0]).clone();
     for m in &claim.members {
-        (m.pods.0..m.pods.1).for_each(|_| requests.add(&p.items[m.item].shape.requests));
+        (m.pods.0..m.pods.1).for_each(|_| requests.add(&p.items[m.pod_group].shape.requests));
     }
     let s = p.states.get(state);
     Some(PlannedClaim {
@@ -66,7 +66,7 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
         requirements,
         open,
         price: p.snapshot.world.catalogue.offering(offering).price,
-        effective: p.states.scores[s.pool].cost[offering.0 as usize],
+        effective_cost: p.states.scores[s.pool].cost[offering.0 as usize],
         pods: pods_of(p, claim),
         requests,
         min_values_relaxed: claim.min_values_relaxed,
@@ -75,11 +75,15 @@ fn planned(p: &mut Problem<'_>, claim: &Claim, ranking: &mut Ranking) -> Option<
 
 /// Labels that a state leaves a set of values, and requirements on those that it leaves open. Where types and offerings
 /// name the label, the set is what they offer of what is allowed.
-fn settled(p: &Problem<'_>, state: StateId, types: &[TypeId]) -> (Vec<(Sym, Vec<Sym>)>, Vec<Requirement>) {
+fn settled(
+    p: &CompiledCluster<'_>,
+    state: NodeSpecId,
+    types: &[TypeId],
+) -> (Vec<(Symbol, Vec<Symbol>)>, Vec<Requirement>) {
     let world = &p.snapshot.world;
     let s = p.states.get(state);
     let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let mut requirements: Vec<(Sym, Vec<Sym>)> = Vec::new();
+    let mut requirements: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
     let mut open = Vec::new();
     for (key, set) in s.sets.0.iter().filter(|(key, _)| Some(*key) != instance_type) {
         let mut values = set.values.to_vec();
@@ -100,9 +104,9 @@ fn settled(p: &Problem<'_>, state: StateId, types: &[TypeId]) -> (Vec<(Sym, Vec<
 }
 
 /// Values of a label that types and their offerings name.
-fn offered(p: &Problem<'_>, state: StateId, types: &[TypeId], key: Sym) -> Vec<Sym> {
+fn offered(p: &CompiledCluster<'_>, state: NodeSpecId, types: &[TypeId], key: Symbol) -> Vec<Symbol> {
     let s = p.states.get(state);
-    let mut values: Vec<Sym> = Vec::new();
+    let mut values: Vec<Symbol> = Vec::new();
     if p.states.is_cell_key(key) {
         let cells = s.cells.iter().map(|c| &p.states.cells[c]);
         values.extend(cells.flat_map(|c| &c.values).filter(|(k, _)| *k == key).map(|v| v.1));
@@ -120,17 +124,19 @@ fn offered(p: &Problem<'_>, state: StateId, types: &[TypeId], key: Sym) -> Vec<S
 }
 
 /// A claim that holds reservations is launched from them and from nothing else.
-fn pin_reservations(p: &mut Problem<'_>, claim: &Claim) -> StateId {
+fn pin_reservations(p: &mut CompiledCluster<'_>, claim: &OpenClaim) -> NodeSpecId {
     let names = &p.snapshot.world.names;
     let pin = names.get("karpenter.sh/capacity-type").zip(names.get("reserved"));
     match pin {
-        Some((key, value)) if !claim.held.is_empty() => p.states.pin(claim.state, key, value).unwrap_or(claim.state),
+        Some((key, value)) if !claim.reserved.is_empty() => {
+            p.states.pin(claim.state, key, value).unwrap_or(claim.state)
+        }
         _ => claim.state,
     }
 }
 
 /// Gives commitments to the claims that save most by them, for as long as they last.
-fn draw(p: &Problem<'_>, plan: &mut Plan) {
+fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let mut left: FxHashMap<&str, f64> = FxHashMap::default();
     for pool in p.states.scores.iter().flat_map(|s| &s.pools) {
         left.entry(&pool.name).and_modify(|l| *l = l.min(pool.remaining)).or_insert(pool.remaining);
@@ -143,7 +149,7 @@ fn draw(p: &Problem<'_>, plan: &mut Plan) {
         let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else { continue };
         for pool in &p.states.scores[template].pools {
             let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
-            savings.extend(fits.map(|d| (claim.effective - d.cost, at, pool.name.as_str(), *d)));
+            savings.extend(fits.map(|d| (claim.effective_cost - d.cost, at, pool.name.as_str(), *d)));
         }
     }
     savings.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.3.offering.cmp(&b.3.offering)));
@@ -157,14 +163,14 @@ fn draw(p: &Problem<'_>, plan: &mut Plan) {
         let offering = p.snapshot.world.catalogue.offering(draw.offering);
         claim.types.retain(|&t| t != offering.instance_type);
         claim.types.insert(0, offering.instance_type);
-        (claim.offering, claim.price, claim.effective) = (draw.offering, offering.price, draw.cost);
+        (claim.offering, claim.price, claim.effective_cost) = (draw.offering, offering.price, draw.cost);
     }
 }
 
 /// Whether a claim may be launched as an offering.
-pub(super) fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
+pub(super) fn admits(p: &CompiledCluster<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
     let o = p.snapshot.world.catalogue.offering(offering);
-    let allowed = |key: Sym, value: Sym| {
+    let allowed = |key: Symbol, value: Symbol| {
         claim.requirements.iter().find(|(k, _)| *k == key).is_none_or(|(_, values)| values.contains(&value))
     };
     o.available
@@ -177,16 +183,17 @@ pub(super) fn admits(p: &Problem<'_>, claim: &PlannedClaim, offering: OfferingId
 
 /// Everything in an order that does not depend on the order of the input: pods by name, claims by NodePool, offering and
 /// pods, nodes as the snapshot has them.
-fn sort(p: &Problem<'_>, plan: &mut Plan) {
+fn sort(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let world = &p.snapshot.world;
     let name = |pod: &PodIx| {
         let pod = &world.pods[pod.0 as usize];
         (world.names.text(world.shapes.get(pod.shape).namespace), &*pod.name)
     };
-    let pods = plan.claims.iter_mut().map(|c| &mut c.pods).chain(plan.existing.iter_mut().map(|e| &mut e.pods));
+    let pods =
+        plan.claims.iter_mut().map(|c| &mut c.pods).chain(plan.on_existing_nodes.iter_mut().map(|e| &mut e.pods));
     pods.for_each(|pods| pods.sort_by(|a, b| name(a).cmp(&name(b))));
     plan.unplaced.sort_by(|a, b| name(&a.pod).cmp(&name(&b.pod)));
-    plan.existing.sort_by_key(|e| e.node);
+    plan.on_existing_nodes.sort_by_key(|e| e.node);
     plan.claims.sort_by(|a, b| {
         let pool = |c: &PlannedClaim| world.names.text(world.pools[c.pool.0 as usize].name);
         pool(a)
@@ -196,14 +203,14 @@ fn sort(p: &Problem<'_>, plan: &mut Plan) {
     });
 }
 
-fn existing(p: &Problem<'_>, floor: &Floor, plan: &mut Plan) {
-    for (&node, members) in &floor.existing {
-        let pods = members.iter().flat_map(|m| &p.items[m.item].pods[m.pods.0 as usize..m.pods.1 as usize]);
-        plan.existing.push(Placement { node: NodeIx(node as u32), pods: pods.copied().collect() });
+fn on_existing_nodes(p: &CompiledCluster<'_>, packing: &Packing, plan: &mut Plan) {
+    for (&node, members) in &packing.existing {
+        let pods = members.iter().flat_map(|m| &p.items[m.pod_group].pods[m.pods.0 as usize..m.pods.1 as usize]);
+        plan.on_existing_nodes.push(Placement { node: NodeIx(node as u32), pods: pods.copied().collect() });
     }
 }
 
-fn unplaced(p: &mut Problem<'_>, floor: &Floor, plan: &mut Plan, dropped: Vec<PodIx>) {
+fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dropped: Vec<PodIx>) {
     let alone = |unfit: Unfit| vec![Refusal { target: Target::Pod, unfit }];
     for pod in &p.snapshot.pending {
         if let Some(unfit) = &pod.unfit {
@@ -212,11 +219,11 @@ fn unplaced(p: &mut Problem<'_>, floor: &Floor, plan: &mut Plan, dropped: Vec<Po
     }
     plan.unplaced.extend(dropped.into_iter().map(|pod| Unplaced { pod, refusals: alone(Unfit::Excluded) }));
     for item in 0..p.items.len() {
-        let from = floor.placed[item] as usize;
+        let from = packing.placed[item] as usize;
         if from == p.items[item].pods.len() {
             continue;
         }
-        let refusals = refusal::by_pools(p, floor, item);
+        let refusals = refusal::by_pools(p, packing, item);
         for &pod in &p.items[item].pods[from..] {
             plan.unplaced.push(Unplaced { pod, refusals: refusals.clone() });
         }

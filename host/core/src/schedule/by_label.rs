@@ -2,21 +2,21 @@
 
 use rustc_hash::FxHashMap;
 
-use super::items::Item;
-use crate::model::{LabelSelector, PodShape, SelectorOp, Sym};
+use super::pod_groups::PodGroup;
+use crate::model::{LabelSelector, PodShape, SelectorOp, Symbol};
 
 /// Positions of items by the labels and the namespace of their pods.
 pub struct ByLabel<'i> {
     shapes: Vec<&'i PodShape>,
     all: Vec<u32>,
-    by_label: FxHashMap<(Sym, Sym), Vec<u32>>,
-    by_key: FxHashMap<Sym, Vec<u32>>,
-    by_namespace: FxHashMap<Sym, Vec<u32>>,
+    by_label: FxHashMap<(Symbol, Symbol), Vec<u32>>,
+    by_key: FxHashMap<Symbol, Vec<u32>>,
+    by_namespace: FxHashMap<Symbol, Vec<u32>>,
 }
 
 impl<'i> ByLabel<'i> {
     /// Indexes items.
-    pub fn new(items: &'i [Item]) -> Self {
+    pub fn new(items: &'i [PodGroup]) -> Self {
         let shapes: Vec<&PodShape> = items.iter().map(|item| &*item.shape).collect();
         let mut index = ByLabel {
             all: (0..shapes.len() as u32).collect(),
@@ -36,7 +36,7 @@ impl<'i> ByLabel<'i> {
     }
 
     /// Items of some namespaces (sorted; of all, without a list) that a selector selects, in order.
-    pub fn selected(&self, selector: &LabelSelector, namespaces: Option<&[Sym]>) -> impl Iterator<Item = usize> {
+    pub fn selected(&self, selector: &LabelSelector, namespaces: Option<&[Symbol]>) -> impl Iterator<Item = usize> {
         let in_namespace = |at: &u32| {
             let own = self.shapes[*at as usize].namespace;
             namespaces.is_none_or(|all| all.binary_search(&own).is_ok())
@@ -47,7 +47,7 @@ impl<'i> ByLabel<'i> {
     }
 
     /// A superset of them: by the first rule that asks for values, else by one that asks for a label, else by namespace.
-    fn candidates(&self, selector: &LabelSelector, namespaces: Option<&[Sym]>) -> Vec<u32> {
+    fn candidates(&self, selector: &LabelSelector, namespaces: Option<&[Symbol]>) -> Vec<u32> {
         let Some(rules) = &selector.0 else { return Vec::new() };
         let values = rules.iter().find_map(|rule| match &rule.op {
             SelectorOp::In(values) => Some((rule.key, values)),

@@ -7,13 +7,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::bits::Bits;
-use super::floor::{Problem, limits};
+use super::bit_set::BitSet;
+use super::first_fit::{CompiledCluster, limits};
+use super::node_specs::{NodeSpecId, NodeSpecs};
 use super::sets::{Set, Sets};
-use super::states::{StateId, States};
-use super::topology::{Rule, Spec};
+use super::topology::{ConstraintKind, GroupKey};
 use crate::matching::untolerated;
-use crate::model::{Op, PodShape, Requirement, Resources, Sym, Toleration};
+use crate::model::{Op, PodShape, Requirement, Resources, Symbol, Toleration};
 use crate::plan::{Plan, PlannedClaim};
 use crate::snapshot::Snapshot;
 
@@ -29,7 +29,7 @@ pub struct Buyer {
 
 impl Buyer {
     /// The demands of pods of a shape that must be spread over `keys` too.
-    pub fn of(shape: &PodShape, keys: &[Sym]) -> Self {
+    pub fn of(shape: &PodShape, keys: &[Symbol]) -> Self {
         Buyer {
             selector: shape.node_selector.iter().cloned().chain(keys.iter().map(|&key| exists(key))).collect(),
             required: shape.required.clone(),
@@ -43,7 +43,7 @@ impl Buyer {
 /// others, which passes the group's filter. Found by [`bought_by_others`], and planned with from the start the next time.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    domains: FxHashSet<(Spec, Sym)>,
+    domains: FxHashSet<(GroupKey, Symbol)>,
     /// Count every domain where anybody could buy a node that passes the filter.
     everybody: bool,
 }
@@ -61,14 +61,14 @@ impl Counted {
     }
 
     /// Whether a domain counts for a group.
-    pub fn has(&self, spec: &Spec, domain: Sym) -> bool {
+    pub fn has(&self, spec: &GroupKey, domain: Symbol) -> bool {
         self.domains.contains(&(spec.clone(), domain))
     }
 
     /// Who could buy a node that passes the filter of a group, if all such count.
-    pub fn buyer(&self, spec: &Spec) -> Option<Buyer> {
+    pub fn buyer(&self, spec: &GroupKey) -> Option<Buyer> {
         let (selector, required) = spec.asked().unwrap_or_default();
-        let all = Toleration { key: None, exists: true, value: Sym(0), effect: None };
+        let all = Toleration { key: None, exists: true, value: Symbol(0), effect: None };
         let tolerations = spec.tolerations.clone().unwrap_or_else(|| vec![all]);
         self.everybody.then_some(Buyer { selector, required, tolerations, requests: Resources::default() })
     }
@@ -78,8 +78,8 @@ impl Counted {
 #[derive(Clone, Debug)]
 pub struct Purchases {
     /// By position of NodePool: types that its limits admit before anything is planned, `None` without limits.
-    within_limits: Vec<Option<Bits>>,
-    known: FxHashMap<(Buyer, Sym), Vec<bool>>,
+    within_limits: Vec<Option<BitSet>>,
+    known: FxHashMap<(Buyer, Symbol), Vec<bool>>,
 }
 
 impl Purchases {
@@ -92,7 +92,7 @@ impl Purchases {
             if limits.is_empty() && nodes_left.is_none() {
                 return None;
             }
-            let mut within = Bits::all(types.len());
+            let mut within = BitSet::all(types.len());
             let none_left = nodes_left.is_some_and(|n| n <= 0);
             for (at, t) in types.iter().enumerate() {
                 if none_left || limits.iter().any(|&(resource, left)| t.capacity.get(resource) > left) {
@@ -108,10 +108,10 @@ impl Purchases {
     pub fn of(
         &mut self,
         buyer: &Buyer,
-        (key, values): (Sym, &[Sym]),
+        (key, values): (Symbol, &[Symbol]),
         snapshot: &Snapshot,
-        states: &mut States<'_>,
-        pools: &[StateId],
+        states: &mut NodeSpecs<'_>,
+        pools: &[NodeSpecId],
     ) -> Vec<bool> {
         if let Some(known) = self.known.get(&(buyer.clone(), key)) {
             return known.clone();
@@ -137,9 +137,9 @@ impl Purchases {
 }
 
 /// Instance types that have as much as is asked for, what daemons take left aside.
-fn large_enough(requests: &Resources, snapshot: &Snapshot) -> Bits {
+fn large_enough(requests: &Resources, snapshot: &Snapshot) -> BitSet {
     let types = snapshot.world.catalogue.types();
-    let mut large = Bits::all(types.len());
+    let mut large = BitSet::all(types.len());
     for (at, t) in types.iter().enumerate() {
         if requests.iter().any(|(resource, wants)| wants > t.allocatable.get(resource)) {
             large.remove(at);
@@ -149,12 +149,12 @@ fn large_enough(requests: &Resources, snapshot: &Snapshot) -> Bits {
 }
 
 /// That a node has a label.
-pub fn exists(key: Sym) -> Requirement {
+pub fn exists(key: Symbol) -> Requirement {
     Requirement { key, op: Op::Exists, min_values: None }
 }
 
 /// A node selector with each of the terms of required node affinity.
-pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states: &States<'_>) -> Vec<Sets> {
+pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states: &NodeSpecs<'_>) -> Vec<Sets> {
     let base = Sets::new(selector, &states.numbers);
     if terms.is_empty() {
         return vec![base];
@@ -169,23 +169,24 @@ pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states
 
 /// Domains that a plan's own claims make count, and that its spread constraints were planned without, where that would
 /// put a domain beyond its `maxSkew`. Of each claim the node that it counts on is looked at.
-pub fn bought_by_others(problem: &Problem<'_>, plan: &Plan, counted: &Counted) -> Counted {
-    let (topology, mut found) = (&problem.topology, Counted::default());
+pub fn bought_by_others(compiled: &CompiledCluster<'_>, plan: &Plan, counted: &Counted) -> Counted {
+    let (topology, mut found) = (&compiled.topology, Counted::default());
     let mut bought: Vec<(&PlannedClaim, Sets)> = Vec::new();
     for group in topology.groups.iter().filter(|_| !counted.everybody) {
-        let (Rule::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key) else { continue };
+        let (ConstraintKind::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key) else { continue };
         let domains = &topology.keys[key];
         let most = group.count.iter().copied().max().unwrap_or(0);
-        let overlooked =
-            |d: &usize| !group.universe[*d] && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew);
+        let overlooked = |d: &usize| {
+            !group.eligible_domains[*d] && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew)
+        };
         for domain in (0..domains.values.len()).filter(overlooked) {
             if bought.is_empty() {
-                bought.extend(plan.claims.iter().map(|claim| (claim, labels(claim, problem))));
+                bought.extend(plan.claims.iter().map(|claim| (claim, labels(claim, compiled))));
             }
             let value = domains.values[domain];
             let there = |(claim, labels): &(&PlannedClaim, Sets)| {
                 labels.get(domains.key).and_then(Set::single) == Some(value)
-                    && passes(&group.spec, claim, labels, problem)
+                    && passes(&group.spec, claim, labels, compiled)
             };
             if bought.iter().any(there) {
                 found.domains.insert((group.spec.clone(), value));
@@ -196,9 +197,9 @@ pub fn bought_by_others(problem: &Problem<'_>, plan: &Plan, counted: &Counted) -
 }
 
 /// What is known of the labels of the node that a claim counts on.
-fn labels(claim: &PlannedClaim, problem: &Problem<'_>) -> Sets {
-    let numbers = &problem.states.numbers;
-    let catalogue = &problem.snapshot.world.catalogue;
+fn labels(claim: &PlannedClaim, compiled: &CompiledCluster<'_>) -> Sets {
+    let numbers = &compiled.states.numbers;
+    let catalogue = &compiled.snapshot.world.catalogue;
     let offering = catalogue.offering(claim.offering);
     let mut sets = Sets::new(&claim.open, numbers);
     for (key, values) in &claim.requirements {
@@ -210,9 +211,9 @@ fn labels(claim: &PlannedClaim, problem: &Problem<'_>) -> Sets {
 }
 
 /// Whether such a node of a claim's NodePool passes the filter of a group.
-fn passes(spec: &Spec, claim: &PlannedClaim, labels: &Sets, problem: &Problem<'_>) -> bool {
-    let states = &problem.states;
-    let taints = &problem.snapshot.world.pools[claim.pool.0 as usize].taints;
+fn passes(spec: &GroupKey, claim: &PlannedClaim, labels: &Sets, compiled: &CompiledCluster<'_>) -> bool {
+    let states = &compiled.states;
+    let taints = &compiled.snapshot.world.pools[claim.pool.0 as usize].taints;
     if spec.tolerations.as_ref().is_some_and(|t| untolerated(t, taints, false).is_some()) {
         return false;
     }

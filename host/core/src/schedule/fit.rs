@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bits::Bits;
+use super::bit_set::BitSet;
+use super::node_specs::{NodeSpec, NodeSpecs};
 use super::sets::{Numbers, Set, Sets};
-use super::states::{State, States};
 use crate::matching::untolerated;
-use crate::model::{HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Sym, TypeId, World};
+use crate::model::{ClusterObjects, HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Symbol, TypeId};
 use crate::snapshot::{PendingPod, Snapshot};
 
-/// Amounts in the order of [`Dims`].
-pub type Amounts = SmallVec<[i64; 6]>;
+/// Amounts in the order of [`ResourceDims`].
+pub type ResourceVector = SmallVec<[i64; 6]>;
 
 /// The resources that anybody to be planned asks for.
 #[derive(Clone, Debug)]
-pub struct Dims(pub Vec<ResourceId>);
+pub struct ResourceDims(pub Vec<ResourceId>);
 
-impl Dims {
+impl ResourceDims {
     /// CPU, memory and pods, and what else these pods and daemons ask for.
     pub fn of(snapshot: &Snapshot, pods: &[PendingPod]) -> Self {
         let mut all = vec![ResourceId::Cpu, ResourceId::Memory, ResourceId::Pods];
@@ -39,11 +39,11 @@ impl Dims {
         snapshot.daemons.iter().for_each(|d| add(&d.requests));
         let names = &snapshot.world.names;
         all[3..].sort_by_key(|r| r.name(names));
-        Dims(all)
+        ResourceDims(all)
     }
 
     /// Amounts of these resources.
-    pub fn amounts(&self, resources: &Resources) -> Amounts {
+    pub fn amounts(&self, resources: &Resources) -> ResourceVector {
         self.0.iter().map(|&r| resources.get(r)).collect()
     }
 }
@@ -52,7 +52,7 @@ impl Dims {
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// What each type leaves to pods after the daemons that would run on it.
-    pub net: Vec<Amounts>,
+    pub net: Vec<ResourceVector>,
     /// Which daemon group each type belongs to.
     group: Vec<u32>,
     /// What the daemons of each group ask for together.
@@ -66,12 +66,18 @@ pub struct Fit {
 #[derive(Clone, Debug)]
 struct Dim {
     values: Vec<i64>,
-    at_least: Vec<Bits>,
+    at_least: Vec<BitSet>,
 }
 
 impl Fit {
     /// Takes the daemons of a NodePool off every type.
-    pub fn new(snapshot: &Snapshot, states: &States<'_>, initial: &State, pool: &NodePool, dims: &Dims) -> Self {
+    pub fn new(
+        snapshot: &Snapshot,
+        states: &NodeSpecs<'_>,
+        initial: &NodeSpec,
+        pool: &NodePool,
+        dims: &ResourceDims,
+    ) -> Self {
         let world = &*snapshot.world;
         let tolerating: Vec<&Arc<PodShape>> =
             snapshot.daemons.iter().filter(|d| untolerated(&d.tolerations, &pool.taints, false).is_none()).collect();
@@ -131,7 +137,7 @@ impl Fit {
     }
 
     /// Keeps of `types` those that leave at least `total`.
-    pub fn keep(&self, types: &mut Bits, total: &[i64]) {
+    pub fn keep(&self, types: &mut BitSet, total: &[i64]) {
         for (dim, &amount) in self.dims.iter().zip(total) {
             if amount <= 0 {
                 continue;
@@ -139,13 +145,13 @@ impl Fit {
             let at = dim.values.partition_point(|&v| v < amount);
             match dim.at_least.get(at) {
                 Some(enough) => types.and(enough),
-                None => *types = Bits::none(types.words().len() * 64),
+                None => *types = BitSet::none(types.words().len() * 64),
             }
         }
     }
 
     /// Whether any of `a` and `b` leaves at least `total`.
-    pub fn any(&self, a: &Bits, b: &Bits, total: &[i64]) -> bool {
+    pub fn any(&self, a: &BitSet, b: &BitSet, total: &[i64]) -> bool {
         let mut enough: SmallVec<[&[u64]; 6]> = SmallVec::new();
         for (dim, &amount) in self.dims.iter().zip(total) {
             if amount <= 0 {
@@ -164,8 +170,8 @@ impl Fit {
     }
 
     /// The most of each resource that any of `types` leaves.
-    pub fn most(&self, types: &Bits) -> Amounts {
-        let shared = |bits: &Bits| bits.words().iter().zip(types.words()).any(|(a, b)| a & b != 0);
+    pub fn most(&self, types: &BitSet) -> ResourceVector {
+        let shared = |bits: &BitSet| bits.words().iter().zip(types.words()).any(|(a, b)| a & b != 0);
         let of = |dim: &Dim| {
             let at = dim.at_least.iter().rposition(shared);
             at.map_or(0, |at| dim.values[at])
@@ -181,8 +187,8 @@ impl Fit {
 }
 
 /// What the offerings of a type have of each label: a daemon that asks for one of these values may run on it.
-fn offered(world: &World, t: TypeId) -> Vec<(Sym, Vec<Sym>)> {
-    let mut all: Vec<(Sym, Vec<Sym>)> = Vec::new();
+fn offered(world: &ClusterObjects, t: TypeId) -> Vec<(Symbol, Vec<Symbol>)> {
+    let mut all: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
     for r in world.catalogue.offerings_of(t).iter().flat_map(|o| &o.requirements) {
         let Op::In(values) = &r.op else { continue };
         match all.iter_mut().find(|(key, _)| *key == r.key) {
@@ -194,13 +200,13 @@ fn offered(world: &World, t: TypeId) -> Vec<(Sym, Vec<Sym>)> {
 }
 
 impl Dim {
-    fn new(net: &[Amounts], d: usize) -> Self {
+    fn new(net: &[ResourceVector], d: usize) -> Self {
         let mut order: Vec<usize> = (0..net.len()).collect();
         order.sort_by_key(|&t| net[t][d]);
         let mut values: Vec<i64> = order.iter().map(|&t| net[t][d]).collect();
         values.dedup();
-        let mut at_least: Vec<Bits> = Vec::with_capacity(values.len());
-        let mut enough = Bits::none(net.len());
+        let mut at_least: Vec<BitSet> = Vec::with_capacity(values.len());
+        let mut enough = BitSet::none(net.len());
         let mut rest = order.as_slice();
         for &value in values.iter().rev() {
             while let [head @ .., last] = rest {

@@ -6,9 +6,9 @@
 use rustc_hash::FxHashMap;
 
 use super::domains::Counted;
-use super::floor::{Floor, Member, Problem, pack_on};
+use super::first_fit::{Assignment, CompiledCluster, Packing, pack_on};
 use super::ranking::Ranking;
-use super::topology::Rule;
+use super::topology::ConstraintKind;
 use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::OfferingId;
 use crate::policy::Policies;
@@ -16,14 +16,14 @@ use crate::snapshot::Snapshot;
 
 /// Questions about one cluster.
 pub struct Questions<'a> {
-    problem: Problem<'a>,
+    compiled: CompiledCluster<'a>,
     /// Pods of each node that would have to move, in queue order.
     pods: Vec<Vec<Moves>>,
     /// Groups that pods of each item own and others are kept balanced for.
     owned: Vec<Vec<usize>>,
     ranking: Ranking,
     /// Room to work in, empty between questions.
-    out: Floor,
+    out: Packing,
     demand: Vec<Moves>,
 }
 
@@ -65,12 +65,12 @@ impl<'a> Questions<'a> {
     /// Compiles a cluster. Pods that wait for a node are not looked at.
     pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies) -> Self {
         let movable = snapshot.movable();
-        let mut problem = Problem::of(snapshot, &movable, policies, &Counted::default());
-        problem.wanted.fill(0);
-        problem.balanced.fill(false);
-        problem.topology.keep_all_changes();
+        let mut compiled = CompiledCluster::of(snapshot, &movable, policies, &Counted::default());
+        compiled.wanted.fill(0);
+        compiled.balanced.fill(false);
+        compiled.topology.keep_all_changes();
         let mut item_of: FxHashMap<PodIx, u32> = FxHashMap::default();
-        for (at, item) in problem.items.iter().enumerate() {
+        for (at, item) in compiled.items.iter().enumerate() {
             item_of.extend(item.pods.iter().map(|&pod| (pod, at as u32)));
         }
         let mut node_of: FxHashMap<PodIx, usize> = FxHashMap::default();
@@ -82,18 +82,18 @@ impl<'a> Questions<'a> {
             let pod = pending.pod;
             pods[node_of[&pod]].push(Moves { rank, item: item_of.get(&pod).copied(), pod });
         }
-        let owned = (0..problem.items.len()).map(|item| owned(&problem, item)).collect();
-        let items = problem.items.len();
-        let out = Floor { placed: vec![0; items], waits: vec![false; items], ..Floor::default() };
+        let owned = (0..compiled.items.len()).map(|item| owned(&compiled, item)).collect();
+        let items = compiled.items.len();
+        let out = Packing { placed: vec![0; items], awaits_reservation: vec![false; items], ..Packing::default() };
         let ranking = Ranking::default();
-        Questions { problem, pods, owned, ranking, out, demand: Vec::new() }
+        Questions { compiled, pods, owned, ranking, out, demand: Vec::new() }
     }
 
     /// Where the pods of these nodes would go if the nodes were gone: first-fit, on other nodes, then on new ones. Costs
     /// what the nodes and their pods are, not what the cluster is.
     pub fn without(&mut self, nodes: &[NodeIx]) -> Answer {
         let items = self.begin(nodes);
-        let out = pack_on(&mut self.problem, items.clone(), std::mem::take(&mut self.out));
+        let out = pack_on(&mut self.compiled, items.clone(), std::mem::take(&mut self.out));
         let answer = self.answer(&items, &out);
         self.end(&items, out);
         answer
@@ -105,25 +105,25 @@ impl<'a> Questions<'a> {
         for node in nodes {
             let at = node.0 as usize;
             self.demand.extend(&self.pods[at]);
-            let Problem { topology, room, snapshot, .. } = &mut self.problem;
+            let CompiledCluster { topology, room, snapshot, .. } = &mut self.compiled;
             topology.remove_node(at, snapshot);
             room.remove(at);
-            self.problem.give_back_limits(at);
+            self.compiled.give_back_limits(at);
         }
         self.demand.sort_unstable_by_key(|moves| moves.rank);
         let mut items: Vec<usize> = Vec::new();
         for item in self.demand.iter().filter_map(|moves| moves.item) {
             let item = item as usize;
-            if self.problem.wanted[item] == 0 {
+            if self.compiled.wanted[item] == 0 {
                 items.push(item);
-                self.owned[item].iter().for_each(|&group| self.problem.balanced[group] = true);
+                self.owned[item].iter().for_each(|&group| self.compiled.balanced[group] = true);
             }
-            self.problem.wanted[item] += 1;
+            self.compiled.wanted[item] += 1;
         }
         items
     }
 
-    fn answer(&mut self, items: &[usize], out: &Floor) -> Answer {
+    fn answer(&mut self, items: &[usize], out: &Packing) -> Answer {
         let mut pods: FxHashMap<usize, Vec<PodIx>> = FxHashMap::default();
         let mut answer = Answer::default();
         for moves in &self.demand {
@@ -132,8 +132,8 @@ impl<'a> Questions<'a> {
                 None => answer.unplaced.push(moves.pod),
             }
         }
-        let of = |m: &Member| pods[&m.item][m.pods.0 as usize..m.pods.1 as usize].to_vec();
-        let mut nodes: Vec<(&usize, &Vec<Member>)> = out.existing.iter().collect();
+        let of = |m: &Assignment| pods[&m.pod_group][m.pods.0 as usize..m.pods.1 as usize].to_vec();
+        let mut nodes: Vec<(&usize, &Vec<Assignment>)> = out.existing.iter().collect();
         nodes.sort_unstable_by_key(|(node, _)| **node);
         for (&node, members) in nodes {
             let there = NodeIx(node as u32);
@@ -141,12 +141,12 @@ impl<'a> Questions<'a> {
         }
         for claim in &out.claims {
             let pods: Vec<PodIx> = claim.members.iter().flat_map(of).collect();
-            let ranked = self.ranking.of(&self.problem, claim.state);
+            let ranked = self.ranking.of(&self.compiled, claim.state);
             match ranked.iter().find(|(t, _)| claim.types.has(t.0 as usize)) {
                 Some(&(_, offering)) => answer.bought.push(Bought {
-                    pool: self.problem.pools[claim.pool].pool,
+                    pool: self.compiled.pools[claim.pool].pool,
                     offering,
-                    cost: self.problem.states.scores[claim.pool].cost[offering.0 as usize],
+                    cost: self.compiled.states.scores[claim.pool].cost[offering.0 as usize],
                     pods,
                 }),
                 None => answer.unplaced.extend(pods),
@@ -159,26 +159,26 @@ impl<'a> Questions<'a> {
     }
 
     /// Everything is as before the question.
-    fn end(&mut self, items: &[usize], mut out: Floor) {
+    fn end(&mut self, items: &[usize], mut out: Packing) {
         out.claims.clear();
         out.existing.clear();
         for &item in items {
-            (out.placed[item], out.waits[item], self.problem.wanted[item]) = (0, false, 0);
-            self.owned[item].iter().for_each(|&group| self.problem.balanced[group] = false);
+            (out.placed[item], out.awaits_reservation[item], self.compiled.wanted[item]) = (0, false, 0);
+            self.owned[item].iter().for_each(|&group| self.compiled.balanced[group] = false);
         }
         self.out = out;
         // All changes are kept.
-        let taken_back = self.problem.reset();
+        let taken_back = self.compiled.reset();
         debug_assert!(taken_back, "a question leaves nothing behind");
     }
 }
 
 /// Groups of an item's own constraints over domains wider than a host, which others are kept balanced for.
-fn owned(problem: &Problem<'_>, item: usize) -> Vec<usize> {
-    let Some(last) = problem.items[item].variants.last() else { return Vec::new() };
+fn owned(compiled: &CompiledCluster<'_>, item: usize) -> Vec<usize> {
+    let Some(last) = compiled.items[item].relaxations.last() else { return Vec::new() };
     let balanced = |group: usize| {
-        let group = &problem.topology.groups[group];
-        group.key.is_some() && matches!(group.spec.rule, Rule::Spread { .. } | Rule::Affinity)
+        let group = &compiled.topology.groups[group];
+        group.key.is_some() && matches!(group.spec.rule, ConstraintKind::Spread { .. } | ConstraintKind::Affinity)
     };
     last.uses.iter().filter(|rule| rule.owner && !rule.soft && balanced(rule.group)).map(|rule| rule.group).collect()
 }

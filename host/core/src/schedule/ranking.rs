@@ -4,17 +4,17 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::floor::Problem;
-use super::states::StateId;
+use super::first_fit::CompiledCluster;
+use super::node_specs::NodeSpecId;
 use crate::model::{OfferingId, TypeId};
 
 /// The types of each state with their cheapest offering, cheapest first.
 #[derive(Default)]
-pub struct Ranking(FxHashMap<StateId, Rc<Vec<(TypeId, OfferingId)>>>);
+pub struct Ranking(FxHashMap<NodeSpecId, Rc<Vec<(TypeId, OfferingId)>>>);
 
 impl Ranking {
     /// Types of a state, cheapest first: by effective cost outside commitments, then price, then name.
-    pub fn of(&mut self, p: &Problem<'_>, state: StateId) -> Rc<Vec<(TypeId, OfferingId)>> {
+    pub fn of(&mut self, p: &CompiledCluster<'_>, state: NodeSpecId) -> Rc<Vec<(TypeId, OfferingId)>> {
         let rank = || {
             let s = p.states.get(state);
             let cost = &p.states.scores[s.pool].cost;

@@ -2,41 +2,45 @@
 //!
 //! Asked after packing, of the item's last level: what it still requires when every preference is given up.
 
-use super::bits::Bits;
-use super::floor::{DomainRule, Floor, Problem, domain_rules, drop_small_volumes, over_limit, within, within_limits};
+use super::bit_set::BitSet;
+use super::first_fit::{
+    CompiledCluster, DomainRule, Packing, domain_rules, drop_small_volumes, narrow_domains, over_limit, within_limits,
+};
+use super::node_specs::NodeSpecId;
 use super::sets::{Set, Sets};
-use super::states::StateId;
-use super::topology::{Group, Rule};
+use super::topology::{ConstraintKind, Group};
 use crate::ids::{NodeIx, PoolIx};
 use crate::matching::untolerated;
-use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Sym};
-use crate::reasons::Unusable;
+use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
+use crate::reasons::Ineligible;
 use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
 /// The first refusal of each NodePool; those that nobody may buy from now come first, for what is told can be cut short,
 /// and this passes.
-pub fn by_pools(p: &mut Problem<'_>, floor: &Floor, item: usize) -> Vec<Refusal> {
+pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
-    if p.pools.is_empty() && snapshot.unusable_pools.is_empty() {
+    if p.pools.is_empty() && snapshot.ineligible_pools.is_empty() {
         return vec![Refusal { target: Target::Pod, unfit: Unfit::NoPools }];
     }
-    let unusable =
-        |(pool, why): &(PoolIx, Unusable)| Refusal { target: Target::Pool(*pool), unfit: Unfit::Unusable(why.clone()) };
-    let refuse = |p: &mut Problem<'_>, at: usize| Refusal {
-        target: Target::Pool(p.pools[at].pool),
-        unfit: by_pool(p, floor, item, at),
+    let unusable = |(pool, why): &(PoolIx, Ineligible)| Refusal {
+        target: Target::Pool(*pool),
+        unfit: Unfit::Unusable(why.clone()),
     };
-    let mut refusals: Vec<Refusal> = snapshot.unusable_pools.iter().map(unusable).collect();
+    let refuse = |p: &mut CompiledCluster<'_>, at: usize| Refusal {
+        target: Target::Pool(p.pools[at].pool),
+        unfit: by_pool(p, packing, item, at),
+    };
+    let mut refusals: Vec<Refusal> = snapshot.ineligible_pools.iter().map(unusable).collect();
     refusals.extend((0..p.pools.len()).map(|at| refuse(p, at)));
     refusals
 }
 
-fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfit {
-    let level = p.items[item].variants.len() - 1;
+fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: usize) -> Unfit {
+    let relaxation = p.items[item].relaxations.len() - 1;
     let it = &p.items[item];
-    let variant = &it.variants[level];
+    let variant = &it.relaxations[relaxation];
     let taints = &p.record(pool).taints;
-    if let Some(taint) = untolerated(&it.shape.tolerations, taints, variant.minds_preference_taints) {
+    if let Some(taint) = untolerated(&it.shape.tolerations, taints, variant.avoids_prefer_no_schedule) {
         return Unfit::Taint(*taint);
     }
     let (sets, left) = match best_alternative(p, item, pool) {
@@ -46,12 +50,12 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
     if nothing_left(&left) {
         return Unfit::Types(left);
     }
-    let rules = match domain_rules(p, item, level) {
+    let rules = match domain_rules(p, item, relaxation) {
         Ok(rules) => rules,
-        Err(at) => return topology(p, floor, item, at),
+        Err(at) => return topology(p, packing, item, at),
     };
     let it = &p.items[item];
-    for u in it.variants[level].uses.iter() {
+    for u in it.relaxations[relaxation].uses.iter() {
         let group = &p.topology.groups[u.group];
         if group.key.is_none() && !group.allows_host(usize::MAX, u.own) {
             return Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least: None };
@@ -60,47 +64,47 @@ fn by_pool(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize) -> Unfi
     if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
         return Unfit::NodeLimitReached;
     }
-    if floor.waits[item] {
+    if packing.awaits_reservation[item] {
         return Unfit::ReservedCapacity;
     }
     if let Some(resource) = limit_reached(p, item, pool, &sets) {
         return Unfit::LimitReached { resource };
     }
     let state = p.states.state(pool, sets);
-    by_opening(p, floor, item, pool, state, &rules)
+    by_opening(p, packing, item, pool, state, &rules)
 }
 
 /// What refuses a new claim of a NodePool although types and rules are fine one by one: the same steps as opening one.
 fn by_opening(
-    p: &mut Problem<'_>,
-    floor: &Floor,
+    p: &mut CompiledCluster<'_>,
+    packing: &Packing,
     item: usize,
     pool: usize,
-    state: StateId,
+    state: NodeSpecId,
     rules: &[DomainRule],
 ) -> Unfit {
     let total = p.items[item].request.clone();
     let mut types = p.states.get(p.pools[pool].initial).types.clone();
-    if within(p, state, rules, pool, &types, &total).is_none() {
+    if narrow_domains(p, state, rules, pool, &types, &total).is_none() {
         return match narrowest_rule(p, item, rules) {
-            Some(group) => topology(p, floor, item, group),
+            Some(group) => topology(p, packing, item, group),
             None => Unfit::Unexplained,
         };
     }
     let clash = p.pools[pool].fit.port_conflicts(&p.items[item].ports);
     clash.iter().for_each(|t| types.remove(t.0 as usize));
-    if within(p, state, rules, pool, &types, &total).is_none() {
+    if narrow_domains(p, state, rules, pool, &types, &total).is_none() {
         return p.items[item].ports.first().map_or(Unfit::Unexplained, |port| Unfit::HostPort { port: port.port });
     }
     drop_small_volumes(p, &mut types, &[], &p.items[item].volumes);
-    if within(p, state, rules, pool, &types, &total).is_none() {
+    if narrow_domains(p, state, rules, pool, &types, &total).is_none() {
         let driver = p.items[item].volumes.first();
         return driver.map_or(Unfit::Unexplained, |&(driver, _)| Unfit::VolumeLimit { driver });
     }
     if let Some(limited) = within_limits(p, pool) {
         types.and(&limited);
     }
-    let Some(settled) = within(p, state, rules, pool, &types, &total) else {
+    let Some(settled) = narrow_domains(p, state, rules, pool, &types, &total) else {
         let limit = p.pools[pool].limits.first();
         return limit.map_or(Unfit::Unexplained, |&(resource, _)| Unfit::LimitReached { resource });
     };
@@ -114,10 +118,10 @@ fn by_opening(
 }
 
 /// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes without one.
-fn narrowest_rule(p: &Problem<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
+fn narrowest_rule(p: &CompiledCluster<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
     let it = &p.items[item];
-    let uses = &it.variants.last()?.uses;
-    let groups = || uses.iter().map(|u| u.group).chain(it.selected_inverse.iter());
+    let uses = &it.relaxations.last()?.uses;
+    let groups = || uses.iter().map(|u| u.group).chain(it.repelled_by.iter());
     let rule = |group: usize| rules.iter().find(|r| Some(r.key) == p.topology.groups[group].key);
     let narrows = |group: &usize| rule(*group).is_some_and(|r| r.allowed.contains(&false));
     groups().find(narrows).or_else(|| groups().find(|&group| rule(group).is_some_and(|r| r.pinned)))
@@ -125,8 +129,8 @@ fn narrowest_rule(p: &Problem<'_>, item: usize, rules: &[DomainRule]) -> Option<
 
 /// What is left of a NodePool's types for the first of the pod's alternatives that leaves any; else for the first whose
 /// labels agree; else the label on which they do not.
-fn best_alternative(p: &mut Problem<'_>, item: usize, pool: usize) -> Result<(Sets, TypesLeft), Sym> {
-    let needs = p.items[item].variants.last().map(|v| v.needs.clone()).unwrap_or_default();
+fn best_alternative(p: &mut CompiledCluster<'_>, item: usize, pool: usize) -> Result<(Sets, TypesLeft), Symbol> {
+    let needs = p.items[item].relaxations.last().map(|v| v.needs.clone()).unwrap_or_default();
     let initial = p.states.get(p.pools[pool].initial).sets.clone();
     let (mut best, mut conflict) = (None, None);
     for need in needs {
@@ -146,7 +150,7 @@ fn best_alternative(p: &mut Problem<'_>, item: usize, pool: usize) -> Result<(Se
             break;
         }
     }
-    best.ok_or(conflict.unwrap_or(Sym(0)))
+    best.ok_or(conflict.unwrap_or(Symbol(0)))
 }
 
 /// Whether labels, sizes and offerings leave no type.
@@ -155,36 +159,36 @@ fn nothing_left(left: &TypesLeft) -> bool {
 }
 
 /// A refusal by the rule of a group, with the domain that a spread constraint would fill first.
-fn topology(p: &mut Problem<'_>, floor: &Floor, item: usize, group: usize) -> Unfit {
+fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: usize) -> Unfit {
     let mut least = least(p, group);
     if let Some(least) = &mut least {
-        least.barred = barred(p, floor, item, group, least.domain);
+        least.barred = barred(p, packing, item, group, least.domain);
     }
     let spec = &p.topology.groups[group].spec;
     Unfit::Topology { rule: spec.rule.name(), key: spec.key, least }
 }
 
 /// The domain of a spread constraint that has the fewest pods, of several the first by name.
-fn least(p: &Problem<'_>, group: usize) -> Option<Box<Least>> {
+fn least(p: &CompiledCluster<'_>, group: usize) -> Option<Box<Least>> {
     let group = &p.topology.groups[group];
-    let (Rule::Spread { .. }, Some(key)) = (group.spec.rule, group.key) else { return None };
+    let (ConstraintKind::Spread { .. }, Some(key)) = (group.spec.rule, group.key) else { return None };
     let values = &p.topology.keys[key].values;
-    let domain = (0..values.len()).filter(|&d| group.universe[d]).min_by_key(|&d| group.count[d])?;
+    let domain = (0..values.len()).filter(|&d| group.eligible_domains[d]).min_by_key(|&d| group.count[d])?;
     Some(Box::new(Least { domain: values[domain], pods: group.count[domain], barred: Barred::Unasked }))
 }
 
 /// What keeps an item's pods out of a domain.
-fn barred(p: &mut Problem<'_>, floor: &Floor, item: usize, group: usize, domain: Sym) -> Barred {
+fn barred(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: usize, domain: Symbol) -> Barred {
     if let Some(too_few) = too_few_domains(&p.topology.groups[group]) {
         return too_few;
     }
     let key = p.topology.groups[group].spec.key;
-    let any = Bits::all(p.snapshot.world.catalogue.types().len());
+    let any = BitSet::all(p.snapshot.world.catalogue.types().len());
     let mut refusals: Vec<(u8, Refusal)> = Vec::new();
     for pool in 0..p.pools.len() {
         let initial = p.pools[pool].initial;
         if p.states.could_be_had(initial, &Sets::default(), (key, domain), &any) {
-            let unfit = refused_in(p, floor, item, pool, (key, domain));
+            let unfit = refused_in(p, packing, item, pool, (key, domain));
             let passes = match &unfit {
                 Unfit::Types(left) if left.short > 0 => 0,
                 Unfit::LimitReached { .. } | Unfit::NodeLimitReached | Unfit::ReservedCapacity => 1,
@@ -204,16 +208,23 @@ fn barred(p: &mut Problem<'_>, floor: &Floor, item: usize, group: usize, domain:
 }
 
 fn too_few_domains(group: &Group) -> Option<Barred> {
-    let Rule::Spread { min_domains, .. } = group.spec.rule else { return None };
-    let (domains, wanted) = (group.universe.iter().filter(|&&counts| counts).count() as u32, min_domains.max(0) as u32);
+    let ConstraintKind::Spread { min_domains, .. } = group.spec.rule else { return None };
+    let (domains, wanted) =
+        (group.eligible_domains.iter().filter(|&&counts| counts).count() as u32, min_domains.max(0) as u32);
     (domains < wanted).then_some(Barred::TooFewDomains { domains, wanted })
 }
 
 /// What a NodePool that offers a domain has against an item's pods there.
-fn refused_in(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize, (key, domain): (Sym, Sym)) -> Unfit {
+fn refused_in(
+    p: &mut CompiledCluster<'_>,
+    packing: &Packing,
+    item: usize,
+    pool: usize,
+    (key, domain): (Symbol, Symbol),
+) -> Unfit {
     let (tolerations, minds) = {
         let it = &p.items[item];
-        (&it.shape.tolerations, it.variants.last().is_some_and(|v| v.minds_preference_taints))
+        (&it.shape.tolerations, it.relaxations.last().is_some_and(|v| v.avoids_prefer_no_schedule))
     };
     if let Some(taint) = untolerated(tolerations, &p.record(pool).taints, minds) {
         return Unfit::Taint(*taint);
@@ -234,16 +245,16 @@ fn refused_in(p: &mut Problem<'_>, floor: &Floor, item: usize, pool: usize, (key
     if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
         return Unfit::NodeLimitReached;
     }
-    if floor.waits[item] {
+    if packing.awaits_reservation[item] {
         return Unfit::ReservedCapacity;
     }
     limit_reached(p, item, pool, &sets).map_or(Unfit::Unexplained, |resource| Unfit::LimitReached { resource })
 }
 
 /// Counts types by the first reason that removes each.
-fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> TypesLeft {
+fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets) -> TypesLeft {
     let all = p.snapshot.world.catalogue.types().len();
-    let labels = labelled(p, sets);
+    let labels = matching_labels(p, sets);
     let state = p.states.state(pool, sets.clone());
     let offered = p.states.get(state).types.clone();
     let limits = within_limits(p, pool);
@@ -264,7 +275,7 @@ fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Typ
             left.resources[place] += 1;
         } else if !offered.has(at) {
             left.offerings += 1;
-            count_short(p, state, at, &mut left);
+            count_unavailable(p, state, at, &mut left);
         } else if limits.as_ref().is_some_and(|l| !l.has(at)) {
             left.limits += 1;
         }
@@ -273,8 +284,8 @@ fn types_left(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Typ
 }
 
 /// The instance types whose own labels requirements admit.
-pub(super) fn labelled(p: &mut Problem<'_>, sets: &Sets) -> Bits {
-    let mut left = Bits::all(p.snapshot.world.catalogue.types().len());
+pub(super) fn matching_labels(p: &mut CompiledCluster<'_>, sets: &Sets) -> BitSet {
+    let mut left = BitSet::all(p.snapshot.world.catalogue.types().len());
     for (key, set) in &sets.0 {
         if !p.states.is_cell_key(*key) {
             left.and(p.states.mask(*key, set));
@@ -284,13 +295,13 @@ pub(super) fn labelled(p: &mut Problem<'_>, sets: &Sets) -> Bits {
 }
 
 /// Counts the offerings of a type that a state admits and that are taken to be without capacity.
-pub(super) fn count_short(p: &Problem<'_>, state: StateId, at: usize, left: &mut TypesLeft) {
+pub(super) fn count_unavailable(p: &CompiledCluster<'_>, state: NodeSpecId, at: usize, left: &mut TypesLeft) {
     let short = p.snapshot.world.catalogue.short();
     if short.is_empty() {
         return;
     }
     for cell in p.states.get(state).cells.iter() {
-        let row = OfferingId(p.states.cells[cell].rows[at]);
+        let row = OfferingId(p.states.cells[cell].offerings[at]);
         if let Ok(found) = short.binary_search_by_key(&row, |(id, _)| *id) {
             let until = short[found].1;
             left.short_until = if left.short == 0 { until } else { left.short_until.min(until) };
@@ -300,7 +311,7 @@ pub(super) fn count_short(p: &Problem<'_>, state: StateId, at: usize, left: &mut
 }
 
 /// The first limited resource that no type that would do stays within.
-fn limit_reached(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> Option<ResourceId> {
+fn limit_reached(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets) -> Option<ResourceId> {
     let state = p.states.state(pool, sets.clone());
     let mut types = p.states.get(state).types.clone();
     p.pools[pool].fit.keep(&mut types, &p.items[item].request);
@@ -320,37 +331,37 @@ fn limit_reached(p: &mut Problem<'_>, item: usize, pool: usize, sets: &Sets) -> 
 }
 
 /// The first refusal of each existing node.
-pub fn by_nodes(p: &Problem<'_>, floor: &Floor, item: usize) -> Vec<Refusal> {
+pub fn by_nodes(p: &CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let refuse = |at: usize| {
-        let unfit = by_node(p, floor, item, at)?;
+        let unfit = by_node(p, packing, item, at)?;
         Some(Refusal { target: Target::Node(NodeIx(at as u32)), unfit })
     };
     (0..p.snapshot.nodes.len()).filter_map(refuse).collect()
 }
 
-fn by_node(p: &Problem<'_>, floor: &Floor, item: usize, at: usize) -> Option<Unfit> {
+fn by_node(p: &CompiledCluster<'_>, packing: &Packing, item: usize, at: usize) -> Option<Unfit> {
     let it = &p.items[item];
-    let level = it.variants.len() - 1;
-    let variant = &it.variants[level];
+    let relaxation = it.relaxations.len() - 1;
+    let variant = &it.relaxations[relaxation];
     let node = &p.snapshot.nodes[at];
-    if let Some(taint) = untolerated(&it.shape.tolerations, &node.taints, variant.minds_preference_taints) {
+    if let Some(taint) = untolerated(&it.shape.tolerations, &node.taints, variant.avoids_prefer_no_schedule) {
         return Some(Unfit::Taint(*taint));
     }
     let unsatisfied = |sets: &Sets| {
-        let admits = |(key, set): &(Sym, Set)| match node.labels.get(*key) {
+        let admits = |(key, set): &(Symbol, Set)| match node.labels.get(*key) {
             Some(value) => set.admits(value, &p.states.numbers),
             None => set.allows_absence(),
         };
         sets.0.iter().find(|pair| !admits(pair)).map(|(key, _)| *key)
     };
-    let conflicts: Vec<Option<Sym>> = variant.needs.iter().map(|&n| unsatisfied(p.states.need_sets(n))).collect();
+    let conflicts: Vec<Option<Symbol>> = variant.needs.iter().map(|&n| unsatisfied(p.states.need_sets(n))).collect();
     if let Some(&Some(key)) = conflicts.first().filter(|_| conflicts.iter().all(Option::is_some)) {
         return Some(Unfit::Label { key });
     }
     let mut free = p.dims.amounts(&node.free);
-    for member in floor.existing.get(&at).into_iter().flatten() {
+    for member in packing.existing.get(&at).into_iter().flatten() {
         let count = i64::from(member.pods.1 - member.pods.0);
-        free.iter_mut().zip(&p.items[member.item].request).for_each(|(f, r)| *f -= r * count);
+        free.iter_mut().zip(&p.items[member.pod_group].request).for_each(|(f, r)| *f -= r * count);
     }
     let short = it.request.iter().zip(&free).position(|(&want, &have)| want > 0 && want > have);
     if let Some(dim) = short {
@@ -362,33 +373,34 @@ fn by_node(p: &Problem<'_>, floor: &Floor, item: usize, at: usize) -> Option<Unf
     if let Some(driver) = over_limit(&node.volumes, &it.volumes, &node.volume_limits) {
         return Some(Unfit::VolumeLimit { driver });
     }
-    topology_of_node(p, item, level, at)
+    topology_of_node(p, item, relaxation, at)
 }
 
-fn topology_of_node(p: &Problem<'_>, item: usize, level: usize, at: usize) -> Option<Unfit> {
+fn topology_of_node(p: &CompiledCluster<'_>, item: usize, relaxation: usize, at: usize) -> Option<Unfit> {
     let it = &p.items[item];
-    let uses = it.variants[level].uses.iter().map(|u| (u.group, u.own));
-    let repelled = p.topology.repels_on(at, &it.selected_inverse)
+    let uses = it.relaxations[relaxation].uses.iter().map(|u| (u.group, u.own));
+    let repelled = p.topology.repels_on(at, &it.repelled_by)
         || it.inverse_keys.iter().any(|&(key, _)| {
             let domains = &p.topology.keys[key];
-            let admitted =
-                |value| it.variants[level].strict.get(domains.key).is_none_or(|s| s.admits(value, &p.states.numbers));
+            let admitted = |value| {
+                it.relaxations[relaxation].strict.get(domains.key).is_none_or(|s| s.admits(value, &p.states.numbers))
+            };
             let domain = domains.of_node[at] as usize;
             domains
                 .values
                 .get(domain)
-                .is_some_and(|&value| !admitted(value) || p.topology.repels_in(key, domain, &it.selected_inverse))
+                .is_some_and(|&value| !admitted(value) || p.topology.repels_in(key, domain, &it.repelled_by))
         });
-    let inverse = it.selected_inverse.iter().filter(|_| repelled).map(|g| (g, false));
+    let inverse = it.repelled_by.iter().filter(|_| repelled).map(|g| (g, false));
     for (at_group, own) in uses.chain(inverse) {
         let group = &p.topology.groups[at_group];
         let fine = match group.key {
             None => group.allows_host(at, own),
             Some(key) => {
                 let domains = &p.topology.keys[key];
-                let strict = it.variants[level].strict.get(domains.key);
+                let strict = it.relaxations[relaxation].strict.get(domains.key);
                 let allowed = group.allowed(domains, (own, true), strict, &p.states);
-                let absent_ok = matches!(group.spec.rule, Rule::Inverse);
+                let absent_ok = matches!(group.spec.rule, ConstraintKind::InverseAntiAffinity);
                 allowed.get(domains.of_node[at] as usize).copied().unwrap_or(absent_ok)
             }
         };

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::fit::Amounts;
+use super::fit::ResourceVector;
 
 /// Nodes of a block, for which the most of each resource is known.
 const BLOCK: usize = 32;
@@ -10,10 +10,10 @@ const BLOCK: usize = 32;
 /// What is left on each existing node. Pods take from it, and what they took can be given back.
 #[derive(Clone, Debug)]
 pub struct Room {
-    free: Vec<Amounts>,
+    free: Vec<ResourceVector>,
     /// At least what the emptiest node of each block has left, by resource. Pods that come make it too high, which costs
     /// a look at the block and nothing else.
-    most: Vec<Amounts>,
+    most: Vec<ResourceVector>,
     /// Nodes that are there no more.
     removed: Vec<bool>,
     /// What has changed, the latest last.
@@ -22,13 +22,13 @@ pub struct Room {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Taken { node: u32, amounts: Amounts, times: u32 },
+    Taken { node: u32, amounts: ResourceVector, times: u32 },
     Removed { node: u32 },
 }
 
 impl Room {
     /// What nodes have left before anything is placed.
-    pub fn new(free: Vec<Amounts>) -> Self {
+    pub fn new(free: Vec<ResourceVector>) -> Self {
         let most = free.chunks(BLOCK).map(most_of).collect();
         Room { removed: vec![false; free.len()], most, free, log: Vec::new() }
     }
@@ -70,7 +70,7 @@ impl Room {
     }
 
     /// Takes so much, so many times, off what a node has left.
-    pub fn take(&mut self, node: usize, request: &Amounts, times: u32) {
+    pub fn take(&mut self, node: usize, request: &ResourceVector, times: u32) {
         subtract(&mut self.free[node], request, i64::from(times));
         self.log.push(Change::Taken { node: node as u32, amounts: request.clone(), times });
     }
@@ -104,7 +104,7 @@ fn subtract(free: &mut [i64], request: &[i64], times: i64) {
     free.iter_mut().zip(request).for_each(|(free, &want)| *free -= want * times);
 }
 
-fn most_of(nodes: &[Amounts]) -> Amounts {
+fn most_of(nodes: &[ResourceVector]) -> ResourceVector {
     let Some((first, rest)) = nodes.split_first() else { return SmallVec::new() };
     rest.iter().fold(first.clone(), |mut most, free| {
         most.iter_mut().zip(free).for_each(|(most, &free)| *most = (*most).max(free));
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn the_next_node_with_room_is_found_across_blocks_and_what_was_taken_comes_back() {
-        let free = (0..100).map(|node| Amounts::from_slice(&[node % 50, 10])).collect();
+        let free = (0..100).map(|node| ResourceVector::from_slice(&[node % 50, 10])).collect();
         let mut room = Room::new(free);
-        let want = Amounts::from_slice(&[40, 5]);
+        let want = ResourceVector::from_slice(&[40, 5]);
         assert_eq!(room.next(0, &want), Some(40));
         room.take(40, &want, 1);
         assert_eq!(room.next(0, &want), Some(41));

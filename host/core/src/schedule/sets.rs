@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::model::{Names, Op, Requirement, Sym};
+use crate::model::{Op, Requirement, Symbol, Symbols};
 
 /// A set of values of one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct Set {
     /// The values are those left out rather than those held.
     pub complement: bool,
     /// Sorted by symbol.
-    pub values: SmallVec<[Sym; 4]>,
+    pub values: SmallVec<[Symbol; 4]>,
     /// Smallest integer held (`i64::MIN` for no bound); only complements carry bounds.
     pub lo: i64,
     /// Largest integer held (`i64::MAX` for no bound).
@@ -27,21 +27,21 @@ pub struct Set {
 
 /// Which symbols are integers, for bounds.
 #[derive(Clone, Debug, Default)]
-pub struct Numbers(FxHashMap<Sym, i64>);
+pub struct Numbers(FxHashMap<Symbol, i64>);
 
 impl Numbers {
     /// Reads every interned string that is an integer.
-    pub fn read(names: &Names) -> Self {
+    pub fn read(names: &Symbols) -> Self {
         let parse = |at: usize| {
-            let text = names.text(Sym(at as u32));
+            let text = names.text(Symbol(at as u32));
             let first = text.as_bytes().first().copied().unwrap_or(b' ');
             (first.is_ascii_digit() || first == b'-').then(|| text.parse().ok()).flatten()
         };
-        Numbers((0..names.len()).filter_map(|at| Some((Sym(at as u32), parse(at)?))).collect())
+        Numbers((0..names.len()).filter_map(|at| Some((Symbol(at as u32), parse(at)?))).collect())
     }
 
     /// The integer that a symbol spells.
-    pub fn get(&self, sym: Sym) -> Option<i64> {
+    pub fn get(&self, sym: Symbol) -> Option<i64> {
         self.0.get(&sym).copied()
     }
 }
@@ -53,15 +53,15 @@ impl Set {
     }
 
     /// Exactly these values; none is [`Set::nothing`].
-    pub fn of(values: impl IntoIterator<Item = Sym>) -> Self {
-        let mut values: SmallVec<[Sym; 4]> = values.into_iter().collect();
+    pub fn of(values: impl IntoIterator<Item = Symbol>) -> Self {
+        let mut values: SmallVec<[Symbol; 4]> = values.into_iter().collect();
         values.sort_unstable();
         values.dedup();
         Set { complement: false, values, lo: i64::MIN, hi: i64::MAX, absent: false }
     }
 
     /// Everything but these values, absence included.
-    pub fn but(values: impl IntoIterator<Item = Sym>) -> Self {
+    pub fn but(values: impl IntoIterator<Item = Symbol>) -> Self {
         Set { complement: true, absent: true, ..Set::of(values) }
     }
 
@@ -93,7 +93,7 @@ impl Set {
     }
 
     /// Whether a label of this value is allowed.
-    pub fn admits(&self, value: Sym, numbers: &Numbers) -> bool {
+    pub fn admits(&self, value: Symbol, numbers: &Numbers) -> bool {
         let bounded = self.lo != i64::MIN || self.hi != i64::MAX;
         (!bounded || numbers.get(value).is_some_and(|n| self.lo <= n && n <= self.hi))
             && (self.values.binary_search(&value).is_ok() != self.complement)
@@ -146,14 +146,14 @@ impl Set {
     }
 
     /// The only value it allows, if there is just one.
-    pub fn single(&self) -> Option<Sym> {
+    pub fn single(&self) -> Option<Symbol> {
         (!self.complement && self.values.len() == 1).then(|| self.values[0])
     }
 }
 
 /// Requirements on several labels, all of which must hold; sorted by key, each key once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Sets(pub Vec<(Sym, Set)>);
+pub struct Sets(pub Vec<(Symbol, Set)>);
 
 impl Sets {
     /// Merges requirements, meeting those of the same key.
@@ -166,7 +166,7 @@ impl Sets {
     }
 
     /// Adds one requirement; one that contradicts what is there leaves [`Set::nothing`].
-    pub fn add(&mut self, key: Sym, set: &Set, numbers: &Numbers) {
+    pub fn add(&mut self, key: Symbol, set: &Set, numbers: &Numbers) {
         match self.0.binary_search_by_key(&key, |&(k, _)| k) {
             Ok(at) => self.0[at].1 = self.0[at].1.meet(set, numbers),
             Err(at) => self.0.insert(at, (key, set.clone())),
@@ -181,13 +181,13 @@ impl Sets {
     }
 
     /// What is required of a label, if anything.
-    pub fn get(&self, key: Sym) -> Option<&Set> {
+    pub fn get(&self, key: Symbol) -> Option<&Set> {
         self.0.binary_search_by_key(&key, |&(k, _)| k).ok().map(|at| &self.0[at].1)
     }
 
     /// The first key on which something that must satisfy `asked` contradicts these sets. A key that these sets do not
     /// name contradicts unless `undefined_ok` says so or `asked` allows absence.
-    pub fn conflict(&self, asked: &Sets, undefined_ok: impl Fn(Sym) -> bool, numbers: &Numbers) -> Option<Sym> {
+    pub fn conflict(&self, asked: &Sets, undefined_ok: impl Fn(Symbol) -> bool, numbers: &Numbers) -> Option<Symbol> {
         asked.0.iter().find_map(|(key, set)| match self.get(*key) {
             Some(mine) => (!mine.agrees(set, numbers)).then_some(*key),
             None if set.is_nothing() => Some(*key),
@@ -200,8 +200,8 @@ impl Sets {
 mod tests {
     use super::*;
 
-    fn world() -> (Names, Numbers, Vec<Sym>) {
-        let mut names = Names::default();
+    fn world() -> (Symbols, Numbers, Vec<Symbol>) {
+        let mut names = Symbols::default();
         let syms = ["a", "b", "3", "5", "9"].map(|t| names.intern(t)).to_vec();
         let numbers = Numbers::read(&names);
         (names, numbers, syms)

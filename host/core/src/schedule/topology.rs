@@ -11,21 +11,22 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::domains::{Buyer, Counted, Purchases, alternatives, exists};
-use super::items::{GroupUse, Uses};
 use super::members::Members;
+use super::node_specs::{NodeSpecId, NodeSpecs};
+use super::pod_groups::{GroupUse, Uses};
 use super::sets::{Set, Sets};
-use super::states::{StateId, States};
 use super::undo::{Log, Undo};
 use crate::matching::untolerated;
 use crate::model::{
-    LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Sym, Toleration, World,
+    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Symbol,
+    Toleration,
 };
 use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
 
 /// What a group is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Rule {
+pub enum ConstraintKind {
     /// Topology spread.
     Spread {
         /// `maxSkew`.
@@ -36,52 +37,52 @@ pub enum Rule {
     /// Pod affinity.
     Affinity,
     /// Pod anti-affinity: counts pods that are selected.
-    Anti,
+    AntiAffinity,
     /// The same seen from the other side: counts pods that own the term.
-    Inverse,
+    InverseAntiAffinity,
 }
 
-impl Rule {
+impl ConstraintKind {
     /// What a refusal calls it.
     pub fn name(self) -> TopologyRule {
         match self {
-            Rule::Spread { .. } => TopologyRule::Spread,
-            Rule::Affinity => TopologyRule::Affinity,
-            Rule::Anti => TopologyRule::AntiAffinity,
-            Rule::Inverse => TopologyRule::InverseAntiAffinity,
+            ConstraintKind::Spread { .. } => TopologyRule::Spread,
+            ConstraintKind::Affinity => TopologyRule::Affinity,
+            ConstraintKind::AntiAffinity => TopologyRule::AntiAffinity,
+            ConstraintKind::InverseAntiAffinity => TopologyRule::InverseAntiAffinity,
         }
     }
 }
 
 /// Everything that tells one group from another.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Spec {
+pub struct GroupKey {
     /// What it is for.
-    pub rule: Rule,
+    pub rule: ConstraintKind,
     /// Topology key.
-    pub key: Sym,
+    pub key: Symbol,
     /// Namespaces whose pods count; `None` for all.
-    pub namespaces: Option<Arc<[Sym]>>,
-    /// Which pods count (for [`Rule::Inverse`]: which pods the term keeps away).
+    pub namespaces: Option<Arc<[Symbol]>>,
+    /// Which pods count (for [`ConstraintKind::InverseAntiAffinity`]: which pods the term keeps away).
     pub selector: LabelSelector,
     /// Nodes count only if they have these labels too, sorted: the other topology keys that the pod must be spread over
     /// (kube-scheduler passes over a node that lacks any). The hostname, which every node has, is left out.
-    pub keys: Vec<Sym>,
+    pub keys: Vec<Symbol>,
     /// Nodes count only if these labels are right (`nodeAffinityPolicy: Honor`).
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
     /// Nodes count only if these tolerate their taints (`nodeTaintsPolicy: Honor`).
     pub tolerations: Option<Vec<Toleration>>,
-    /// For whom nodes would be bought in domains that have none ([`Rule::Spread`]).
+    /// For whom nodes would be bought in domains that have none ([`ConstraintKind::Spread`]).
     pub buyer: Option<Buyer>,
 }
 
-impl Spec {
+impl GroupKey {
     /// The group of a spread constraint of a pod.
-    pub fn spread(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Self {
+    pub fn spread(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Self {
         let affinity = spread.node_affinity == NodeInclusion::Honor;
         let keys = other_keys(spread, shape, hostname);
-        Spec {
-            rule: Rule::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(0) },
+        GroupKey {
+            rule: ConstraintKind::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(0) },
             key: spread.key,
             namespaces: Some(Arc::new([shape.namespace])),
             selector: spread.selector.clone(),
@@ -102,8 +103,8 @@ impl Spec {
         Some((selector, terms))
     }
 
-    /// Whether a pod counts (for [`Rule::Inverse`]: is kept away).
-    pub fn selects(&self, namespace: Sym, labels: &Labels) -> bool {
+    /// Whether a pod counts (for [`ConstraintKind::InverseAntiAffinity`]: is kept away).
+    pub fn selects(&self, namespace: Symbol, labels: &Labels) -> bool {
         let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&namespace).is_ok());
         here && self.selector.matches(labels)
     }
@@ -113,19 +114,19 @@ impl Spec {
 type Asked = (Vec<Requirement>, Vec<Vec<Requirement>>);
 
 /// Positions of namespaces that have pods.
-fn inhabited(world: &World) -> Vec<usize> {
-    let there: FxHashSet<Sym> = world.shapes.iter().map(|shape| shape.namespace).collect();
+fn inhabited(world: &ClusterObjects) -> Vec<usize> {
+    let there: FxHashSet<Symbol> = world.shapes.iter().map(|shape| shape.namespace).collect();
     let all = world.namespaces.iter().enumerate();
     all.filter(|(_, (name, _))| there.contains(name)).map(|(at, _)| at).collect()
 }
 
 /// The other keys that a pod must be spread over, for a constraint over domains wider than a host.
-fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Vec<Sym> {
+fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Vec<Symbol> {
     if !spread.required || Some(spread.key) == hostname {
         return Vec::new();
     }
     let others = shape.spread.iter().filter(|s| s.required && s.key != spread.key && Some(s.key) != hostname);
-    let mut keys: Vec<Sym> = others.map(|s| s.key).collect();
+    let mut keys: Vec<Symbol> = others.map(|s| s.key).collect();
     keys.sort_unstable();
     keys.dedup();
     keys
@@ -135,9 +136,9 @@ fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Sym>) -> Vec<S
 #[derive(Clone, Debug)]
 pub struct Domains {
     /// The key.
-    pub key: Sym,
+    pub key: Symbol,
     /// Its values.
-    pub values: Vec<Sym>,
+    pub values: Vec<Symbol>,
     /// Position of each value when sorted by how cheap its offerings are.
     pub rank: Vec<u32>,
     /// The domain of each existing node, `u32::MAX` for none.
@@ -148,14 +149,14 @@ pub struct Domains {
 #[derive(Clone, Debug)]
 pub struct Group {
     /// What it is.
-    pub spec: Spec,
+    pub spec: GroupKey,
     /// Position in [`Topology::keys`]; `None` for the hostname.
     pub key: Option<usize>,
     /// Pods by domain.
     pub count: Vec<u32>,
     /// Which domains count for a spread constraint ([`super::domains`]): those where such a pod's node could be bought,
     /// and those of `nodes_in`.
-    pub universe: Vec<bool>,
+    pub eligible_domains: Vec<bool>,
     /// Existing nodes that pass the filter of a spread constraint, by domain, and whether the domain counts without them.
     nodes_in: Vec<(u32, bool)>,
     /// Pods by host.
@@ -178,10 +179,12 @@ enum HostCounts {
 }
 
 impl HostCounts {
-    fn of(rule: Rule) -> Self {
+    fn of(rule: ConstraintKind) -> Self {
         match rule {
-            Rule::Spread { .. } => HostCounts::Pods(Vec::new()),
-            Rule::Affinity | Rule::Anti | Rule::Inverse => HostCounts::Any(Members::default()),
+            ConstraintKind::Spread { .. } => HostCounts::Pods(Vec::new()),
+            ConstraintKind::Affinity | ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => {
+                HostCounts::Any(Members::default())
+            }
         }
     }
 
@@ -224,23 +227,23 @@ pub struct Topology {
     pub keys: Vec<Domains>,
     /// Groups.
     pub groups: Vec<Group>,
-    index: IndexMap<Spec, usize, FxBuildHasher>,
+    index: IndexMap<GroupKey, usize, FxBuildHasher>,
     /// The label that names a host.
-    pub hostname: Option<Sym>,
+    pub hostname: Option<Symbol>,
     nodes: usize,
     purchases: Purchases,
     counted: Counted,
     /// Positions of namespaces that have pods.
     inhabited: Vec<usize>,
     /// Lists of namespaces that terms name or select.
-    lists: FxHashSet<Arc<[Sym]>>,
-    /// Anti-affinity terms seen from the other side ([`Rule::Inverse`]) that have a pod in a domain, by key and domain.
+    lists: FxHashSet<Arc<[Symbol]>>,
+    /// Anti-affinity terms seen from the other side ([`ConstraintKind::InverseAntiAffinity`]) that have a pod in a domain, by key and domain.
     repelled_in: Vec<Vec<Members>>,
     /// The same by host. A host has few of them, a pod may be selected by many: they are looked up one by one.
     repelled_on: Vec<Vec<u32>>,
     /// Groups that count running pods of a shape, by shape.
     counting: FxHashMap<ShapeId, Vec<u32>>,
-    /// Groups of [`Rule::Inverse`] that running pods of a shape own, by shape.
+    /// Groups of [`ConstraintKind::InverseAntiAffinity`] that running pods of a shape own, by shape.
     owned_by: FxHashMap<ShapeId, Vec<u32>>,
     /// What has changed since everything was counted, the latest last.
     log: Log,
@@ -248,11 +251,11 @@ pub struct Topology {
 
 /// Where a pod was placed, as far as topology cares.
 #[derive(Clone, Copy)]
-pub enum At {
+pub enum PlacedAt {
     /// On an existing node.
     Node(usize),
     /// On a claim: host number and state.
-    Claim(usize, StateId),
+    Claim(usize, NodeSpecId),
 }
 
 impl Topology {
@@ -260,13 +263,13 @@ impl Topology {
     pub fn hard_skew(&self, u: &GroupUse) -> Option<i32> {
         let group = &self.groups[u.group];
         match group.spec.rule {
-            Rule::Spread { max_skew, .. } if !u.soft && u.own && group.key.is_some() => Some(max_skew),
+            ConstraintKind::Spread { max_skew, .. } if !u.soft && u.own && group.key.is_some() => Some(max_skew),
             _ => None,
         }
     }
 
     /// The label over whose domains, wider than a host, pods with these rules must spread; the first if there are several.
-    pub fn spreads_over(&self, uses: &Uses) -> Option<Sym> {
+    pub fn spreads_over(&self, uses: &Uses) -> Option<Symbol> {
         uses.iter().find(|u| self.hard_skew(u).is_some()).map(|u| self.groups[u.group].spec.key)
     }
 
@@ -291,8 +294,8 @@ impl Topology {
     }
 
     /// What tells the group of a term of pod affinity or anti-affinity of a pod in a namespace.
-    pub fn term(&mut self, rule: Rule, term: &PodTerm, namespace: Sym, snapshot: &Snapshot) -> Spec {
-        Spec {
+    pub fn term(&mut self, rule: ConstraintKind, term: &PodTerm, namespace: Symbol, snapshot: &Snapshot) -> GroupKey {
+        GroupKey {
             rule,
             key: term.key,
             namespaces: self.namespaces(term, namespace, &snapshot.world),
@@ -306,7 +309,7 @@ impl Topology {
 
     /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is
     /// selected, and the same list is kept once: a term may select thousands.
-    fn namespaces(&mut self, term: &PodTerm, own: Sym, world: &World) -> Option<Arc<[Sym]>> {
+    fn namespaces(&mut self, term: &PodTerm, own: Symbol, world: &ClusterObjects) -> Option<Arc<[Symbol]>> {
         let mut all = term.namespaces.clone();
         match &term.namespace_selector {
             None if all.is_empty() => all.push(own),
@@ -322,7 +325,7 @@ impl Topology {
         if let Some(known) = self.lists.get(all.as_slice()) {
             return Some(known.clone());
         }
-        let list: Arc<[Sym]> = all.into();
+        let list: Arc<[Symbol]> = all.into();
         self.lists.insert(list.clone());
         Some(list)
     }
@@ -338,7 +341,13 @@ impl Topology {
     }
 
     /// The group of a specification, made and counted if it is new.
-    pub fn group(&mut self, spec: Spec, snapshot: &Snapshot, states: &mut States<'_>, pools: &[StateId]) -> usize {
+    pub fn group(
+        &mut self,
+        spec: GroupKey,
+        snapshot: &Snapshot,
+        states: &mut NodeSpecs<'_>,
+        pools: &[NodeSpecId],
+    ) -> usize {
         if let Some(&at) = self.index.get(&spec) {
             return at;
         }
@@ -348,7 +357,7 @@ impl Topology {
         let mut group = Group {
             key,
             count: vec![0; domains],
-            universe: vec![false; domains],
+            eligible_domains: vec![false; domains],
             nodes_in: Vec::new(),
             hosts: HostCounts::of(spec.rule),
             total: 0,
@@ -361,18 +370,18 @@ impl Topology {
             let nodes = 0..self.nodes as u32;
             group.passed_over = nodes.filter(|&at| !counts_node(&group, snapshot, at as usize)).collect();
         }
-        if group.spec.rule != Rule::Inverse {
+        if group.spec.rule != ConstraintKind::InverseAntiAffinity {
             self.count_running(&mut group, snapshot);
         }
-        if let (Rule::Spread { .. }, Some(k)) = (group.spec.rule, key) {
-            self.fill_universe(&mut group, k, snapshot, states, pools);
+        if let (ConstraintKind::Spread { .. }, Some(k)) = (group.spec.rule, key) {
+            self.fill_eligible(&mut group, k, snapshot, states, pools);
         }
         self.index.insert(group.spec.clone(), self.groups.len());
         self.groups.push(group);
         self.groups.len() - 1
     }
 
-    fn key(&mut self, key: Sym, snapshot: &Snapshot, states: &mut States<'_>, pools: &[StateId]) -> usize {
+    fn key(&mut self, key: Symbol, snapshot: &Snapshot, states: &mut NodeSpecs<'_>, pools: &[NodeSpecId]) -> usize {
         if let Some(at) = self.keys.iter().position(|k| k.key == key) {
             return at;
         }
@@ -385,7 +394,7 @@ impl Topology {
         values.extend(snapshot.nodes.iter().filter_map(|n| n.labels.get(key)));
         values.sort_by_key(|&v| states.names.text(v));
         values.dedup();
-        let index: FxHashMap<Sym, u32> = values.iter().enumerate().map(|(at, &v)| (v, at as u32)).collect();
+        let index: FxHashMap<Symbol, u32> = values.iter().enumerate().map(|(at, &v)| (v, at as u32)).collect();
         let of_node = snapshot
             .nodes
             .iter()
@@ -448,52 +457,52 @@ impl Topology {
         self.repelled_in[key][domain as usize].insert(group);
     }
 
-    fn fill_universe(
+    fn fill_eligible(
         &mut self,
         group: &mut Group,
         k: usize,
         snapshot: &Snapshot,
-        states: &mut States<'_>,
-        pools: &[StateId],
+        states: &mut NodeSpecs<'_>,
+        pools: &[NodeSpecId],
     ) {
         let domains = &self.keys[k];
         if let Some(buyer) = &group.spec.buyer {
-            group.universe = self.purchases.of(buyer, (domains.key, &domains.values), snapshot, states, pools);
+            group.eligible_domains = self.purchases.of(buyer, (domains.key, &domains.values), snapshot, states, pools);
         }
         if let Some(anybody) = self.counted.buyer(&group.spec) {
             let more = self.purchases.of(&anybody, (domains.key, &domains.values), snapshot, states, pools);
-            group.universe.iter_mut().zip(more).for_each(|(counts, more)| *counts |= more);
+            group.eligible_domains.iter_mut().zip(more).for_each(|(counts, more)| *counts |= more);
         }
         for (domain, &value) in domains.values.iter().enumerate().filter(|_| !self.counted.is_empty()) {
-            group.universe[domain] |= self.counted.has(&group.spec, value);
+            group.eligible_domains[domain] |= self.counted.has(&group.spec, value);
         }
-        group.nodes_in = group.universe.iter().map(|&counts| (0, counts)).collect();
+        group.nodes_in = group.eligible_domains.iter().map(|&counts| (0, counts)).collect();
         for node in 0..snapshot.nodes.len() {
             let domain = domains.of_node[node];
             if domain != u32::MAX && !group.passed_over.contains(&(node as u32)) {
-                group.universe[domain as usize] = true;
+                group.eligible_domains[domain as usize] = true;
                 group.nodes_in[domain as usize].0 += 1;
             }
         }
     }
 
-    /// Counts so many placed pods in groups that select them (or, for [`Rule::Inverse`], that they own).
+    /// Counts so many placed pods in groups that select them (or, for [`ConstraintKind::InverseAntiAffinity`], that they own).
     pub fn record(
         &mut self,
         groups: impl Iterator<Item = usize>,
-        at: At,
+        at: PlacedAt,
         pods: u32,
-        states: &States<'_>,
+        states: &NodeSpecs<'_>,
         taints: &[crate::model::Taint],
     ) {
         let mut landings: Vec<Option<Landing>> = self.keys.iter().map(|_| None).collect();
         for number in groups {
             let group = &mut self.groups[number];
-            let inverse = group.spec.rule == Rule::Inverse;
+            let inverse = group.spec.rule == ConstraintKind::InverseAntiAffinity;
             let Some(k) = group.key else {
                 let host = match at {
-                    At::Node(node) => node,
-                    At::Claim(host, _) => host,
+                    PlacedAt::Node(node) => node,
+                    PlacedAt::Claim(host, _) => host,
                 };
                 let first = group.hosts.add(host, u16::try_from(pods).unwrap_or(u16::MAX));
                 group.total += u64::from(pods);
@@ -504,7 +513,7 @@ impl Topology {
                 continue;
             };
             let landing = landings[k].get_or_insert_with(|| Landing::new(&self.keys[k], at, states));
-            let blocks = matches!(group.spec.rule, Rule::Anti | Rule::Inverse);
+            let blocks = matches!(group.spec.rule, ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity);
             if landing.domains.is_empty() || !(landing.settled || blocks) || !group.counts(at, states, taints) {
                 continue;
             }
@@ -533,7 +542,7 @@ impl Topology {
             }
             let (nodes, anyway) = &mut group.nodes_in[domain as usize];
             *nodes -= 1;
-            group.universe[domain as usize] = *anyway || *nodes > 0;
+            group.eligible_domains[domain as usize] = *anyway || *nodes > 0;
             self.log.push(Undo::NodeIn { group: number as u32, domain });
         }
         for pod in &snapshot.nodes[node].pods {
@@ -605,7 +614,7 @@ impl Topology {
             Undo::NodeIn { group, domain } => {
                 let group = &mut self.groups[group as usize];
                 group.nodes_in[domain as usize].0 += 1;
-                group.universe[domain as usize] = true;
+                group.eligible_domains[domain as usize] = true;
             }
             Undo::Uncounted { group, domain } => {
                 let group = &mut self.groups[group as usize];
@@ -630,15 +639,15 @@ struct Landing {
 }
 
 impl Landing {
-    fn new(domains: &Domains, at: At, states: &States<'_>) -> Self {
+    fn new(domains: &Domains, at: PlacedAt, states: &NodeSpecs<'_>) -> Self {
         match at {
-            At::Node(node) => {
+            PlacedAt::Node(node) => {
                 let domain = Some(domains.of_node[node]).filter(|&domain| domain != u32::MAX);
                 Landing { domains: domain.into_iter().collect(), settled: true }
             }
-            At::Claim(_, state) => {
+            PlacedAt::Claim(_, state) => {
                 let set = states.get(state).sets.get(domains.key);
-                let admitted = |&(_, value): &(u32, &Sym)| set.is_none_or(|s| s.admits(*value, &states.numbers));
+                let admitted = |&(_, value): &(u32, &Symbol)| set.is_none_or(|s| s.admits(*value, &states.numbers));
                 let all = (0..).zip(&domains.values).filter(admitted).map(|(domain, _)| domain);
                 Landing { domains: all.collect(), settled: set.and_then(Set::single).is_some() }
             }
@@ -655,23 +664,25 @@ impl Group {
         domains: &Domains,
         (own, owner): (bool, bool),
         strict: Option<&Set>,
-        states: &States<'_>,
+        states: &NodeSpecs<'_>,
     ) -> Vec<bool> {
         let admitted = |d: usize| strict.is_none_or(|s| s.admits(domains.values[d], &states.numbers));
         let every = 0..domains.values.len();
         match self.spec.rule {
-            Rule::Spread { max_skew, min_domains } => {
-                let eligible = || every.clone().filter(|&d| self.universe[d]);
+            ConstraintKind::Spread { max_skew, min_domains } => {
+                let eligible = || every.clone().filter(|&d| self.eligible_domains[d]);
                 let least = eligible().map(|d| self.count[d]).min().unwrap_or(0);
                 let least = if (eligible().count() as i64) < i64::from(min_domains) { 0 } else { least };
                 let fine =
                     |d: usize| i64::from(self.count[d]) + i64::from(own) - i64::from(least) <= i64::from(max_skew);
-                let counts = |d: usize| self.universe[d];
+                let counts = |d: usize| self.eligible_domains[d];
                 every.map(|d| admitted(d) && if counts(d) { fine(d) } else { !owner }).collect()
             }
-            Rule::Affinity if self.total == 0 && own => every.map(admitted).collect(),
-            Rule::Affinity => every.map(|d| admitted(d) && self.count[d] > 0).collect(),
-            Rule::Anti | Rule::Inverse => every.map(|d| admitted(d) && self.count[d] == 0).collect(),
+            ConstraintKind::Affinity if self.total == 0 && own => every.map(admitted).collect(),
+            ConstraintKind::Affinity => every.map(|d| admitted(d) && self.count[d] > 0).collect(),
+            ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => {
+                every.map(|d| admitted(d) && self.count[d] == 0).collect()
+            }
         }
     }
 
@@ -687,10 +698,10 @@ impl Group {
     }
 
     /// Whether pods placed there count: the node passes the constraint's filter, or the claim's labels and taints do.
-    fn counts(&self, at: At, states: &States<'_>, taints: &[crate::model::Taint]) -> bool {
+    fn counts(&self, at: PlacedAt, states: &NodeSpecs<'_>, taints: &[crate::model::Taint]) -> bool {
         let state = match at {
-            At::Node(node) => return !self.passed_over.contains(&(node as u32)),
-            At::Claim(_, state) => state,
+            PlacedAt::Node(node) => return !self.passed_over.contains(&(node as u32)),
+            PlacedAt::Claim(_, state) => state,
         };
         let sets = &states.get(state).sets;
         let passes = |f: &Sets| sets.conflict(f, |key| states.may_be_undefined(key), &states.numbers).is_none();
@@ -703,14 +714,14 @@ impl Group {
     pub fn allows_host(&self, host: usize, own: bool) -> bool {
         let count = self.hosts.on(host);
         match self.spec.rule {
-            Rule::Spread { max_skew, .. } => i32::from(count) + i32::from(own) <= max_skew,
-            Rule::Affinity => count > 0 || (self.total == 0 && own),
-            Rule::Anti | Rule::Inverse => count == 0,
+            ConstraintKind::Spread { max_skew, .. } => i32::from(count) + i32::from(own) <= max_skew,
+            ConstraintKind::Affinity => count > 0 || (self.total == 0 && own),
+            ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => count == 0,
         }
     }
 }
 
-fn filter_sets(spec: &Spec, states: &States<'_>) -> Vec<Sets> {
+fn filter_sets(spec: &GroupKey, states: &NodeSpecs<'_>) -> Vec<Sets> {
     spec.asked().map_or_else(Vec::new, |(selector, terms)| alternatives(&selector, &terms, states))
 }
 
@@ -728,7 +739,7 @@ fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
 }
 
 /// The least effective cost of a unit of capacity in a domain: USD per hour for a core with 4 GiB.
-fn cheapest_in(states: &mut States<'_>, pools: &[StateId], key: Sym, value: Sym) -> f64 {
+fn cheapest_in(states: &mut NodeSpecs<'_>, pools: &[NodeSpecId], key: Symbol, value: Symbol) -> f64 {
     let mut best = f64::INFINITY;
     for &pool in pools {
         let Some(state) = states.pin(pool, key, value) else { continue };

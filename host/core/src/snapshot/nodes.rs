@@ -9,13 +9,14 @@ use super::volumes::Volumes;
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    Catalogue, Labels, Names, NodeClaim, NodeRecord, Op, PodShape, Resources, Sym, Taint, TaintEffect, World,
+    Catalogue, ClusterObjects, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources, Symbol, Symbols, Taint,
+    TaintEffect,
 };
 
 /// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts), the rest from the
 /// template. Those that ask for dynamic resources are left out, as Karpenter does.
-pub fn daemons(world: &World) -> Vec<Arc<PodShape>> {
-    let mut newest: FxHashMap<(Sym, Sym), (i64, &str, PodIx)> = FxHashMap::default();
+pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
+    let mut newest: FxHashMap<(Symbol, Symbol), (i64, &str, PodIx)> = FxHashMap::default();
     let kind = world.names.get("DaemonSet");
     for (at, pod) in world.pods.iter().enumerate() {
         let Some((_, name)) = pod.owner.filter(|o| Some(o.0) == kind) else { continue };
@@ -45,24 +46,24 @@ pub struct Joined {
     /// Nodes that count as capacity, in the order in which they are tried.
     pub nodes: Vec<StateNode>,
     /// Names of those on their way out.
-    pub leaving: FxHashSet<Sym>,
+    pub deleting: FxHashSet<Symbol>,
     /// Pods whose place on the node that is nominated for them others have taken.
-    pub crowded_out: FxHashSet<PodIx>,
+    pub lost_nominations: FxHashSet<PodIx>,
     /// The other nominated ones and the places of their nodes, by UID.
-    pub expected: Vec<(PodIx, usize)>,
+    pub nominated: Vec<(PodIx, usize)>,
 }
 
 /// Joins nodes, claims and pods.
-pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Joined {
-    let special = Special::of(&world.names);
-    let mut by_provider: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
-    let mut by_node: FxHashMap<Sym, &NodeClaim> = FxHashMap::default();
+pub fn join(world: &ClusterObjects, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Joined {
+    let special = WellKnown::of(&world.names);
+    let mut by_provider: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
+    let mut by_node: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
     for claim in &world.claims {
         claim.provider_id.map(|id| by_provider.insert(id, claim));
         claim.node_name.map(|name| by_node.insert(name, claim));
     }
     let mut leaving = FxHashSet::default();
-    let mut joined: FxHashSet<Sym> = FxHashSet::default();
+    let mut joined: FxHashSet<Symbol> = FxHashSet::default();
     let mut nodes = Vec::with_capacity(world.nodes.len());
     for node in &world.nodes {
         let claim = match node.provider_id {
@@ -74,7 +75,7 @@ pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Join
             leaving.insert(node.name);
             continue;
         }
-        nodes.push(merge(node, claim, &special));
+        nodes.push(registered_node(node, claim, &special));
     }
     for claim in world.claims.iter().filter(|c| !joined.contains(&c.name)) {
         if !claim.deleting {
@@ -85,23 +86,23 @@ pub fn join(world: &World, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Join
         b.initialized.cmp(&a.initialized).then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
     let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes);
-    Joined { nodes, leaving, crowded_out, expected }
+    Joined { nodes, deleting: leaving, lost_nominations: crowded_out, nominated: expected }
 }
 
 /// Symbols of the labels and taints that carry a node through its first minutes.
-struct Special {
-    registered: Option<Sym>,
-    initialized: Option<Sym>,
-    truth: Option<Sym>,
-    pool: Option<Sym>,
-    hostname: Option<Sym>,
-    instance_type: Option<Sym>,
-    ephemeral: FxHashSet<(Sym, TaintEffect)>,
-    readiness: FxHashSet<Sym>,
+struct WellKnown {
+    registered: Option<Symbol>,
+    initialized: Option<Symbol>,
+    true_value: Option<Symbol>,
+    pool: Option<Symbol>,
+    hostname: Option<Symbol>,
+    instance_type: Option<Symbol>,
+    ephemeral: FxHashSet<(Symbol, TaintEffect)>,
+    readiness: FxHashSet<Symbol>,
 }
 
-impl Special {
-    fn of(names: &Names) -> Self {
+impl WellKnown {
+    fn of(names: &Symbols) -> Self {
         use TaintEffect::{NoExecute, NoSchedule};
         let ephemeral = [
             ("node.kubernetes.io/not-ready", NoSchedule),
@@ -110,11 +111,11 @@ impl Special {
             ("node.cloudprovider.kubernetes.io/uninitialized", NoSchedule),
             ("karpenter.sh/unregistered", NoExecute),
         ];
-        let every = (0..names.len()).map(|at| Sym(at as u32));
-        Special {
+        let every = (0..names.len()).map(|at| Symbol(at as u32));
+        WellKnown {
             registered: names.get("karpenter.sh/registered"),
             initialized: names.get("karpenter.sh/initialized"),
-            truth: names.get("true"),
+            true_value: names.get("true"),
             pool: names.get("karpenter.sh/nodepool"),
             hostname: names.get("kubernetes.io/hostname"),
             instance_type: names.get("node.kubernetes.io/instance-type"),
@@ -123,8 +124,8 @@ impl Special {
         }
     }
 
-    fn flag(&self, labels: &Labels, key: Option<Sym>) -> bool {
-        key.and_then(|k| labels.get(k)).is_some_and(|v| Some(v) == self.truth)
+    fn is_true(&self, labels: &Labels, key: Option<Symbol>) -> bool {
+        key.and_then(|k| labels.get(k)).is_some_and(|v| Some(v) == self.true_value)
     }
 
     fn is_ephemeral(&self, taint: &Taint) -> bool {
@@ -132,12 +133,20 @@ impl Special {
     }
 }
 
-fn merge(node: &NodeRecord, claim: Option<&NodeClaim>, special: &Special) -> StateNode {
+fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellKnown) -> StateNode {
     let Some(claim) = claim else {
-        return state(node.name, &node.labels, node.taints.clone(), &node.capacity, &node.allocatable, true, special);
+        return state_node(
+            node.name,
+            &node.labels,
+            node.taints.clone(),
+            &node.capacity,
+            &node.allocatable,
+            true,
+            special,
+        );
     };
-    let registered = special.flag(&node.labels, special.registered);
-    let initialized = special.flag(&node.labels, special.initialized);
+    let registered = special.is_true(&node.labels, special.registered);
+    let initialized = special.is_true(&node.labels, special.initialized);
     let mut taints = if registered { node.taints.clone() } else { claim.taints.clone() };
     if !initialized {
         taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
@@ -145,14 +154,14 @@ fn merge(node: &NodeRecord, claim: Option<&NodeClaim>, special: &Special) -> Sta
     let labels = if registered { &node.labels } else { &claim.labels };
     let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
     if !initialized {
-        fill_in(&mut capacity, &claim.capacity);
-        fill_in(&mut allocatable, &claim.allocatable);
+        fill_missing(&mut capacity, &claim.capacity);
+        fill_missing(&mut allocatable, &claim.allocatable);
     }
-    state(node.name, labels, taints, &capacity, &allocatable, initialized, special)
+    state_node(node.name, labels, taints, &capacity, &allocatable, initialized, special)
 }
 
 /// What a kubelet that has just started reports as zero is taken from the claim.
-fn fill_in(reported: &mut Resources, promised: &Resources) {
+fn fill_missing(reported: &mut Resources, promised: &Resources) {
     for (resource, amount) in promised.iter() {
         if reported.get(resource) == 0 {
             reported.set(resource, amount);
@@ -162,13 +171,13 @@ fn fill_in(reported: &mut Resources, promised: &Resources) {
 
 /// A claim without a node yet. Before its launch is recorded, nothing is known but the types it may become: the
 /// smallest of each resource among them is what can be counted on.
-fn in_flight(claim: &NodeClaim, world: &World, special: &Special) -> StateNode {
+fn in_flight(claim: &NodeClaim, world: &ClusterObjects, special: &WellKnown) -> StateNode {
     let taints = claim.taints.iter().filter(|t| !special.is_ephemeral(t)).copied().collect();
     let (capacity, allocatable) = match claim.capacity.is_empty() {
         false => (claim.capacity.clone(), claim.allocatable.clone()),
-        true => promised(claim, &world.catalogue, special),
+        true => minimum_of_types(claim, &world.catalogue, special),
     };
-    let mut labels: Vec<(Sym, Sym)> = claim.labels.iter().collect();
+    let mut labels: Vec<(Symbol, Symbol)> = claim.labels.iter().collect();
     for r in &claim.requirements {
         if let Op::In(values) = &r.op
             && let [value] = **values
@@ -177,11 +186,11 @@ fn in_flight(claim: &NodeClaim, world: &World, special: &Special) -> StateNode {
             labels.push((r.key, value));
         }
     }
-    state(claim.name, &Labels::new(labels), taints, &capacity, &allocatable, false, special)
+    state_node(claim.name, &Labels::new(labels), taints, &capacity, &allocatable, false, special)
 }
 
-fn promised(claim: &NodeClaim, catalogue: &Catalogue, special: &Special) -> (Resources, Resources) {
-    let names: Vec<Sym> = claim
+fn minimum_of_types(claim: &NodeClaim, catalogue: &Catalogue, special: &WellKnown) -> (Resources, Resources) {
+    let names: Vec<Symbol> = claim
         .requirements
         .iter()
         .filter(|r| Some(r.key) == special.instance_type)
@@ -200,14 +209,14 @@ fn promised(claim: &NodeClaim, catalogue: &Catalogue, special: &Special) -> (Res
     smallest.unwrap_or_default()
 }
 
-fn state(
-    name: Sym,
+fn state_node(
+    name: Symbol,
     labels: &Labels,
     taints: Vec<Taint>,
     capacity: &Resources,
     allocatable: &Resources,
     initialized: bool,
-    special: &Special,
+    special: &WellKnown,
 ) -> StateNode {
     let mut labels = labels.clone();
     if let Some(hostname) = special.hostname
@@ -235,12 +244,12 @@ fn state(
 /// have no room left, and the others with the places of their nodes; who ends on the node counts as gone for them, for
 /// that may be why they were nominated.
 fn bind(
-    world: &World,
+    world: &ClusterObjects,
     nodes: &mut [StateNode],
     daemons: &[Arc<PodShape>],
     volumes: &Volumes,
 ) -> (FxHashSet<PodIx>, Vec<(PodIx, usize)>) {
-    let at: FxHashMap<Sym, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
+    let at: FxHashMap<Symbol, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
     let daemon_kind = world.names.get("DaemonSet");
     let mut running_daemons = vec![Resources::default(); nodes.len()];
     let mut ending: FxHashMap<usize, Resources> = FxHashMap::default();
@@ -288,8 +297,8 @@ fn bind(
         bind(nodes, ix, i);
         true
     });
-    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Sym, Sym)>), Resources> = FxHashMap::default();
-    let keys: FxHashSet<Sym> =
+    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> = FxHashMap::default();
+    let keys: FxHashSet<Symbol> =
         daemons.iter().flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten())).map(|r| r.key).collect();
     for (node, running) in nodes.iter_mut().zip(&running_daemons) {
         let seen = (node.taints.clone(), node.labels.iter().filter(|(k, _)| keys.contains(k)).collect());
@@ -306,9 +315,10 @@ fn bind(
             node.free.add_one(resource, -missing);
         }
     }
-    let limits: FxHashMap<Sym, &crate::model::storage::CsiNode> = world.csi_nodes.iter().map(|c| (c.name, c)).collect();
+    let limits: FxHashMap<Symbol, &crate::model::storage::CsiNode> =
+        world.csi_nodes.iter().map(|c| (c.name, c)).collect();
     let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let types: FxHashMap<Sym, _> = world.catalogue.types().iter().map(|t| (t.name, &t.volume_limits)).collect();
+    let types: FxHashMap<Symbol, _> = world.catalogue.types().iter().map(|t| (t.name, &t.volume_limits)).collect();
     for node in nodes {
         let csi = limits.get(&node.name).map(|c| c.drivers.as_slice()).unwrap_or_default();
         node.volume_limits = csi.iter().filter_map(|&(driver, count)| Some((driver, count?))).collect();

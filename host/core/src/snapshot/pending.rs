@@ -9,22 +9,23 @@ use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Sym, Workload, World,
+    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Symbol,
+    Workload,
 };
 use crate::reasons::Unfit;
 
 /// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one,
 /// and pods that nodes on their way out must let go.
 pub fn collect(
-    world: &World,
-    leaving: &FxHashSet<Sym>,
+    world: &ClusterObjects,
+    leaving: &FxHashSet<Symbol>,
     crowded_out: &FxHashSet<PodIx>,
     volumes: &Volumes,
 ) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
     let claims = world.claims.iter().filter(|c| !c.deleting).map(|c| c.name);
-    let there: FxHashSet<Sym> =
+    let there: FxHashSet<Symbol> =
         world.nodes.iter().map(|n| n.name).chain(claims).filter(|n| !leaving.contains(n)).collect();
     let mut pending: Vec<PendingPod> = Vec::new();
     // A nomination counts as long as its node is there and stays, and has room.
@@ -42,7 +43,7 @@ pub fn collect(
 
 /// Pods of nodes that would have to find another place if their node went, in queue order: all but those of DaemonSets,
 /// static ones, and those that end anyway.
-pub fn movable(world: &World, nodes: &[StateNode], volumes: &Volumes) -> Vec<PendingPod> {
+pub fn movable(world: &ClusterObjects, nodes: &[StateNode], volumes: &Volumes) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
     let moves = |ix: &&PodIx| {
@@ -58,10 +59,10 @@ pub fn movable(world: &World, nodes: &[StateNode], volumes: &Volumes) -> Vec<Pen
 
 /// Shapes of pods with default spread constraints, each made once.
 #[derive(Default)]
-struct Shapes(FxHashMap<(ShapeId, Option<(Sym, Sym)>), Arc<PodShape>>);
+struct Shapes(FxHashMap<(ShapeId, Option<(Symbol, Symbol)>), Arc<PodShape>>);
 
 impl Shapes {
-    fn pending(&mut self, world: &World, ix: PodIx, volumes: &Volumes) -> PendingPod {
+    fn pending(&mut self, world: &ClusterObjects, ix: PodIx, volumes: &Volumes) -> PendingPod {
         let pod = &world.pods[ix.0 as usize];
         let defaults = !world.settings.default_spread.is_empty();
         let key = (pod.shape, pod.owner.filter(|_| defaults));
@@ -76,25 +77,25 @@ impl Shapes {
 }
 
 struct Kinds {
-    daemon: Option<Sym>,
-    stateful: Option<Sym>,
+    daemon: Option<Symbol>,
+    stateful: Option<Symbol>,
 }
 
 impl Kinds {
-    fn of(world: &World) -> Self {
+    fn of(world: &ClusterObjects) -> Self {
         Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") }
     }
 }
 
 fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
     let daemon = pod.owner.is_some_and(|o| Some(o.0) == kinds.daemon);
-    let waits = pod.unschedulable || pod.foreseen;
+    let waits = pod.unschedulable || pod.unattempted;
     waits && pod.node.is_none() && !daemon && !pod.is_static && !pod.terminal && !pod.deleting
 }
 
 /// A pod that will come back elsewhere when its node goes.
-fn reschedulable(world: &World, pod: &Pod, kinds: &Kinds) -> bool {
-    let owned_by = |kind: Option<Sym>| pod.owner.is_some_and(|o| Some(o.0) == kind);
+fn reschedulable(world: &ClusterObjects, pod: &Pod, kinds: &Kinds) -> bool {
+    let owned_by = |kind: Option<Symbol>| pod.owner.is_some_and(|o| Some(o.0) == kind);
     let active = !pod.terminal && (!pod.deleting || owned_by(kinds.stateful));
     let held = match pod.do_not_disrupt {
         DoNotDisrupt::No => false,
@@ -122,7 +123,7 @@ fn unplannable(pod: &Pod) -> Option<Unfit> {
 }
 
 /// Most CPU first, then most memory, then oldest, then UID.
-fn sort(world: &World, pending: &mut [PendingPod]) {
+fn sort(world: &ClusterObjects, pending: &mut [PendingPod]) {
     let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
     pending.sort_by(|a, b| {
         let size = |p: &PendingPod, r| p.shape.requests.get(r);
@@ -137,7 +138,7 @@ fn sort(world: &World, pending: &mut [PendingPod]) {
 }
 
 /// Default constraints go, all or none, to pods without constraints of their own whose selector can be deduced.
-fn with_default_spread(world: &World, pod: &Pod) -> PodShape {
+fn with_default_spread(world: &ClusterObjects, pod: &Pod) -> PodShape {
     let mut shape = world.shapes.get(pod.shape).clone();
     let defaults = &world.settings.default_spread;
     if !shape.spread.is_empty() || defaults.is_empty() {
@@ -150,15 +151,15 @@ fn with_default_spread(world: &World, pod: &Pod) -> PodShape {
 
 /// The selectors of all Services that select the pod, merged (of a key the last Service by name counts), then the
 /// controlling owner's: a ReplicationController's overwrites, a ReplicaSet's or StatefulSet's is added.
-fn deduced_selector(world: &World, pod: &Pod, shape: &PodShape) -> Option<LabelSelector> {
-    let text = |s: Sym| world.names.text(s);
+fn deduced_selector(world: &ClusterObjects, pod: &Pod, shape: &PodShape) -> Option<LabelSelector> {
+    let text = |s: Symbol| world.names.text(s);
     let mut services: Vec<&Workload> = world
         .workloads
         .iter()
         .filter(|w| text(w.kind) == "Service" && w.namespace == shape.namespace && w.selector.matches(&shape.labels))
         .collect();
     services.sort_by_key(|w| text(w.name));
-    let mut merged: Vec<(Sym, SelectorOp)> = Vec::new();
+    let mut merged: Vec<(Symbol, SelectorOp)> = Vec::new();
     let mut put = |rules: &[SelectorRule]| {
         for rule in rules {
             merged.retain(|(key, _)| *key != rule.key);

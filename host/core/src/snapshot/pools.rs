@@ -3,15 +3,18 @@
 use rustc_hash::FxHashMap;
 
 use crate::ids::PoolIx;
-use crate::model::{NodeClass, NodePool, Sym, World};
-use crate::reasons::{Spoiled, Unusable};
+use crate::model::{ClusterObjects, NodeClass, NodePool, Symbol};
+use crate::reasons::{ForeignTaintBackoff, Ineligible};
 
 /// NodePools that may be bought from, by weight and name, the highest first, and the others by name.
-pub fn sort_out(world: &World, spoiled: &FxHashMap<Sym, Spoiled>) -> (Vec<PoolIx>, Vec<(PoolIx, Unusable)>) {
+pub fn partition_pools(
+    world: &ClusterObjects,
+    spoiled: &FxHashMap<Symbol, ForeignTaintBackoff>,
+) -> (Vec<PoolIx>, Vec<(PoolIx, Ineligible)>) {
     let mut usable = Vec::new();
     let mut unusable = Vec::new();
     for (at, pool) in world.pools.iter().enumerate() {
-        let spoiled = || spoiled.get(&pool.name).cloned().map(Unusable::Spoiled);
+        let spoiled = || spoiled.get(&pool.name).cloned().map(Ineligible::ForeignTaints);
         match why_unusable(world, pool).or_else(spoiled) {
             None => usable.push(PoolIx(at as u32)),
             Some(reason) => unusable.push((PoolIx(at as u32), reason)),
@@ -25,22 +28,22 @@ pub fn sort_out(world: &World, spoiled: &FxHashMap<Sym, Spoiled>) -> (Vec<PoolIx
 }
 
 /// A dump of a cluster often leaves classes out, so a missing class counts only where others of its kind are there.
-fn why_unusable(world: &World, pool: &NodePool) -> Option<Unusable> {
+fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     let same_kind = |c: &&NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
     let class = world.classes.iter().filter(same_kind).find(|c| c.id.name == pool.class.name);
     if pool.deleting {
-        return Some(Unusable::Deleting);
+        return Some(Ineligible::Deleting);
     }
     if pool.replicas.is_some() {
-        return Some(Unusable::Static);
+        return Some(Ineligible::Static);
     }
     if pool.ready == Some(false) {
-        return Some(Unusable::NotReady);
+        return Some(Ineligible::NotReady);
     }
     match class {
-        None if world.classes.iter().any(|c| same_kind(&c)) => Some(Unusable::ClassMissing(pool.class)),
-        Some(c) if c.deleting => Some(Unusable::ClassDeleting(c.id)),
-        Some(c) if c.ready == Some(false) => Some(Unusable::ClassNotReady(c.id)),
+        None if world.classes.iter().any(|c| same_kind(&c)) => Some(Ineligible::ClassMissing(pool.class)),
+        Some(c) if c.deleting => Some(Ineligible::ClassDeleting(c.id)),
+        Some(c) if c.ready == Some(false) => Some(Ineligible::ClassNotReady(c.id)),
         _ => None,
     }
 }

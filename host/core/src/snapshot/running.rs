@@ -4,14 +4,14 @@ use rustc_hash::FxHashMap;
 
 use super::StateNode;
 use crate::ids::NodeIx;
-use crate::model::{LabelSelector, SelectorOp, ShapeId, Sym, World};
+use crate::model::{ClusterObjects, LabelSelector, SelectorOp, ShapeId, Symbol};
 
 /// Where pods of each shape run. Pods that are terminal or terminating do not count.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     by_shape: Vec<Vec<(NodeIx, u32)>>,
     /// Shapes with running pods by a label that they carry.
-    postings: FxHashMap<(Sym, Sym), Vec<ShapeId>>,
+    postings: FxHashMap<(Symbol, Symbol), Vec<ShapeId>>,
     /// Shapes with running pods, in order.
     shapes: Vec<ShapeId>,
     /// Those among them with required anti-affinity, by namespace and labels as text.
@@ -20,7 +20,7 @@ pub struct Running {
 
 impl Running {
     /// Indexes the pods bound to `nodes`.
-    pub fn index(world: &World, nodes: &[StateNode]) -> Self {
+    pub fn index(world: &ClusterObjects, nodes: &[StateNode]) -> Self {
         let mut all = Running { by_shape: vec![Vec::new(); world.shapes.len()], ..Running::default() };
         for (at, node) in nodes.iter().enumerate() {
             for pod in &node.pods {
@@ -41,7 +41,7 @@ impl Running {
         }
         all.anti_affine.sort_by_cached_key(|&id| {
             let shape = world.shapes.get(id);
-            let text = |s: Sym| world.names.text(s).to_owned();
+            let text = |s: Symbol| world.names.text(s).to_owned();
             let mut labels: Vec<(String, String)> = shape.labels.iter().map(|(k, v)| (text(k), text(v))).collect();
             labels.sort();
             (text(shape.namespace), labels)

@@ -13,14 +13,14 @@ use super::{Running, StateNode};
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::pod::NodeInclusion;
-use crate::model::{PodShape, ShapeId, Spread, Sym, World};
+use crate::model::{ClusterObjects, PodShape, ShapeId, Spread, Symbol};
 
 /// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this order, each of them only as
 /// long as it is so without those before, and only if it is so once all who wait besides have come where fewest are.
 /// `running` counts the expected among the others. Nodes that kube-scheduler cannot use yet are left alone, and so are
 /// default constraints.
-pub fn too_many(
-    world: &World,
+pub fn skew_violations(
+    world: &ClusterObjects,
     nodes: &[StateNode],
     running: &Running,
     expected: &[(PodIx, usize)],
@@ -33,16 +33,16 @@ pub fn too_many(
         return found;
     }
     let waiting = waiting(world, nodes, expected);
-    let mut tallies: FxHashMap<ShapeId, Vec<Tally>> = FxHashMap::default();
+    let mut tallies: FxHashMap<ShapeId, Vec<DomainCounts>> = FxHashMap::default();
     for &&(pod, at) in &open {
         let shape = world.shapes.get(shape_of(pod));
         // One that does not count the pod itself never finds it one too many.
         let required = shape.spread.iter().filter(|rule| rule.required && rule.selector.matches(&shape.labels));
-        let tallies = tallies
-            .entry(shape_of(pod))
-            .or_insert_with(|| required.map(|rule| Tally::new(world, nodes, running, &waiting, shape, rule)).collect());
+        let tallies = tallies.entry(shape_of(pod)).or_insert_with(|| {
+            required.map(|rule| DomainCounts::new(world, nodes, running, &waiting, shape, rule)).collect()
+        });
         if tallies.iter().any(|tally| tally.is_exceeded(&nodes[at])) {
-            tallies.iter_mut().for_each(|tally| tally.moves(&nodes[at]));
+            tallies.iter_mut().for_each(|tally| tally.move_to_least(&nodes[at]));
             found.insert(pod);
         }
     }
@@ -51,9 +51,9 @@ pub fn too_many(
 
 /// How many pods of each shape are still to come: those that wait and are expected nowhere, and those whose node goes,
 /// which come back as others.
-fn waiting(world: &World, nodes: &[StateNode], expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
+fn waiting(world: &ClusterObjects, nodes: &[StateNode], expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
     let known: FxHashSet<PodIx> = expected.iter().map(|(pod, _)| *pod).collect();
-    let stay: FxHashSet<Sym> = nodes.iter().map(|node| node.name).collect();
+    let stay: FxHashSet<Symbol> = nodes.iter().map(|node| node.name).collect();
     let mut waiting = FxHashMap::default();
     for (at, pod) in world.pods.iter().enumerate() {
         let stays = pod.node.is_some_and(|node| stay.contains(&node));
@@ -65,17 +65,17 @@ fn waiting(world: &World, nodes: &[StateNode], expected: &[(PodIx, usize)]) -> F
 }
 
 /// Pods that a constraint counts, by domain; those of the shape that it is of are among them.
-struct Tally {
-    key: Sym,
+struct DomainCounts {
+    key: Symbol,
     max_skew: i32,
     /// Fewer domains than `minDomains` count as one with nobody.
     too_few: bool,
-    by_domain: BTreeMap<Sym, i32>,
+    by_domain: BTreeMap<Symbol, i32>,
 }
 
-impl Tally {
+impl DomainCounts {
     fn new(
-        world: &World,
+        world: &ClusterObjects,
         nodes: &[StateNode],
         running: &Running,
         waiting: &FxHashMap<ShapeId, u32>,
@@ -88,7 +88,7 @@ impl Tally {
                     || untolerated(&shape.tolerations, &node.taints, false).is_none())
         };
         // What is still to come is no domain for kube-scheduler, unless somebody of the group is expected there.
-        let mut by_domain: BTreeMap<Sym, i32> = BTreeMap::new();
+        let mut by_domain: BTreeMap<Symbol, i32> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.initialized && counts(node)) {
             node.labels.get(rule.key).map(|domain| by_domain.entry(domain).or_default());
         }
@@ -104,19 +104,19 @@ impl Tally {
                 }
             }
         }
-        let mut tally = Tally {
+        let mut tally = DomainCounts {
             key: rule.key,
             max_skew: rule.max_skew,
             too_few: rule.min_domains.is_some_and(|least| (by_domain.len() as i32) < least),
             by_domain,
         };
         let to_come = waiting.iter().filter(|(id, _)| selected(**id)).map(|(_, count)| count).sum::<u32>();
-        (0..to_come).for_each(|_| tally.comes());
+        (0..to_come).for_each(|_| tally.add_to_least());
         tally
     }
 
     /// Somebody comes where fewest are.
-    fn comes(&mut self) {
+    fn add_to_least(&mut self) {
         if let Some(least) = self.by_domain.values_mut().min().filter(|_| !self.too_few) {
             *least += 1;
         }
@@ -129,10 +129,10 @@ impl Tally {
     }
 
     /// Somebody leaves a node for the domain with the fewest, which is where he will be planned.
-    fn moves(&mut self, node: &StateNode) {
+    fn move_to_least(&mut self, node: &StateNode) {
         if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
             *here -= 1;
         }
-        self.comes();
+        self.add_to_least();
     }
 }

@@ -3,19 +3,19 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::storage::{StorageClass, Volume, VolumeClaim};
-use crate::model::{Pod, Requirement, Sym, World};
+use crate::model::{ClusterObjects, Pod, Requirement, Symbol};
 
 /// Volumes by name.
 pub struct Volumes<'a> {
-    claims: FxHashMap<(Sym, Sym), (u32, &'a VolumeClaim)>,
-    volumes: FxHashMap<Sym, &'a Volume>,
-    classes: FxHashMap<Sym, &'a StorageClass>,
-    hostname: Option<Sym>,
+    claims: FxHashMap<(Symbol, Symbol), (u32, &'a VolumeClaim)>,
+    volumes: FxHashMap<Symbol, &'a Volume>,
+    classes: FxHashMap<Symbol, &'a StorageClass>,
+    hostname: Option<Symbol>,
 }
 
 impl<'a> Volumes<'a> {
     /// Indexes what the world knows of storage.
-    pub fn index(world: &'a World) -> Self {
+    pub fn index(world: &'a ClusterObjects) -> Self {
         let claims = world.volume_claims.iter().enumerate();
         Volumes {
             claims: claims.map(|(at, c)| ((c.namespace, c.name), (at as u32, c))).collect(),
@@ -26,12 +26,12 @@ impl<'a> Volumes<'a> {
     }
 
     /// CSI volumes of a pod: driver and the number of the claim. Claims that cannot be resolved are left out.
-    pub fn of(&self, world: &World, pod: &Pod) -> Vec<(Sym, u32)> {
+    pub fn of(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, u32)> {
         let namespace = world.shapes.get(pod.shape).namespace;
         pod.claims.iter().filter_map(|&name| self.driver(namespace, name)).collect()
     }
 
-    fn driver(&self, namespace: Sym, name: Sym) -> Option<(Sym, u32)> {
+    fn driver(&self, namespace: Symbol, name: Symbol) -> Option<(Symbol, u32)> {
         let &(at, claim) = self.claims.get(&(namespace, name))?;
         let bound = claim.volume.and_then(|v| self.volumes.get(&v));
         let driver = match bound {
@@ -45,7 +45,7 @@ impl<'a> Volumes<'a> {
     ///
     /// # Errors
     /// A sentence about the first volume that cannot be had.
-    pub fn alternatives(&self, world: &World, pod: &Pod) -> Result<Vec<Vec<Requirement>>, String> {
+    pub fn alternatives(&self, world: &ClusterObjects, pod: &Pod) -> Result<Vec<Vec<Requirement>>, String> {
         let namespace = world.shapes.get(pod.shape).namespace;
         let mut all: Vec<Vec<Requirement>> = Vec::new();
         for &name in &pod.claims {
@@ -58,8 +58,13 @@ impl<'a> Volumes<'a> {
         Ok(all)
     }
 
-    fn topology(&self, world: &World, namespace: Sym, name: Sym) -> Result<Vec<Vec<Requirement>>, String> {
-        let text = |s: Sym| world.names.text(s);
+    fn topology(
+        &self,
+        world: &ClusterObjects,
+        namespace: Symbol,
+        name: Symbol,
+    ) -> Result<Vec<Vec<Requirement>>, String> {
+        let text = |s: Symbol| world.names.text(s);
         let Some(&(_, claim)) = self.claims.get(&(namespace, name)) else {
             return Err(format!("its PersistentVolumeClaim {} does not exist", text(name)));
         };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use longshore_core::check::{Rule, check};
-use longshore_core::model::{Settings, Sym};
+use longshore_core::check::{Invariant, check};
+use longshore_core::model::{Settings, Symbol};
 use longshore_core::plan::{Plan, PoolIx, Unplaced};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -37,10 +37,10 @@ fn broken(objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) -> BTree
     change(&snapshot, &mut plan);
     let violations = check(&snapshot, &plan).err().unwrap_or_default();
     assert!(violations.iter().all(|v| !v.detail.is_empty()));
-    violations.iter().map(|v| format!("{:?}", v.rule)).collect()
+    violations.iter().map(|v| format!("{:?}", v.invariant)).collect()
 }
 
-fn finds(rule: Rule, objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) {
+fn finds(rule: Invariant, objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) {
     let found = broken(objects, change);
     assert!(found.contains(&format!("{rule:?}")), "{rule:?} is not among {found:?}");
 }
@@ -49,10 +49,10 @@ fn finds(rule: Rule, objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan
 fn settle(snapshot: &Snapshot, plan: &mut Plan) {
     for claim in &mut plan.claims {
         claim.price = snapshot.world.catalogue.offering(claim.offering).price;
-        claim.effective = claim.price;
+        claim.effective_cost = claim.price;
     }
     plan.cost = plan.claims.iter().map(|c| c.price).sum();
-    plan.effective = plan.cost + plan.claims.len() as f64 * snapshot.world.settings.node_cost;
+    plan.effective_cost = plan.cost + plan.claims.len() as f64 * snapshot.world.settings.node_cost;
     plan.lower_bound = 0.0;
 }
 
@@ -79,7 +79,7 @@ fn move_to(snapshot: &Snapshot, plan: &mut Plan, at: usize, zone: &str) {
     settle(snapshot, plan);
 }
 
-fn set(requirements: &mut Vec<(Sym, Vec<Sym>)>, key: Sym, value: Sym) {
+fn set(requirements: &mut Vec<(Symbol, Vec<Symbol>)>, key: Symbol, value: Symbol) {
     requirements.retain(|(k, _)| *k != key);
     requirements.push((key, vec![value]));
 }
@@ -93,13 +93,13 @@ fn web(count: usize, cpu: &str, patch: &Value) -> Vec<Value> {
 #[test]
 fn a_pod_that_is_forgotten_or_placed_twice() {
     let objects = web(2, "1", &json!({}));
-    finds(Rule::Accounting, &objects, |_, plan| _ = plan.claims[0].pods.pop());
-    finds(Rule::Accounting, &objects, |_, plan| {
+    finds(Invariant::Accounting, &objects, |_, plan| _ = plan.claims[0].pods.pop());
+    finds(Invariant::Accounting, &objects, |_, plan| {
         let pod = plan.claims[0].pods[0];
         plan.claims[0].pods.push(pod);
     });
-    finds(Rule::Accounting, &objects, |_, plan| plan.claims[0].types.clear());
-    finds(Rule::Accounting, &objects, |_, plan| {
+    finds(Invariant::Accounting, &objects, |_, plan| plan.claims[0].types.clear());
+    finds(Invariant::Accounting, &objects, |_, plan| {
         let pod = plan.claims[0].pods.pop().unwrap();
         plan.unplaced.push(Unplaced { pod, refusals: Vec::new() });
     });
@@ -108,8 +108,8 @@ fn a_pod_that_is_forgotten_or_placed_twice() {
 #[test]
 fn an_offering_that_is_another_ones_or_has_another_price() {
     let objects = web(1, "1", &json!({}));
-    finds(Rule::Offering, &objects, |_, plan| plan.claims[0].types.reverse());
-    finds(Rule::Offering, &objects, |_, plan| {
+    finds(Invariant::Offering, &objects, |_, plan| plan.claims[0].types.reverse());
+    finds(Invariant::Offering, &objects, |_, plan| {
         plan.claims[0].price /= 2.0;
         plan.cost = plan.claims[0].price;
     });
@@ -118,9 +118,9 @@ fn an_offering_that_is_another_ones_or_has_another_price() {
 #[test]
 fn sums_that_do_not_add_up() {
     let objects = web(1, "1", &json!({}));
-    finds(Rule::Totals, &objects, |_, plan| plan.cost *= 2.0);
-    finds(Rule::Totals, &objects, |_, plan| plan.effective = f64::NAN);
-    finds(Rule::Totals, &objects, |_, plan| plan.lower_bound = plan.effective + 1.0);
+    finds(Invariant::Totals, &objects, |_, plan| plan.cost *= 2.0);
+    finds(Invariant::Totals, &objects, |_, plan| plan.effective_cost = f64::NAN);
+    finds(Invariant::Totals, &objects, |_, plan| plan.lower_bound = plan.effective_cost + 1.0);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_pod_on_a_node_with_a_taint_that_it_does_not_tolerate() {
     let mut objects = web(1, "1", &json!({}));
     let taint = json!({"template": {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}}});
     objects.push(pool("tainted", json!([]), &taint));
-    finds(Rule::Taints, &objects, |snapshot, plan| {
+    finds(Invariant::Taints, &objects, |snapshot, plan| {
         let name = |at: u32| snapshot.world.names.text(snapshot.world.pools[at as usize].name);
         plan.claims[0].pool = PoolIx(u32::from(name(0) != "tainted"));
     });
@@ -137,7 +137,7 @@ fn a_pod_on_a_node_with_a_taint_that_it_does_not_tolerate() {
 #[test]
 fn a_pod_on_a_node_of_another_architecture() {
     let objects = web(1, "1", &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}}));
-    finds(Rule::Labels, &objects, |snapshot, plan| {
+    finds(Invariant::Labels, &objects, |snapshot, plan| {
         let names = &snapshot.world.names;
         let (key, arm) = (names.get("kubernetes.io/arch").unwrap(), names.get("arm64").unwrap());
         let claim = &mut plan.claims[0];
@@ -153,7 +153,7 @@ fn a_pod_on_a_node_of_another_architecture() {
 
 #[test]
 fn more_on_a_node_than_fits() {
-    finds(Rule::Resources, &web(2, "7", &json!({})), all_on_one);
+    finds(Invariant::Resources, &web(2, "7", &json!({})), all_on_one);
 }
 
 #[test]
@@ -163,19 +163,19 @@ fn a_host_port_taken_twice() {
         "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}},
     }]});
     let objects = [pod("a", "web", "1", "1Gi", &port), pod("b", "web", "1", "1Gi", &port), any()];
-    finds(Rule::Ports, &objects, all_on_one);
+    finds(Invariant::Ports, &objects, all_on_one);
 }
 
 #[test]
 fn pods_that_must_spread_in_one_zone() {
-    finds(Rule::Spread, &web(3, "900m", &spread()), |snapshot, plan| {
+    finds(Invariant::Spread, &web(3, "900m", &spread()), |snapshot, plan| {
         (0..plan.claims.len()).for_each(|at| move_to(snapshot, plan, at, "a"));
     });
 }
 
 #[test]
 fn pods_that_belong_together_in_two_zones() {
-    finds(Rule::Affinity, &web(2, "7", &rule("podAffinity", ZONE)), |snapshot, plan| {
+    finds(Invariant::Affinity, &web(2, "7", &rule("podAffinity", ZONE)), |snapshot, plan| {
         assert_eq!(plan.claims.len(), 2);
         move_to(snapshot, plan, 0, "a");
         move_to(snapshot, plan, 1, "b");
@@ -184,14 +184,14 @@ fn pods_that_belong_together_in_two_zones() {
 
 #[test]
 fn pods_that_exclude_each_other_on_one_node() {
-    finds(Rule::AntiAffinity, &web(2, "100m", &rule("podAntiAffinity", HOST)), all_on_one);
+    finds(Invariant::AntiAffinity, &web(2, "100m", &rule("podAntiAffinity", HOST)), all_on_one);
 }
 
 #[test]
 fn more_than_the_limits_of_a_nodepool() {
     let mut objects = pods(2, "web", "7", "1Gi", &json!({}));
     objects.push(pool("default", json!([]), &json!({"limits": {"cpu": "8"}})));
-    finds(Rule::Limits, &objects, |snapshot, plan| {
+    finds(Invariant::Limits, &objects, |snapshot, plan| {
         let left = plan.unplaced.pop().unwrap();
         let more = longshore_core::plan::PlannedClaim { pods: vec![left.pod], ..plan.claims[0].clone() };
         plan.claims.push(more);
@@ -204,7 +204,7 @@ fn fewer_types_than_min_values_asks_for() {
     let mut objects = pods(1, "web", "900m", "1Gi", &json!({}));
     let few = json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}]);
     objects.push(pool("default", few, &json!({})));
-    finds(Rule::MinValues, &objects, |_, plan| plan.claims[0].types.truncate(2));
+    finds(Invariant::MinValues, &objects, |_, plan| plan.claims[0].types.truncate(2));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::explain;
-use longshore_core::model::{OfferingId, Settings, World};
+use longshore_core::model::{ClusterObjects, OfferingId, Settings};
 use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -24,13 +24,13 @@ const CASES: u64 = 320;
 
 #[test]
 fn nobody_is_left_over_whom_kube_scheduler_would_take() {
-    let (mut lacking, mut played) = ([0; KINDS], Played::default());
+    let (mut lacking, mut simulated) = ([0; KINDS], Played::default());
     for seed in 0..CASES {
         let case = Case::new(seed);
         lacking[case.kind] += usize::from(case.lacks_somewhere());
-        played.play(&case, seed);
+        simulated.play(&case, seed);
     }
-    let Played { faults, left_over } = played;
+    let Played { faults, left_over } = simulated;
     assert!(faults.is_empty(), "\n{faults}");
     assert!(lacking.iter().all(|&n| n >= 30), "a zone offers nothing for such pods in too few cases: {lacking:?}");
     assert!(left_over > 20, "only {left_over} plans leave anybody over: the model is hardly asked about them");
@@ -39,14 +39,14 @@ fn nobody_is_left_over_whom_kube_scheduler_would_take() {
 /// kube-scheduler passes over nodes that lack any of the topology keys that a pod must be spread over.
 #[test]
 fn nodes_without_one_of_the_topology_keys_count_for_none() {
-    let (mut outside, mut without, mut played) = (0, 0, Played::default());
+    let (mut outside, mut without, mut simulated) = (0, 0, Played::default());
     for seed in 0..CASES {
         let case = Case::with_racks(seed);
         outside += usize::from(case.has_pods_outside_racks());
         without += usize::from(case.has_zone_without_racks());
-        played.play(&case, seed);
+        simulated.play(&case, seed);
     }
-    let Played { faults, left_over } = played;
+    let Played { faults, left_over } = simulated;
     assert!(faults.is_empty(), "\n{faults}");
     assert!(outside >= 30 && without >= 30, "too few cases have nodes that are passed over: {outside}, {without}");
     assert!(left_over > 20, "only {left_over} plans leave anybody over: the model is hardly asked about them");
@@ -68,7 +68,7 @@ impl Played {
                 panic!("seed {seed}:\n{}\n{:#?}", render(&snapshot, &rejected.plan), rejected.violations);
             });
             self.left_over += usize::from(!plan.unplaced.is_empty());
-            let replaced: Vec<String> = plan.replaced.iter().map(ToString::to_string).collect();
+            let replaced: Vec<String> = plan.rejected_candidates.iter().map(ToString::to_string).collect();
             for fault in judge(case, &snapshot, &plan).err().into_iter().chain(replaced) {
                 self.faults += &format!("seed {seed} {effort:?}: {fault}\n{}", render(&snapshot, &plan));
             }
@@ -91,7 +91,7 @@ fn judge(case: &Case, snapshot: &Snapshot, plan: &Plan) -> Result<(), String> {
         cluster.nodes.push(case.bought(text(world.pools[claim.pool.0 as usize].name), of_type, at));
         wanted.extend(claim.pods.iter().map(|pod| (cluster.nodes.len() - 1, name(pod))));
     }
-    for placement in &plan.existing {
+    for placement in &plan.on_existing_nodes {
         let node = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
         let at = cluster.nodes.iter().position(|n| n.name == node).ok_or("a node that does not exist")?;
         wanted.extend(placement.pods.iter().map(|pod| (at, name(pod))));
@@ -213,7 +213,7 @@ fn a_zone_whose_limit_of_zero_forbids_nodes_does_not_count() {
 fn a_zone_without_capacity_for_the_moment_counts_and_is_named() {
     let mut objects = spread(4, &json!({}));
     objects.push(pool("default", json!([]), &json!({})));
-    let mut world: World = world(&objects, Settings::default());
+    let mut world: ClusterObjects = world(&objects, Settings::default());
     let zone = world.names.get("c");
     let rows = world.catalogue.offerings().iter().enumerate().filter(|(_, offering)| offering.zone == zone);
     let short: Vec<(OfferingId, i64)> = rows.map(|(row, _)| (OfferingId(row as u32), 1_793_541_800)).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longshore_core::model::{Excess, Part, Settings, Sym};
+use longshore_core::model::{Excess, Part, Settings, Symbol};
 use longshore_core::plan::{Effort, Plan, Unfit};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -78,7 +78,7 @@ fn ten_thousand_selectors_of_everybody_keep_nobody_waiting() {
     for effort in [Effort::None, Effort::Normal] {
         let (plan, left) = planned(&objects, effort);
         assert_eq!(left.iter().filter(|(name, _)| !name.starts_with("hostile")).count(), 0, "{left:?}");
-        let pods = plan.claims.iter().map(|c| c.pods.len()).chain(plan.existing.iter().map(|e| e.pods.len()));
+        let pods = plan.claims.iter().map(|c| c.pods.len()).chain(plan.on_existing_nodes.iter().map(|e| e.pods.len()));
         assert_eq!(pods.sum::<usize>() + left.len(), 220);
     }
 }
@@ -178,7 +178,7 @@ fn a_megabyte_of_labels_is_told_of_and_not_kept() {
     assert_eq!(left.len(), 10, "{left:?}");
     assert!(left.iter().all(|(_, why)| *why == excess(Part::LabelBytes, bytes as u64)), "{left:?}");
     let kept = world(&objects, Settings::default()).names;
-    let kept: usize = (0..kept.len() as u32).map(|sym| kept.text(Sym(sym)).len()).sum();
+    let kept: usize = (0..kept.len() as u32).map(|sym| kept.text(Symbol(sym)).len()).sum();
     assert!(kept < 10 * (64 << 10) + 100_000, "{kept} bytes of names are kept");
 }
 

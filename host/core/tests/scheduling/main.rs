@@ -1,9 +1,9 @@
-//! Small clusters in, readable plans out: every rule of scheduling through the door and the planner, each plan checked.
+//! Small clusters in, readable plans out: every rule of scheduling through the boundary and the planner, each plan checked.
 
-mod barren;
 mod checker;
 mod domains;
 mod hostile;
+mod incompatible;
 mod labels;
 mod nodes;
 mod packing;
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use longshore_api::manifests::Reader;
-use longshore_core::model::{Settings, World};
+use longshore_core::model::{ClusterObjects, Settings};
 use longshore_core::plan::{Effort, Plan, Target};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -121,7 +121,7 @@ fn instance_types() -> Value {
 }
 
 /// Reads objects as one list; problems are printed and fail the test.
-pub fn world(objects: &[Value], settings: Settings) -> World {
+pub fn world(objects: &[Value], settings: Settings) -> ClusterObjects {
     let class =
         json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}});
     let items: Vec<&Value> = std::iter::once(&class).chain(objects).collect();
@@ -137,7 +137,7 @@ pub fn world(objects: &[Value], settings: Settings) -> World {
     world
 }
 
-/// Plans with every effort; the plans of the floor and of the improver place the same pods, and all pass the check.
+/// Plans with every effort; the plans of first fit and of the improver place the same pods, and all pass the check.
 pub fn plan_with(objects: &[Value], settings: Settings) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, settings)));
     let mut texts = Vec::new();
@@ -148,7 +148,7 @@ pub fn plan_with(objects: &[Value], settings: Settings) -> String {
             panic!("{}\n{:#?}", render(&snapshot, &rejected.plan), rejected.violations);
         });
         left.push(plan.unplaced.iter().map(|u| u.pod).collect::<Vec<_>>());
-        costs.push(plan.effective);
+        costs.push(plan.effective_cost);
         texts.push(render(&snapshot, &plan));
     }
     assert_eq!(left[0], left[1], "the improver places what the floor places");
@@ -183,7 +183,7 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
             pods(&claim.pods)
         );
     }
-    for e in &plan.existing {
+    for e in &plan.on_existing_nodes {
         let _ = writeln!(out, "{}: {}", text(snapshot.nodes[e.node.0 as usize].name), pods(&e.pods));
     }
     for u in &plan.unplaced {
@@ -200,7 +200,7 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
 }
 
 /// A refusal in one word or two.
-fn unfit(unfit: &longshore_core::plan::Unfit, world: &World) -> String {
+fn unfit(unfit: &longshore_core::plan::Unfit, world: &ClusterObjects) -> String {
     use longshore_core::plan::{Barred, Unfit};
     let text = |s| world.names.text(s);
     match unfit {

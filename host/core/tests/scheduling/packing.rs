@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::check::check;
-use longshore_core::kube_scheduler::{Simulator, followed, need_no_telling};
+use longshore_core::kube_scheduler::{Simulator, affinity_leaders, pods_without_nomination};
 use longshore_core::model::{MinValuesPolicy, Settings};
 use longshore_core::plan::{Effort, Plan, PodIx};
-use longshore_core::planner::{self, Options, prefer};
+use longshore_core::planner::{self, Options, rank_by_simulation};
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
@@ -120,11 +120,11 @@ fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
         (snapshot, plan)
     };
     let ((snapshot, fragile), (_, sturdy)) = (of("x2.arm64"), of("x4.arm64"));
-    assert!(fragile.claims.len() == 2 && sturdy.claims.len() == 1 && fragile.effective == sturdy.effective);
+    assert!(fragile.claims.len() == 2 && sturdy.claims.len() == 1 && fragile.effective_cost == sturdy.effective_cost);
     let simulator = Simulator::new(&snapshot);
-    let first = |fragile: &Plan| prefer(&simulator, vec![fragile.clone(), sturdy.clone()])[0].claims.len();
+    let first = |fragile: &Plan| rank_by_simulation(&simulator, vec![fragile.clone(), sturdy.clone()])[0].claims.len();
     assert_eq!(first(&fragile), 1, "the price is the same");
-    let cheaper = Plan { effective: fragile.effective * 0.99, ..fragile };
+    let cheaper = Plan { effective_cost: fragile.effective_cost * 0.99, ..fragile };
     assert_eq!(first(&cheaper), 2, "a percent is worth more");
 }
 
@@ -151,8 +151,9 @@ fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
     let snapshot = crowded(30, 1);
     let simulator = Simulator::new(&snapshot);
     // Nodes come up together at odd seeds; ten courses, of which the planner has tried four.
-    let left =
-        |plan: &Plan| (1..20).step_by(2).map(|seed| simulator.survive_told(plan, seed).left.len()).sum::<usize>();
+    let left = |plan: &Plan| {
+        (1..20).step_by(2).map(|seed| simulator.simulate_nominated(plan, seed).unplaced.len()).sum::<usize>()
+    };
     let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
     let (tight, roomy) = (plan(Effort::Quick), plan(Effort::Normal));
     assert_eq!((left(&tight), left(&roomy)), (14, 0));
@@ -175,8 +176,9 @@ fn services_alone_on_small_nodes_get_room_for_their_odd_pods() {
         let simulator = Simulator::new(&snapshot);
         let of = |effort| {
             let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
-            let left = (1..20).step_by(2).map(|seed| simulator.survive_told(&plan, seed).left.len()).sum::<usize>();
-            format!("{} nodes, {:.3} USD/h, {left} left over in ten courses", plan.claims.len(), plan.effective)
+            let left =
+                (1..20).step_by(2).map(|seed| simulator.simulate_nominated(&plan, seed).unplaced.len()).sum::<usize>();
+            format!("{} nodes, {:.3} USD/h, {left} left over in ten courses", plan.claims.len(), plan.effective_cost)
         };
         format!("{}; {}\n", of(Effort::Quick), of(Effort::Normal))
     };
@@ -232,7 +234,7 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     // The others of a service that is alone in its zone are told; whoever would wait for the turn is not.
     let mut free: Vec<&str> = untold(&snapshot, &tied).iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
     free.sort_unstable();
-    assert!(free.iter().all(|name| crowds.iter().any(|crowd| name.starts_with(crowd))), "{free:?}");
+    assert!(free.iter().all(|name| crowds.iter().any(|load| name.starts_with(load))), "{free:?}");
     assert_eq!(free.len(), 21);
     assert_eq!(untold(&snapshot, &tight).len(), 0);
 }
@@ -302,14 +304,14 @@ fn like_pods_that_must_spread_go_one_to_each_zone_in_the_order_in_which_they_cam
     let as_planned = zones(&plan);
     assert!(each_once(&as_planned[..3]) && each_once(&as_planned[3..]), "{as_planned:?}");
     let simulator = Simulator::new(&snapshot);
-    assert!((1..20).step_by(2).all(|seed| simulator.survive_told(&plan, seed).is_whole()));
+    assert!((1..20).step_by(2).all(|seed| simulator.simulate_nominated(&plan, seed).places_all()));
 
     // They came the other way round.
     let claims = plan.claims.len();
     let last = *plan.claims[0].pods.first().unwrap();
     let mut some = [last].into_iter().collect();
     let came = |pod: PodIx| std::cmp::Reverse(snapshot.world.pods[pod.0 as usize].name.clone());
-    planner::in_order(&snapshot, &mut plan, &mut some, came);
+    planner::match_queue_order(&snapshot, &mut plan, &mut some, came);
     let turned: Vec<String> = as_planned.into_iter().rev().collect();
     assert_eq!((zones(&plan), plan.claims.len(), some.len()), (turned, claims, 1));
     check(&snapshot, &plan).unwrap();
@@ -327,7 +329,7 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
 }
 
 fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
-    need_no_telling(snapshot, plan, &followed(snapshot, plan), longshore_core::stop::Stop::never())
+    pods_without_nomination(snapshot, plan, &affinity_leaders(snapshot, plan), longshore_core::stop::Stop::never())
 }
 
 /// Large pods take the room that is kept for them, and small ones what is left, wherever that is.
@@ -384,7 +386,7 @@ fn pods_that_others_have_to_follow_are_told_however_small() {
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
     let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
     let world = &snapshot.world;
-    let followed = followed(&snapshot, &plan);
+    let followed = affinity_leaders(&snapshot, &plan);
     let mut names: Vec<&str> =
         world.pods.iter().filter(|pod| followed.contains(&pod.shape)).map(|pod| &*pod.name).collect();
     names.sort_unstable();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longshore_core::model::{OfferingId, Settings, World};
+use longshore_core::model::{ClusterObjects, OfferingId, Settings};
 use longshore_core::plan::{Effort, NodeIx, PodIx};
 use longshore_core::planner::{self, Options};
 use longshore_core::policy::ByPrice;
@@ -97,7 +97,7 @@ fn cluster(seed: u64) -> Vec<Value> {
 /// Which pods are where, by shape, one line for each node: those that exist by name, new ones by what is bought, in no
 /// order.
 fn places<'p>(
-    world: &World,
+    world: &ClusterObjects,
     existing: impl Iterator<Item = (String, Vec<PodIx>)>,
     bought: impl Iterator<Item = (OfferingId, &'p Vec<PodIx>)>,
     unplaced: Vec<PodIx>,
@@ -142,7 +142,7 @@ fn what_becomes_of_a_nodes_pods_is_what_a_plan_that_is_made_anew_says() {
             let of_anew = |node: NodeIx| world.names.text(anew.nodes[node.0 as usize].name);
             let expected = places(
                 &world,
-                plan.existing.iter().map(|e| (of_anew(e.node).to_owned(), e.pods.clone())),
+                plan.on_existing_nodes.iter().map(|e| (of_anew(e.node).to_owned(), e.pods.clone())),
                 plan.claims.iter().map(|claim| (claim.offering, &claim.pods)),
                 plan.unplaced.iter().map(|left| left.pod).collect(),
             );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use longshore_core::model::Settings;
-use longshore_core::snapshot::{Snapshot, Unusable};
+use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde_json::{Value, json};
 
 use super::{any, merge, node, plan, pod, pool, running, world};
@@ -70,8 +70,8 @@ fn waits(objects: &[Value]) -> Option<String> {
     let mut world = world(objects, Settings::default());
     world.now = NOW;
     let snapshot = Snapshot::new(Arc::new(world));
-    snapshot.unusable_pools.iter().find_map(|(_, why)| match why {
-        Unusable::Spoiled(spoiled) => {
+    snapshot.ineligible_pools.iter().find_map(|(_, why)| match why {
+        Ineligible::ForeignTaints(spoiled) => {
             let key = snapshot.world.names.text(spoiled.taint.key);
             Some(format!("{} {key} {}", spoiled.nodes, spoiled.until - NOW))
         }

@@ -14,72 +14,72 @@ pub struct Flag {
     /// What follows it; nothing for one that is true by itself.
     value: Option<&'static str>,
     /// What it does, or why it does nothing.
-    pub meaning: Meaning,
+    pub effect: Effect,
 }
 
 /// Whether a flag does anything.
 #[derive(Clone, Copy)]
-pub enum Meaning {
+pub enum Effect {
     /// It does this.
-    Does(&'static str),
+    Supported(&'static str),
     /// It does nothing, and why.
-    Nothing(&'static str),
+    Ignored(&'static str),
 }
 
-use Meaning::{Does, Nothing};
+use Effect::{Ignored, Supported};
 
-const fn flag(name: &'static str, variable: &'static str, value: &'static str, meaning: Meaning) -> Flag {
-    Flag { name, variable, value: Some(value), meaning }
+const fn flag(name: &'static str, variable: &'static str, value: &'static str, meaning: Effect) -> Flag {
+    Flag { name, variable, value: Some(value), effect: meaning }
 }
 
-const fn switch(name: &'static str, variable: &'static str, meaning: Meaning) -> Flag {
-    Flag { name, variable, value: None, meaning }
+const fn switch(name: &'static str, variable: &'static str, meaning: Effect) -> Flag {
+    Flag { name, variable, value: None, effect: meaning }
 }
 
-const NO_RATE: Meaning = Nothing("requests are not limited by rate; how many are under way at once is");
-const NOT_EC2: Meaning = Nothing("it is about EC2, and nodes come from elsewhere");
+const NO_RATE: Effect = Ignored("requests are not limited by rate; how many are under way at once is");
+const NOT_EC2: Effect = Ignored("it is about EC2, and nodes come from elsewhere");
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
 pub const FLAGS: [Flag; 39] = [
-    flag("metrics-port", "METRICS_PORT", "PORT", Does("Port of metrics [default: 8080]")),
-    flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Does("Port of probes [default: 8081]")),
-    switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Does("Leads without asking for the Lease")),
+    flag("metrics-port", "METRICS_PORT", "PORT", Supported("Port of metrics [default: 8080]")),
+    flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Supported("Port of probes [default: 8081]")),
+    switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Supported("Leads without asking for the Lease")),
     flag(
         "leader-election-name",
         "LEADER_ELECTION_NAME",
         "NAME",
-        Does("The Lease [default: karpenter-leader-election]"),
+        Supported("The Lease [default: karpenter-leader-election]"),
     ),
     flag(
         "leader-election-namespace",
         "LEADER_ELECTION_NAMESPACE",
         "NAMESPACE",
-        Does("Its namespace [default: SYSTEM_NAMESPACE, or kube-system]"),
+        Supported("Its namespace [default: SYSTEM_NAMESPACE, or kube-system]"),
     ),
     flag(
         "batch-idle-duration",
         "BATCH_IDLE_DURATION",
         "TIME",
-        Does("How long a round waits for one more pod [default: 1s]"),
+        Supported("How long a round waits for one more pod [default: 1s]"),
     ),
-    flag("batch-max-duration", "BATCH_MAX_DURATION", "TIME", Does("How long it waits in all [default: 10s]")),
+    flag("batch-max-duration", "BATCH_MAX_DURATION", "TIME", Supported("How long it waits in all [default: 10s]")),
     flag(
         "preference-policy",
         "PREFERENCE_POLICY",
         "POLICY",
-        Does("Respect or Ignore what pods prefer [default: Respect]"),
+        Supported("Respect or Ignore what pods prefer [default: Respect]"),
     ),
     flag(
         "min-values-policy",
         "MIN_VALUES_POLICY",
         "POLICY",
-        Does("Strict or BestEffort about minValues [default: Strict]"),
+        Supported("Strict or BestEffort about minValues [default: Strict]"),
     ),
     flag(
         "scheduler-config",
         "SCHEDULER_CONFIG",
         "YAML|FILE",
-        Does(
+        Supported(
             "Default topology spread constraints: podTopologySpread.defaultConstraints, or a KubeSchedulerConfiguration",
         ),
     ),
@@ -87,50 +87,50 @@ pub const FLAGS: [Flag; 39] = [
         "feature-gates",
         "FEATURE_GATES",
         "NAME=BOOL,…",
-        Does("ReservedCapacity [default: true] and NodeRepair [default: false] are understood"),
+        Supported("ReservedCapacity [default: true] and NodeRepair [default: false] are understood"),
     ),
     flag(
         "garbage-limit",
         "GARBAGE_LIMIT",
         "N",
-        Does(
+        Supported(
             "Most instances without NodeClaim, and NodeClaims without instance, that go in two minutes; with more, none \
              goes [default: 5, or 5 % of all]",
         ),
     ),
-    flag("log-level", "LOG_LEVEL", "LEVEL", Does("debug, info, warn or error [default: info]")),
+    flag("log-level", "LOG_LEVEL", "LEVEL", Supported("debug, info, warn or error [default: info]")),
     flag(
         "instance-types-file-path",
         "INSTANCE_TYPES_FILE_PATH",
         "FILE",
-        Does("As --instance-types, which wins over it"),
+        Supported("As --instance-types, which wins over it"),
     ),
     flag("kube-client-qps", "KUBE_CLIENT_QPS", "N", NO_RATE),
     flag("kube-client-burst", "KUBE_CLIENT_BURST", "N", NO_RATE),
-    flag("memory-limit", "MEMORY_LIMIT", "BYTES", Nothing("there is no garbage collector to tune")),
-    flag("cpu-requests", "CPU_REQUESTS", "MILLI", Nothing("work is not scaled by it")),
-    switch("enable-profiling", "ENABLE_PROFILING", Nothing("not yet: there is no profile to serve")),
-    switch("disable-controller-warmup", "DISABLE_CONTROLLER_WARMUP", Nothing("replicas always watch")),
+    flag("memory-limit", "MEMORY_LIMIT", "BYTES", Ignored("there is no garbage collector to tune")),
+    flag("cpu-requests", "CPU_REQUESTS", "MILLI", Ignored("work is not scaled by it")),
+    switch("enable-profiling", "ENABLE_PROFILING", Ignored("not yet: there is no profile to serve")),
+    switch("disable-controller-warmup", "DISABLE_CONTROLLER_WARMUP", Ignored("replicas always watch")),
     switch(
         "disable-cluster-state-observability",
         "DISABLE_CLUSTER_STATE_OBSERVABILITY",
-        Does("No metrics and Events of the state of pods, nodes and conditions, only of what is done"),
+        Supported("No metrics and Events of the state of pods, nodes and conditions, only of what is done"),
     ),
-    flag("karpenter-service", "KARPENTER_SERVICE", "NAME", Nothing("nothing uses it")),
+    flag("karpenter-service", "KARPENTER_SERVICE", "NAME", Ignored("nothing uses it")),
     switch(
         "ignore-dra-requests",
         "IGNORE_DRA_REQUESTS",
-        Nothing("pods that ask for dynamic resources are never planned for"),
+        Ignored("pods that ask for dynamic resources are never planned for"),
     ),
     switch(
         "legacy-node-repair",
         "LEGACY_NODE_REPAIR",
-        Does(
+        Supported(
             "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, the other way is not there yet]",
         ),
     ),
-    flag("log-output-paths", "LOG_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
-    flag("log-error-output-paths", "LOG_ERROR_OUTPUT_PATHS", "PATHS", Nothing("the log goes to standard error")),
+    flag("log-output-paths", "LOG_OUTPUT_PATHS", "PATHS", Ignored("the log goes to standard error")),
+    flag("log-error-output-paths", "LOG_ERROR_OUTPUT_PATHS", "PATHS", Ignored("the log goes to standard error")),
     flag("cluster-name", "CLUSTER_NAME", "NAME", NOT_EC2),
     flag("cluster-endpoint", "CLUSTER_ENDPOINT", "URL", NOT_EC2),
     flag("cluster-ca-bundle", "CLUSTER_CA_BUNDLE", "BASE64", NOT_EC2),
@@ -148,16 +148,16 @@ pub const FLAGS: [Flag; 39] = [
 
 /// What was typed, by variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Typed(BTreeMap<&'static str, String>);
+pub struct KarpenterArgs(BTreeMap<&'static str, String>);
 
-impl Typed {
+impl KarpenterArgs {
     /// What was typed for the flag of a variable.
     pub fn get(&self, variable: &str) -> Option<&str> {
         self.0.get(variable).map(String::as_str)
     }
 }
 
-impl clap::Args for Typed {
+impl clap::Args for KarpenterArgs {
     fn augment_args(command: Command) -> Command {
         command.args(FLAGS.iter().map(arg))
     }
@@ -167,10 +167,10 @@ impl clap::Args for Typed {
     }
 }
 
-impl clap::FromArgMatches for Typed {
+impl clap::FromArgMatches for KarpenterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let typed = |flag: &Flag| Some((flag.variable, matches.get_one::<String>(flag.name)?.clone()));
-        Ok(Typed(FLAGS.iter().filter_map(typed).collect()))
+        Ok(KarpenterArgs(FLAGS.iter().filter_map(typed).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -180,9 +180,9 @@ impl clap::FromArgMatches for Typed {
 }
 
 fn arg(flag: &Flag) -> Arg {
-    let (help, hidden) = match flag.meaning {
-        Does(what) => (what, false),
-        Nothing(why) => (why, true),
+    let (help, hidden) = match flag.effect {
+        Supported(what) => (what, false),
+        Ignored(why) => (why, true),
     };
     let arg = Arg::new(flag.name).long(flag.name).help(help).hide(hidden);
     let arg = arg.help_heading("As Karpenter has them, also as environment variables (METRICS_PORT, …)");

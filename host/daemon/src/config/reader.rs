@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Something wrong with a configuration file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct ConfigError {
     file: PathBuf,
     line: usize,
     column: usize,
@@ -23,7 +23,7 @@ pub struct Fault {
     hint: String,
 }
 
-impl Fault {
+impl ConfigError {
     /// `FILE:LINE:COLUMN`.
     pub fn place(&self) -> String {
         format!("{}:{}:{}", self.file.display(), self.line, self.column)
@@ -40,9 +40,9 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { file, line, column, message, hint } = self;
+        let ConfigError { file, line, column, message, hint } = self;
         write!(f, "{}:{line}:{column}: {message}\n    hint: {hint}", file.display())
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Fault {
 struct Faults<'t> {
     file: &'t Path,
     text: &'t str,
-    found: RefCell<Vec<(usize, Fault)>>,
+    found: RefCell<Vec<(usize, ConfigError)>>,
 }
 
 impl Faults<'_> {
@@ -59,7 +59,7 @@ impl Faults<'_> {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = self.line(at.start);
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-        let fault = Fault { file: self.file.into(), line, column, message, hint };
+        let fault = ConfigError { file: self.file.into(), line, column, message, hint };
         self.found.borrow_mut().push((at.start, fault));
     }
 }
@@ -97,7 +97,7 @@ impl<'t> Document<'t> {
     }
 
     /// `read`, unless there were faults.
-    pub fn end<T>(&self, read: T) -> Result<T, Vec<Fault>> {
+    pub fn end<T>(&self, read: T) -> Result<T, Vec<ConfigError>> {
         let mut found = self.faults.found.take();
         if found.is_empty() {
             return Ok(read);
@@ -236,8 +236,13 @@ impl<'d, 't> Table<'d, 't> {
 
     /// One of these words under `key`.
     pub fn one_of<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+        self.one_of_renamed(key, choices, &[])
+    }
+
+    /// One of these words under `key`, or one of `former`, which no message names.
+    pub fn one_of_renamed<T: Copy>(&mut self, key: &str, choices: &[(&str, T)], former: &[(&str, T)]) -> Option<T> {
         let typed = self.text(key)?;
-        let found = choices.iter().find(|(word, _)| *word == typed);
+        let found = choices.iter().chain(former).find(|(word, _)| *word == typed);
         if found.is_none() {
             let words: Vec<&str> = choices.iter().map(|&(word, _)| word).collect();
             let hint = did_you_mean(typed, &words).unwrap_or("choose one of them".into());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use longshore_api::crd::hash;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
-use longshore_core::kube_scheduler::{followed, need_no_telling};
-use longshore_core::model::{Op, Requirement, ResourceId, Resources, ShapeId, Sym, World};
+use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
+use longshore_core::model::{ClusterObjects, Op, Requirement, ResourceId, Resources, ShapeId, Symbol};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -43,15 +43,15 @@ pub struct Planned<'a> {
     /// What tells pods apart that must spread; nothing for the others.
     pub group: Option<u32>,
     /// What tells pods apart that required pod affinity has others follow; nothing for the others.
-    pub leads: Option<u32>,
+    pub affinity_leader: Option<u32>,
     /// kube-scheduler is told of it; the others find room without that.
-    pub told: bool,
+    pub nominated: bool,
 }
 
 impl<'a> Planned<'a> {
     /// One without marks.
     pub fn plain(pod: &'a str) -> Self {
-        Planned { pod, group: None, leads: None, told: true }
+        Planned { pod, group: None, affinity_leader: None, nominated: true }
     }
 }
 
@@ -59,15 +59,16 @@ impl<'a> Planned<'a> {
 pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
     let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
-        let (pod, marks) = text.split_once('~').unwrap_or((text, ""));
-        let (numbers, told) = marks.strip_suffix('-').map_or((marks, true), |numbers| (numbers, false));
+        let (pod, nomination_plan) = text.split_once('~').unwrap_or((text, ""));
+        let (numbers, told) =
+            nomination_plan.strip_suffix('-').map_or((nomination_plan, true), |numbers| (numbers, false));
         let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
-        Planned { pod, group: group.parse().ok(), leads: leads.parse().ok(), told }
+        Planned { pod, group: group.parse().ok(), affinity_leader: leads.parse().ok(), nominated: told }
     })
 }
 
 /// What tells a pod apart among those that must spread: its shape.
-pub fn group_of(world: &World, pod: PodIx) -> Option<u32> {
+pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {
     let shape = world.pods[pod.0 as usize].shape;
     let own = &world.shapes.get(shape).spread;
     let spread = if own.is_empty() { &world.settings.default_spread } else { own };
@@ -76,36 +77,39 @@ pub fn group_of(world: &World, pod: PodIx) -> Option<u32> {
 
 /// What is to be known of the pods that nodes are bought for.
 #[derive(Default)]
-pub struct Marks {
+pub struct NominationPlan {
     /// Pods that kube-scheduler need not be told of.
-    pub free: FxHashSet<PodIx>,
+    pub without_nomination: FxHashSet<PodIx>,
     /// Shapes of pods that others have to follow.
-    pub followed: FxHashSet<ShapeId>,
+    pub affinity_leaders: FxHashSet<ShapeId>,
 }
 
-impl Marks {
+impl NominationPlan {
     /// Of a plan's pods; kube-scheduler is told of all of them where `stop` is raised before it is known who need not be.
     pub fn of(snapshot: &Snapshot, plan: &Plan, stop: Stop<'_>) -> Self {
-        let followed = followed(snapshot, plan);
-        Marks { free: need_no_telling(snapshot, plan, &followed, stop), followed }
+        let followed = affinity_leaders(snapshot, plan);
+        NominationPlan {
+            without_nomination: pods_without_nomination(snapshot, plan, &followed, stop),
+            affinity_leaders: followed,
+        }
     }
 
     /// What stands behind a pod in [`PODS`].
-    fn text(&self, world: &World, pod: PodIx) -> String {
+    fn text(&self, world: &ClusterObjects, pod: PodIx) -> String {
         let shape = world.pods[pod.0 as usize].shape;
         let group = group_of(world, pod).map_or_else(String::new, |group| group.to_string());
-        let leads = if self.followed.contains(&shape) { format!("+{}", shape.0) } else { String::new() };
-        let told = if self.free.contains(&pod) { "-" } else { "" };
+        let leads = if self.affinity_leaders.contains(&shape) { format!("+{}", shape.0) } else { String::new() };
+        let told = if self.without_nomination.contains(&pod) { "-" } else { "" };
         match group + &leads + told {
             none if none.is_empty() => none,
-            marks => format!("~{marks}"),
+            nomination_plan => format!("~{nomination_plan}"),
         }
     }
 }
 
 /// A NodeClaim to write.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct NewNodeClaim {
     /// Its name: the same for the same round and pods.
     pub name: String,
     /// Its NodePool.
@@ -115,26 +119,26 @@ pub struct Wanted {
     /// The pods that it is for, `namespace/name`.
     pub pods: Vec<String>,
     /// The cheapest instance type and its price, in words.
-    pub words: String,
+    pub summary: String,
     /// `minValues` were lowered for it.
-    pub relaxed: bool,
+    pub min_values_relaxed: bool,
 }
 
 /// The NodeClaims of a plan, marked with the round and with what is to be known of its pods. A claim whose NodePool is no
 /// longer known is left out: the next round plans without it.
-pub fn wanted(
+pub fn new_node_claims(
     snapshot: &Snapshot,
     plan: &Plan,
-    marks: &Marks,
+    nomination_plan: &NominationPlan,
     pools: &BTreeMap<String, Arc<NodePool>>,
     round: &str,
-) -> Vec<Wanted> {
+) -> Vec<NewNodeClaim> {
     let world = &*snapshot.world;
     let numbered = plan.claims.iter().enumerate();
     numbered
         .filter_map(|(number, claim)| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, marks, pools.get(name)?, &format!("{round}-{number}"), round))
+            Some(one(world, claim, nomination_plan, pools.get(name)?, &format!("{round}-{number}"), round))
         })
         .collect()
 }
@@ -170,13 +174,20 @@ fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
 }
 
 /// `namespace/name`.
-pub fn pod_name(world: &World, pod: PodIx) -> String {
+pub fn pod_name(world: &ClusterObjects, pod: PodIx) -> String {
     let pod = &world.pods[pod.0 as usize];
     format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
 }
 
-fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, decided_by: &str, round: &str) -> Wanted {
-    let text = |sym: Sym| world.names.text(sym);
+fn one(
+    world: &ClusterObjects,
+    claim: &PlannedClaim,
+    nomination_plan: &NominationPlan,
+    pool: &NodePool,
+    decided_by: &str,
+    round: &str,
+) -> NewNodeClaim {
+    let text = |sym: Symbol| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
     let class = &template.spec.node_class_ref;
@@ -198,7 +209,7 @@ fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, deci
             list.push(',');
         }
         list.push_str(name);
-        list += &marks.text(world, pod);
+        list += &nomination_plan.text(world, pod);
     }
     let own_name = claim_name(&name, decided_by, &list);
     annotations.insert(PODS.into(), list);
@@ -262,7 +273,14 @@ fn one(world: &World, claim: &PlannedClaim, marks: &Marks, pool: &NodePool, deci
         },
         "spec": without_null(spec),
     });
-    Wanted { name: own_name, pool: name, object, pods, words, relaxed: claim.min_values_relaxed }
+    NewNodeClaim {
+        name: own_name,
+        pool: name,
+        object,
+        pods,
+        summary: words,
+        min_values_relaxed: claim.min_values_relaxed,
+    }
 }
 
 fn without_null(mut value: Value) -> Value {
@@ -273,7 +291,7 @@ fn without_null(mut value: Value) -> Value {
 }
 
 /// Amounts as Kubernetes writes them.
-fn quantities(world: &World, resources: &Resources) -> BTreeMap<String, String> {
+fn quantities(world: &ClusterObjects, resources: &Resources) -> BTreeMap<String, String> {
     let text = |(id, amount): (ResourceId, i64)| match id {
         ResourceId::Cpu => ("cpu".to_owned(), format!("{amount}m")),
         ResourceId::Memory => ("memory".to_owned(), amount.to_string()),

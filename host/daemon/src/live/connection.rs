@@ -1,7 +1,7 @@
 //! The way to the API server: everything goes over one HTTP/2 connection, as client-go has it.
 //!
 //! [`clients`] puts the same layers between the daemon and whatever answers, a real server or a simulated one. From the
-//! outside in: a request that is known not to have been carried out is sent again ([`Again`]); each attempt of a write asks
+//! outside in: a request that is known not to have been carried out is sent again ([`RetryRejected`]); each attempt of a write asks
 //! whether this replica leads and has a deadline that ends before another replica may lead ([`Gate`]). A write whose answer
 //! is lost is an error: the caller looks up what became of it.
 //!
@@ -31,7 +31,7 @@ use super::mutants::mutant;
 /// When nothing has come for so long, the server is asked whether it is still there:
 const QUIET: Duration = Duration::from_secs(10);
 /// if it does not say so within this, the connection is given up, and with it all that is waited for.
-const PATIENCE: Duration = Duration::from_secs(15);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So many bytes of an answer may come before they are read,
 const ANSWER: u32 = 1 << 20;
@@ -66,7 +66,7 @@ pub fn connect(mut config: Config, leadership: &Leadership, clock: &Clock) -> Re
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(QUIET)
-        .http2_keep_alive_timeout(PATIENCE)
+        .http2_keep_alive_timeout(QUERY_TIMEOUT)
         .http2_initial_stream_window_size(ANSWER)
         .http2_initial_connection_window_size(ANSWERS)
         .build(connector(&config)?);
@@ -92,7 +92,7 @@ where
     B::Error: Into<BoxError>,
 {
     let gate = Gate { inner: service, leadership: leadership.clone(), clock: clock.clone() };
-    let patient = ServiceBuilder::new().layer(RetryLayer::new(Again::default())).service(gate.clone());
+    let patient = ServiceBuilder::new().layer(RetryLayer::new(RetryRejected::default())).service(gate.clone());
     Clients { patient: Client::new(patient, namespace), plain: Client::new(gate, namespace) }
 }
 
@@ -106,11 +106,11 @@ const LONGEST_DELAY: Duration = Duration::from_secs(5);
 /// Sends again what was not carried out: every request that was refused with 429, and reads that got 503 or 504. A write
 /// that got one of those may have been carried out.
 #[derive(Clone, Default)]
-struct Again {
+struct RetryRejected {
     attempts: u32,
 }
 
-impl<B> Policy<Request<Body>, Response<B>, BoxError> for Again {
+impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
     type Future = Sleep;
 
     fn retry(

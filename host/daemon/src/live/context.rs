@@ -18,22 +18,22 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::doors::Doors;
 use super::drains::Drains;
 use super::events::Events;
 use super::freshness::OwnWrite;
 use super::garbage::Garbage;
-use super::hints::Hint;
 use super::kinds::Kind;
 use super::launch_backoff::LaunchBackoff;
 use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
+use super::nominations::Nomination;
 use super::pulse::Pulse;
-use super::shortages::Shortages;
-use super::slim::slim;
+use super::registration_queue::RegistrationQueue;
 use super::step_error::StepError;
+use super::strip_managed_fields::strip_managed_fields;
+use super::unavailable_offerings::UnavailableOfferings;
 use super::watch::Relists;
 
 /// Shared by all that is going on.
@@ -45,7 +45,7 @@ pub struct Context {
     pub provider: Arc<dyn CloudProvider>,
     pub events: Events,
     pub metrics: Arc<Metrics>,
-    pub health: Health,
+    pub health: RegistrationHealth,
     pub leadership: Leadership,
     pub clock: Clock,
     /// Whether the loop is alive.
@@ -57,15 +57,15 @@ pub struct Context {
     /// The watches are up to date as far as is known: time limits of what they should have brought may be applied.
     pub fresh: AtomicBool,
     /// Offerings that could not be had a moment ago.
-    pub shortages: Arc<Shortages>,
+    pub unavailable: Arc<UnavailableOfferings>,
     /// Launches that wait, for the cloud has refused them.
     pub backoff: LaunchBackoff,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
     /// What kube-scheduler is being told.
-    pub telling: Telling,
+    pub nomination_pacer: NominationPacer,
     /// Nodes that are being opened to pods.
-    pub doors: Doors,
+    pub registration_queue: RegistrationQueue,
     /// Nodes that are being drained.
     pub drains: Drains,
     /// What garbage collection has seen.
@@ -94,13 +94,13 @@ impl Context {
     /// # Errors
     /// Another replica may have taken over.
     pub fn may_write(&self) -> Result<(), StepError> {
-        if self.leadership.holds() { Ok(()) } else { Err(StepError::NotLeading) }
+        if self.leadership.is_leader() { Ok(()) } else { Err(StepError::NotLeading) }
     }
 
     /// Tells the loop of an object that was written: `text` is the server's answer. Of NodeClaims the whole object is told.
     /// Returns its version.
     pub fn echo(&self, kind: Kind, name: &str, text: &str) -> Option<String> {
-        let (object, version) = slim(text);
+        let (object, version) = strip_managed_fields(text);
         let version = version?.to_owned();
         let object = (kind == Kind::NodeClaim).then_some(object);
         self.echo_version(kind, name, &version, object);
@@ -130,22 +130,22 @@ impl Context {
 
     /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
     /// and, since 1.35, keeps its room for the pod; a refusal costs nothing but the hint.
-    pub async fn nominate(&self, pods: Vec<Hint>) {
-        self.tell(pods, true).await;
+    pub async fn nominate(&self, pods: Vec<Nomination>) {
+        self.write_nominations(pods, true).await;
     }
 
     /// The same for pods whose node kube-scheduler has forgotten. Nodes do not stay closed for it: until they open it goes
     /// on forgetting.
-    pub async fn nominate_again(&self, pods: Vec<Hint>) {
-        self.tell(pods, false).await;
+    pub async fn renominate(&self, pods: Vec<Nomination>) {
+        self.write_nominations(pods, false).await;
     }
 
-    async fn tell(&self, pods: Vec<Hint>, awaited: bool) {
+    async fn write_nominations(&self, pods: Vec<Nomination>, awaited: bool) {
         if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
             return;
         }
-        let one = |(pod, node): Hint| async move {
-            let _turn = self.telling.turns.acquire().await;
+        let one = |(pod, node): Nomination| async move {
+            let _turn = self.nomination_pacer.turns.acquire().await;
             let Some((namespace, name)) = pod.split_once('/') else { return };
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
             let path = Request::new(Pod::url_path(&(), Some(namespace)));
@@ -163,28 +163,28 @@ impl Context {
                 Err(_) => {}
             }
             if awaited {
-                self.telling.told(Instant::now());
+                self.nomination_pacer.nominated(Instant::now());
             }
         };
         futures::stream::iter(pods).for_each_concurrent(TURNS, one).await;
     }
 
     /// Takes the hint of each of these pods back, unless it has been told something else meanwhile.
-    pub async fn take_back(&self, pods: Vec<String>) {
+    pub async fn clear_nominations(&self, pods: Vec<String>) {
         futures::stream::iter(pods)
-            .for_each_concurrent(TURNS, |pod| async move { self.take_one_back(&pod).await })
+            .for_each_concurrent(TURNS, |pod| async move { self.clear_nomination(&pod).await })
             .await;
     }
 
-    async fn take_one_back(&self, pod: &str) {
+    async fn clear_nomination(&self, pod: &str) {
         let Some((namespace, name)) = pod.split_once('/') else { return };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let mut old = None;
-        for attempt in 0..TAKE_BACK {
+        for attempt in 0..CLEAR_ATTEMPTS {
             if self.may_write().is_err() {
                 return;
             }
-            match self.try_take_back(&api, name, &mut old).await {
+            match self.try_clear_nomination(&api, name, &mut old).await {
                 Ok(()) => return,
                 Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => return,
                 Err(_) => tokio::time::sleep(Duration::from_secs(1 << attempt)).await,
@@ -192,7 +192,7 @@ impl Context {
         }
     }
 
-    async fn try_take_back(&self, api: &Api<Pod>, name: &str, old: &mut Option<String>) -> kube::Result<()> {
+    async fn try_clear_nomination(&self, api: &Api<Pod>, name: &str, old: &mut Option<String>) -> kube::Result<()> {
         let pod = api.get(name).await?;
         let told = pod.status.and_then(|status| status.nominated_node_name).filter(|node| !node.is_empty());
         let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else { return Ok(()) };
@@ -204,7 +204,7 @@ impl Context {
 }
 
 /// How often it is tried to take a hint back.
-const TAKE_BACK: u32 = 5;
+const CLEAR_ATTEMPTS: u32 = 5;
 
 /// How many pods are told of their node at a time, so that other writes get their turn.
 const TURNS: usize = 32;
@@ -215,21 +215,21 @@ const LISTENS: Duration = Duration::from_millis(300);
 
 /// What kube-scheduler is being told. Nominations and nodes come to it by two watches, and a node that opens before it
 /// has heard whom it is for is taken by others.
-pub struct Telling {
+pub struct NominationPacer {
     turns: Semaphore,
     /// When it has heard all that it was told.
     heard: Mutex<Option<Instant>>,
 }
 
-impl Default for Telling {
+impl Default for NominationPacer {
     fn default() -> Self {
-        Telling { turns: Semaphore::new(TURNS), heard: Mutex::default() }
+        NominationPacer { turns: Semaphore::new(TURNS), heard: Mutex::default() }
     }
 }
 
-impl Telling {
+impl NominationPacer {
     /// A pod was told its node.
-    fn told(&self, now: Instant) {
+    fn nominated(&self, now: Instant) {
         let mut heard = lock(&self.heard);
         *heard = Some(heard.unwrap_or(now).max(now + LISTENS) + HEARS);
     }
@@ -243,9 +243,9 @@ impl Telling {
 
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
-pub struct Health(Mutex<BTreeMap<String, VecDeque<bool>>>);
+pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);
 
-impl Health {
+impl RegistrationHealth {
     /// Notes how a launch or registration ended.
     pub fn record(&self, pool: &str, good: bool) {
         let mut all = lock(&self.0);

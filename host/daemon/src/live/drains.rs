@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::kinds::Kind;
 use super::lock::lock;
-use super::termination::LeavingPod;
+use super::termination::DrainingPod;
 use super::watch::Change;
 
 /// A node that still has pods is listed again after this long, in case that the watch has lost something.
@@ -50,13 +50,13 @@ struct Drain {
     /// UID of the node.
     uid: String,
     /// By `namespace/name`.
-    pods: BTreeMap<String, Arc<LeavingPod>>,
+    pods: BTreeMap<String, Arc<DrainingPod>>,
     /// When its pods were listed last.
     listed: Option<Instant>,
     /// UIDs of pods that have gone since a list was asked for whose answer is not there yet.
     gone: Option<HashSet<String>>,
     /// How pods were asked, by UID.
-    tries: HashMap<String, BTreeMap<Ask, Try>>,
+    tries: HashMap<String, BTreeMap<PodRequest, Try>>,
     /// When it was first seen to be closed to kube-scheduler.
     closed: Option<Instant>,
     /// When the cloud was asked last for its instance.
@@ -67,7 +67,7 @@ struct Drain {
 
 /// What is asked of a pod. Each has its own back-off: a pod whose time is up is not left alone because it refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Ask {
+pub enum PodRequest {
     /// To leave, if its disruption budget allows it.
     Evict,
     /// To end.
@@ -143,13 +143,13 @@ impl Drains {
     }
 
     /// The pods of a node were listed. What the watch has brought since is newer and stays.
-    pub fn listed(&self, node: &str, pods: Vec<LeavingPod>, version: &str, now: Instant) {
+    pub fn listed(&self, node: &str, pods: Vec<DrainingPod>, version: &str, now: Instant) {
         let mut known = lock(&self.0);
         let Some(drain) = known.nodes.get_mut(node) else { return };
         let gone = drain.gone.take().unwrap_or_default();
         let version: Option<u64> = version.parse().ok();
-        let named: HashSet<String> = pods.iter().map(LeavingPod::full).collect();
-        let newer = |pod: &LeavingPod| pod.version().zip(version).is_some_and(|(pod, list)| pod > list);
+        let named: HashSet<String> = pods.iter().map(DrainingPod::full).collect();
+        let newer = |pod: &DrainingPod| pod.version().zip(version).is_some_and(|(pod, list)| pod > list);
         let lost: Vec<String> = drain
             .pods
             .iter()
@@ -164,28 +164,28 @@ impl Drains {
     }
 
     /// The pods of a node; nothing before they have been listed.
-    pub fn pods(&self, node: &str) -> Option<Vec<Arc<LeavingPod>>> {
+    pub fn pods(&self, node: &str) -> Option<Vec<Arc<DrainingPod>>> {
         let known = lock(&self.0);
         let drain = known.nodes.get(node).filter(|drain| drain.listed.is_some())?;
         Some(drain.pods.values().cloned().collect())
     }
 
     /// Whether a pod may be asked now.
-    pub fn may_ask(&self, node: &str, pod: &LeavingPod, ask: Ask, now: Instant) -> bool {
+    pub fn may_ask(&self, node: &str, pod: &DrainingPod, ask: PodRequest, now: Instant) -> bool {
         let known = lock(&self.0);
         let next = known.tried(node, pod, ask).and_then(|tried| tried.next);
         next.is_none_or(|next| now >= next)
     }
 
     /// Why a pod refused when it was asked last, empty for its budget; nothing if it did not.
-    pub fn refusal(&self, node: &str, pod: &LeavingPod, ask: Ask) -> Option<String> {
+    pub fn refusal(&self, node: &str, pod: &DrainingPod, ask: PodRequest) -> Option<String> {
         let known = lock(&self.0);
         known.tried(node, pod, ask).filter(|tried| tried.refusals > 0).map(|tried| tried.why.clone())
     }
 
     /// A pod was asked; `refused` says why it does not do it. One that does is asked again only if much later it still
     /// is not going.
-    pub fn asked(&self, node: &str, pod: &LeavingPod, ask: Ask, refused: Option<&str>, now: Instant) {
+    pub fn asked(&self, node: &str, pod: &DrainingPod, ask: PodRequest, refused: Option<&str>, now: Instant) {
         let mut known = lock(&self.0);
         let Some(drain) = known.nodes.get_mut(node) else { return };
         let tried = drain.tries.entry(pod.uid().to_owned()).or_default().entry(ask).or_default();
@@ -290,7 +290,7 @@ struct Source {
 }
 
 impl Known {
-    fn tried(&self, node: &str, pod: &LeavingPod, ask: Ask) -> Option<&Try> {
+    fn tried(&self, node: &str, pod: &DrainingPod, ask: PodRequest) -> Option<&Try> {
         self.nodes.get(node)?.tries.get(pod.uid())?.get(&ask)
     }
 
@@ -314,7 +314,7 @@ impl Known {
                 lost.iter().for_each(|name| self.drop_pod(name));
                 return touched.into_iter().collect();
             }
-            Change::Trouble(_) | Change::Well | Change::Version => {}
+            Change::Failed(_) | Change::Recovered | Change::Version => {}
         }
         Vec::new()
     }
@@ -329,7 +329,7 @@ impl Known {
             self.drop_pod(&name);
         }
         let Some(drain) = self.nodes.get_mut(&node) else { return touched };
-        match serde_json::from_str::<LeavingPod>(json) {
+        match serde_json::from_str::<DrainingPod>(json) {
             Ok(pod) => self.keep(&node, pod),
             // The list will say what is wrong with it.
             Err(_) => drain.listed = None,
@@ -339,7 +339,7 @@ impl Known {
     }
 
     /// Keeps a pod of a node that is drained, unless a newer copy is known.
-    fn keep(&mut self, node: &str, pod: LeavingPod) {
+    fn keep(&mut self, node: &str, pod: DrainingPod) {
         let Some(drain) = self.nodes.get_mut(node) else { return };
         let name = pod.full();
         if let Some(listing) = &mut self.listing {
@@ -414,7 +414,7 @@ impl Known {
                 let touched = lost.iter().flat_map(|name| self.detach(name)).collect();
                 return self.drained(touched);
             }
-            Change::Trouble(_) | Change::Well | Change::Version => {}
+            Change::Failed(_) | Change::Recovered | Change::Version => {}
         }
         Vec::new()
     }
@@ -564,18 +564,18 @@ mod tests {
         let start = Instant::now();
         let mut asked = Vec::new();
         while start.elapsed() < Duration::from_secs(60) {
-            if drains.may_ask("n", &a, Ask::Evict, Instant::now()) {
+            if drains.may_ask("n", &a, PodRequest::Evict, Instant::now()) {
                 asked.push(start.elapsed().as_millis());
-                drains.asked("n", &a, Ask::Evict, Some("no"), Instant::now());
+                drains.asked("n", &a, PodRequest::Evict, Some("no"), Instant::now());
             }
             tokio::time::advance(drains.next_ask("n", Instant::now()).unwrap()).await;
         }
         assert_eq!(asked, [0, 100, 300, 700, 1500, 3100, 6300, 12_700, 22_700, 32_700, 42_700, 52_700]);
-        assert_eq!(drains.refusal("n", &a, Ask::Evict).as_deref(), Some("no"));
-        assert!(drains.may_ask("n", &a, Ask::Delete, Instant::now()), "its time may be up all the same");
-        drains.asked("n", &a, Ask::Evict, None, Instant::now());
-        assert_eq!(drains.refusal("n", &a, Ask::Evict), None);
-        assert!(!drains.may_ask("n", &a, Ask::Evict, Instant::now() + LATEST / 2));
+        assert_eq!(drains.refusal("n", &a, PodRequest::Evict).as_deref(), Some("no"));
+        assert!(drains.may_ask("n", &a, PodRequest::Delete, Instant::now()), "its time may be up all the same");
+        drains.asked("n", &a, PodRequest::Evict, None, Instant::now());
+        assert_eq!(drains.refusal("n", &a, PodRequest::Evict), None);
+        assert!(!drains.may_ask("n", &a, PodRequest::Evict, Instant::now() + LATEST / 2));
     }
 
     #[test]

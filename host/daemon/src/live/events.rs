@@ -41,7 +41,7 @@ pub struct Events {
     /// Namespace and name of the Lease, which stands for this daemon.
     lease: (String, String),
     said: Mutex<HashMap<String, Instant>>,
-    few: Mutex<Few>,
+    few: Mutex<RateLimiter>,
 }
 
 /// What an Event is about. What has no namespace or no known UID has an empty one.
@@ -66,23 +66,23 @@ impl<'a> Object<'a> {
 }
 
 /// Events that are told only as long as there are few of them: ten at once, and five a second.
-struct Few {
+struct RateLimiter {
     left: f64,
     counted: Instant,
 }
 
-impl Few {
+impl RateLimiter {
     const MOST: f64 = 10.0;
     const A_SECOND: f64 = 5.0;
 
     fn new(now: Instant) -> Self {
-        Few { left: Few::MOST, counted: now }
+        RateLimiter { left: RateLimiter::MOST, counted: now }
     }
 
     /// Whether one more may be told.
     fn take(&mut self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.counted).as_secs_f64();
-        self.left = (self.left + since * Few::A_SECOND).min(Few::MOST);
+        self.left = (self.left + since * RateLimiter::A_SECOND).min(RateLimiter::MOST);
         self.counted = now;
         let may = self.left >= 1.0;
         self.left -= f64::from(u8::from(may));
@@ -93,7 +93,7 @@ impl Few {
 impl Events {
     /// Events by a client. `lease` is the namespace and name of what those about this daemon are said of.
     pub fn new(client: Client, clock: Clock, lease: (String, String)) -> Self {
-        Events { client, clock, lease, said: Mutex::default(), few: Mutex::new(Few::new(Instant::now())) }
+        Events { client, clock, lease, said: Mutex::default(), few: Mutex::new(RateLimiter::new(Instant::now())) }
     }
 
     /// Says something about a pod, `namespace/name`.
@@ -196,9 +196,10 @@ mod tests {
     #[test]
     fn much_at_once_is_cut_short_and_a_little_is_not() {
         let start = Instant::now();
-        let mut few = Few::new(start);
-        let told = |few: &mut Few, at: f64| (0..30).filter(|_| few.take(start + Duration::from_secs_f64(at))).count();
-        assert_eq!([told(&mut few, 0.0), told(&mut few, 0.5), told(&mut few, 60.0)], [10, 2, 10]);
+        let mut few = RateLimiter::new(start);
+        let nominated =
+            |few: &mut RateLimiter, at: f64| (0..30).filter(|_| few.take(start + Duration::from_secs_f64(at))).count();
+        assert_eq!([nominated(&mut few, 0.0), nominated(&mut few, 0.5), nominated(&mut few, 60.0)], [10, 2, 10]);
     }
 
     #[test]

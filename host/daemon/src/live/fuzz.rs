@@ -3,11 +3,11 @@
 use longshore_api::manifests::Store;
 use serde_json::Value;
 
-use super::slim::{full_name, slim};
+use super::strip_managed_fields::{full_name, strip_managed_fields};
 
 /// An object of a watch is made slim, named and folded. What is made slim keeps its name, and JSON stays JSON.
 pub fn observed(text: &str) {
-    let (short, _) = slim(text);
+    let (short, _) = strip_managed_fields(text);
     assert_eq!(full_name(text), full_name(&short));
     if serde_json::from_str::<Value>(text).is_ok() {
         assert!(serde_json::from_str::<Value>(&short).is_ok(), "{text} becomes {short}");

@@ -26,7 +26,7 @@ use limit::{Limit, Refusal, What};
 use sightings::Sightings;
 
 /// How young an instance without a claim may be before it is taken for lost, seconds.
-const LEAKED: i64 = 60;
+const LEAK_AGE: i64 = 60;
 
 /// What is remembered from pass to pass.
 #[derive(Default)]
@@ -148,7 +148,7 @@ async fn leaked_instances(
 ) -> Result<Option<Refusal>, StepError> {
     let now = ctx.now().as_second();
     let owners = Owners::of(claims.iter().map(AsRef::as_ref));
-    let old = |i: &Instance| i.created > 0 && now - i.created > LEAKED;
+    let old = |i: &Instance| i.created > 0 && now - i.created > LEAK_AGE;
     let suspects: BTreeMap<&str, &Arc<Instance>> =
         instances.iter().filter(|i| owners.lack(i) && old(i)).map(|i| (i.provider_id.as_str(), i)).collect();
     let (due, limit) = {

@@ -1,4 +1,4 @@
-//! Gauges that tell of the cluster: written from a [`Picture`] when somebody asks, family by family, a page at a time, so
+//! Gauges that tell of the cluster: written from a [`MetricsSnapshot`] when somebody asks, family by family, a page at a time, so
 //! that neither the loop nor memory feels how many pods there are. Names and labels are Karpenter's; a label without a
 //! value is left out, which Prometheus takes for the same.
 
@@ -7,22 +7,22 @@ mod line;
 
 use families::FAMILIES;
 
-use super::state::Picture;
+use super::state::MetricsSnapshot;
 
 /// About this many bytes are written before whoever reads gets them.
 const PAGE: usize = 32 * 1024;
 
 /// The text of all gauges, in pages.
 pub struct Pages {
-    picture: Picture,
+    snapshot: MetricsSnapshot,
     family: usize,
     row: usize,
 }
 
 impl Pages {
     /// The first page of a picture comes next.
-    pub fn new(picture: Picture) -> Self {
-        Pages { picture, family: 0, row: 0 }
+    pub fn new(picture: MetricsSnapshot) -> Self {
+        Pages { snapshot: picture, family: 0, row: 0 }
     }
 }
 
@@ -32,12 +32,12 @@ impl Iterator for Pages {
     fn next(&mut self) -> Option<String> {
         let mut page = String::new();
         while let Some(family) = FAMILIES.get(self.family) {
-            let rows = (family.rows)(&self.picture);
+            let rows = (family.rows)(&self.snapshot);
             if self.row == 0 && rows > 0 {
                 line::head(&mut page, family.name, family.help);
             }
             while self.row < rows {
-                (family.write)(&self.picture, self.row, &mut line::Lines { page: &mut page, name: family.name });
+                (family.write)(&self.snapshot, self.row, &mut line::Lines { page: &mut page, name: family.name });
                 self.row += 1;
                 if page.len() >= PAGE {
                     return Some(page);

@@ -12,28 +12,28 @@
 mod blobs;
 mod catalogue;
 mod files;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+pub(crate) mod messages;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod round;
-#[cfg(test)]
-pub(crate) mod scene;
 mod segment;
 pub(crate) mod show;
 mod signals;
 #[cfg(test)]
 mod tests;
-pub(crate) mod words;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
@@ -46,13 +46,13 @@ pub use writer::Condition;
 
 use super::kinds::Kind;
 use super::lock::lock;
-use super::policies::Live;
+use super::policies::ActivePolicies;
 use super::watch::Change;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::report::{Decision, pod_name};
-use blobs::Blobs;
+use blobs::BlobStore;
 use record::{Began, Observed, What};
-use round::{Answer, How, Outcome, Round, Short, Summary, Version};
+use round::{Answer, Outcome, RecordedConfig, Round, Short, Summary, Version};
 use writer::Queue;
 
 /// All segments together, unless said otherwise.
@@ -68,8 +68,8 @@ pub struct Journal(Option<Arc<Open>>);
 
 struct Open {
     queue: Queue,
-    blobs: Arc<Blobs>,
-    made: Mutex<Made>,
+    blobs: Arc<BlobStore>,
+    made: Mutex<EncodedCache>,
     /// Locked for as long as the folder is ours.
     lock: std::fs::File,
 }
@@ -81,7 +81,7 @@ pub struct Decided<'a> {
     /// Its number, as in its beginning.
     pub round: u64,
     /// Who was asked.
-    pub live: &'a Live,
+    pub live: &'a ActivePolicies,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// How.
@@ -94,7 +94,7 @@ pub struct Decided<'a> {
 
 /// What was last made into bytes, so that it is made once.
 #[derive(Default)]
-struct Made {
+struct EncodedCache {
     catalogue: Option<(u64, String)>,
     signals: Option<(Arc<Signals>, String)>,
 }
@@ -130,7 +130,7 @@ impl Journal {
         }
         let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let run = run ^ u64::from(std::process::id()).rotate_left(40);
-        let blobs = Arc::new(Blobs::default());
+        let blobs = Arc::new(BlobStore::default());
         let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
         Ok(Journal(Some(Arc::new(Open { queue, blobs, made: Mutex::default(), lock }))))
     }
@@ -143,9 +143,9 @@ impl Journal {
             Change::Upsert(json) => What::Upsert(json),
             Change::Remove(json) => What::Remove(json),
             Change::End => What::End,
-            Change::Trouble(why) => What::Trouble(why.into()),
+            Change::Failed(why) => What::Failed(why.into()),
             // Nothing has changed in the state.
-            Change::Well | Change::Version => return,
+            Change::Recovered | Change::Version => return,
         };
         open.queue.observed(Observed { time, revision, kind, what, refused });
     }
@@ -167,7 +167,7 @@ impl Journal {
             round,
             now: world.now,
             time,
-            how: How::new(&world.settings, options, &world.names),
+            how: RecordedConfig::new(&world.settings, options, &world.names),
             catalogue: open.catalogue(&world.catalogue, &world.names),
             short: Short::all(world.catalogue.short()),
             signals: open.signals(&live.signals()),
@@ -234,7 +234,7 @@ impl Journal {
 }
 
 impl Open {
-    fn catalogue(&self, catalogue: &Catalogue, names: &Names) -> String {
+    fn catalogue(&self, catalogue: &Catalogue, names: &Symbols) -> String {
         let mut made = lock(&self.made);
         if let Some((number, digest)) = &made.catalogue
             && *number == catalogue.origin()
@@ -270,7 +270,7 @@ impl Open {
 
 impl Round {
     /// Who answered what.
-    fn answered(&mut self, live: &Live) {
+    fn answered(&mut self, live: &ActivePolicies) {
         for answered in live.answered() {
             let version = answered.by.map(|(place, policy)| {
                 let about = policy.about();
@@ -306,7 +306,7 @@ fn nominated(snapshot: &Snapshot) -> Vec<(String, String)> {
 /// Pods that are planned for before kube-scheduler has looked at them.
 fn foreseen(snapshot: &Snapshot) -> Vec<String> {
     let world = &snapshot.world;
-    let all = (0..world.pods.len()).filter(|&at| world.pods[at].foreseen);
+    let all = (0..world.pods.len()).filter(|&at| world.pods[at].unattempted);
     all.map(|at| pod_name(world, longshore_core::plan::PodIx(at as u32))).collect()
 }
 

@@ -26,14 +26,14 @@ struct Term {
     /// When the term began.
     since: Option<Instant>,
     /// Claims that a launch was asked for, by UID.
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, LaunchOutcome>,
     /// Since when the lists lack an instance, by the claim's UID.
     unlisted: BTreeMap<String, Instant>,
 }
 
 /// What came of the launches of one claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum LaunchOutcome {
     /// All were refused.
     Refused,
     /// One has not been answered, or was answered by an error that says nothing.
@@ -53,7 +53,11 @@ impl Launches {
     pub fn ask(&self, uid: &str, since: Instant) -> Pending {
         let mut term = lock(&self.0);
         term.is(since);
-        Pending(term.asked.insert(uid.to_owned(), Asked::Unknown).is_none_or(|before| before == Asked::Refused))
+        Pending(
+            term.asked
+                .insert(uid.to_owned(), LaunchOutcome::Unknown)
+                .is_none_or(|before| before == LaunchOutcome::Refused),
+        )
     }
 
     /// A launch was refused.
@@ -67,7 +71,7 @@ impl Launches {
             CloudError::NotFound(_) | CloudError::Other(_) => false,
         };
         if pending.0 && says_so {
-            lock(&self.0).asked.insert(uid.to_owned(), Asked::Refused);
+            lock(&self.0).asked.insert(uid.to_owned(), LaunchOutcome::Refused);
         }
     }
 
@@ -78,7 +82,7 @@ impl Launches {
         term.is(since);
         let never = match term.asked.get(uid) {
             None => young,
-            Some(asked) => young && *asked == Asked::Refused,
+            Some(asked) => young && *asked == LaunchOutcome::Refused,
         };
         if never {
             return None;
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn lists_have_to_lack_it_for_long_and_from_the_start_in_every_term() {
         let since = Instant::now();
-        let minutes = |minutes| since + Duration::from_secs(60 * minutes);
+        let minutes = |minutes: u64| since + Duration::from_secs(60 * minutes);
         let launches = Launches::default();
         drop(launches.ask("u", since));
         assert_eq!(launches.unlisted("u", true, since, minutes(1)), Some(UNLISTED));

@@ -81,7 +81,7 @@ impl State {
 }
 
 impl Leadership {
-    /// Leads for ever (`always`), or once [`campaign`] has won.
+    /// Leads for ever (`always`), or once [`run_election`] has won.
     pub fn new(always: bool) -> Self {
         Leadership(Arc::new(State {
             always,
@@ -101,7 +101,7 @@ impl Leadership {
     }
 
     /// Whether it leads now, so that what is under way may be finished.
-    pub fn holds(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         let state = &self.0;
         if state.stopped.load(Ordering::Relaxed) {
             return false;
@@ -123,7 +123,7 @@ impl Leadership {
         // Counted first: who waits for the last one must not miss it.
         self.0.under_way.fetch_add(1, Ordering::AcqRel);
         let ticket = Ticket(self.clone());
-        if self.holds() { Ok(ticket) } else { Err(NotLeading) }
+        if self.is_leader() { Ok(ticket) } else { Err(NotLeading) }
     }
 
     /// Starts nothing any more; what is under way may be finished.
@@ -167,7 +167,7 @@ impl Leadership {
     /// The Lease was taken or renewed by a request that was sent then.
     fn renew(&self, at: Instant) {
         let after = at.saturating_duration_since(self.0.begin).as_millis() as u64;
-        if !self.holds() {
+        if !self.is_leader() {
             self.0.since.store(self.0.begin.elapsed().as_millis() as u64, Ordering::Release);
         }
         self.0.renewed.store(after + 1, Ordering::Release);
@@ -179,7 +179,7 @@ impl Leadership {
 }
 
 /// Where the Lease is, and who asks.
-pub struct Candidate {
+pub struct Elector {
     /// Asks once: a refusal is an answer.
     pub client: Client,
     /// What the Lease's times are read from.
@@ -193,11 +193,11 @@ pub struct Candidate {
 }
 
 /// Tries to hold the Lease for ever.
-pub async fn campaign(candidate: &Candidate, leadership: &Leadership) {
+pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
     let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
     let mut seen: Option<(String, Instant)> = None;
     // What went wrong the last time, so that it is said once.
-    let mut told = String::new();
+    let mut nominated = String::new();
     loop {
         let started = Instant::now();
         let answer = timeout(Duration::from_secs(5), attempt(&api, candidate, &mut seen)).await;
@@ -206,14 +206,14 @@ pub async fn campaign(candidate: &Candidate, leadership: &Leadership) {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the server does not answer".to_owned(),
         };
-        if trouble != told && !trouble.is_empty() {
+        if trouble != nominated && !trouble.is_empty() {
             let (lease, namespace) = (&candidate.name, &candidate.namespace);
             tracing::warn!(error = trouble, lease, namespace, "the Lease could not be renewed; trying again");
         }
-        told = trouble;
+        nominated = trouble;
         match answer {
             Ok(Ok(true)) => {
-                if !leadership.holds() {
+                if !leadership.is_leader() {
                     tracing::info!(holder = candidate.holder, "leading");
                 }
                 leadership.renew(started);
@@ -228,7 +228,7 @@ pub async fn campaign(candidate: &Candidate, leadership: &Leadership) {
 /// Takes or renews the Lease; says whether it is ours.
 async fn attempt(
     api: &Api<Lease>,
-    candidate: &Candidate,
+    candidate: &Elector,
     seen: &mut Option<(String, Instant)>,
 ) -> Result<bool, kube::Error> {
     let now = MicroTime(candidate.clock.now());
@@ -283,7 +283,7 @@ fn won(answer: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 }
 
 /// Gives the Lease back, if it is ours.
-pub async fn release(candidate: &Candidate) {
+pub async fn release(candidate: &Elector) {
     let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
     let Ok(Some(mut lease)) = api.get_opt(&candidate.name).await else { return };
     let spec = lease.spec.get_or_insert_default();

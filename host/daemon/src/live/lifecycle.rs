@@ -24,14 +24,14 @@ use tokio::time::Instant;
 
 use super::claims::{FINALIZER, PODS, planned_pods};
 use super::context::Context;
-use super::doors::Opening;
 use super::fail_points::fail_point;
 use super::finalize::finalize;
-use super::hints::Hint;
 use super::mutants::mutant;
 use super::node::NodeView;
-use super::shortages::PAUSE;
+use super::nominations::Nomination;
+use super::registration_queue::Opening;
 use super::step_error::StepError;
+use super::unavailable_offerings::UNAVAILABLE_TTL;
 use write::write;
 pub use write::{delete, patch_meta, patch_status, pod_event, transition};
 
@@ -56,7 +56,7 @@ pub async fn step(
     claim: &NodeClaim,
     nodes: &[Arc<NodeView>],
     hold: Option<Duration>,
-    hints: Vec<Hint>,
+    nominations: Vec<Nomination>,
 ) -> Outcome {
     fail_point("step");
     if claim.metadata.deletion_timestamp.is_some() {
@@ -89,15 +89,17 @@ pub async fn step(
             Launched::GivenUp => return Ok(None),
         }
     }
-    ctx.nominate(hints).await;
+    ctx.nominate(nominations).await;
     // Watches that are behind may have kept the node from us.
     if ctx.fresh.load(Ordering::Relaxed)
-        && let Some(why) = too_late(ctx, &next, &status)
+        && let Some(why) = liveness_expired(ctx, &next, &status)
     {
         return give_up(ctx, &next, why).await;
     }
     if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
-        if let Some(left) = ctx.telling.left(Instant::now()).filter(|_| nodes.iter().any(|node| may_wait(ctx, node))) {
+        if let Some(left) =
+            ctx.nomination_pacer.left(Instant::now()).filter(|_| nodes.iter().any(|node| may_wait(ctx, node)))
+        {
             return Ok(Some(left));
         }
         ready_at_once = register(ctx, &next, &mut status, nodes).await?;
@@ -119,7 +121,7 @@ pub async fn step(
             "waits for registration",
         );
     }
-    root(ctx, &mut status);
+    set_ready(ctx, &mut status);
     write(ctx, claim, &next, status).await?;
     let waits = [soon, liveness_in(ctx, &next), expires_in(ctx, &next)];
     Ok(waits.into_iter().flatten().min())
@@ -219,9 +221,9 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
         Err(error @ (CloudError::InsufficientCapacity(_) | CloudError::NodeClassNotReady(_))) => {
             let (reason, event) = match &error {
                 CloudError::InsufficientCapacity(shortage) => {
-                    let news = ctx.shortages.note(&shortage.offerings, ctx.now().as_second());
+                    let news = ctx.unavailable.note(&shortage.offerings, ctx.now().as_second());
                     if news > 0 {
-                        tracing::info!(offerings = news, seconds = PAUSE, "without capacity; not asked for");
+                        tracing::info!(offerings = news, seconds = UNAVAILABLE_TTL, "without capacity; not asked for");
                     }
                     ("insufficient_capacity", "InsufficientCapacityError")
                 }
@@ -303,7 +305,7 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.doors.open(Opening::of(claim), ctx.patch_node(&node.name, &patch)).await?;
+    ctx.registration_queue.open(Opening::of(claim), ctx.patch_node(&node.name, &patch)).await?;
     status.node_name.clone_from(&node.name);
     set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
     ctx.health.record(pool_of(claim), true);
@@ -398,7 +400,7 @@ fn is_zero(text: &str) -> bool {
 }
 
 /// The condition Ready follows from the three before it.
-fn root(ctx: &Context, status: &mut NodeClaimStatus) {
+fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
     let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
     let worst = |wanted: ConditionStatus| parts.iter().flatten().find(|c| c.status == wanted).map(|c| (*c).clone());
     let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
@@ -414,20 +416,20 @@ fn root(ctx: &Context, status: &mut NodeClaimStatus) {
 }
 
 /// Why a claim has had its time, if so.
-fn too_late(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Option<&'static str> {
-    if !is_true(status, "Launched") && waited(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
+fn liveness_expired(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Option<&'static str> {
+    if !is_true(status, "Launched") && time_in(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
         return Some("launch_timeout");
     }
     if mutant("waits-for-ever") {
         return None;
     }
-    if !is_true(status, "Registered") && waited(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT {
+    if !is_true(status, "Registered") && time_in(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT {
         return Some("registration_timeout");
     }
     None
 }
 
-fn waited(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {
+fn time_in(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {
     let since = condition(&status.conditions, what).map(|c| c.last_transition_time.0);
     let since = since.or(claim.metadata.creation_timestamp.as_ref().map(|t| t.0)).unwrap_or_else(|| ctx.now());
     seconds(ctx.now().as_second() - since.as_second())
@@ -442,7 +444,7 @@ fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
     } else {
         return None;
     };
-    Some(limit.saturating_sub(waited(ctx, claim, status, what)) + Duration::from_secs(1))
+    Some(limit.saturating_sub(time_in(ctx, claim, status, what)) + Duration::from_secs(1))
 }
 
 /// How long a claim may still live; nothing if for ever.

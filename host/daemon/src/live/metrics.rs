@@ -9,10 +9,10 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-use super::decisions;
 use super::journal::Condition;
 use super::lock::lock;
-use super::state::{Milestone, Reached};
+use super::pod_latency;
+use super::state::{PodStage, PodTransition};
 
 #[cfg(test)]
 pub mod reference;
@@ -422,15 +422,15 @@ impl Metrics {
     }
 
     /// A pod has reached something, so many seconds after a round had a place for it, if one had.
-    pub fn reached(&self, milestone: &Milestone, now: Timestamp, placed: Option<f64>) {
-        let created = milestone.created.parse::<Timestamp>().ok().map(|created| decisions::seconds(created, now));
+    pub fn reached(&self, milestone: &PodTransition, now: Timestamp, placed: Option<f64>) {
+        let created = milestone.created.parse::<Timestamp>().ok().map(|created| pod_latency::seconds(created, now));
         let dynamic = if milestone.dynamic { "true" } else { "false" };
         match milestone.what {
-            Reached::Bound => {
+            PodStage::Bound => {
                 created.inspect(|seconds| self.pods_bound.with_label_values(&[dynamic]).observe(*seconds));
                 placed.inspect(|seconds| self.provisioning_bound.with_label_values(&[dynamic]).observe(*seconds));
             }
-            Reached::Running => {
+            PodStage::Running => {
                 created.inspect(|seconds| self.pods_startup.observe("", *seconds));
                 placed.inspect(|seconds| self.provisioning_startup.observe(*seconds));
             }
@@ -473,7 +473,7 @@ impl Metrics {
     }
 
     /// Offerings that could not be had a moment ago.
-    pub fn short(&self, short: &super::shortages::Summary) {
+    pub fn short(&self, short: &super::unavailable_offerings::Summary) {
         self.without_capacity.reset();
         for ((capacity_type, zone), count) in &short.by_place {
             self.without_capacity.with_label_values(&[capacity_type, zone]).set(*count as i64);

@@ -14,7 +14,7 @@ type Decided = (i64, u64);
 pub struct PlanIndex {
     by_pod: HashMap<Box<str>, Vec<(Decided, Box<str>)>>,
     by_claim: BTreeMap<Box<str>, Vec<Box<str>>>,
-    told: u64,
+    nominated: u64,
 }
 
 impl PlanIndex {
@@ -25,8 +25,8 @@ impl PlanIndex {
 
     /// A pod is planned for a claim, since `decided` (seconds since 1970).
     pub fn plan(&mut self, pod: &str, claim: &str, decided: i64) {
-        self.told += 1;
-        let decided = (decided, self.told);
+        self.nominated += 1;
+        let decided = (decided, self.nominated);
         let claims = self.by_pod.entry(pod.into()).or_default();
         match claims.iter_mut().find(|(_, known)| &**known == claim) {
             Some((at, _)) => *at = (*at).max(decided),

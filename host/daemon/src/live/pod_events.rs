@@ -57,7 +57,7 @@ impl PodEvents {
 mod tests {
     use super::*;
 
-    fn told(events: &mut PodEvents, now: Instant) -> String {
+    fn nominated(events: &mut PodEvents, now: Instant) -> String {
         let due: Vec<String> = events.due(now).into_iter().map(|(node, time)| format!("{node} at {time}")).collect();
         due.join(", ")
     }
@@ -72,10 +72,10 @@ mod tests {
         events.note("b".into(), "1 s".into(), start + second);
         events.note("a".into(), "9 s".into(), start + 9 * second);
         assert_eq!(events.next(), Some(start + LATER));
-        assert_eq!(told(&mut events, start + 9 * second), "");
-        assert_eq!(told(&mut events, start + LATER), "a at 9 s");
+        assert_eq!(nominated(&mut events, start + 9 * second), "");
+        assert_eq!(nominated(&mut events, start + LATER), "a at 9 s");
         assert_eq!(events.next(), Some(start + second + LATER));
-        assert_eq!(told(&mut events, start + 20 * second), "b at 1 s");
-        assert_eq!((events.next(), told(&mut events, start + 99 * second)), (None, String::new()));
+        assert_eq!(nominated(&mut events, start + 20 * second), "b at 1 s");
+        assert_eq!((events.next(), nominated(&mut events, start + 99 * second)), (None, String::new()));
     }
 }

@@ -21,7 +21,7 @@ use super::node::NodeView;
 use super::proof;
 
 /// One node in so many may be unhealthy, rounded up; with more, none is replaced.
-const ONE_IN: usize = 5;
+const UNHEALTHY_DIVISOR: usize = 5;
 /// When it is looked again whether that is over.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 /// When a node is looked at again that is well and that the watch says is not.
@@ -31,7 +31,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// What is wrong with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ailment {
+pub struct UnhealthyCondition {
     condition: &'static str,
     status: ConditionStatus,
     /// When it has lasted for as long as is tolerated, seconds since 1970.
@@ -39,17 +39,17 @@ pub struct Ailment {
 }
 
 /// What is wrong with a node by a cloud's policies; of several things the one that is due first.
-pub fn ailment(node: &NodeView, policies: &[RepairPolicy]) -> Option<Ailment> {
-    let ails = |policy: &RepairPolicy| {
+pub fn unhealthy_condition(node: &NodeView, policies: &[RepairPolicy]) -> Option<UnhealthyCondition> {
+    let matches = |policy: &RepairPolicy| {
         let found = condition(&node.conditions, policy.condition).filter(|c| c.status.text() == policy.status)?;
         let toleration = i64::try_from(policy.toleration.as_secs()).unwrap_or(i64::MAX);
         let due = found.last_transition_time.0.as_second().saturating_add(toleration);
-        Some(Ailment { condition: policy.condition, status: found.status, due })
+        Some(UnhealthyCondition { condition: policy.condition, status: found.status, due })
     };
-    policies.iter().filter_map(ails).min_by_key(|ailment| ailment.due)
+    policies.iter().filter_map(matches).min_by_key(|unhealthy| unhealthy.due)
 }
 
-impl Ailment {
+impl UnhealthyCondition {
     /// How much longer it is tolerated; nothing once it is not.
     pub fn tolerated(&self, now: Timestamp) -> Option<Duration> {
         u64::try_from(self.due - now.as_second()).ok().filter(|left| *left > 0).map(Duration::from_secs)
@@ -58,44 +58,44 @@ impl Ailment {
 
 /// Nodes that are looked at together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ward {
+pub struct RepairScope {
     nodes: usize,
     unhealthy: usize,
 }
 
-impl Ward {
+impl RepairScope {
     fn count(&mut self, unhealthy: bool) {
         self.nodes += 1;
         self.unhealthy += usize::from(unhealthy);
     }
 
     fn has_too_many(self) -> bool {
-        self.unhealthy > self.nodes.div_ceil(ONE_IN)
+        self.unhealthy > self.nodes.div_ceil(UNHEALTHY_DIVISOR)
     }
 }
 
 /// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted when it is asked for, and
 /// once where many ask.
 #[derive(Default)]
-pub struct Wards {
+pub struct UnhealthyCounts {
     counted: Option<Instant>,
-    pools: BTreeMap<String, Ward>,
-    all: Ward,
+    pools: BTreeMap<String, RepairScope>,
+    all: RepairScope,
 }
 
-impl Wards {
-    /// The ward of a claim's node: those of its NodePool, or, for a claim without one, all.
+impl UnhealthyCounts {
+    /// The scope of a claim's node: those of its NodePool, or, for a claim without one, all.
     pub fn of<'a>(
         &mut self,
         claim: &NodeClaim,
         nodes: impl Iterator<Item = &'a Arc<NodeView>>,
         policies: &[RepairPolicy],
         now: Instant,
-    ) -> Ward {
+    ) -> RepairScope {
         if self.counted.is_none_or(|at| now >= at + FRESH) {
-            *self = Wards { counted: Some(now), ..Wards::default() };
+            *self = UnhealthyCounts { counted: Some(now), ..UnhealthyCounts::default() };
             for node in nodes {
-                let unhealthy = ailment(node, policies).is_some();
+                let unhealthy = unhealthy_condition(node, policies).is_some();
                 self.all.count(unhealthy);
                 if let Some(pool) = node.labels.get(labels::NODEPOOL) {
                     self.pools.entry(pool.clone()).or_default().count(unhealthy);
@@ -109,38 +109,38 @@ impl Wards {
     }
 }
 
-/// Replaces a node if the server itself says that its ailment is not tolerated any more: the watch that said so may have
+/// Replaces a node if the server itself says that its condition is not tolerated any more: the watch that said so may have
 /// been silent since.
 pub async fn look_and_step(
     ctx: &Context,
     node: &NodeView,
     claim: &NodeClaim,
     pool: Option<&NodePool>,
-    ward: Ward,
+    scope: RepairScope,
 ) -> Outcome {
     let live = proof::node(ctx, &node.name).await?.filter(|live| live.provider_id == node.provider_id);
     let Some(live) = live else { return Ok(None) };
-    let Some(ailment) = ailment(&live, ctx.provider.repair_policies()) else { return Ok(Some(BEHIND)) };
-    match ailment.tolerated(ctx.now()) {
+    let Some(unhealthy) = unhealthy_condition(&live, ctx.provider.repair_policies()) else { return Ok(Some(BEHIND)) };
+    match unhealthy.tolerated(ctx.now()) {
         Some(left) => Ok(Some(left)),
-        None => step(ctx, &live, claim, pool, &ailment, ward).await,
+        None => step(ctx, &live, claim, pool, &unhealthy, scope).await,
     }
 }
 
-/// Replaces a node whose ailment is not tolerated any more: its claim is deleted, and from now on its pods are not asked.
+/// Replaces a node whose condition is not tolerated any more: its claim is deleted, and from now on its pods are not asked.
 async fn step(
     ctx: &Context,
     node: &NodeView,
     claim: &NodeClaim,
     pool: Option<&NodePool>,
-    ailment: &Ailment,
-    ward: Ward,
+    unhealthy: &UnhealthyCondition,
+    scope: RepairScope,
 ) -> Outcome {
-    let what = format!("{}={}", ailment.condition, ailment.status.text());
-    if ward.has_too_many() && !mutant("no-breaker") {
+    let what = format!("{}={}", unhealthy.condition, unhealthy.status.text());
+    if scope.has_too_many() && !mutant("no-breaker") {
         let of = pool.and_then(|pool| pool.metadata.name.as_deref());
         let of = of.map_or_else(|| "the cluster".to_owned(), |name| format!("NodePool {name}"));
-        let Ward { nodes, unhealthy } = ward;
+        let RepairScope { nodes, unhealthy } = scope;
         let message =
             format!("{what} for too long, but {unhealthy} of the {nodes} nodes of {of} are unhealthy: more than 20 %");
         let reason = "NodeRepairBlocked";
@@ -157,11 +157,11 @@ async fn step(
         let fields = json!({"annotations": {TERMINATION_TIME: rfc3339(now)}});
         claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
     }
-    let since = now.as_second() - ailment.due;
+    let since = now.as_second() - unhealthy.due;
     let why = format!("node {} is unhealthy: {what}, which was tolerated until {since} s ago", node.name);
     if delete(ctx, &claim, &why).await? {
         ctx.events.claim(&claim, true, "Unhealthy", &why).await;
-        ctx.metrics.unhealthy(ailment.condition, &claim);
+        ctx.metrics.unhealthy(unhealthy.condition, &claim);
         ctx.metrics.disrupted("unhealthy", &claim);
     }
     Ok(None)
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn of_several_things_that_are_wrong_the_first_one_due_counts() {
-        let of = |conditions: Value| ailment(&node("a", "web", &conditions), &POLICIES);
+        let of = |conditions: Value| unhealthy_condition(&node("a", "web", &conditions), &POLICIES);
         assert_eq!(of(json!([stated("Ready", "True"), stated("DiskPressure", "False")])), None);
         assert_eq!(of(json!([stated("Ready", "Unknown")])), None, "no policy is about that");
         let both = of(json!([stated("Ready", "False"), stated("KernelReady", "False")])).unwrap();
@@ -232,30 +232,34 @@ mod tests {
         nodes.extend((0..6).map(|n| node(&format!("web-{n}"), "web", if n < 3 { &sick } else { &well })));
         let (_, mut claim) = fresh();
         let now = Instant::now();
-        let mut wards = Wards::default();
-        let web = wards.of(&claim, nodes.iter(), &POLICIES, now);
-        assert_eq!((web, web.has_too_many()), (Ward { nodes: 6, unhealthy: 3 }, true), "two are a fifth of six");
+        let mut unhealthy_counts = UnhealthyCounts::default();
+        let web = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
+        assert_eq!((web, web.has_too_many()), (RepairScope { nodes: 6, unhealthy: 3 }, true), "two are a fifth of six");
         claim.metadata.labels = None;
-        let all = wards.of(&claim, nodes.iter(), &POLICIES, now);
-        assert_eq!((all, all.has_too_many()), (Ward { nodes: 17, unhealthy: 3 }, false));
+        let all = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
+        assert_eq!((all, all.has_too_many()), (RepairScope { nodes: 17, unhealthy: 3 }, false));
         nodes.truncate(11);
-        assert_eq!(wards.of(&claim, nodes.iter(), &POLICIES, now), all, "a moment later it is not counted again");
-        let later = wards.of(&claim, nodes.iter(), &POLICIES, now + FRESH);
-        assert_eq!(later, Ward { nodes: 11, unhealthy: 0 });
+        assert_eq!(
+            unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now),
+            all,
+            "a moment later it is not counted again"
+        );
+        let later = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now + FRESH);
+        assert_eq!(later, RepairScope { nodes: 11, unhealthy: 0 });
     }
 
-    async fn repaired(server: &Server, claim: &NodeClaim, ward: Ward) -> (Outcome, String) {
+    async fn repaired(server: &Server, claim: &NodeClaim, scope: RepairScope) -> (Outcome, String) {
         let ctx = context(server, Err(CloudError::Other("not asked".into())));
         let sick = node("a", "web", &json!([stated("Ready", "False")]));
-        let ailment = ailment(&sick, &POLICIES).unwrap();
-        let outcome = step(&ctx, &sick, claim, None, &ailment, ward).await;
+        let unhealthy = unhealthy_condition(&sick, &POLICIES).unwrap();
+        let outcome = step(&ctx, &sick, claim, None, &unhealthy, scope).await;
         (outcome, ctx.metrics.text())
     }
 
     #[tokio::test]
     async fn the_claim_is_given_its_end_and_deleted() {
         let (server, claim) = fresh();
-        let (outcome, metrics) = repaired(&server, &claim, Ward { nodes: 1, unhealthy: 1 }).await;
+        let (outcome, metrics) = repaired(&server, &claim, RepairScope { nodes: 1, unhealthy: 1 }).await;
         assert_eq!(outcome, Ok(None));
         assert!(server.claim().is_none());
         let counted = r#"unhealthy_disrupted_total{capacity_type="",condition="ready""#;
@@ -265,7 +269,7 @@ mod tests {
     #[tokio::test]
     async fn where_too_many_are_unhealthy_none_is_replaced() {
         let (server, claim) = fresh();
-        let (outcome, metrics) = repaired(&server, &claim, Ward { nodes: 5, unhealthy: 2 }).await;
+        let (outcome, metrics) = repaired(&server, &claim, RepairScope { nodes: 5, unhealthy: 2 }).await;
         assert_eq!(outcome, Ok(Some(AGAIN)));
         assert!(server.claim().is_some_and(|claim| ends(&claim).is_none()) && !metrics.contains("unhealthy_disrupted"));
     }

@@ -12,13 +12,13 @@ use kube::core::Request;
 use kube::{Client, Resource as _};
 use longshore_api::crd::NodeClaim;
 use longshore_cloud::Launch;
-use longshore_core::model::{Catalogue, Settings, World};
+use longshore_core::model::{Catalogue, ClusterObjects, Settings};
 use longshore_core::plan::Plan;
 use longshore_core::planner;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
-use super::claims::{Marks, PODS, ROUND, Wanted};
+use super::claims::{NewNodeClaim, NominationPlan, PODS, ROUND};
 use super::clock::Clock;
 use super::connection::is_not_leading;
 use super::context::Context;
@@ -27,26 +27,26 @@ use super::journal::{Decided, Journal};
 use super::kinds::Kind;
 use super::lifecycle::launch_of;
 use super::mutants::mutant;
-use super::policies::{Live, Manager};
-use super::shortages::Shortages;
+use super::policies::{ActivePolicies, PolicyReloader};
 use super::step_error::StepError;
+use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
-use crate::explain::{self, Case, Explained};
+use crate::explain::{self, ExplainInput, Explained};
 
 /// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
 /// is the same catalogue (by [`Catalogue::number`]). All that it ever says is written in one table of names.
 pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
 
 /// How rounds are made.
-pub struct How {
+pub struct RoundConfig {
     /// What can be bought now.
     pub catalogue: Offers,
     /// What of it could not be had a moment ago.
-    pub shortages: Arc<Shortages>,
+    pub unavailable: Arc<UnavailableOfferings>,
     /// What the environment says; the configuration's own words win.
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
-    pub manager: Manager,
+    pub policies: PolicyReloader,
     /// Where all of it is written down.
     pub journal: Journal,
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
@@ -60,19 +60,23 @@ pub struct Round {
     /// What came of it, or the rules that even the floor breaks.
     pub plan: Result<Plan, String>,
     /// What is to be known of its pods besides.
-    pub marks: Marks,
+    pub nomination_plan: NominationPlan,
     /// How long deciding took.
     pub took: Duration,
 }
 
 /// How long a round may plan before its first-fit answer is taken.
-pub fn time_limit(live: &Live) -> Duration {
+pub fn time_limit(live: &ActivePolicies) -> Duration {
     live.planning().time_limit.unwrap_or(TIME_LIMIT)
 }
 
 /// A snapshot of a world as the policies that serve now and the configuration want it, how it is planned, and how long
 /// that may take.
-fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Options, Option<Duration>) {
+fn build_snapshot(
+    how: &RoundConfig,
+    live: &ActivePolicies,
+    mut world: ClusterObjects,
+) -> (Snapshot, planner::Options, Option<Duration>) {
     live.begin_round(world.now);
     let planning = live.planning();
     world.settings = how.settings.clone();
@@ -82,7 +86,7 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
     let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
     // Nothing in a simulation depends on how long something takes.
     let limit = (!how.inline).then(|| time_limit(live));
-    world.catalogue = how.shortages.leave_out(&(how.catalogue)(), &world.names, world.now);
+    world.catalogue = how.unavailable.without_unavailable(&(how.catalogue)(), &world.names, world.now);
     (Snapshot::new(Arc::new(world)), options, limit)
 }
 
@@ -90,23 +94,28 @@ fn prepare(how: &How, live: &Live, mut world: World) -> (Snapshot, planner::Opti
 ///
 /// # Errors
 /// Why there is nothing to explain.
-pub fn explain(how: &How, live: &Live, world: World, pod: &str) -> Result<Explained, String> {
-    let (snapshot, options, limit) = prepare(how, live, world);
+pub fn explain(
+    how: &RoundConfig,
+    live: &ActivePolicies,
+    world: ClusterObjects,
+    pod: &str,
+) -> Result<Explained, String> {
+    let (snapshot, options, limit) = build_snapshot(how, live, world);
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
     let plan =
         planner::plan_until(&snapshot, live, options, stop).map_err(|rejected| format!("{:?}", rejected.violations))?;
-    let case = Case { snapshot: &snapshot, policies: live, how: options, plan: &plan, stop };
+    let case = ExplainInput { snapshot: &snapshot, policies: live, options, plan: &plan, stop };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 
 /// Plans with whoever serves as policy now, and writes down what came of it. A careful round does not improve its plan.
-pub fn decide(how: &How, clock: &Clock, number: u64, careful: bool, world: World) -> Round {
+pub fn decide(how: &RoundConfig, clock: &Clock, number: u64, careful: bool, world: ClusterObjects) -> Round {
     fail_point("plan");
     let begun = Instant::now();
-    let live = how.manager.take();
-    let (snapshot, mut options, limit) = prepare(how, &live, world);
+    let live = how.policies.take();
+    let (snapshot, mut options, limit) = build_snapshot(how, &live, world);
     if careful {
         options.effort = longshore_core::plan::Effort::None;
     }
@@ -118,7 +127,7 @@ pub fn decide(how: &How, clock: &Clock, number: u64, careful: bool, world: World
         tracing::warn!(pods = snapshot.pending.len(), "{}", deadline::words(limit));
     }
     if let Ok(plan) = &plan {
-        how.manager.finish(&live, &snapshot, plan);
+        how.policies.finish(&live, &snapshot, plan);
     }
     let plan = plan.map_err(|rejected| format!("{:?}", rejected.violations));
     how.journal.decided(Decided {
@@ -130,8 +139,8 @@ pub fn decide(how: &How, clock: &Clock, number: u64, careful: bool, world: World
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    let marks = plan.as_ref().map(|plan| Marks::of(&snapshot, plan, stop)).unwrap_or_default();
-    Round { snapshot, plan, marks, took: begun.elapsed() }
+    let nomination_plan = plan.as_ref().map(|plan| NominationPlan::of(&snapshot, plan, stop)).unwrap_or_default();
+    Round { snapshot, plan, nomination_plan, took: begun.elapsed() }
 }
 
 /// A NodeClaim that was created.
@@ -143,9 +152,9 @@ pub struct Created {
 }
 
 /// Creates claims, several at a time, and tells the loop of each at once. Returns those created, and how many failed.
-pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<Created>, usize) {
+pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
     let total = wanted.len();
-    let one = |want: Wanted| async move {
+    let one = |want: NewNodeClaim| async move {
         if mutant("launch-first")
             && let Ok(object) = serde_json::from_value::<NodeClaim>(want.object.clone())
         {
@@ -159,10 +168,10 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<Wanted>) -> (Vec<Created>
                     nodeclaim = want.name,
                     nodepool = want.pool,
                     pods = want.pods.len(),
-                    want.words,
+                    want.summary,
                     "created NodeClaim"
                 );
-                ctx.metrics.claim_created(&want.pool, want.relaxed);
+                ctx.metrics.claim_created(&want.pool, want.min_values_relaxed);
                 Some(Created { name: want.name, pods: want.pods })
             }
             Err(error) => {
@@ -182,7 +191,7 @@ const LOOK_UPS: u32 = 4;
 
 /// Creates one claim. Its name is its own, so that whether it is there can be looked up when no answer comes; it is never
 /// sent twice without that. Returns the claim as the server has it.
-async fn create(ctx: &Context, want: &Wanted) -> Result<String, StepError> {
+async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError> {
     ctx.may_write()?;
     let path = Request::new(NodeClaim::url_path(&(), None));
     let mut object = want.object.clone();
@@ -220,7 +229,7 @@ fn may_have_happened(code: u16) -> bool {
 }
 
 /// Whether a claim is the one that was to be created: of the same round, for the same pods.
-fn is_ours(text: &str, want: &Wanted) -> bool {
+fn is_ours(text: &str, want: &NewNodeClaim) -> bool {
     let Ok(found) = serde_json::from_str::<NodeClaim>(text) else { return false };
     let annotation = |name: &str| found.metadata.annotations.as_ref()?.get(name).cloned();
     let wanted = |name: &str| want.object["metadata"]["annotations"][name].as_str().map(str::to_owned);

@@ -13,15 +13,15 @@ use super::clock::Clock;
 use super::connection::{Clients, connect};
 use super::context::Context;
 use super::definitions;
-use super::edges::{Daemon, Edges, Lease, fixed};
+use super::environment::{Daemon, Environment, Lease, fixed};
 use super::journal::{self, Journal};
 use super::leader::Leadership;
 use super::lock::lock;
-use super::policies::{Manager, Setup};
+use super::policies::{PolicyReloader, Setup};
 use super::serve;
 use super::settings::{self, Settings};
 use crate::args::{Log, RunArgs};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::spread::default_spread;
 use crate::{Answer, input};
 
@@ -37,7 +37,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         set.or_else(|| if name == "SYSTEM_NAMESPACE" { std::fs::read_to_string(NAMESPACE).ok() } else { None })
     };
     let mut settings = settings::read(set)?;
-    settings.notes.extend(settings::slips(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())));
+    settings
+        .notes
+        .extend(settings::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())));
     logging(&settings, args.log);
     for note in &settings.notes {
         tracing::warn!("{note}");
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
 }
 
 /// Passes on what the policies have to say, once a second, for ever.
-fn tell(ctx: &Context, manager: &Manager, journal: &Journal, board: &serve::SharedBoard) {
+fn tell(ctx: &Context, manager: &PolicyReloader, journal: &Journal, board: &serve::SharedBoard) {
     let runtime = tokio::runtime::Handle::current();
     loop {
         for notice in manager.notices() {
@@ -79,7 +81,7 @@ fn tell(ctx: &Context, manager: &Manager, journal: &Journal, board: &serve::Shar
             } else {
                 tracing::info!(kind, policy = notice.name, message = notice.message, "policy");
             }
-            if ctx.leadership.holds() {
+            if ctx.leadership.is_leader() {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
             }
         }
@@ -127,10 +129,10 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
         None => Journal::off(),
     };
     let setup = Setup { config: args.config.clone(), journal: journal.clone(), ..Setup::default() };
-    let manager = Manager::start(setup)?;
+    let manager = PolicyReloader::start(setup)?;
     let lease = Lease { namespace: settings.namespace.clone(), name: settings.lease.clone(), holder: holder() };
     let types = world.catalogue.types().len();
-    let daemon = Daemon::new(Edges {
+    let daemon = Daemon::new(Environment {
         leadership: leadership.clone(),
         client,
         plain,
@@ -150,7 +152,7 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     ctx.garbage.allow(settings.garbage_limit);
     ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
     let at = serve::At { metrics: settings.metrics, probes: settings.probes, status: settings.status.clone() };
-    let served = serve::serve(ctx.clone(), board.clone(), daemon.asks.clone(), at).await;
+    let served = serve::serve(ctx.clone(), board.clone(), daemon.queries.clone(), at).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     tokio::task::spawn_blocking({
         let journal = journal.clone();
@@ -273,8 +275,8 @@ mod tests {
 
     #[test]
     fn the_client_says_no_more_than_warnings() {
-        let told = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: cannot watch; trying again";
-        assert_eq!(logged("info").trim(), told);
-        assert_eq!(logged("debug").trim(), told);
+        let nominated = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: cannot watch; trying again";
+        assert_eq!(logged("info").trim(), nominated);
+        assert_eq!(logged("debug").trim(), nominated);
     }
 }

@@ -19,16 +19,16 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::context::Context;
+use super::explain_requests::ExplainRequest;
 use super::gauges::Pages;
 use super::lock::lock;
-use super::questions::Question;
-use super::state::Picture;
+use super::state::MetricsSnapshot;
 use crate::explain::Explained;
 use listen::Limits;
 
 /// What the loop tells about itself.
 #[derive(Default)]
-pub struct Board {
+pub struct StatusBoard {
     /// Everything listed once.
     pub synced: bool,
     /// What the policies say of themselves.
@@ -42,15 +42,15 @@ pub struct Board {
 }
 
 /// A question of somebody outside.
-pub enum Ask {
+pub enum Query {
     /// What about a pod?
-    Pod(Question),
+    Pod(ExplainRequest),
     /// What does the cluster look like? Answered at once by who leads, by others never.
-    Picture(oneshot::Sender<Picture>),
+    Metrics(oneshot::Sender<MetricsSnapshot>),
 }
 
 /// Shared with the loop.
-pub type SharedBoard = Arc<Mutex<Board>>;
+pub type SharedBoard = Arc<Mutex<StatusBoard>>;
 
 /// Where to listen.
 pub struct At {
@@ -66,17 +66,17 @@ pub struct At {
 struct Shared {
     ctx: Arc<Context>,
     board: SharedBoard,
-    asks: Sender<Ask>,
+    queries: Sender<Query>,
     /// How many explanations may be asked for at a time: one.
     turns: Arc<Semaphore>,
     /// How many copies of the cluster may be held by readers of metrics.
-    pictures: Arc<Semaphore>,
+    metrics_readers: Arc<Semaphore>,
     /// Where status is, for who asks elsewhere.
     status: Arc<str>,
 }
 
 /// How long somebody waits for an explanation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const PICTURES: usize = 2;
 
@@ -88,7 +88,7 @@ const STATUS: Limits = Limits { connections: 16, lifetime: Duration::from_secs(4
 ///
 /// # Errors
 /// A port or an address that cannot be had, and the setting to change.
-pub async fn serve(ctx: Arc<Context>, board: SharedBoard, asks: Sender<Ask>, at: At) -> Result<(), [String; 2]> {
+pub async fn serve(ctx: Arc<Context>, board: SharedBoard, asks: Sender<Query>, at: At) -> Result<(), [String; 2]> {
     let setting = |name: &'static str| move |why: String| [why, format!("set {name}")];
     let metrics = listen::everywhere(at.metrics).await.map_err(setting("METRICS_PORT (--metrics-port)"))?;
     let probes = listen::everywhere(at.probes).await.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"))?;
@@ -96,9 +96,9 @@ pub async fn serve(ctx: Arc<Context>, board: SharedBoard, asks: Sender<Ask>, at:
     let shared = Shared {
         ctx,
         board,
-        asks,
+        queries: asks,
         turns: Arc::new(Semaphore::new(1)),
-        pictures: Arc::new(Semaphore::new(PICTURES)),
+        metrics_readers: Arc::new(Semaphore::new(PICTURES)),
         status: at.status.into(),
     };
     listen::serve(metrics, METRICS, metrics_routes(shared.clone()));
@@ -136,20 +136,20 @@ async fn elsewhere(State(s): State<Shared>) -> (StatusCode, String) {
 }
 
 /// How long the loop may take to picture the cluster; metrics come without it otherwise.
-const GLANCE: Duration = Duration::from_secs(5);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is counted, and behind it what the cluster looks like, written while it is read.
 async fn metrics_text(State(s): State<Shared>) -> Response {
-    let Ok(Ok(reading)) = timeout(GLANCE, s.pictures.clone().acquire_owned()).await else {
+    let Ok(Ok(reading)) = timeout(SCRAPE_TIMEOUT, s.metrics_readers.clone().acquire_owned()).await else {
         let busy = format!("{PICTURES} others are reading metrics; ask again in a moment\n");
         return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
     };
     let picture = async {
         let (reply, answer) = oneshot::channel();
-        s.asks.send(Ask::Picture(reply)).await.ok()?;
+        s.queries.send(Query::Metrics(reply)).await.ok()?;
         answer.await.ok()
     };
-    let picture = if s.ctx.observes() { timeout(GLANCE, picture).await.ok().flatten() } else { None };
+    let picture = if s.ctx.observes() { timeout(SCRAPE_TIMEOUT, picture).await.ok().flatten() } else { None };
     let pages = picture.into_iter().flat_map(Pages::new);
     let pages = std::iter::once(s.ctx.metrics.text()).chain(pages).inspect(move |_| _ = &reading);
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
@@ -178,10 +178,10 @@ async fn explain(State(s): State<Shared>, Path(pod): Path<String>) -> Result<axu
     };
     let (reply, answer) = oneshot::channel();
     let asked = async {
-        s.asks.send(Ask::Pod(Question { pod, reply, turn })).await.ok()?;
+        s.queries.send(Query::Pod(ExplainRequest { pod, reply, turn })).await.ok()?;
         answer.await.ok()
     };
-    match timeout(PATIENCE, asked).await {
+    match timeout(QUERY_TIMEOUT, asked).await {
         Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
         Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
         Ok(None) | Err(_) => {
@@ -203,20 +203,20 @@ pub(super) mod tests {
     use crate::live::lifecycle::tests::{context, fresh, instance};
     use crate::live::state::ClusterState;
 
-    fn shared(ctx: Arc<Context>, asks: Sender<Ask>) -> Shared {
+    fn shared(ctx: Arc<Context>, asks: Sender<Query>) -> Shared {
         let one = || Arc::new(Semaphore::new(1));
         Shared {
             ctx,
             board: SharedBoard::default(),
-            asks,
+            queries: asks,
             turns: one(),
-            pictures: one(),
+            metrics_readers: one(),
             status: "127.0.0.1:8082".into(),
         }
     }
 
     /// Serves status and explanations on a port of the kernel's choice.
-    pub async fn status_on_loopback(ctx: &Arc<Context>, board: &SharedBoard, asks: &Sender<Ask>) -> SocketAddr {
+    pub async fn status_on_loopback(ctx: &Arc<Context>, board: &SharedBoard, asks: &Sender<Query>) -> SocketAddr {
         let shared = Shared { board: board.clone(), ..shared(ctx.clone(), asks.clone()) };
         on_loopback(STATUS, status_routes(shared)).await
     }
@@ -238,7 +238,7 @@ pub(super) mod tests {
     }
 
     /// A daemon whose loop hears nothing.
-    fn deaf() -> (Shared, tokio::sync::mpsc::Receiver<Ask>) {
+    fn deaf() -> (Shared, tokio::sync::mpsc::Receiver<Query>) {
         let (asks, questions) = tokio::sync::mpsc::channel(1);
         let ctx = Arc::new(context(&fresh().0, Ok(instance())));
         ctx.observes.store(false, Ordering::Relaxed);
@@ -303,7 +303,7 @@ pub(super) mod tests {
         let (shared, mut questions) = deaf();
         let ask = |shared: &Shared| tokio::spawn(explain(State(shared.clone()), Path("shop/web".into())));
         let first = ask(&shared);
-        let Some(Ask::Pod(question)) = questions.recv().await else { panic!("a question") };
+        let Some(Query::Pod(question)) = questions.recv().await else { panic!("a question") };
         let second = ask(&shared).await.unwrap().unwrap_err();
         assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
         // The first has waited long enough; its plan is still being made.
@@ -311,13 +311,13 @@ pub(super) mod tests {
         assert_eq!(ask(&shared).await.unwrap().unwrap_err().status(), StatusCode::TOO_MANY_REQUESTS);
         drop(question);
         let third = ask(&shared);
-        let Some(Ask::Pod(question)) = questions.recv().await else { panic!("a question") };
+        let Some(Query::Pod(question)) = questions.recv().await else { panic!("a question") };
         question.reply.send(Err("there is no pod".into())).ok();
         assert_eq!(third.await.unwrap().unwrap_err().status(), StatusCode::NOT_FOUND);
     }
 
     /// What `/metrics` answers where the loop does `asked` with who asks for a picture.
-    async fn told(observes: bool, asked: impl FnOnce(Ask) + Send + 'static) -> String {
+    async fn nominated(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
         let (server, _) = fresh();
         let ctx = Arc::new(context(&server, Ok(instance())));
         ctx.observes.store(observes, Ordering::Relaxed);
@@ -335,16 +335,16 @@ pub(super) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn metrics_are_whole_without_a_picture() {
-        let leads = |ask: Ask| match ask {
-            Ask::Picture(reply) => drop(reply.send(ClusterState::default().picture(&Default::default()))),
-            Ask::Pod(_) => panic!("nobody asked for a pod"),
+        let leads = |ask: Query| match ask {
+            Query::Metrics(reply) => drop(reply.send(ClusterState::default().metrics_snapshot(&Default::default()))),
+            Query::Pod(_) => panic!("nobody asked for a pod"),
         };
-        let both = told(true, leads).await;
-        let counted = told(false, |_| panic!("it was turned off")).await;
-        let follows = told(true, drop).await;
-        let late = told(true, |ask| {
+        let both = nominated(true, leads).await;
+        let counted = nominated(false, |_| panic!("it was turned off")).await;
+        let follows = nominated(true, drop).await;
+        let late = nominated(true, |ask| {
             drop(tokio::spawn(async {
-                std::future::pending::<Ask>().await;
+                std::future::pending::<Query>().await;
                 drop(ask)
             }))
         })

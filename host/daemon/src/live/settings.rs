@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 
-use crate::args::karpenter::{FLAGS, Meaning};
-use crate::failure::Failure;
+use crate::args::karpenter::{Effect, FLAGS};
+use crate::error::Failure;
 use crate::spread::SchedulerConfig;
 
 /// What an operator set.
@@ -88,7 +88,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     };
     let mut notes = Vec::new();
     for flag in &FLAGS {
-        if let (Meaning::Nothing(why), Some(_)) = (flag.meaning, get(flag.variable)) {
+        if let (Effect::Ignored(why), Some(_)) = (flag.effect, get(flag.variable)) {
             notes.push(format!("{} is set and has no effect: {why}", called(flag.variable)));
         }
     }
@@ -195,7 +195,7 @@ fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Variables of the environment that are one slip away from one that is understood, in words.
-pub fn slips(names: impl Iterator<Item = String>) -> Vec<String> {
+pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     // One letter changed, added or left out, or two exchanged.
     let all = || FLAGS.iter().map(|flag| flag.variable).chain([STATUS]);
     let slip = |name: &String| {
@@ -304,8 +304,8 @@ mod tests {
             ("LOG_LEVEL", "loud"),
             ("GARBAGE_LIMIT", "5%"),
         ] {
-            let told = with(&[(name, value)]).unwrap_err().report();
-            assert!(told.contains(name) && told.contains("expected"), "{told}");
+            let nominated = with(&[(name, value)]).unwrap_err().report();
+            assert!(nominated.contains(name) && nominated.contains("expected"), "{nominated}");
         }
     }
 
@@ -316,7 +316,9 @@ mod tests {
             settings.notes,
             ["feature gate NodeRepiar is not known, did you mean NodeRepair?", "feature gate Warp is not known"]
         );
-        let said = slips(["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"].map(str::to_owned).into_iter());
+        let said = unknown_variables(
+            ["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"].map(str::to_owned).into_iter(),
+        );
         assert_eq!(
             said,
             [

@@ -1,7 +1,7 @@
 //! What is known of the cluster: observations folded into indexes that are kept, and nothing else.
 //!
 //! Two views of the same objects: the [`Store`] holds what planning needs, interned; beside it stand NodeClaims,
-//! NodePools and nodes whole enough to be acted on. Folding tells what an observation touches ([`Touched`]), so that
+//! NodePools and nodes whole enough to be acted on. Folding tells what an observation touches ([`WorkItem`]), so that
 //! only that is looked at again. An object that cannot be read leaves the last good version in place and is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longshore_api::crd::{Condition, NodeClaim, NodePool, condition};
 use longshore_api::manifests::Store;
-use longshore_core::model::{Names, World};
+use longshore_core::model::{ClusterObjects, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -19,14 +19,14 @@ use super::node::NodeView;
 use super::watch::Change;
 
 mod class;
-mod picture;
+mod metrics_snapshot;
 
 pub use class::Class;
-pub use picture::{NodeSum, Picture, PodLine};
+pub use metrics_snapshot::{MetricsSnapshot, NodeTotals, PodRow};
 
 /// What somebody has to look at again.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Touched {
+pub enum WorkItem {
     /// A NodeClaim.
     Claim(String),
     /// A node.
@@ -64,19 +64,19 @@ pub struct ClusterState {
     /// Names of claims by provider ID.
     claims_by_provider: BTreeMap<String, BTreeSet<String>>,
     /// Nodes that are being deleted.
-    leaving: BTreeSet<String>,
-    pods: HashMap<Box<str>, PodMark>,
+    deleting: BTreeSet<String>,
+    pods: HashMap<Box<str>, PodSummary>,
     /// Pods that wait for a node.
     pending: BTreeMap<Box<str>, Waiting>,
     /// Whether such pods wait.
-    pub foresees: bool,
+    pub plans_unattempted: bool,
     /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
     /// longer.
     waits_changed: Vec<(Box<str>, Option<bool>)>,
     /// What pods have reached since this was last asked, as far as anybody asks.
-    milestones: Vec<Milestone>,
+    transitions: Vec<PodTransition>,
     /// Conditions of Nodes that have changed, until somebody asks: as they were and as they are.
-    turned: Vec<(Condition, Condition)>,
+    condition_changes: Vec<(Condition, Condition)>,
     /// Names known by kind, so that a list tells what is gone. Pods have their own map.
     known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
@@ -103,7 +103,7 @@ struct Waiting {
 
 /// What is kept of a pod beside the store.
 #[derive(Clone, PartialEq, Eq, Default)]
-struct PodMark {
+struct PodSummary {
     node: Option<Arc<str>>,
     phase: Phase,
     ready: bool,
@@ -150,21 +150,21 @@ impl PodHead {
     }
 }
 
-impl PodMark {
+impl PodSummary {
     fn ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
     /// Whether it is as before for its node.
-    fn stays(&self, old: &PodMark) -> bool {
+    fn is_unchanged(&self, old: &PodSummary) -> bool {
         (&self.node, self.ended(), self.leaving, self.daemon) == (&old.node, old.ended(), old.leaving, old.daemon)
     }
 }
 
 /// A step in the life of a pod that was seen before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Milestone {
-    pub what: Reached,
+pub struct PodTransition {
+    pub what: PodStage,
     /// `namespace/name`.
     pub pod: Box<str>,
     /// `metadata.creationTimestamp`.
@@ -175,7 +175,7 @@ pub struct Milestone {
 
 /// What a pod has reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reached {
+pub enum PodStage {
     /// A node.
     Bound,
     /// Its phase is Running.
@@ -242,14 +242,14 @@ struct AnyHead {
 
 impl ClusterState {
     /// Nothing known yet; `names` is the table that the catalogue was read with.
-    pub fn new(names: Names) -> Self {
+    pub fn new(names: Symbols) -> Self {
         ClusterState { store: Store::with_names(names), ..ClusterState::default() }
     }
 
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
-    pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<Touched>, Option<Refused>) {
+    pub fn fold(&mut self, kind: Kind, change: &Change) -> (Vec<WorkItem>, Option<Refused>) {
         match change {
-            Change::Well => {
+            Change::Recovered => {
                 self.troubles.remove(&kind);
                 return (Vec::new(), None);
             }
@@ -258,7 +258,7 @@ impl ClusterState {
         }
         self.revision += 1;
         match change {
-            Change::Well | Change::Version => (Vec::new(), None),
+            Change::Recovered | Change::Version => (Vec::new(), None),
             Change::Begin => {
                 self.seen.insert(kind, HashSet::new());
                 (Vec::new(), None)
@@ -277,7 +277,7 @@ impl ClusterState {
                 gone.sort_unstable();
                 (gone.iter().flat_map(|name| self.remove(kind, name)).collect(), None)
             }
-            Change::Trouble(why) => {
+            Change::Failed(why) => {
                 self.troubles.insert(kind, why.clone());
                 (Vec::new(), None)
             }
@@ -317,18 +317,18 @@ impl ClusterState {
     }
 
     /// What pods have reached since this was last asked.
-    pub fn milestones(&mut self) -> Vec<Milestone> {
-        std::mem::take(&mut self.milestones)
+    pub fn transitions(&mut self) -> Vec<PodTransition> {
+        std::mem::take(&mut self.transitions)
     }
 
     /// Conditions of Nodes that have changed since this was last asked, as they were and as they are.
-    pub fn turned(&mut self) -> Vec<(Condition, Condition)> {
-        std::mem::take(&mut self.turned)
+    pub fn condition_changes(&mut self) -> Vec<(Condition, Condition)> {
+        std::mem::take(&mut self.condition_changes)
     }
 
     /// Whether a node is being deleted.
     pub fn any_node_leaves(&self) -> bool {
-        !self.leaving.is_empty()
+        !self.deleting.is_empty()
     }
 
     /// The name of the only node of a provider ID.
@@ -338,12 +338,12 @@ impl ClusterState {
     }
 
     /// Whether there are pods that kube-scheduler has not looked at yet.
-    pub fn any_fresh(&self) -> bool {
+    pub fn any_unattempted(&self) -> bool {
         self.pending.values().any(|waiting| !waiting.refused)
     }
 
     /// Whether a pod waits that kube-scheduler has not looked at yet.
-    pub fn is_fresh(&self, pod: &str) -> bool {
+    pub fn is_unattempted(&self, pod: &str) -> bool {
         self.pending.get(pod).is_some_and(|waiting| !waiting.refused)
     }
 
@@ -390,7 +390,7 @@ impl ClusterState {
     }
 
     /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
-    pub fn world(&self) -> World {
+    pub fn world(&self) -> ClusterObjects {
         let mut world = self.store.world();
         // Before its status says so: a NodePool without its class can have no nodes.
         for pool in &mut world.pools {
@@ -402,7 +402,7 @@ impl ClusterState {
         world
     }
 
-    fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<Touched>, Option<Refused>) {
+    fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let at = kind.at();
         let refused = |name: &str, why: String| Some(Refused { kind, name: name.to_owned(), why });
         if kind == Kind::Pod {
@@ -430,7 +430,7 @@ impl ClusterState {
             Kind::NodeClaim => match serde_json::from_str::<NodeClaim>(json) {
                 Ok(claim) => {
                     self.claim(&name, Some(claim));
-                    (vec![Touched::Claim(name)], None)
+                    (vec![WorkItem::Claim(name)], None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
@@ -439,7 +439,7 @@ impl ClusterState {
                     let pool = Arc::new(pool);
                     let before = self.pools.insert(name.clone(), pool.clone());
                     let more = before.is_none_or(|before| may_buy_more(&before, &pool));
-                    (std::iter::once(Touched::Pool(name)).chain(more.then_some(Touched::Pending)).collect(), None)
+                    (std::iter::once(WorkItem::Pool(name)).chain(more.then_some(WorkItem::Pending)).collect(), None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
@@ -449,8 +449,8 @@ impl ClusterState {
             },
             Kind::KwokNodeClass => {
                 self.classes.insert(name, class::read(json));
-                let pools = self.pools.keys().cloned().map(Touched::Pool);
-                (pools.chain([Touched::Pending]).collect(), None)
+                let pools = self.pools.keys().cloned().map(WorkItem::Pool);
+                (pools.chain([WorkItem::Pending]).collect(), None)
             }
             _ => (Vec::new(), None),
         }
@@ -467,8 +467,8 @@ impl ClusterState {
         }
     }
 
-    fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<Touched> {
-        let mark = PodMark {
+    fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<WorkItem> {
+        let mark = PodSummary {
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Arc::from),
             phase: Phase::read(&pod.status.phase),
             ready: pod.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True"),
@@ -477,31 +477,31 @@ impl ClusterState {
         };
         let verdict = pod.status.conditions.iter().find(|c| c.kind == "PodScheduled");
         let refused = verdict.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable");
-        let fresh = self.foresees && verdict.is_none() && pod.is_for_kube_scheduler();
+        let fresh = self.plans_unattempted && verdict.is_none() && pod.is_for_kube_scheduler();
         let waits = mark.node.is_none() && !mark.ended() && !mark.leaving && !mark.daemon && (refused || fresh);
         let mut touched = Vec::new();
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
             && !mark.daemon
-            && old.is_none_or(|old| !mark.stays(old))
+            && old.is_none_or(|old| !mark.is_unchanged(old))
         {
-            touched.push(Touched::PodEvent(node.to_string()));
+            touched.push(WorkItem::PodEvent(node.to_string()));
         }
         if let Some(old) = old {
-            let bound = (old.node.is_none() && mark.node.is_some() && !mark.ended()).then_some(Reached::Bound);
-            let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running).then_some(Reached::Running);
-            let room = MILESTONES.saturating_sub(self.milestones.len());
+            let bound = (old.node.is_none() && mark.node.is_some() && !mark.ended()).then_some(PodStage::Bound);
+            let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running).then_some(PodStage::Running);
+            let room = MILESTONES.saturating_sub(self.transitions.len());
             for what in bound.into_iter().chain(runs).take(room) {
                 let dynamic = !pod.spec.resource_claims.is_empty();
                 let created = pod.metadata.creation_timestamp.clone();
-                self.milestones.push(Milestone { what, pod: name.clone(), created, dynamic });
+                self.transitions.push(PodTransition { what, pod: name.clone(), created, dynamic });
             }
         }
         if waits {
             let nominated = !pod.status.nominated_node_name.is_empty();
             let before = self.pending.get(&name).copied();
             if before.is_none() {
-                touched.push(Touched::Pending);
+                touched.push(WorkItem::Pending);
             }
             if before.is_none_or(|before| before.nominated != nominated) {
                 self.waits_changed.push((name.clone(), Some(nominated)));
@@ -541,14 +541,14 @@ impl ClusterState {
         }
     }
 
-    fn node(&mut self, name: String, node: NodeView) -> Vec<Touched> {
-        let mut touched = vec![Touched::Node(name.clone())];
+    fn node(&mut self, name: String, node: NodeView) -> Vec<WorkItem> {
+        let mut touched = vec![WorkItem::Node(name.clone())];
         if let Some(old) = self.nodes.get(&name) {
             let changed = node.conditions.iter().filter_map(|new| {
                 let old = condition(&old.conditions, &new.type_).filter(|old| old.status != new.status)?;
                 Some((old.clone(), new.clone()))
             });
-            self.turned.extend(changed.take(MILESTONES.saturating_sub(self.turned.len())));
+            self.condition_changes.extend(changed.take(MILESTONES.saturating_sub(self.condition_changes.len())));
             if old.provider_id != node.provider_id
                 && let Some(names) = self.by_provider.get_mut(&old.provider_id)
             {
@@ -558,19 +558,19 @@ impl ClusterState {
         if !node.provider_id.is_empty() {
             self.by_provider.entry(node.provider_id.clone()).or_default().insert(name.clone());
         }
-        touched.extend(self.claim_of(&node).iter().filter_map(|c| c.metadata.name.clone()).map(Touched::Claim));
+        touched.extend(self.claim_of(&node).iter().filter_map(|c| c.metadata.name.clone()).map(WorkItem::Claim));
         match node.deletion {
             Some(_) => {
-                self.leaving.insert(name.clone());
-                touched.push(Touched::Pending);
+                self.deleting.insert(name.clone());
+                touched.push(WorkItem::Pending);
             }
-            None => drop(self.leaving.remove(&name)),
+            None => drop(self.deleting.remove(&name)),
         }
         self.nodes.insert(name, Arc::new(node));
         touched
     }
 
-    fn remove(&mut self, kind: Kind, name: &str) -> Vec<Touched> {
+    fn remove(&mut self, kind: Kind, name: &str) -> Vec<WorkItem> {
         let at = kind.at();
         let (namespace, plain) = name.split_once('/').unwrap_or(("", name));
         self.store.remove(at.group, at.kind, namespace, plain);
@@ -584,20 +584,20 @@ impl ClusterState {
                 }
                 let mark = self.pods.remove(name);
                 let node = mark.filter(|m| !m.daemon && !m.leaving).and_then(|m| m.node);
-                node.map(|node| Touched::PodEvent(node.to_string())).into_iter().collect()
+                node.map(|node| WorkItem::PodEvent(node.to_string())).into_iter().collect()
             }
             Kind::NodeClaim => {
                 self.claim(name, None);
-                vec![Touched::Claim(name.to_owned()), Touched::Pending]
+                vec![WorkItem::Claim(name.to_owned()), WorkItem::Pending]
             }
             Kind::NodePool => {
                 self.pools.remove(name);
-                vec![Touched::Pool(name.to_owned())]
+                vec![WorkItem::Pool(name.to_owned())]
             }
             Kind::Node => {
                 let old = self.nodes.remove(name);
-                self.leaving.remove(name);
-                let mut touched = vec![Touched::Node(name.to_owned())];
+                self.deleting.remove(name);
+                let mut touched = vec![WorkItem::Node(name.to_owned())];
                 if let Some(old) = old {
                     if let Some(names) = self.by_provider.get_mut(&old.provider_id) {
                         names.remove(name);
@@ -606,13 +606,13 @@ impl ClusterState {
                         }
                     }
                     let claims = self.claim_of(&old);
-                    touched.extend(claims.iter().filter_map(|c| c.metadata.name.clone()).map(Touched::Claim));
+                    touched.extend(claims.iter().filter_map(|c| c.metadata.name.clone()).map(WorkItem::Claim));
                 }
                 touched
             }
             Kind::KwokNodeClass => {
                 self.classes.remove(name);
-                self.pools.keys().cloned().map(Touched::Pool).collect()
+                self.pools.keys().cloned().map(WorkItem::Pool).collect()
             }
             _ => Vec::new(),
         }
@@ -673,7 +673,7 @@ mod tests {
                 r#"{{"metadata":{{"name":"n"}},"status":{{"conditions":[{{"type":"Ready","status":"{status}","reason":"{reason}"}}]}}}}"#
             );
             state.fold(Kind::Node, &Change::Upsert(node.into()));
-            let turned = state.turned().into_iter();
+            let turned = state.condition_changes().into_iter();
             turned
                 .map(|(old, new)| format!("{} to {}: {}", old.status.text(), new.status.text(), new.reason))
                 .collect::<Vec<_>>()
@@ -695,8 +695,8 @@ mod tests {
             );
             let (touched, refused) = state.fold(Kind::NodePool, &Change::Upsert(pool.into()));
             assert_eq!(refused.map(|r| r.why), None);
-            assert!(touched.contains(&Touched::Pool("p".into())));
-            touched.contains(&Touched::Pending)
+            assert!(touched.contains(&WorkItem::Pool("p".into())));
+            touched.contains(&WorkItem::Pending)
         };
         assert!(wakes(1, 0, "False"), "it is new");
         assert!(wakes(1, 0, "True"), "it is ready now");
@@ -709,10 +709,10 @@ mod tests {
     #[test]
     fn a_pod_waits_until_it_is_bound() {
         let mut state = ClusterState::default();
-        assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [Touched::Pending]);
+        assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [WorkItem::Pending]);
         assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [], "nothing new");
         assert_eq!(state.pending(), 1);
-        assert_eq!(state.fold(Kind::Pod, &pod("a", "n1")).0, [Touched::PodEvent("n1".into())]);
+        assert_eq!(state.fold(Kind::Pod, &pod("a", "n1")).0, [WorkItem::PodEvent("n1".into())]);
         assert_eq!((state.pending(), state.pods()), (0, 1));
     }
 
@@ -728,20 +728,20 @@ mod tests {
         };
         let mut reached = |node: &str, phase: &str| {
             state.fold(Kind::Pod, &seen(node, phase));
-            state.milestones().into_iter().map(|m| (m.what, m.created)).collect::<Vec<_>>()
+            state.transitions().into_iter().map(|m| (m.what, m.created)).collect::<Vec<_>>()
         };
         let at = || "2026-11-01T12:00:00Z".to_owned();
         assert_eq!(reached("", "Pending"), []);
-        assert_eq!(reached("n", "Pending"), [(Reached::Bound, at())]);
+        assert_eq!(reached("n", "Pending"), [(PodStage::Bound, at())]);
         assert_eq!(reached("n", "Pending"), []);
-        assert_eq!(reached("n", "Running"), [(Reached::Running, at())]);
+        assert_eq!(reached("n", "Running"), [(PodStage::Running, at())]);
         assert_eq!(reached("n", "Running"), []);
-        assert_eq!(size_of::<PodMark>(), 24, "there are many");
+        assert_eq!(size_of::<PodSummary>(), 24, "there are many");
     }
 
     #[test]
     fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
-        let mut state = ClusterState { foresees: true, ..ClusterState::default() };
+        let mut state = ClusterState { plans_unattempted: true, ..ClusterState::default() };
         let mut see = |name: &str, version: u32, tried: bool, nominated: &str| {
             let conditions =
                 if tried { r#"{"type":"PodScheduled","status":"False","reason":"Unschedulable"}"# } else { "" };
@@ -761,12 +761,12 @@ mod tests {
     #[test]
     fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen() {
         let seen = |foresees: bool, spec: &str, status: &str| {
-            let mut state = ClusterState { foresees, ..ClusterState::default() };
+            let mut state = ClusterState { plans_unattempted: foresees, ..ClusterState::default() };
             let pod = format!(
                 r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
             );
             state.fold(Kind::Pod, &Change::Upsert(pod.into()));
-            (state.waits("shop/a"), state.is_fresh("shop/a"))
+            (state.waits("shop/a"), state.is_unattempted("shop/a"))
         };
         assert_eq!(seen(true, "", ""), (true, true));
         assert_eq!(seen(false, "", ""), (false, false));

@@ -26,7 +26,7 @@ use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
 use super::step_error::StepError;
-pub use pod::LeavingPod;
+pub use pod::DrainingPod;
 
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -124,7 +124,7 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
         return Ok(Some(young));
     }
     if let Some(claim) = claim
-        && say(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?
+        && set_claim_condition(ctx, claim, "Drained", ConditionStatus::True, "Drained", "").await?
     {
         ctx.metrics.node_drained(claim);
     }
@@ -145,7 +145,7 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
 async fn still_draining(ctx: &Context, claim: &mut Option<NodeClaim>, left: usize) -> Result<(), StepError> {
     if let Some(claim) = claim {
         let message = format!("{left} pods left");
-        say(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &message).await?;
+        set_claim_condition(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &message).await?;
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ async fn detach(
     ctx: &Context,
     node: &NodeView,
     claim: &mut Option<NodeClaim>,
-    pods: &[Arc<LeavingPod>],
+    pods: &[Arc<DrainingPod>],
     over: bool,
 ) -> Result<Option<Duration>, StepError> {
     let attached = attachments(ctx, &node.name, pods).await;
@@ -166,7 +166,7 @@ async fn detach(
             (false, true) => (ConditionStatus::False, "TerminationGracePeriodElapsed"),
             (false, false) => (ConditionStatus::Unknown, "AwaitingVolumeDetachment"),
         };
-        say(ctx, claim, "VolumesDetached", to, reason, &attached.join(", ")).await?;
+        set_claim_condition(ctx, claim, "VolumesDetached", to, reason, &attached.join(", ")).await?;
     }
     if attached.is_empty() || over {
         return Ok(None);
@@ -207,7 +207,8 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
         Err(error) => return Err(error.into()),
         Ok(()) => {
             if let Some(claim) = &mut claim {
-                say(ctx, claim, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "").await?;
+                set_claim_condition(ctx, claim, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "")
+                    .await?;
             }
             // Kwok's instance is the Node itself, which goes only when its finalizer does: its provider says so.
             if !ctx.provider.ends_with_node() {
@@ -269,7 +270,7 @@ async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
 }
 
 /// Sets a condition of the claim unless it stands already; `claim` is then as it was written. Says whether it was news.
-async fn say(
+async fn set_claim_condition(
     ctx: &Context,
     claim: &mut NodeClaim,
     what: &str,
@@ -297,14 +298,14 @@ async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     Ok(())
 }
 
-fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<LeavingPod>>, StepError> {
+fn pods_of(ctx: &Context, node: &NodeView) -> Result<Vec<Arc<DrainingPod>>, StepError> {
     ctx.drains
         .pods(&node.name)
         .ok_or_else(|| StepError::Other(format!("the pods of {} have not been listed", node.name)))
 }
 
 /// Volumes still attached to the node, those of pods that do not leave left out.
-async fn attachments(ctx: &Context, node: &str, pods: &[Arc<LeavingPod>]) -> Vec<String> {
+async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Vec<String> {
     let here = ctx.drains.attachments(node);
     if here.is_empty() {
         return Vec::new();
@@ -343,12 +344,16 @@ mod tests {
         let (server, mut claim) = fresh();
         let ctx = context(&server, Ok(instance()));
         for what in ["Drained", "VolumesDetached", "InstanceTerminating"] {
-            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(true));
-            assert_eq!(say(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(false), "said already");
+            assert_eq!(set_claim_condition(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(true));
+            assert_eq!(
+                set_claim_condition(&ctx, &mut claim, what, ConditionStatus::True, what, "").await,
+                Ok(false),
+                "said already"
+            );
         }
-        let told = server.claim().and_then(|claim| claim.status).unwrap_or_default().conditions;
-        let told: Vec<&str> = told.iter().map(|c| c.type_.as_str()).collect();
-        assert_eq!(told, ["Drained", "VolumesDetached", "InstanceTerminating"]);
+        let nominated = server.claim().and_then(|claim| claim.status).unwrap_or_default().conditions;
+        let nominated: Vec<&str> = nominated.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(nominated, ["Drained", "VolumesDetached", "InstanceTerminating"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::definitions::INSTALL;
 use super::fail_points::fail_point;
 use super::kinds::Kind;
-use super::slim::slim;
+use super::strip_managed_fields::strip_managed_fields;
 
 /// What a watch brings.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ pub enum Change {
     /// The list is complete.
     End,
     /// It could not be listed or watched; it is tried again.
-    Trouble(String),
+    Failed(String),
     /// What could not be watched is watched again, and nothing was missed.
-    Well,
+    Recovered,
 }
 
 impl Observed {
@@ -111,7 +111,7 @@ enum Ended {
     /// The server has forgotten our version: list again.
     Gone,
     /// The reader has gone.
-    NobodyReads,
+    ReceiverClosed,
 }
 
 /// Runs for ever; ends when nobody reads any more.
@@ -124,7 +124,7 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
             Ok(Some(version)) => version,
             Ok(None) => return,
             Err(error) => {
-                if out.send(Observed::of(kind, Change::Trouble(error))).await.is_err() {
+                if out.send(Observed::of(kind, Change::Failed(error))).await.is_err() {
                     return;
                 }
                 pause.wait().await;
@@ -153,10 +153,10 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                     }
                     break;
                 }
-                Ok(Ended::NobodyReads) => return,
+                Ok(Ended::ReceiverClosed) => return,
                 Err(error) => {
-                    let told = out.send(Observed::of(kind, Change::Trouble(error))).await;
-                    if told.is_err() {
+                    let nominated = out.send(Observed::of(kind, Change::Failed(error))).await;
+                    if nominated.is_err() {
                         return;
                     }
                     pause.wait().await;
@@ -200,7 +200,7 @@ async fn list(client: &Client, kind: Kind, out: &Sender<Observed>) -> Result<Opt
         let (meta, items) =
             page(&text).ok_or_else(|| format!("the answer to a list of {} is no list", kind.at().plural))?;
         for item in items {
-            let (object, version) = slim(item);
+            let (object, version) = strip_managed_fields(item);
             let version = version.and_then(number);
             if out.send(Observed { kind, change: Change::Upsert(object), version }).await.is_err() {
                 return Ok(None);
@@ -210,8 +210,8 @@ async fn list(client: &Client, kind: Kind, out: &Sender<Observed>) -> Result<Opt
             if out.send(Observed::reached(kind, &meta.resource_version)).await.is_err() {
                 return Ok(None);
             }
-            let told = out.send(Observed::of(kind, Change::End)).await;
-            return Ok(told.is_ok().then_some(meta.resource_version));
+            let nominated = out.send(Observed::of(kind, Change::End)).await;
+            return Ok(nominated.is_ok().then_some(meta.resource_version));
         }
         token = meta.next;
     }
@@ -291,8 +291,8 @@ async fn follow(
         Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Gone),
         Err(error) => return Err(reason(client, kind, "watch", error).await),
     };
-    if troubled && out.send(Observed::of(kind, Change::Well)).await.is_err() {
-        return Ok(Ended::NobodyReads);
+    if troubled && out.send(Observed::of(kind, Change::Recovered)).await.is_err() {
+        return Ok(Ended::ReceiverClosed);
     }
     let mut lines = std::pin::pin!(stream.lines());
     let mut brought = false;
@@ -310,7 +310,7 @@ async fn follow(
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
             return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
         };
-        let (object, seen) = slim(object.get());
+        let (object, seen) = strip_managed_fields(object.get());
         let change = match what {
             "ADDED" | "MODIFIED" => Some(Change::Upsert(object)),
             "DELETED" => Some(Change::Remove(object)),
@@ -324,7 +324,7 @@ async fn follow(
         if let Some(change) = change
             && out.send(Observed { kind, change, version: seen.and_then(number) }).await.is_err()
         {
-            return Ok(Ended::NobodyReads);
+            return Ok(Ended::ReceiverClosed);
         }
         brought = true;
         *heard = Instant::now();

@@ -4,19 +4,19 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use longshore_core::model::World;
+use longshore_core::model::ClusterObjects;
 use longshore_core::policy::{ByPrice, Policies as _};
 use longshore_policy::{Session, Signals};
 
 use crate::Answer;
 use crate::args::BenchArgs;
-use crate::failure::{Failure, count};
+use crate::error::{Failure, count};
 use crate::{input, options};
 
 /// Runs of which the median is taken.
 const RUNS: usize = 101;
 /// A slow policy is asked less often: for about this long.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.
 pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
@@ -33,7 +33,7 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
         hint: "`longshore policy check` says which signals and settings it wants".into(),
     };
     let pool = world.names.intern("default");
-    let World { catalogue, names, .. } = &world;
+    let ClusterObjects { catalogue, names, .. } = &world;
     let start = Instant::now();
     let mut session = Session::new(&policy, catalogue, names, Signals::default(), "default", 0).map_err(failed)?;
     session.ask().map_err(failed)?;
@@ -70,7 +70,7 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
 fn median<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
     let begin = Instant::now();
     let mut times = Vec::with_capacity(RUNS);
-    while times.len() < RUNS && (times.is_empty() || begin.elapsed() < PATIENCE) {
+    while times.len() < RUNS && (times.is_empty() || begin.elapsed() < QUERY_TIMEOUT) {
         let start = Instant::now();
         call()?;
         times.push(start.elapsed());

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::Answer;
 use crate::args::CheckArgs;
-use crate::failure::Failure;
+use crate::error::Failure;
+use crate::messages::size;
 use crate::options;
-use crate::words::size;
 
 /// Inspects the component; with settings, configures it too. Exit code 2 if it would be refused.
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {

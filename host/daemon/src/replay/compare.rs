@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Place;
+use super::RoundPlace;
 use crate::live::journal::round::{Outcome, Summary};
 
 /// How another scorer compares.
@@ -46,7 +46,7 @@ pub struct Totals {
 #[serde(rename_all = "camelCase")]
 pub struct First {
     /// Where and when.
-    pub round: Place,
+    pub round: RoundPlace,
     /// What was decided, at the first difference.
     pub recorded: String,
     /// What it would have decided.
@@ -58,7 +58,7 @@ pub struct First {
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// Where and when.
-    pub round: Place,
+    pub round: RoundPlace,
     /// USD per hour.
     pub cost: f64,
 }
@@ -70,7 +70,7 @@ impl Other {
     }
 
     /// Adds a round. One whose plan broke a rule on either side is not compared.
-    pub fn add(&mut self, place: Place, recorded: &Outcome, with: &Outcome) {
+    pub fn add(&mut self, place: RoundPlace, recorded: &Outcome, with: &Outcome) {
         let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else { return };
         self.rounds += 1;
         self.recorded.add(recorded);

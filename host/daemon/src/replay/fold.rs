@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use longshore_core::model::{Names, World};
+use longshore_core::model::{ClusterObjects, Symbols};
 use longshore_core::plan::{Effort, PodIx};
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
@@ -11,7 +11,7 @@ use longshore_policy::Signals;
 
 use crate::live::journal::record::{Began, Blob, Head, Observed, What, bit};
 use crate::live::journal::round::{Round, Short};
-use crate::live::journal::{Wire, read_catalogue, read_signals, words};
+use crate::live::journal::{Wire, messages, read_catalogue, read_signals};
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
 use crate::live::state::ClusterState;
@@ -23,9 +23,9 @@ use crate::report::pod_name;
 pub struct Folded {
     state: ClusterState,
     /// Worlds of rounds that have begun, by number.
-    rounds: BTreeMap<u64, World>,
+    rounds: BTreeMap<u64, ClusterObjects>,
     /// Blobs of this segment.
-    pub blobs: Blobs,
+    pub blobs: BlobStore,
     /// Kinds of which something is missing, a bit each.
     stale: u32,
     /// Kinds whose list is being read, and whether nothing of it is missing.
@@ -37,7 +37,7 @@ impl Folded {
     pub fn begin(&mut self, head: &Head, goes_on: bool) {
         self.blobs.all.clear();
         if !goes_on {
-            self.state = ClusterState::new(Names::default());
+            self.state = ClusterState::new(Symbols::default());
             self.rounds.clear();
             self.listing.clear();
             self.stale = head.stale;
@@ -60,13 +60,13 @@ impl Folded {
                 }
                 Change::End
             }
-            What::Trouble(why) => Change::Trouble(why.into()),
+            What::Failed(why) => Change::Failed(why.into()),
         };
         self.state.fold(kind, &change);
     }
 
     /// Something of these kinds is missing.
-    pub fn lose(&mut self, kinds: u32) {
+    pub fn record_gap(&mut self, kinds: u32) {
         self.stale |= kinds;
         for (kind, whole) in &mut self.listing {
             *whole &= kinds & bit(*kind) == 0;
@@ -75,7 +75,7 @@ impl Folded {
 
     /// What is missing, in words.
     pub fn stale(&self) -> Option<String> {
-        (self.stale != 0).then(|| format!("something is missing since a gap, of {}", words::some_kinds(self.stale)))
+        (self.stale != 0).then(|| format!("something is missing since a gap, of {}", messages::some_kinds(self.stale)))
     }
 
     /// A round takes its world.
@@ -107,7 +107,7 @@ impl Folded {
                 let name = pod_name(&world, PodIx(at as u32));
                 let node = nominated.get(name.as_str()).map(|node| world.names.intern(node));
                 world.pods[at].nominated = node;
-                world.pods[at].foreseen = foreseen.contains(name.as_str());
+                world.pods[at].unattempted = foreseen.contains(name.as_str());
             }
         }
         world.now = round.now;
@@ -123,14 +123,14 @@ impl Folded {
 
 /// What rounds name by digest.
 #[derive(Default)]
-pub struct Blobs {
+pub struct BlobStore {
     all: HashMap<String, Vec<u8>>,
     /// What was last made of one, by its digest; most rounds name the same as the one before.
     catalogue: Option<(String, Arc<Wire>)>,
     signals: Mutex<Option<(String, Arc<Signals>)>>,
 }
 
-impl Blobs {
+impl BlobStore {
     /// Takes one in.
     pub fn put(&mut self, blob: Blob) {
         self.all.insert(blob.digest, blob.bytes);

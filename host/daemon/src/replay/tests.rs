@@ -6,7 +6,7 @@ use longshore_core::model::OfferingId;
 
 use super::{Verdict, replay};
 use crate::live::journal::Sizes;
-use crate::live::journal::scene::{LARGE, Scene, segments};
+use crate::live::journal::fixture::{JournalFixture, LARGE, segments};
 
 #[allow(dead_code, reason = "its other users need the rest")]
 #[path = "../../tests/reload/guest.rs"]
@@ -25,7 +25,7 @@ fn equal(verdict: &Verdict, digests: &[String]) {
 
 #[test]
 fn every_round_of_a_journal_comes_out_the_same() {
-    let mut scene = Scene::new("replay", LARGE, &[]);
+    let mut scene = JournalFixture::new("replay", LARGE, &[]);
     for _ in 0..12 {
         scene.churn(40);
         scene.round();
@@ -41,7 +41,7 @@ fn every_round_of_a_journal_comes_out_the_same() {
 
 #[test]
 fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
-    let mut scene = Scene::new("short", LARGE, &[]);
+    let mut scene = JournalFixture::new("short", LARGE, &[]);
     let whole = scene.catalogue.clone();
     let rows = whole.offerings().len() as u32;
     for round in 0..9 {
@@ -58,7 +58,7 @@ fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
 
 #[test]
 fn every_segment_can_be_decided_again_by_itself() {
-    let mut scene = Scene::new("alone", Sizes { all: 1 << 30, segment: 24 << 10 }, &[]);
+    let mut scene = JournalFixture::new("alone", Sizes { all: 1 << 30, segment: 24 << 10 }, &[]);
     for _ in 0..60 {
         scene.churn(120);
         scene.round();
@@ -85,7 +85,7 @@ fn every_segment_can_be_decided_again_by_itself() {
 fn policies_and_signals_answer_again_as_they_did() {
     let files: [(&str, &[u8]); 3] =
         [("longshore.toml", TWO), ("one.wasm", &guest("1.0.0", Way::Costs(0.5))), ("s.json", b"{\"a\": 0.1}")];
-    let mut scene = Scene::new("policies", LARGE, &files);
+    let mut scene = JournalFixture::new("policies", LARGE, &files);
     let mut now = SystemTime::now() + Duration::from_secs(60);
     for (version, way) in [
         ("1.0.0", Way::Costs(0.5)),
@@ -112,7 +112,7 @@ fn policies_and_signals_answer_again_as_they_did() {
 #[test]
 fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
     let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &guest("1.0.0", Way::Alternates(9.0, 0.1)))];
-    let mut scene = Scene::new("missing", LARGE, &files);
+    let mut scene = JournalFixture::new("missing", LARGE, &files);
     scene.journal.forget();
     (0..30).for_each(|number| scene.pod(number, None));
     scene.round();
@@ -126,10 +126,10 @@ fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
 #[test]
 fn another_scorer_differs_by_what_its_own_plans_cost() {
     let other = guest("2.0.0", Way::Alternates(9.0, 0.1));
-    let mut scene = Scene::new("other", LARGE, &[]);
+    let mut scene = JournalFixture::new("other", LARGE, &[]);
     // The same cluster with the other scorer from the start: what it would have decided.
     let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &other)];
-    let mut with = Scene::new("other-with", LARGE, &files);
+    let mut with = JournalFixture::new("other-with", LARGE, &files);
     std::fs::write(with.folder.join("longshore.toml"), "[[policy]]\nname = 'one'\npath = 'one.wasm'\n").unwrap();
     let later = SystemTime::now() + Duration::from_secs(60);
     with.watcher.step(later);
@@ -160,7 +160,7 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
 fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
     use crate::live::kinds::Kind;
     use crate::live::watch::Change;
-    let mut scene = Scene::new("gaps", LARGE, &[]);
+    let mut scene = JournalFixture::new("gaps", LARGE, &[]);
     scene.churn(30);
     scene.round();
     scene.journal.flush();

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Other, Place, Totals, Verdict};
-use crate::failure::count;
+use super::{Other, RoundPlace, Totals, Verdict};
+use crate::error::count;
 
 /// Most differences that are told one by one.
 const DIFFERENCES: usize = 20;
@@ -53,7 +53,7 @@ fn more(out: &mut String, all: usize, shown: usize, what: &str) {
     }
 }
 
-fn place(place: &Place) -> String {
+fn place(place: &RoundPlace) -> String {
     format!("Round {} at {} ({})", place.number, place.time, place.file)
 }
 

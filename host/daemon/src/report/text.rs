@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use longshore_core::model::{ResourceId, World};
+use longshore_core::model::{ClusterObjects, ResourceId};
 
 use super::table::{Align, table};
-use super::{Claim, Decision, Leftover, Report};
-use crate::failure::count;
-use crate::words::{amount, size};
+use super::{Claim, Decision, Report, UnplacedPod};
+use crate::error::count;
+use crate::messages::{amount, size};
 
 /// How many names of a list are shown before the rest is counted.
 const SHOWN: usize = 4;
 
 /// The whole report.
-pub fn render(report: &Report, world: &World) -> String {
+pub fn render(report: &Report, world: &ClusterObjects) -> String {
     let decision = &report.decision;
     let mut text = String::new();
     text += &purchases(decision, world);
     text += &existing(decision);
     text += &leftovers(decision);
-    text += &barren(report);
+    text += &incompatible_pools(report);
     text += &totals(report, world);
     text
 }
 
-fn purchases(decision: &Decision, world: &World) -> String {
+fn purchases(decision: &Decision, world: &ClusterObjects) -> String {
     if decision.claims.is_empty() {
         return "Buy nothing.\n\n".into();
     }
@@ -68,7 +68,7 @@ fn price(claims: &[&Claim]) -> f64 {
     claims.iter().map(|claim| claim.price).sum()
 }
 
-fn row((pool, name, capacity_type): (&str, &str, &str), claims: &[&Claim], world: &World) -> Vec<String> {
+fn row((pool, name, capacity_type): (&str, &str, &str), claims: &[&Claim], world: &ClusterObjects) -> Vec<String> {
     let found = world.names.get(name).and_then(|name| world.catalogue.find(name));
     let capacity = |resource| {
         found.map_or(String::new(), |id| amount(resource, world.catalogue.instance_type(id).capacity.get(resource)))
@@ -121,7 +121,7 @@ fn leftovers(decision: &Decision) -> String {
     if decision.errors.is_empty() {
         return String::new();
     }
-    let mut groups: BTreeMap<&Leftover, Vec<String>> = BTreeMap::new();
+    let mut groups: BTreeMap<&UnplacedPod, Vec<String>> = BTreeMap::new();
     for (pod, leftover) in &decision.errors {
         groups.entry(leftover).or_default().push(pod.clone());
     }
@@ -138,9 +138,9 @@ fn leftovers(decision: &Decision) -> String {
 }
 
 /// NodePools that nothing can be bought for, one a line.
-fn barren(report: &Report) -> String {
+fn incompatible_pools(report: &Report) -> String {
     let mut text = String::new();
-    for (pool, why) in &report.barren {
+    for (pool, why) in &report.incompatible_pools {
         _ = writeln!(text, "NodePool {pool}: {why}");
     }
     if text.is_empty() { text } else { text + "\n" }
@@ -155,7 +155,7 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-fn totals(report: &Report, world: &World) -> String {
+fn totals(report: &Report, world: &ClusterObjects) -> String {
     let decision = &report.decision;
     let mut text = String::new();
     let mut line = |name: &str, value: String, note: String| {
@@ -166,9 +166,10 @@ fn totals(report: &Report, world: &World) -> String {
     let node_cost = world.settings.node_cost;
     line("Objective", usd(decision.effective), format!("USD/h as scored, with {node_cost} for each node"));
     line("Lower bound", usd(decision.lower_bound), format!("USD/h, gap {:.1} %", report.gap * 100.0));
-    let told = "runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does";
+    let nominated = "runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does";
     let alone = "if it is not";
-    for (name, survival, words) in [("Robust", report.survives_told, told), ("", report.survives, alone)] {
+    for (name, survival, words) in [("Robust", report.robustness_nominated, nominated), ("", report.robustness, alone)]
+    {
         if let Some(survival) = survival {
             let share = format!("{}/{}", survival.survived, survival.runs);
             line(name, share, format!("{words} (mean {:.1} pods)", survival.left_over));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::failure::count;
+use crate::error::count;
 
 /// Lines of text for what `/status` answers.
 pub fn text(status: &Value) -> String {

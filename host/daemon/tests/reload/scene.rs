@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use longshore_core::model::Sym;
+use longshore_core::model::Symbol;
 use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner;
 use longshore_core::policy::Policies as _;
 use longshore_core::snapshot::Snapshot;
-use longshore_daemon::live::policies::{Kind, Manager, PolicyStatus, Setup, Shadows, Watcher};
+use longshore_daemon::live::policies::{Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher};
 use longshore_policy::Limits;
 
 pub struct Scene {
     pub folder: PathBuf,
-    pub manager: Manager,
+    pub manager: PolicyReloader,
     pub watcher: Watcher,
     pub shadows: Shadows,
     pub snapshot: Snapshot,
@@ -36,7 +36,7 @@ impl Scene {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
-        let (manager, watcher, shadows) = Manager::by_hand(setup(&folder)).unwrap();
+        let (manager, watcher, shadows) = PolicyReloader::manual(setup(&folder)).unwrap();
         Scene { folder, manager, watcher, shadows, snapshot: snapshot() }
     }
 
@@ -59,7 +59,7 @@ impl Scene {
         self.watcher.step(now);
     }
 
-    pub fn pool(&self) -> Sym {
+    pub fn pool(&self) -> Symbol {
         let world = &self.snapshot.world;
         world.pools[self.snapshot.pools[0].0 as usize].name
     }

@@ -2,7 +2,7 @@
 //! architectures, each in four zones, spot and on-demand.
 
 use longshore_api::labels::{self, capacity_type};
-use longshore_core::model::{Names, Offering, Requirement, ResourceId, Resources, TypeId};
+use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbols, TypeId};
 
 use super::labels::{Shape, type_requirements};
 use super::{Row, row};
@@ -21,7 +21,7 @@ const SPOT: f64 = 0.7;
 const PODS_PER_CPU: i64 = 16;
 const MOST_PODS: i64 = 1024;
 
-pub(super) fn rows(names: &mut Names) -> Vec<Row> {
+pub(super) fn rows(names: &mut Symbols) -> Vec<Row> {
     let mut rows = Vec::with_capacity(144);
     for cpus in SIZES {
         for (family, gib_per_cpu) in FAMILIES {
@@ -35,7 +35,7 @@ pub(super) fn rows(names: &mut Names) -> Vec<Row> {
     rows
 }
 
-fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Names) -> Row {
+fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symbols) -> Row {
     let name = format!("{family}-{cpus}x-{arch}-{os}");
     let bytes = gib << 30;
     let capacity = Resources::new([
@@ -57,7 +57,7 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Name
     row(&name, requirements, capacity, Vec::new(), offerings, names)
 }
 
-fn offering(zone: &str, capacity: &str, price: f64, names: &mut Names) -> Offering {
+fn offering(zone: &str, capacity: &str, price: f64, names: &mut Symbols) -> Offering {
     let (zone_key, capacity_key) = (names.intern(labels::ZONE), names.intern(labels::CAPACITY_TYPE));
     let (zone, capacity_type) = (names.intern(zone), names.intern(capacity));
     Offering {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_api::json;
 use longshore_api::labels::{self, capacity_type};
-use longshore_api::manifests::{Place, Problem, Problems, explain, quoted};
+use longshore_api::manifests::{Diagnostic, Diagnostics, Location, explain, quoted};
 use longshore_api::quantity::{Quantity, QuantityError};
-use longshore_core::model::{Names, Offering, Requirement, ResourceId, Resources, TypeId};
+use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbols, TypeId};
 use serde::Deserialize;
 
 use super::labels::{Shape, shortest, type_requirements};
@@ -77,9 +77,9 @@ impl Amount {
 type Fault = (String, String, &'static str);
 
 /// The types of a file, and what was wrong with the others.
-pub(super) fn read(source: &str, bytes: &[u8], names: &mut Names) -> (Vec<Row>, Problems) {
+pub(super) fn read(source: &str, bytes: &[u8], names: &mut Symbols) -> (Vec<Row>, Diagnostics) {
     let mut reader =
-        Reader { source, bytes, rows: Vec::new(), seen: BTreeSet::new(), problems: Problems::default(), names };
+        Reader { source, bytes, rows: Vec::new(), seen: BTreeSet::new(), problems: Diagnostics::default(), names };
     reader.file();
     (reader.rows, reader.problems)
 }
@@ -89,8 +89,8 @@ struct Reader<'a> {
     bytes: &'a [u8],
     rows: Vec<Row>,
     seen: BTreeSet<String>,
-    problems: Problems,
-    names: &'a mut Names,
+    problems: Diagnostics,
+    names: &'a mut Symbols,
 }
 
 impl Reader<'_> {
@@ -163,8 +163,8 @@ impl Reader<'_> {
 
     fn refuse(&mut self, at: usize, item: Option<u32>, name: &str, (field, what, hint): Fault) {
         let line = Some(json::lines_before(self.bytes, at) + 1);
-        self.problems.push(Problem {
-            place: Place { source: self.source.to_owned(), document: 1, item, line },
+        self.problems.push(Diagnostic {
+            location: Location { source: self.source.to_owned(), document: 1, item, line },
             kind: "instance type".to_owned(),
             name: name.chars().take(100).collect(),
             field,
@@ -174,7 +174,7 @@ impl Reader<'_> {
     }
 }
 
-fn convert(wire: &WireType<'_>, names: &mut Names) -> Result<Row, Fault> {
+fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
     let fault = |field: &str, what: String, hint| Err((field.to_owned(), what, hint));
     if wire.name.is_empty() || !labels::is_label_value(&wire.name) {
         let what = format!("{} is not the name of an instance type", quoted(&wire.name));
@@ -227,7 +227,7 @@ fn convert(wire: &WireType<'_>, names: &mut Names) -> Result<Row, Fault> {
     Ok(row(&wire.name, requirements, capacity, limits, offerings, names))
 }
 
-fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Names) -> Result<Resources, Fault> {
+fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Symbols) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, amount) in resources {
         let text = amount.text();
@@ -242,7 +242,7 @@ fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Names) -> Result<R
     Ok(all)
 }
 
-fn offering(wire: &WireOffering, names: &mut Names) -> Result<Offering, Fault> {
+fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault> {
     let mut found = Offering {
         instance_type: TypeId(0),
         requirements: Vec::with_capacity(wire.requirements.len()),

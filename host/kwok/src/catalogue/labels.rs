@@ -1,7 +1,7 @@
 //! The labels that KWOK's instance types have, found by asking Karpenter 1.14 which types match which label.
 
 use longshore_api::labels::{self, kwok};
-use longshore_core::model::{Names, Op, Requirement};
+use longshore_core::model::{Op, Requirement, Symbols};
 
 /// What the labels of a type follow from.
 pub(super) struct Shape<'a> {
@@ -17,8 +17,8 @@ pub(super) struct Shape<'a> {
 }
 
 /// Labels of a type as requirements.
-pub(super) fn type_requirements(shape: &Shape<'_>, names: &mut Names) -> Vec<Requirement> {
-    let is = |key: &str, value: &str, names: &mut Names| {
+pub(super) fn type_requirements(shape: &Shape<'_>, names: &mut Symbols) -> Vec<Requirement> {
+    let is = |key: &str, value: &str, names: &mut Symbols| {
         let key = names.intern(key);
         Requirement::is(key, names.intern(value))
     };

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use longshore_api::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
+use longshore_core::model::{
+    Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
+};
 use rustc_hash::FxHashSet;
 
 use super::faults::Faults;
@@ -27,7 +29,7 @@ pub struct Choice {
 ///
 /// # Errors
 /// Insufficient capacity, with the counts of what each rule left out and the offerings that are short.
-pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
+pub fn choose(catalogue: &Catalogue, names: &Symbols, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
     let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
@@ -78,11 +80,11 @@ pub fn choose(catalogue: &Catalogue, names: &Names, launch: &Launch, faults: &Fa
 
 /// A claim as a catalogue is compared with it: label keys and resources by their symbols there.
 struct Wanted<'a> {
-    names: &'a Names,
+    names: &'a Symbols,
     /// A resource that no type has has no symbol.
     requests: Vec<(Option<ResourceId>, i64)>,
     /// Those whose label the catalogue knows.
-    requirements: Vec<(Sym, Rule<'a>)>,
+    requirements: Vec<(Symbol, Rule<'a>)>,
     /// What the name of a type must satisfy.
     type_names: Vec<Rule<'a>>,
     /// Labels of the claim that its own requirements refuse: types and offerings must say something else of them.
@@ -93,14 +95,14 @@ struct Wanted<'a> {
 /// there is: lists of values are sets here.
 enum Rule<'a> {
     /// The value is one of these.
-    In(FxHashSet<Sym>),
+    In(FxHashSet<Symbol>),
     /// It is none of them.
-    NotIn(FxHashSet<Sym>),
+    NotIn(FxHashSet<Symbol>),
     Other(&'a longshore_cloud::Requirement),
 }
 
 impl<'a> Rule<'a> {
-    fn new(requirement: &'a longshore_cloud::Requirement, names: &Names) -> Self {
+    fn new(requirement: &'a longshore_cloud::Requirement, names: &Symbols) -> Self {
         // A value that the catalogue does not know is that of no type.
         let values = || requirement.values.iter().filter_map(|value| names.get(value)).collect();
         match requirement.operator.as_str() {
@@ -111,7 +113,7 @@ impl<'a> Rule<'a> {
     }
 
     /// Whether a label of this value satisfies it.
-    fn admits(&self, value: Sym, names: &Names) -> bool {
+    fn admits(&self, value: Symbol, names: &Symbols) -> bool {
         match self {
             Rule::In(values) => values.contains(&value),
             Rule::NotIn(values) => !values.contains(&value),
@@ -121,7 +123,7 @@ impl<'a> Rule<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn new(launch: &'a Launch, names: &'a Names) -> Result<Self, CloudError> {
+    fn new(launch: &'a Launch, names: &'a Symbols) -> Result<Self, CloudError> {
         let all = launch.requirements.iter();
         let own = |r: &longshore_cloud::Requirement| launch.labels.get(&r.key).is_some_and(|v| !r.admits(Some(v)));
         Ok(Wanted {
@@ -159,7 +161,7 @@ impl<'a> Wanted<'a> {
     /// The first value of a requirement that the claim admits.
     fn value(&self, requirement: &Requirement) -> Option<&'a str> {
         let Op::In(values) = &requirement.op else { return None };
-        let admitted = |value: Sym| {
+        let admitted = |value: Symbol| {
             let mut same = self.requirements.iter().filter(|(key, _)| *key == requirement.key);
             same.all(|(_, rule)| rule.admits(value, self.names))
         };
@@ -182,7 +184,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn requests(launch: &Launch, names: &Names) -> Result<Vec<(Option<ResourceId>, i64)>, CloudError> {
+fn requests(launch: &Launch, names: &Symbols) -> Result<Vec<(Option<ResourceId>, i64)>, CloudError> {
     let amount = |(resource, text): (&String, &String)| {
         let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
         match parsed {
@@ -200,7 +202,7 @@ fn requests(launch: &Launch, names: &Names) -> Result<Vec<(Option<ResourceId>, i
 }
 
 /// Amounts as Kubernetes writes them.
-fn amounts(resources: &Resources, names: &Names) -> BTreeMap<String, String> {
+fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
     let text = |(id, amount): (ResourceId, i64)| {
         let text = match id {
             ResourceId::Cpu => format!("{amount}m"),
@@ -238,7 +240,7 @@ mod tests {
 
     /// The type, zone and capacity type chosen and its operating system, or why none is.
     fn chosen(lines: &[&str], faults: &[(&str, &str)]) -> String {
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let catalogue = built_in(&mut names);
         let asked =
             faults.iter().map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned())).collect();

@@ -6,7 +6,9 @@ pub mod hostile;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use longshore_core::model::{Catalogue, InstanceType, Names, Offering, Op, Requirement, ResourceId, Resources, Sym};
+use longshore_core::model::{
+    Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
+};
 use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, WasmPolicies};
 
 /// Made once: compiling goes on in its engine.
@@ -32,13 +34,13 @@ pub fn serve(policy: LoadedPolicy) -> WasmPolicies {
 /// A catalogue, its names and a NodePool.
 pub struct World {
     pub catalogue: Catalogue,
-    pub names: Names,
-    pub pool: Sym,
+    pub names: Symbols,
+    pub pool: Symbol,
 }
 
 /// At least `offerings` offerings: types of two families and two architectures, in three zones, on demand and spot.
 pub fn world(offerings: usize) -> World {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let arch = names.intern("kubernetes.io/arch");
     let zones = ["a", "b", "c"].map(|letter| names.intern(&format!("us-east-1{letter}")));
     let (spot, on_demand) = (names.intern("spot"), names.intern("on-demand"));

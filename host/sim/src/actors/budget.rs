@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::alike::{self, Count};
-use super::{Desk, Work, fields, selector};
+use super::pods_by_labels::{self, Count};
+use super::{ActorContext, Work, fields, selector};
 use crate::object::{Change, Event, Key, Resource};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 /// An eviction that has not come to anything after this is forgotten, in seconds.
 const DISRUPTION_TIMEOUT: i64 = 120;
 
 /// A pod has come, gone, or changed whether it is well: budgets that select it count again.
-pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::ended(p));
     let same =
         |b: &Value| state(b) == state(&change.object) && b["metadata"]["labels"] == change.object["metadata"]["labels"];
@@ -28,36 +28,36 @@ pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
         let selector = &budget["spec"]["selector"];
         selector::selects(selector, &change.object) || before.is_some_and(|b| selector::selects(selector, b))
     };
-    let budgets: Vec<Key> = desk
+    let budgets: Vec<Key> = ctx
         .view
         .within(resources::POD_DISRUPTION_BUDGET, namespace)
         .filter(|(_, budget)| selected(budget))
         .map(|(key, _)| key)
         .collect();
-    budgets.into_iter().for_each(|key| desk.reconcile(key));
+    budgets.into_iter().for_each(|key| ctx.reconcile(key));
 }
 
 /// Counts.
-pub fn reconcile(desk: &mut Desk, key: &Key, budget: &Value) {
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, budget: &Value) {
     if fields::deleting(budget) {
         return;
     }
     let chosen = &budget["spec"]["selector"];
-    let disrupted = disrupted(desk, key, budget);
-    let pods: Vec<&Count> = desk
+    let disrupted = disrupted(ctx, key, budget);
+    let pods: Vec<&Count> = ctx
         .view
-        .alike()
+        .pods_by_labels()
         .within(&key.namespace)
         .filter(|count| selector::selects_labels(chosen, Some(&count.labels)))
         .collect();
-    let (expected, desired) = wanted(desk, budget, &pods);
+    let (expected, desired) = wanted(ctx, budget, &pods);
     // Those that have been evicted are as good as gone.
     let leaves = |name: &String| {
-        let pod = desk.view.get(&fields::key(resources::POD, &key.namespace, name));
-        pod.is_some_and(|p| alike::well(p) && !fields::ended(p) && selector::selects(chosen, p))
+        let pod = ctx.view.get(&fields::key(resources::POD, &key.namespace, name));
+        pod.is_some_and(|p| pods_by_labels::healthy(p) && !fields::ended(p) && selector::selects(chosen, p))
     };
     let evicted = disrupted.keys().filter(|name| leaves(name)).count();
-    let healthy = pods.iter().map(|count| count.well).sum::<usize>() as i64 - evicted as i64;
+    let healthy = pods.iter().map(|count| count.healthy).sum::<usize>() as i64 - evicted as i64;
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
     let status = [
         ("expectedPods", json!(expected)),
@@ -67,31 +67,31 @@ pub fn reconcile(desk: &mut Desk, key: &Key, budget: &Value) {
         ("disruptedPods", if disrupted.is_empty() { Value::Null } else { Value::Object(disrupted) }),
         ("observedGeneration", budget["metadata"]["generation"].clone()),
     ];
-    desk.set_status(key, &status);
+    ctx.set_status(key, &status);
     let state = if allowed > 0 { "True" } else { "False" };
     if fields::condition(budget, "DisruptionAllowed") != state {
-        let now = desk.clock.now();
+        let now = ctx.clock.now();
         let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
-        desk.update(key, Sub::Status, |b| {
+        ctx.update(key, Subresource::Status, |b| {
             fields::set_condition(b, "DisruptionAllowed", state, reason, "", now);
         });
     }
 }
 
 /// Pods expected, and how many of them must be well.
-fn wanted(desk: &Desk, budget: &Value, pods: &[&Count]) -> (i64, i64) {
+fn wanted(ctx: &ActorContext, budget: &Value, pods: &[&Count]) -> (i64, i64) {
     let spec = &budget["spec"];
     let set = |field: &str| spec.get(field).filter(|v| !v.is_null());
     let there = || pods.iter().map(|count| count.pods).sum::<usize>() as i64;
     if let Some(most) = set("maxUnavailable") {
-        let expected = scale(desk, pods);
+        let expected = scale(ctx, pods);
         let away = fields::count_or_share(Some(most), expected, true).unwrap_or(0);
         return (expected, (expected - away).max(0));
     }
     match set("minAvailable") {
         Some(Value::Number(least)) => (there(), least.as_i64().unwrap_or(0)),
         Some(share) => {
-            let expected = scale(desk, pods);
+            let expected = scale(ctx, pods);
             (expected, fields::count_or_share(Some(share), expected, true).unwrap_or(expected))
         }
         None => (there(), 1),
@@ -99,11 +99,11 @@ fn wanted(desk: &Desk, budget: &Value, pods: &[&Count]) -> (i64, i64) {
 }
 
 /// How many pods the controllers of these pods are meant to have; a pod without one counts for itself.
-fn scale(desk: &Desk, pods: &[&Count]) -> i64 {
+fn scale(ctx: &ActorContext, pods: &[&Count]) -> i64 {
     let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
     let mut alone = 0;
     for (controller, pods) in pods.iter().flat_map(|count| &count.controllers) {
-        match replicas(desk, controller) {
+        match replicas(ctx, controller) {
             Some((uid, replicas)) => drop(scales.insert(uid, replicas)),
             None => alone += *pods as i64,
         }
@@ -113,28 +113,28 @@ fn scale(desk: &Desk, pods: &[&Count]) -> i64 {
 
 /// The UID and number of replicas of what scales a pod. A ReplicaSet of a Deployment counts as the Deployment does:
 /// during a roll-out it is only a part.
-fn replicas<'a>(desk: &'a Desk, uid: &str) -> Option<(&'a str, i64)> {
+fn replicas<'a>(ctx: &'a ActorContext, uid: &str) -> Option<(&'a str, i64)> {
     const SCALED: [Resource; 3] = [resources::REPLICA_SET, resources::STATEFUL_SET, resources::REPLICATION_CONTROLLER];
-    let key = desk.view.by_uid(uid).filter(|key| SCALED.contains(&key.resource))?;
-    let set = desk.view.get(key)?;
-    let above = fields::controller(set).and_then(|o| desk.view.by_uid(fields::text(o, "/uid")));
-    let scaled = above.and_then(|key| desk.view.get(key)).unwrap_or(set);
+    let key = ctx.view.by_uid(uid).filter(|key| SCALED.contains(&key.resource))?;
+    let set = ctx.view.get(key)?;
+    let above = fields::controller(set).and_then(|o| ctx.view.by_uid(fields::text(o, "/uid")));
+    let scaled = above.and_then(|key| ctx.view.get(key)).unwrap_or(set);
     Some((fields::uid(scaled), fields::number(scaled, "/spec/replicas").unwrap_or(1)))
 }
 
 /// Evictions that have not become deletions yet.
-fn disrupted(desk: &mut Desk, key: &Key, budget: &Value) -> Map<String, Value> {
-    let now = desk.clock.now();
+fn disrupted(ctx: &mut ActorContext, key: &Key, budget: &Value) -> Map<String, Value> {
+    let now = ctx.clock.now();
     let mut left = Map::new();
     for (name, at) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
-        let pod = desk.view.get(&fields::key(resources::POD, &key.namespace, name));
+        let pod = ctx.view.get(&fields::key(resources::POD, &key.namespace, name));
         let waits = pod.is_some_and(|p| !fields::deleting(p));
         let age = at.as_str().and_then(|t| t.parse().ok()).map_or(i64::MAX, |t| now.duration_since(t).as_secs());
         if waits && age <= DISRUPTION_TIMEOUT {
             left.insert(name.clone(), at.clone());
             let due =
-                desk.clock.elapsed() + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
-            desk.agenda.once(due, Work::Reconcile(key.clone()));
+                ctx.clock.elapsed() + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
+            ctx.event_queue.once(due, Work::Reconcile(key.clone()));
         }
     }
     left

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::view::Member;
-use super::{Desk, fields, selector, template};
+use super::{ActorContext, fields, selector, template};
 use crate::object::{Change, Event, Key};
 use crate::server::resources;
 
@@ -25,7 +25,7 @@ const TOLERATED: [(&str, &str); 6] = [
 ];
 
 /// A node has come, gone, or changed what it lets in.
-pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let same = |b: &Value| {
         let after = &change.object;
         change.event == Event::Modified
@@ -35,8 +35,8 @@ pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
     if before.is_some_and(same) {
         return;
     }
-    let all: Vec<Key> = desk.view.all(resources::DAEMON_SET).map(|(key, _)| key).collect();
-    all.into_iter().for_each(|key| desk.reconcile(key));
+    let all: Vec<Key> = ctx.view.all(resources::DAEMON_SET).map(|(key, _)| key).collect();
+    all.into_iter().for_each(|key| ctx.reconcile(key));
 }
 
 /// What was found out about nodes, by DaemonSet: every start of a pod asks for all of them again.
@@ -49,22 +49,22 @@ struct Known {
     /// UID and generation that it was found out for.
     of: (String, Option<i64>),
     /// By name of the node, with the version of it.
-    nodes: FxHashMap<Arc<str>, (Arc<Value>, Fate)>,
+    nodes: FxHashMap<Arc<str>, (Arc<Value>, DaemonTarget)>,
 }
 
 impl Known {
     /// What becomes of a daemon on each node, by name.
-    fn fates(&mut self, desk: &Desk, set: &Value, tolerations: &[Value]) -> Vec<(Arc<str>, Fate)> {
+    fn fates(&mut self, ctx: &ActorContext, set: &Value, tolerations: &[Value]) -> Vec<(Arc<str>, DaemonTarget)> {
         let (uid, generation) = (fields::uid(set), fields::number(set, "/metadata/generation"));
         if self.of.0 != uid || self.of.1 != generation {
             *self = Known { of: (uid.to_owned(), generation), nodes: FxHashMap::default() };
         }
         let mut fates = Vec::new();
-        for (key, node) in desk.view.all(resources::NODE) {
+        for (key, node) in ctx.view.all(resources::NODE) {
             let fate = match self.nodes.get(&key.name) {
                 Some((seen, fate)) if Arc::ptr_eq(seen, node) => *fate,
                 _ => {
-                    let fate = fate(set, tolerations, node);
+                    let fate = target_on(set, tolerations, node);
                     self.nodes.insert(key.name.clone(), (node.clone(), fate));
                     fate
                 }
@@ -80,17 +80,17 @@ impl Known {
 
 impl Daemons {
     /// Makes and deletes pods node by node.
-    pub fn reconcile(&mut self, desk: &mut Desk, key: &Key) {
-        let Some(set) = desk.view.get(key).cloned() else { return drop(self.0.remove(key)) };
+    pub fn reconcile(&mut self, ctx: &mut ActorContext, key: &Key) {
+        let Some(set) = ctx.view.get(key).cloned() else { return drop(self.0.remove(key)) };
         let tolerations = tolerations(&set["spec"]["template"]);
-        let nodes = self.0.entry(key.clone()).or_default().fates(desk, &set, &tolerations);
-        let wanted = nodes.iter().filter(|(_, fate)| *fate == Fate::Runs).count() as i64;
+        let nodes = self.0.entry(key.clone()).or_default().fates(ctx, &set, &tolerations);
+        let wanted = nodes.iter().filter(|(_, fate)| *fate == DaemonTarget::Runs).count() as i64;
         let mut running = 0;
         let mut ready = 0;
         let mut steps = Vec::new();
         {
             let mut pods: BTreeMap<&str, Vec<(&Key, &Member)>> = BTreeMap::new();
-            for (key, member) in desk.view.members(resources::POD, fields::uid(&set)) {
+            for (key, member) in ctx.view.members(resources::POD, fields::uid(&set)) {
                 pods.entry(&*member.target).or_default().push((key, member));
                 running += i64::from(member.active);
                 ready += i64::from(member.active && member.ready);
@@ -108,15 +108,15 @@ impl Daemons {
         let deleting = fields::deleting(&set);
         for step in steps.into_iter().filter(|_| !deleting) {
             match step {
-                Step::Delete(pod) => desk.delete(&pod),
+                Step::Delete(pod) => ctx.delete(&pod),
                 Step::Make(node) => {
-                    let name = desk.name(&format!("{}-", key.name));
+                    let name = ctx.name(&format!("{}-", key.name));
                     let pod = pod(&set, &tolerations, &node, &name);
-                    desk.create(resources::POD, pod);
+                    ctx.create(resources::POD, pod);
                 }
             }
         }
-        desk.set_status(
+        ctx.set_status(
             key,
             &[
                 ("desiredNumberScheduled", json!(if deleting { 0 } else { wanted })),
@@ -141,7 +141,7 @@ enum Step {
 
 /// What becomes of a daemon on a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum DaemonTarget {
     /// There is one.
     Runs,
     /// One that is there may stay, none is made.
@@ -150,30 +150,30 @@ enum Fate {
     Goes,
 }
 
-fn fate(set: &Value, tolerations: &[Value], node: &Value) -> Fate {
+fn target_on(set: &Value, tolerations: &[Value], node: &Value) -> DaemonTarget {
     if !selector::admits(&set["spec"]["template"]["spec"], node) {
-        return Fate::Goes;
+        return DaemonTarget::Goes;
     }
     let kept_out = |effect: &str| {
         let taints = fields::items(node, "/spec/taints").iter().filter(|t| t["effect"] == effect);
         taints.into_iter().any(|taint| !tolerations.iter().any(|t| selector::tolerates(t, taint)))
     };
     match (kept_out("NoExecute"), kept_out("NoSchedule")) {
-        (true, _) => Fate::Goes,
-        (false, true) => Fate::Stays,
-        (false, false) => Fate::Runs,
+        (true, _) => DaemonTarget::Goes,
+        (false, true) => DaemonTarget::Stays,
+        (false, false) => DaemonTarget::Runs,
     }
 }
 
-fn on_node(node: &Arc<str>, fate: Fate, here: &[(&Key, &Member)], steps: &mut Vec<Step>) {
+fn on_node(node: &Arc<str>, fate: DaemonTarget, here: &[(&Key, &Member)], steps: &mut Vec<Step>) {
     let ended = |m: &Member| fields::ended(&m.object);
     let stays = |m: &Member| !fields::deleting(&m.object);
     let over = here.iter().filter(|(_, m)| !m.active && ended(m) && stays(m));
     steps.extend(over.map(|(key, _)| Step::Delete((*key).clone())));
     // One that is on its way out is waited for.
-    let keep = usize::from(fate != Fate::Goes);
+    let keep = usize::from(fate != DaemonTarget::Goes);
     let surplus = here.iter().filter(|(_, m)| m.active).skip(keep);
-    if fate == Fate::Runs && here.is_empty() {
+    if fate == DaemonTarget::Runs && here.is_empty() {
         steps.push(Step::Make(node.clone()));
     } else {
         steps.extend(surplus.map(|(key, _)| Step::Delete((*key).clone())));

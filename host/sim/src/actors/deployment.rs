@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Desk, fields, template};
+use super::{ActorContext, fields, template};
 use crate::object::{Change, Event, Key};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 const HASH: &str = "pod-template-hash";
 
@@ -26,37 +26,37 @@ struct Set {
 }
 
 /// A pod has gone: a Deployment that is recreated may have waited for it.
-pub fn wake(desk: &mut Desk, change: &Change) {
+pub fn wake(ctx: &mut ActorContext, change: &Change) {
     if change.event != Event::Deleted {
         return;
     }
-    let owner = |o: &Value| desk.view.by_uid(fields::text(fields::controller(o)?, "/uid")).cloned();
-    let Some(set) = owner(&change.object).and_then(|key| desk.view.get(&key).cloned()) else { return };
+    let owner = |o: &Value| ctx.view.by_uid(fields::text(fields::controller(o)?, "/uid")).cloned();
+    let Some(set) = owner(&change.object).and_then(|key| ctx.view.get(&key).cloned()) else { return };
     if let Some(key) = owner(&set).filter(|key| key.resource == resources::DEPLOYMENT) {
-        desk.reconcile(key);
+        ctx.reconcile(key);
     }
 }
 
 /// Moves replicas from old ReplicaSets to the current one.
-pub fn reconcile(desk: &mut Desk, key: &Key, deployment: &Value) {
-    let hash = template::hash(desk, deployment);
-    let mut sets = sets(desk, deployment);
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, deployment: &Value) {
+    let hash = template::hash(ctx, deployment);
+    let mut sets = sets(ctx, deployment);
     let wanted = fields::number(deployment, "/spec/replicas").unwrap_or(1).max(0);
     if !fields::deleting(deployment) && deployment["spec"]["paused"] != true {
         let Some(at) = sets.iter().position(|s| fields::label(&s.object, HASH) == Some(&hash)) else {
             let first = if sets.is_empty() { wanted } else { 0 };
-            return create(desk, deployment, &hash, first);
+            return create(ctx, deployment, &hash, first);
         };
         let current = sets.remove(at);
-        roll(desk, deployment, wanted, &current, &sets);
-        forget(desk, deployment, &sets);
+        roll(ctx, deployment, wanted, &current, &sets);
+        forget(ctx, deployment, &sets);
         sets.push(current);
     }
-    status(desk, key, deployment, wanted, &hash, &sets);
+    status(ctx, key, deployment, wanted, &hash, &sets);
 }
 
-fn sets(desk: &Desk, deployment: &Value) -> Vec<Set> {
-    let mut sets: Vec<Set> = desk
+fn sets(ctx: &ActorContext, deployment: &Value) -> Vec<Set> {
+    let mut sets: Vec<Set> = ctx
         .view
         .controlled(resources::REPLICA_SET, fields::uid(deployment))
         .into_iter()
@@ -73,7 +73,7 @@ fn sets(desk: &Desk, deployment: &Value) -> Vec<Set> {
     sets
 }
 
-fn create(desk: &mut Desk, deployment: &Value, hash: &str, replicas: i64) {
+fn create(ctx: &mut ActorContext, deployment: &Value, hash: &str, replicas: i64) {
     let mut pods = deployment["spec"]["template"].clone();
     template::label(&mut pods, HASH, hash);
     let mut selector = deployment["spec"]["selector"].clone();
@@ -88,30 +88,30 @@ fn create(desk: &mut Desk, deployment: &Value, hash: &str, replicas: i64) {
         },
         "spec": {"replicas": replicas, "selector": selector, "template": pods},
     });
-    desk.create(resources::REPLICA_SET, set);
+    ctx.create(resources::REPLICA_SET, set);
 }
 
-fn roll(desk: &mut Desk, deployment: &Value, wanted: i64, current: &Set, old: &[Set]) {
+fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, old: &[Set]) {
     let before: i64 = old.iter().map(|s| s.wants).sum();
     if fields::text(deployment, "/spec/strategy/type") == "Recreate" {
-        old.iter().filter(|s| s.wants > 0).for_each(|s| scale(desk, &s.key, 0));
+        old.iter().filter(|s| s.wants > 0).for_each(|s| scale(ctx, &s.key, 0));
         // Pods on their way out count: that is the point of it.
-        let pods = |s: &Set| desk.view.controlled(resources::POD, fields::uid(&s.object));
+        let pods = |s: &Set| ctx.view.controlled(resources::POD, fields::uid(&s.object));
         let left = old.iter().flat_map(pods).any(|(_, pod)| !fields::ended(&pod));
         if before == 0 && !left && current.wants != wanted {
-            scale(desk, &current.key, wanted);
+            scale(ctx, &current.key, wanted);
         }
         return;
     }
     let (surge, unavailable) = limits(deployment, wanted);
     if before == 0 || current.wants > wanted {
         if current.wants != wanted {
-            scale(desk, &current.key, wanted);
+            scale(ctx, &current.key, wanted);
         }
     } else {
         let most = wanted.min(wanted + surge - before).max(current.wants);
         if most != current.wants {
-            scale(desk, &current.key, most);
+            scale(ctx, &current.key, most);
         }
     }
     // Of the old pods, those that are not ready are no loss; of the others so many may go as leave enough.
@@ -122,7 +122,7 @@ fn roll(desk: &mut Desk, deployment: &Value, wanted: i64, current: &Set, old: &[
         let lame = (set.wants - set.ready).clamp(0, spare.max(0));
         let well = ready_spare.min(spare - lame).clamp(0, set.wants - lame);
         if lame + well > 0 {
-            scale(desk, &set.key, set.wants - lame - well);
+            scale(ctx, &set.key, set.wants - lame - well);
             spare -= lame + well;
             ready_spare -= well;
         }
@@ -141,25 +141,25 @@ fn limits(deployment: &Value, wanted: i64) -> (i64, i64) {
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-fn scale(desk: &mut Desk, key: &Key, replicas: i64) {
-    desk.update(key, Sub::Object, |set| fields::map_at(set, "spec")["replicas"] = replicas.into());
+fn scale(ctx: &mut ActorContext, key: &Key, replicas: i64) {
+    ctx.update(key, Subresource::Object, |set| fields::map_at(set, "spec")["replicas"] = replicas.into());
 }
 
 /// Old ReplicaSets without pods beyond `revisionHistoryLimit` go, the oldest first.
-fn forget(desk: &mut Desk, deployment: &Value, old: &[Set]) {
+fn forget(ctx: &mut ActorContext, deployment: &Value, old: &[Set]) {
     let keep = fields::number(deployment, "/spec/revisionHistoryLimit").unwrap_or(10).max(0) as usize;
     let empty: Vec<&Set> =
         old.iter().filter(|s| s.wants == 0 && s.there == 0 && !fields::deleting(&s.object)).collect();
     for set in empty.iter().take(empty.len().saturating_sub(keep)) {
-        desk.delete(&set.key);
+        ctx.delete(&set.key);
     }
 }
 
-fn status(desk: &mut Desk, key: &Key, deployment: &Value, wanted: i64, hash: &str, sets: &[Set]) {
+fn status(ctx: &mut ActorContext, key: &Key, deployment: &Value, wanted: i64, hash: &str, sets: &[Set]) {
     let (there, ready) = (sets.iter().map(|s| s.there).sum::<i64>(), sets.iter().map(|s| s.ready).sum::<i64>());
     let updated: i64 = sets.iter().filter(|s| fields::label(&s.object, HASH) == Some(hash)).map(|s| s.there).sum();
     let count = |n: i64| if n == 0 { Value::Null } else { json!(n) };
-    desk.set_status(
+    ctx.set_status(
         key,
         &[
             ("replicas", count(there)),
@@ -172,10 +172,10 @@ fn status(desk: &mut Desk, key: &Key, deployment: &Value, wanted: i64, hash: &st
     );
     let enough = ready >= wanted - limits(deployment, wanted).1;
     let available = if enough { "True" } else { "False" };
-    if desk.view.get(key).is_some_and(|d| fields::condition(d, "Available") != available) {
-        let now = desk.clock.now();
+    if ctx.view.get(key).is_some_and(|d| fields::condition(d, "Available") != available) {
+        let now = ctx.clock.now();
         let reason = if enough { "MinimumReplicasAvailable" } else { "MinimumReplicasUnavailable" };
-        desk.update(key, Sub::Status, |d| {
+        ctx.update(key, Subresource::Status, |d| {
             fields::set_condition(d, "Available", available, reason, "", now);
         });
     }

@@ -3,67 +3,67 @@
 
 use serde_json::Value;
 
-use super::{Desk, Work, fields};
+use super::{ActorContext, Work, fields};
 use crate::object::{Change, Event, Key};
-use crate::server::{DeleteOptions, Propagation, Sub, resources};
+use crate::server::{DeleteOptions, Propagation, Subresource, resources};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 /// A change: dependents of what has gone are looked at, owners that wait for their dependents, and what is new and
 /// names an owner that is not there.
-pub fn saw(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+pub fn on_change(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
-    wake_namespace(desk, change);
+    wake_namespace(ctx, change);
     match change.event {
         Event::Deleted => {
-            for key in desk.view.dependents(fields::uid(object)) {
-                desk.soon(Work::Collect(key));
+            for key in ctx.view.dependents(fields::uid(object)) {
+                ctx.soon(Work::Collect(key));
             }
-            wake_owners(desk, object);
+            wake_owners(ctx, object);
         }
         _ => {
             let waits =
                 fields::deleting(object) && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
             let owned_anew =
-                before.is_none_or(|b| owners(b) != owners(object)) && !missing_owners(desk, object).is_empty();
+                before.is_none_or(|b| owners(b) != owners(object)) && !missing_owners(ctx, object).is_empty();
             if waits || owned_anew {
-                desk.soon(Work::Collect(change.key.clone()));
+                ctx.soon(Work::Collect(change.key.clone()));
             }
             // A dependent that no longer blocks its owner.
             if before.is_some_and(|b| owners(b) != owners(object)) {
-                before.into_iter().for_each(|b| wake_owners(desk, b));
+                before.into_iter().for_each(|b| wake_owners(ctx, b));
             }
         }
     }
 }
 
 /// A namespace that is going is looked at when something in it has gone, or has come too late.
-fn wake_namespace(desk: &mut Desk, change: &Change) {
+fn wake_namespace(ctx: &mut ActorContext, change: &Change) {
     let name = match change.key.resource {
         resources::NAMESPACE => change.key.name.clone(),
         _ if change.event == Event::Modified || change.key.namespace.is_empty() => return,
         _ => change.key.namespace.clone(),
     };
     let key = fields::key(resources::NAMESPACE, "", &name);
-    if desk.view.get(&key).is_some_and(|namespace| fields::deleting(namespace)) {
-        desk.soon(Work::Collect(key));
+    if ctx.view.get(&key).is_some_and(|namespace| fields::deleting(namespace)) {
+        ctx.soon(Work::Collect(key));
     }
 }
 
 /// Deletes everything in a namespace; lets go of it once it is empty.
-fn empty(desk: &mut Desk, key: &Key) {
+fn empty(ctx: &mut ActorContext, key: &Key) {
     let namespaced = resources::ALL.iter().filter(|r| r.namespaced);
     let all: Vec<(Key, bool)> = namespaced
-        .flat_map(|r| desk.view.within(*r, &key.name))
+        .flat_map(|r| ctx.view.within(*r, &key.name))
         .map(|(key, object)| (key, fields::deleting(object)))
         .collect();
-    all.iter().filter(|(_, deleting)| !deleting).for_each(|(key, _)| desk.delete(key));
+    all.iter().filter(|(_, deleting)| !deleting).for_each(|(key, _)| ctx.delete(key));
     if all.is_empty()
-        && let Err(refusal) = desk.server.finalize_namespace(&key.name)
+        && let Err(refusal) = ctx.server.finalize_namespace(&key.name)
         && refusal.code != 404
     {
-        desk.log.say(desk.clock, format!("namespace {} stays: {}", key.name, refusal.message));
+        ctx.log.say(ctx.clock, format!("namespace {} stays: {}", key.name, refusal.message));
     }
 }
 
@@ -71,67 +71,67 @@ fn owners(object: &Value) -> &[Value] {
     fields::items(object, "/metadata/ownerReferences")
 }
 
-fn wake_owners(desk: &mut Desk, object: &Value) {
+fn wake_owners(ctx: &mut ActorContext, object: &Value) {
     for owner in fields::items(object, "/metadata/ownerReferences") {
-        if let Some(key) = desk.view.by_uid(fields::text(owner, "/uid")).cloned()
-            && desk.view.get(&key).is_some_and(|o| fields::deleting(o))
+        if let Some(key) = ctx.view.by_uid(fields::text(owner, "/uid")).cloned()
+            && ctx.view.get(&key).is_some_and(|o| fields::deleting(o))
         {
-            desk.soon(Work::Collect(key));
+            ctx.soon(Work::Collect(key));
         }
     }
 }
 
 /// UIDs of owners that are not there.
-fn missing_owners(desk: &Desk, object: &Value) -> Vec<String> {
+fn missing_owners(ctx: &ActorContext, object: &Value) -> Vec<String> {
     let uids = fields::items(object, "/metadata/ownerReferences").iter().map(|o| fields::text(o, "/uid"));
-    uids.filter(|uid| desk.view.by_uid(uid).is_none()).map(str::to_owned).collect()
+    uids.filter(|uid| ctx.view.by_uid(uid).is_none()).map(str::to_owned).collect()
 }
 
 /// Looks at one object.
-pub fn collect(desk: &mut Desk, key: &Key) {
-    let Some(object) = desk.view.get(key).cloned() else { return };
+pub fn collect(ctx: &mut ActorContext, key: &Key) {
+    let Some(object) = ctx.view.get(key).cloned() else { return };
     if fields::deleting(&object) {
         if key.resource == resources::NAMESPACE {
-            empty(desk, key);
+            empty(ctx, key);
         } else if fields::holds(&object, ORPHAN) {
-            orphan_dependents(desk, key, fields::uid(&object));
+            orphan_dependents(ctx, key, fields::uid(&object));
         } else if fields::holds(&object, FOREGROUND) {
-            delete_dependents(desk, key, fields::uid(&object));
+            delete_dependents(ctx, key, fields::uid(&object));
         }
         return;
     }
     let owners = fields::items(&object, "/metadata/ownerReferences");
-    let missing = missing_owners(desk, &object);
+    let missing = missing_owners(ctx, &object);
     if missing.is_empty() {
         return;
     }
     if missing.len() == owners.len() {
-        desk.delete(key);
+        ctx.delete(key);
     } else {
-        disown(desk, key, &missing);
+        disown(ctx, key, &missing);
     }
 }
 
 /// Takes owners off an object.
-fn disown(desk: &mut Desk, key: &Key, uids: &[String]) {
-    desk.update(key, Sub::Object, |object| {
+fn disown(ctx: &mut ActorContext, key: &Key, uids: &[String]) {
+    ctx.update(key, Subresource::Object, |object| {
         let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
         owners.into_iter().for_each(|all| all.retain(|o| !uids.iter().any(|uid| o["uid"] == uid.as_str())));
     });
 }
 
-fn orphan_dependents(desk: &mut Desk, key: &Key, uid: &str) {
-    for dependent in desk.view.dependents(uid) {
-        disown(desk, &dependent, &[uid.to_owned()]);
+fn orphan_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
+    for dependent in ctx.view.dependents(uid) {
+        disown(ctx, &dependent, &[uid.to_owned()]);
     }
-    desk.update(key, Sub::Object, |o| fields::release(o, ORPHAN));
+    ctx.update(key, Subresource::Object, |o| fields::release(o, ORPHAN));
 }
 
 /// Deletes dependents; once none is left that blocks the owner, the owner goes.
-fn delete_dependents(desk: &mut Desk, key: &Key, uid: &str) {
+fn delete_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
     let mut blocked = false;
-    for dependent in desk.view.dependents(uid) {
-        let Some(object) = desk.view.get(&dependent).cloned() else { continue };
+    for dependent in ctx.view.dependents(uid) {
+        let Some(object) = ctx.view.get(&dependent).cloned() else { continue };
         let owners = fields::items(&object, "/metadata/ownerReferences");
         let blocks = |o: &&Value| o["uid"] == uid && o["blockOwnerDeletion"] == true;
         blocked |= owners.iter().any(|o| blocks(&o));
@@ -139,18 +139,18 @@ fn delete_dependents(desk: &mut Desk, key: &Key, uid: &str) {
             continue;
         }
         let lives = |o: &&Value| {
-            let owner = desk.view.by_uid(fields::text(o, "/uid")).and_then(|key| desk.view.get(key));
+            let owner = ctx.view.by_uid(fields::text(o, "/uid")).and_then(|key| ctx.view.get(key));
             o["uid"] != uid && owner.is_some_and(|o| !fields::deleting(o))
         };
         if owners.iter().any(|o| lives(&o)) {
-            disown(desk, &dependent, &[uid.to_owned()]);
+            disown(ctx, &dependent, &[uid.to_owned()]);
             continue;
         }
-        let more = !desk.view.dependents(fields::uid(&object)).is_empty();
+        let more = !ctx.view.dependents(fields::uid(&object)).is_empty();
         let propagation = if more { Propagation::Foreground } else { Propagation::Background };
-        desk.delete_with(&dependent, DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() });
+        ctx.delete_with(&dependent, DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() });
     }
     if !blocked {
-        desk.update(key, Sub::Object, |o| fields::release(o, FOREGROUND));
+        ctx.update(key, Subresource::Object, |o| fields::release(o, FOREGROUND));
     }
 }

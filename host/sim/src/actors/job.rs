@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, Work, fields, template};
+use super::{ActorContext, Work, fields, template};
 use crate::object::Key;
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 /// Makes pods until the Job is done or has failed too often, and counts them.
-pub fn reconcile(desk: &mut Desk, key: &Key, job: &Value) {
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, job: &Value) {
     let over = ["Complete", "Failed"].into_iter().any(|c| fields::condition(job, c) == "True");
     if over {
-        return expire(desk, key, job);
+        return expire(ctx, key, job);
     }
     if fields::deleting(job) {
         return;
     }
-    let pods = desk.view.controlled(resources::POD, fields::uid(job));
+    let pods = ctx.view.controlled(resources::POD, fields::uid(job));
     let phase = |wanted: &str| pods.iter().filter(|(_, p)| fields::text(p, "/status/phase") == wanted).count() as i64;
     let (succeeded, failed) = (phase("Succeeded"), phase("Failed"));
     let active: Vec<&(Key, Arc<Value>)> =
@@ -34,17 +34,17 @@ pub fn reconcile(desk: &mut Desk, key: &Key, job: &Value) {
     let given_up = failed > failures;
     if !done && !given_up {
         for _ in active.len() as i64..wanted {
-            let name = desk.name(&format!("{}-", key.name));
-            desk.create(resources::POD, pod(job, &name));
+            let name = ctx.name(&format!("{}-", key.name));
+            ctx.create(resources::POD, pod(job, &name));
         }
     }
     let leave = if given_up { 0 } else { wanted };
     for (key, _) in active.iter().skip(leave as usize) {
-        desk.delete(key);
+        ctx.delete(key);
     }
-    let stamp = desk.stamp();
+    let stamp = ctx.stamp();
     let started = job["status"]["startTime"].as_str().unwrap_or(&stamp).to_owned();
-    desk.set_status(
+    ctx.set_status(
         key,
         &[
             ("startTime", json!(started)),
@@ -54,8 +54,8 @@ pub fn reconcile(desk: &mut Desk, key: &Key, job: &Value) {
         ],
     );
     if done || given_up {
-        let now = desk.clock.now();
-        desk.update(key, Sub::Status, |job| {
+        let now = ctx.clock.now();
+        ctx.update(key, Subresource::Status, |job| {
             if done {
                 fields::map_at(job, "status")["completionTime"] = stamp.clone().into();
                 fields::set_condition(job, "Complete", "True", "CompletionsReached", "", now);
@@ -82,16 +82,16 @@ fn pod(job: &Value, name: &str) -> Value {
 }
 
 /// A Job that is over goes after `ttlSecondsAfterFinished`, with its pods.
-fn expire(desk: &mut Desk, key: &Key, job: &Value) {
+fn expire(ctx: &mut ActorContext, key: &Key, job: &Value) {
     let Some(ttl) = fields::number(job, "/spec/ttlSecondsAfterFinished") else { return };
     let over = fields::items(job, "/status/conditions").iter().find(|c| c["status"] == "True");
     let Some(over) = over.and_then(|c| fields::time(c, "/lastTransitionTime")) else { return };
-    let age = desk.clock.now().duration_since(over).as_secs();
+    let age = ctx.clock.now().duration_since(over).as_secs();
     if age >= ttl {
-        desk.delete(key);
+        ctx.delete(key);
     } else {
         let wait = Duration::from_secs((ttl - age).unsigned_abs());
-        let due = desk.clock.elapsed() + wait;
-        desk.agenda.once(due, Work::Reconcile(key.clone()));
+        let due = ctx.clock.elapsed() + wait;
+        ctx.event_queue.once(due, Work::Reconcile(key.clone()));
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, Work, fields};
+use super::{ActorContext, Work, fields};
 use crate::object::{Change, Event, Key};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 /// Annotation of pods: from binding to Ready, as `90s`; `never` for pods that do not get ready.
 pub const START_AFTER: &str = "sim.longshore.dev/start-after";
@@ -50,69 +50,69 @@ pub struct Kubelet {
 
 impl Kubelet {
     /// A change.
-    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         match change.key.resource {
-            resources::NODE if change.event == Event::Added => self.node_came(desk, change),
+            resources::NODE if change.event == Event::Added => self.node_came(ctx, change),
             resources::NODE if change.event == Event::Modified => {
                 let ready = |n: &Value| fields::condition(n, "Ready") == "True";
                 if ready(&change.object) && !before.is_some_and(ready) {
-                    self.catch_up(desk, &change.key.name);
+                    self.catch_up(ctx, &change.key.name);
                 }
             }
             resources::POD if change.event == Event::Deleted => {
                 self.told.remove(fields::uid(&change.object));
             }
-            resources::POD => self.saw_pod(desk, change, before),
+            resources::POD => self.on_pod_change(ctx, change, before),
             _ => {}
         }
     }
 
-    fn node_came(&mut self, desk: &mut Desk, change: &Change) {
+    fn node_came(&mut self, ctx: &mut ActorContext, change: &Change) {
         let (node, name) = (&change.object, fields::name(&change.object));
-        let usual = desk.chance.around(desk.timing.node_ready, desk.timing.spread, "node-ready", name);
+        let usual = ctx.chance.around(ctx.timing.node_ready, ctx.timing.spread, "node-ready", name);
         if fields::condition(node, "Ready") != "True"
             && let Some(wait) = asked(node, READY_AFTER, usual)
         {
-            desk.after(wait, Work::Kubelet(Step::Ready(change.key.clone(), fields::uid(node).to_owned())));
+            ctx.after(wait, Work::Kubelet(Step::Ready(change.key.clone(), fields::uid(node).to_owned())));
         }
     }
 
     /// Pods that were bound to a node before it was ready start now.
-    fn catch_up(&self, desk: &mut Desk, node: &str) {
-        for (key, pod) in desk.view.pods_on(node) {
+    fn catch_up(&self, ctx: &mut ActorContext, node: &str) {
+        for (key, pod) in ctx.view.pods_on(node) {
             if fields::text(&pod, "/status/phase") == "Pending" && !fields::deleting(&pod) {
-                self.start_later(desk, &key, &pod);
+                self.start_later(ctx, &key, &pod);
             }
         }
     }
 
-    fn start_later(&self, desk: &mut Desk, key: &Key, pod: &Value) {
-        let usual = desk.chance.around(desk.timing.pod_start, desk.timing.spread, "pod-start", fields::name(pod));
+    fn start_later(&self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
+        let usual = ctx.chance.around(ctx.timing.pod_start, ctx.timing.spread, "pod-start", fields::name(pod));
         if let Some(wait) = asked(pod, START_AFTER, usual) {
-            desk.after(wait, Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())));
+            ctx.after(wait, Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())));
         }
     }
 
-    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    fn on_pod_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let pod = &change.object;
         let node = fields::text(pod, "/spec/nodeName");
         if node.is_empty() || self.dead.contains(node) {
             return;
         }
         if fields::deleting(pod) {
-            self.stop(desk, &change.key, pod);
+            self.stop(ctx, &change.key, pod);
         } else if before.is_none_or(|b| fields::text(b, "/spec/nodeName").is_empty()) && !fields::ended(pod) {
-            self.start_later(desk, &change.key, pod);
+            self.start_later(ctx, &change.key, pod);
         }
     }
 
     /// Tells a pod to stop, or looks again how long it may take: a later deletion can shorten the grace period.
-    fn stop(&mut self, desk: &mut Desk, key: &Key, pod: &Value) {
-        let now = desk.clock.elapsed();
+    fn stop(&mut self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
+        let now = ctx.clock.elapsed();
         let told = *self.told.entry(fields::uid(pod).to_owned()).or_insert(now);
-        let usual = desk.chance.around(desk.timing.pod_stop, desk.timing.spread, "pod-stop", fields::name(pod));
+        let usual = ctx.chance.around(ctx.timing.pod_stop, ctx.timing.spread, "pod-stop", fields::name(pod));
         let grace = fields::time(pod, "/metadata/deletionTimestamp")
-            .and_then(|end| Duration::try_from(end.duration_since(desk.clock.now())).ok())
+            .and_then(|end| Duration::try_from(end.duration_since(ctx.clock.now())).ok())
             .unwrap_or_default();
         let killed = now + grace;
         let stops = match asked(pod, STOP_AFTER, usual) {
@@ -120,18 +120,18 @@ impl Kubelet {
             _ => killed,
         };
         let stops = if fields::text(pod, "/status/phase") == "Running" { stops.max(now) } else { now };
-        desk.agenda.at(stops, Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())));
+        ctx.event_queue.at(stops, Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())));
     }
 
     /// A machine is gone, and with it its kubelet.
-    pub fn ended(&mut self, _: &mut Desk, node: &str) {
+    pub fn ended(&mut self, _: &mut ActorContext, node: &str) {
         self.dead.insert(node.to_owned());
     }
 
     /// Does what is due.
-    pub fn act(&mut self, desk: &mut Desk, step: Step) {
+    pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
         let (Step::Ready(key, uid) | Step::Start(key, uid) | Step::Finish(key, uid) | Step::Stop(key, uid)) = &step;
-        let Some(object) = desk.view.same(key, uid).cloned() else { return };
+        let Some(object) = ctx.view.same(key, uid).cloned() else { return };
         let node = match key.resource {
             resources::NODE => fields::name(&object),
             _ => fields::text(&object, "/spec/nodeName"),
@@ -140,11 +140,11 @@ impl Kubelet {
             return;
         }
         match &step {
-            Step::Ready(..) => node_ready(desk, key),
-            Step::Start(..) if !fields::deleting(&object) && may_start(desk, &object) => start(desk, key, &object),
-            Step::Finish(..) if !fields::deleting(&object) => finish(desk, key, &object),
+            Step::Ready(..) => node_ready(ctx, key),
+            Step::Start(..) if !fields::deleting(&object) && may_start(ctx, &object) => start(ctx, key, &object),
+            Step::Finish(..) if !fields::deleting(&object) => finish(ctx, key, &object),
             // The grace period may have changed since: then another step is due later or was due before.
-            Step::Stop(..) => desk.force(key),
+            Step::Stop(..) => ctx.force(key),
             Step::Start(..) | Step::Finish(..) => {}
         }
     }
@@ -152,8 +152,8 @@ impl Kubelet {
 
 /// Whether a pod that is bound is also to be run now: once, on a node that is there and ready. A pod on the host's
 /// network does not wait for it to be ready, as nothing else does for the network.
-fn may_start(desk: &Desk, pod: &Value) -> bool {
-    let Some(node) = desk.view.node(fields::text(pod, "/spec/nodeName")) else { return false };
+fn may_start(ctx: &ActorContext, pod: &Value) -> bool {
+    let Some(node) = ctx.view.node(fields::text(pod, "/spec/nodeName")) else { return false };
     let host = pod["spec"]["hostNetwork"] == true;
     fields::text(pod, "/status/phase") == "Pending" && (host || fields::condition(node, "Ready") == "True")
 }
@@ -167,19 +167,19 @@ fn asked(object: &Value, annotation: &str, usual: Duration) -> Option<Duration> 
     }
 }
 
-fn node_ready(desk: &mut Desk, key: &Key) {
-    let now = desk.clock.now();
-    desk.update(key, Sub::Status, |node| {
+fn node_ready(ctx: &mut ActorContext, key: &Key) {
+    let now = ctx.clock.now();
+    ctx.update(key, Subresource::Status, |node| {
         fields::set_condition(node, "Ready", "True", "KubeletReady", "kubelet is posting ready status", now);
         for pressure in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
             fields::set_condition(node, pressure, "False", "KubeletHasNoPressure", "", now);
         }
     });
-    desk.log.say(desk.clock, format!("{} is ready", key.name));
+    ctx.log.say(ctx.clock, format!("{} is ready", key.name));
 }
 
-fn start(desk: &mut Desk, key: &Key, pod: &Value) {
-    let now = desk.clock.now();
+fn start(ctx: &mut ActorContext, key: &Key, pod: &Value) {
+    let now = ctx.clock.now();
     let stamp = fields::stamp(now);
     let containers: Vec<Value> = fields::items(pod, "/spec/containers")
         .iter()
@@ -190,7 +190,7 @@ fn start(desk: &mut Desk, key: &Key, pod: &Value) {
             })
         })
         .collect();
-    desk.update(key, Sub::Status, |pod| {
+    ctx.update(key, Subresource::Status, |pod| {
         let status = fields::map_at(pod, "status");
         status["phase"] = "Running".into();
         status["startTime"] = stamp.clone().into();
@@ -199,18 +199,18 @@ fn start(desk: &mut Desk, key: &Key, pod: &Value) {
             fields::set_condition(pod, condition, "True", "", "", now);
         }
     });
-    let job = desk.chance.around(desk.timing.job, desk.timing.spread, "job", fields::name(pod));
+    let job = ctx.chance.around(ctx.timing.job, ctx.timing.spread, "job", fields::name(pod));
     let restarts = matches!(fields::text(pod, "/spec/restartPolicy"), "" | "Always");
     let ends = if restarts && fields::annotation(pod, RUNS_FOR).is_none() { None } else { asked(pod, RUNS_FOR, job) };
     if let Some(wait) = ends {
-        desk.after(wait, Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())));
+        ctx.after(wait, Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())));
     }
 }
 
-fn finish(desk: &mut Desk, key: &Key, pod: &Value) {
+fn finish(ctx: &mut ActorContext, key: &Key, pod: &Value) {
     let fails = fields::annotation(pod, FAILS) == Some("true");
-    let now = desk.clock.now();
-    desk.update(key, Sub::Status, |pod| {
+    let now = ctx.clock.now();
+    ctx.update(key, Subresource::Status, |pod| {
         fields::map_at(pod, "status")["phase"] = if fails { "Failed" } else { "Succeeded" }.into();
         let reason = if fails { "PodFailed" } else { "PodCompleted" };
         for condition in ["ContainersReady", "Ready"] {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, Work, fields, selector};
+use super::{ActorContext, Work, fields, selector};
 use crate::object::{Change, Event, Key};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -47,47 +47,47 @@ pub struct NodeLifecycle {
 
 impl NodeLifecycle {
     /// A change.
-    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         match change.key.resource {
-            resources::NODE => self.saw_node(desk, change, before),
-            resources::POD => self.saw_pod(desk, change, before),
+            resources::NODE => self.on_node_change(ctx, change, before),
+            resources::POD => self.on_pod_change(ctx, change, before),
             _ => {}
         }
     }
 
-    fn saw_node(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    fn on_node_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let node = &change.object;
         if change.event == Event::Deleted {
-            let wait = desk.timing.pod_collection;
-            return desk.after(wait, Work::Node(Step::Collect(fields::name(node).to_owned())));
+            let wait = ctx.timing.pod_collection;
+            return ctx.after(wait, Work::Node(Step::Collect(fields::name(node).to_owned())));
         }
         fn watched(node: &Value) -> (&str, &Value) {
             (fields::condition(node, "Ready"), &node["spec"])
         }
         if before.map(watched) != Some(watched(node)) {
-            desk.soon(Work::Node(Step::Taint(change.key.clone())));
-            desk.soon(Work::Node(Step::Evict(change.key.clone())));
+            ctx.soon(Work::Node(Step::Taint(change.key.clone())));
+            ctx.soon(Work::Node(Step::Evict(change.key.clone())));
         }
         // A machine may be gone before its Node object came.
         if before.is_none() && self.gone.contains(fields::name(node)) {
-            self.expect_silence(desk, &change.key, fields::uid(node));
+            self.expect_silence(ctx, &change.key, fields::uid(node));
         }
     }
 
-    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    fn on_pod_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let pod = &change.object;
         let node = fields::text(pod, "/spec/nodeName");
         if change.event == Event::Deleted {
             self.leaving.remove(fields::uid(pod));
         } else if !node.is_empty() && before.is_none_or(|b| fields::text(b, "/spec/nodeName") != node) {
-            match desk.view.node(node) {
+            match ctx.view.node(node) {
                 None => {
-                    let wait = desk.timing.pod_collection;
-                    desk.after(wait, Work::Node(Step::Collect(node.to_owned())));
+                    let wait = ctx.timing.pod_collection;
+                    ctx.after(wait, Work::Node(Step::Collect(node.to_owned())));
                 }
                 Some(found) if evicting(found).next().is_some() => {
                     let key = fields::key_of(resources::NODE, found);
-                    desk.soon(Work::Node(Step::Evict(key)));
+                    ctx.soon(Work::Node(Step::Evict(key)));
                 }
                 Some(_) => {}
             }
@@ -95,55 +95,55 @@ impl NodeLifecycle {
     }
 
     /// A machine is gone.
-    pub fn ended(&mut self, desk: &mut Desk, node: &str) {
+    pub fn ended(&mut self, ctx: &mut ActorContext, node: &str) {
         self.gone.insert(node.to_owned());
         let key = fields::key(resources::NODE, "", node);
-        if let Some(uid) = desk.view.get(&key).map(|n| fields::uid(n).to_owned()) {
-            self.expect_silence(desk, &key, &uid);
+        if let Some(uid) = ctx.view.get(&key).map(|n| fields::uid(n).to_owned()) {
+            self.expect_silence(ctx, &key, &uid);
         }
     }
 
-    fn expect_silence(&self, desk: &mut Desk, key: &Key, uid: &str) {
-        desk.after(desk.timing.node_silence, Work::Node(Step::Silent(key.clone(), uid.to_owned())));
-        if let Some(wait) = desk.timing.node_removal {
-            desk.after(wait, Work::Node(Step::Remove(key.clone(), uid.to_owned())));
+    fn expect_silence(&self, ctx: &mut ActorContext, key: &Key, uid: &str) {
+        ctx.after(ctx.timing.node_silence, Work::Node(Step::Silent(key.clone(), uid.to_owned())));
+        if let Some(wait) = ctx.timing.node_removal {
+            ctx.after(wait, Work::Node(Step::Remove(key.clone(), uid.to_owned())));
         }
     }
 
     /// Does what is due.
-    pub fn act(&mut self, desk: &mut Desk, step: Step) {
+    pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
         match step {
-            Step::Taint(key) => taint(desk, &key),
-            Step::Silent(key, uid) => silent(desk, &key, &uid),
+            Step::Taint(key) => taint(ctx, &key),
+            Step::Silent(key, uid) => silent(ctx, &key, &uid),
             Step::Remove(key, uid) => {
-                if desk.view.same(&key, &uid).is_some_and(|node| !fields::deleting(node)) {
-                    desk.log.say(desk.clock, format!("{}: its machine is gone, the Node is deleted", key.name));
-                    desk.delete(&key);
+                if ctx.view.same(&key, &uid).is_some_and(|node| !fields::deleting(node)) {
+                    ctx.log.say(ctx.clock, format!("{}: its machine is gone, the Node is deleted", key.name));
+                    ctx.delete(&key);
                 }
             }
-            Step::Evict(key) => self.evict(desk, &key),
+            Step::Evict(key) => self.evict(ctx, &key),
             Step::Leave(key, uid) => {
                 self.leaving.remove(&uid);
-                self.leave(desk, &key, &uid);
+                self.leave(ctx, &key, &uid);
             }
-            Step::Collect(node) => collect(desk, &node),
+            Step::Collect(node) => collect(ctx, &node),
         }
     }
 
-    fn evict(&mut self, desk: &mut Desk, key: &Key) {
-        let Some(node) = desk.view.get(key).cloned() else { return };
+    fn evict(&mut self, ctx: &mut ActorContext, key: &Key) {
+        let Some(node) = ctx.view.get(key).cloned() else { return };
         if evicting(&node).next().is_none() {
             return;
         }
-        for (key, pod) in desk.view.pods_on(&key.name) {
+        for (key, pod) in ctx.view.pods_on(&key.name) {
             match tolerated_for(&pod, &node) {
                 None => {}
                 Some(_) if fields::deleting(&pod) => {}
-                Some(wait) if wait.is_zero() => self.leave(desk, &key, fields::uid(&pod)),
+                Some(wait) if wait.is_zero() => self.leave(ctx, &key, fields::uid(&pod)),
                 Some(wait) => {
                     let uid = fields::uid(&pod).to_owned();
                     if self.leaving.insert(uid.clone()) {
-                        desk.after(wait, Work::Node(Step::Leave(key, uid)));
+                        ctx.after(wait, Work::Node(Step::Leave(key, uid)));
                     }
                 }
             }
@@ -151,12 +151,12 @@ impl NodeLifecycle {
     }
 
     /// A pod leaves if its node still has a taint that it does not tolerate for ever.
-    fn leave(&mut self, desk: &mut Desk, key: &Key, uid: &str) {
-        let Some(pod) = desk.view.same(key, uid).cloned() else { return };
-        let Some(node) = desk.view.node(fields::text(&pod, "/spec/nodeName")).cloned() else { return };
+    fn leave(&mut self, ctx: &mut ActorContext, key: &Key, uid: &str) {
+        let Some(pod) = ctx.view.same(key, uid).cloned() else { return };
+        let Some(node) = ctx.view.node(fields::text(&pod, "/spec/nodeName")).cloned() else { return };
         if !fields::deleting(&pod) && tolerated_for(&pod, &node).is_some() {
-            desk.log.say(desk.clock, format!("{} is evicted by a taint of {}", key.name, fields::name(&node)));
-            desk.delete(key);
+            ctx.log.say(ctx.clock, format!("{} is evicted by a taint of {}", key.name, fields::name(&node)));
+            ctx.delete(key);
         }
     }
 }
@@ -181,8 +181,8 @@ fn tolerated_for(pod: &Value, node: &Value) -> Option<Duration> {
 }
 
 /// Taints that follow from conditions and from `spec.unschedulable`.
-fn taint(desk: &mut Desk, key: &Key) {
-    let Some(node) = desk.view.get(key).cloned() else { return };
+fn taint(ctx: &mut ActorContext, key: &Key) {
+    let Some(node) = ctx.view.get(key).cloned() else { return };
     let ready = fields::condition(&node, "Ready");
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     match ready {
@@ -200,8 +200,8 @@ fn taint(desk: &mut Desk, key: &Key) {
     if has.iter().all(stays) && wanted.iter().all(|w| has.iter().any(|t| is(t, *w))) {
         return;
     }
-    let stamp = desk.stamp();
-    desk.update(key, Sub::Object, |node| {
+    let stamp = ctx.stamp();
+    ctx.update(key, Subresource::Object, |node| {
         let taints = fields::list_at(node, "spec", "taints");
         taints.retain(stays);
         for want in &wanted {
@@ -217,18 +217,18 @@ fn taint(desk: &mut Desk, key: &Key) {
 }
 
 /// A node has not been heard of: its state is unknown, and its pods are not ready.
-fn silent(desk: &mut Desk, key: &Key, uid: &str) {
-    if desk.view.same(key, uid).is_none_or(|node| fields::condition(node, "Ready") == "Unknown") {
+fn silent(ctx: &mut ActorContext, key: &Key, uid: &str) {
+    if ctx.view.same(key, uid).is_none_or(|node| fields::condition(node, "Ready") == "Unknown") {
         return;
     }
-    let now = desk.clock.now();
-    desk.log.say(desk.clock, format!("{} is unreachable", key.name));
-    desk.update(key, Sub::Status, |node| {
+    let now = ctx.clock.now();
+    ctx.log.say(ctx.clock, format!("{} is unreachable", key.name));
+    ctx.update(key, Subresource::Status, |node| {
         fields::set_condition(node, "Ready", "Unknown", "NodeStatusUnknown", "kubelet stopped posting status", now);
     });
-    for (key, pod) in desk.view.pods_on(&key.name) {
+    for (key, pod) in ctx.view.pods_on(&key.name) {
         if fields::ready(&pod) {
-            desk.update(&key, Sub::Status, |pod| {
+            ctx.update(&key, Subresource::Status, |pod| {
                 fields::set_condition(pod, "Ready", "False", "NodeNotReady", "", now);
             });
         }
@@ -236,12 +236,12 @@ fn silent(desk: &mut Desk, key: &Key, uid: &str) {
 }
 
 /// Pods of a node that does not exist are removed for good.
-fn collect(desk: &mut Desk, node: &str) {
-    if desk.view.node(node).is_some() {
+fn collect(ctx: &mut ActorContext, node: &str) {
+    if ctx.view.node(node).is_some() {
         return;
     }
-    for (key, _) in desk.view.pods_on(node) {
-        desk.log.say(desk.clock, format!("{} is collected: {node} is gone", key.name));
-        desk.force(&key);
+    for (key, _) in ctx.view.pods_on(node) {
+        ctx.log.say(ctx.clock, format!("{} is collected: {node} is gone", key.name));
+        ctx.force(&key);
     }
 }

@@ -7,30 +7,30 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::view::Tally;
-use super::{Desk, fields, template};
+use super::view::PodCounts;
+use super::{ActorContext, fields, template};
 use crate::object::Key;
 use crate::server::resources;
 
 /// Makes and deletes pods until their number is right, and counts them.
-pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
-    let Tally { active, ready } = desk.view.tally(fields::uid(set));
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
+    let PodCounts { active, ready } = ctx.view.pod_counts(fields::uid(set));
     let wanted = fields::number(set, "/spec/replicas").unwrap_or(1).max(0) as usize;
     if !fields::deleting(set) {
         for _ in active..wanted {
-            let name = desk.name(&format!("{}-", key.name));
-            desk.create(resources::POD, template::pod(&set["spec"]["template"], key.resource, set, &name));
+            let name = ctx.name(&format!("{}-", key.name));
+            ctx.create(resources::POD, template::pod(&set["spec"]["template"], key.resource, set, &name));
         }
         if active > wanted {
-            let mut pods = desk.view.controlled(resources::POD, fields::uid(set));
+            let mut pods = ctx.view.controlled(resources::POD, fields::uid(set));
             pods.retain(|(_, p)| !fields::ended(p) && !fields::deleting(p));
             for key in first_to_go(&pods).into_iter().take(active - wanted) {
-                desk.delete(&key);
+                ctx.delete(&key);
             }
         }
     }
     let count = |n: usize| if n == 0 { Value::Null } else { json!(n) };
-    desk.set_status(
+    ctx.set_status(
         key,
         &[
             ("replicas", json!(active)),
@@ -45,9 +45,9 @@ pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
 /// Pods in the order in which they are given up: without node, not running, not ready, cheap to delete, crowded,
 /// young.
 fn first_to_go(pods: &[(Key, Arc<Value>)]) -> Vec<Key> {
-    let mut crowd: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut load: BTreeMap<&str, i64> = BTreeMap::new();
     for (_, pod) in pods {
-        *crowd.entry(fields::text(pod, "/spec/nodeName")).or_default() += 1;
+        *load.entry(fields::text(pod, "/spec/nodeName")).or_default() += 1;
     }
     let rank = |pod: &Value| {
         let node = fields::text(pod, "/spec/nodeName");
@@ -57,7 +57,7 @@ fn first_to_go(pods: &[(Key, Arc<Value>)]) -> Vec<Key> {
             fields::text(pod, "/status/phase") == "Running",
             fields::ready(pod),
             cost.and_then(|c| c.parse::<i64>().ok()).unwrap_or(0),
-            -crowd.get(node).copied().unwrap_or(0),
+            -load.get(node).copied().unwrap_or(0),
             std::cmp::Reverse(fields::text(pod, "/metadata/creationTimestamp").to_owned()),
         )
     };

@@ -22,12 +22,12 @@ use longshore_core::matching;
 use longshore_core::model::{HostPort, PodShape, Requirement, ResourceId, Resources, Taint, TaintEffect, Toleration};
 use serde_json::{Value, json};
 
-use super::{Desk, Work, fields, selector, volumes};
+use super::{ActorContext, Work, fields, selector, volumes};
 use crate::object::{Change, Event, Key};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 use cluster::{Cluster, Host, ShapeNo};
 pub use shape::{amounts, requests};
-use topology::{Against, Rules};
+use topology::{Rejection, Rules};
 
 /// Back-off after the first failure, doubled with each further one up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -53,9 +53,9 @@ pub struct Scheduler {
     /// Waiting pods that are to be tried.
     active: BTreeSet<Rank>,
     /// Waiting pods that are to be tried when their back-off is over.
-    backing: BTreeSet<(Duration, Key)>,
+    backoff: BTreeSet<(Duration, Key)>,
     /// Waiting pods that nothing has changed for.
-    parked: BTreeSet<Key>,
+    unschedulable: BTreeSet<Key>,
     /// Waiting pods by the node that they are nominated for.
     nominated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Counts changes of the cluster; what found no host at one count finds none at it.
@@ -68,10 +68,10 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// A change.
-    pub fn saw(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    pub fn on_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let object = &change.object;
         match change.key.resource {
-            resources::POD => self.saw_pod(desk, change, before),
+            resources::POD => self.on_pod_change(ctx, change, before),
             resources::NODE => {
                 let same = |b: &Value| {
                     b["metadata"]["labels"] == object["metadata"]["labels"]
@@ -79,10 +79,10 @@ impl Scheduler {
                         && b["status"]["allocatable"] == object["status"]["allocatable"]
                 };
                 let new = change.event == Event::Deleted || !before.is_some_and(same);
-                if desk.timing.scheduler_lag.is_zero() {
-                    self.hear(desk, change, new);
+                if ctx.timing.scheduler_lag.is_zero() {
+                    self.on_unscheduled_pod(ctx, change, new);
                 } else {
-                    self.hear_later(desk, change, new);
+                    self.on_retry(ctx, change, new);
                 }
             }
             resources::NAMESPACE => {
@@ -91,32 +91,32 @@ impl Scheduler {
                 self.cluster.namespaces.insert(name, labels);
             }
             resources::PERSISTENT_VOLUME_CLAIM | resources::PERSISTENT_VOLUME | resources::STORAGE_CLASS => {
-                self.stir(desk);
+                self.requeue_all(ctx);
             }
             _ => {}
         }
     }
 
     /// A change to a node.
-    fn hear(&mut self, desk: &mut Desk, change: &Change, new: bool) {
+    fn on_unscheduled_pod(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
         if change.event == Event::Deleted {
             self.cluster.remove_node(&change.key.name);
             self.moment += 1;
         } else if new {
             self.cluster.put_node(&change.object);
-            self.stir(desk);
+            self.requeue_all(ctx);
         }
     }
 
-    fn hear_later(&mut self, desk: &mut Desk, change: &Change, new: bool) {
-        let share = desk.chance.unit("scheduler-lag", &change.revision.to_string());
-        let due = desk.clock.elapsed() + desk.timing.scheduler_lag.mul_f64(share);
+    fn on_retry(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
+        let share = ctx.chance.unit("scheduler-lag", &change.revision.to_string());
+        let due = ctx.clock.elapsed() + ctx.timing.scheduler_lag.mul_f64(share);
         let due = self.unheard.back().map_or(due, |(last, ..)| due.max(*last));
         self.unheard.push_back((due, change.clone(), new));
-        desk.agenda.once(due, Work::Schedule);
+        ctx.event_queue.once(due, Work::Schedule);
     }
 
-    fn saw_pod(&mut self, desk: &mut Desk, change: &Change, before: Option<&Value>) {
+    fn on_pod_change(&mut self, ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         let (key, pod) = (&change.key, &change.object);
         let waits = fields::text(pod, "/spec/nodeName").is_empty();
         if change.event == Event::Deleted || fields::ended(pod) {
@@ -124,7 +124,7 @@ impl Scheduler {
             let was_there = self.cluster.pod(key).is_some_and(|r| !r.node.is_empty());
             self.cluster.remove_pod(key);
             if was_there {
-                self.stir(desk);
+                self.requeue_all(ctx);
             }
             return;
         }
@@ -137,7 +137,7 @@ impl Scheduler {
             });
             if !same {
                 self.cluster.put_pod(key, pod, before);
-                self.stir(desk);
+                self.requeue_all(ctx);
             }
             return;
         }
@@ -151,7 +151,7 @@ impl Scheduler {
         }
         if !self.waiting.contains_key(key) || before.map(matters) != Some(matters(pod)) {
             self.cluster.put_pod(key, pod, before);
-            self.enqueue(desk, key, pod);
+            self.enqueue(ctx, key, pod);
         } else {
             self.nominate(key, fields::text(pod, "/status/nominatedNodeName"));
         }
@@ -161,13 +161,13 @@ impl Scheduler {
     fn nominate(&mut self, key: &Key, node: &str) {
         let Some(pod) = self.waiting.get_mut(key).filter(|pod| *pod.nominated != *node) else { return };
         let old = std::mem::replace(&mut pod.nominated, Arc::from(node));
-        self.let_go(&old, key);
+        self.unnominate(&old, key);
         if !node.is_empty() {
             self.nominated.entry(Arc::from(node)).or_default().insert(key.clone());
         }
     }
 
-    fn let_go(&mut self, node: &str, key: &Key) {
+    fn unnominate(&mut self, node: &str, key: &Key) {
         if let Some(all) = self.nominated.get_mut(node) {
             all.remove(key);
             if all.is_empty() {
@@ -176,37 +176,37 @@ impl Scheduler {
         }
     }
 
-    fn enqueue(&mut self, desk: &mut Desk, key: &Key, pod: &Value) {
+    fn enqueue(&mut self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
         let priority = fields::number(pod, "/spec/priority").unwrap_or(0) as i32;
         let old = self.waiting.get(key).map(|w| (w.rank.1, w.rank.2, w.tries, w.back));
         self.forget(key);
         self.arrived += 1;
-        let (since, number, tries, back) = old.unwrap_or((desk.clock.elapsed(), self.arrived, 0, Duration::ZERO));
+        let (since, number, tries, back) = old.unwrap_or((ctx.clock.elapsed(), self.arrived, 0, Duration::ZERO));
         let rank = (Reverse(priority), since, number, key.clone());
         self.waiting.insert(key.clone(), Waiting { rank, nominated: Arc::default(), tries, back });
         self.nominate(key, fields::text(pod, "/status/nominatedNodeName"));
-        self.ready(desk, key);
+        self.ready(ctx, key);
     }
 
     /// Puts a waiting pod where it is tried, now or after its back-off.
-    fn ready(&mut self, desk: &mut Desk, key: &Key) {
+    fn ready(&mut self, ctx: &mut ActorContext, key: &Key) {
         let Some(pod) = self.waiting.get(key) else { return };
-        let now = desk.clock.elapsed();
+        let now = ctx.clock.elapsed();
         if pod.back <= now {
             self.active.insert(pod.rank.clone());
-            desk.agenda.once(now + desk.timing.binding, Work::Schedule);
+            ctx.event_queue.once(now + ctx.timing.binding, Work::Schedule);
         } else {
-            self.backing.insert((pod.back, key.clone()));
-            desk.agenda.once(pod.back, Work::Schedule);
+            self.backoff.insert((pod.back, key.clone()));
+            ctx.event_queue.once(pod.back, Work::Schedule);
         }
     }
 
     fn forget(&mut self, key: &Key) {
         let Some(pod) = self.waiting.remove(key) else { return };
         self.active.remove(&pod.rank);
-        self.backing.remove(&(pod.back, key.clone()));
-        self.parked.remove(key);
-        self.let_go(&pod.nominated, key);
+        self.backoff.remove(&(pod.back, key.clone()));
+        self.unschedulable.remove(key);
+        self.unnominate(&pod.nominated, key);
     }
 
     /// Whoever asks the same at the same moment gets the same answer.
@@ -215,54 +215,54 @@ impl Scheduler {
     }
 
     /// The cluster is another: whoever found no host may find one now.
-    fn stir(&mut self, desk: &mut Desk) {
+    fn requeue_all(&mut self, ctx: &mut ActorContext) {
         self.moment += 1;
-        for key in std::mem::take(&mut self.parked) {
-            self.ready(desk, &key);
+        for key in std::mem::take(&mut self.unschedulable) {
+            self.ready(ctx, &key);
         }
     }
 
     /// Tries the first pod of the queue.
-    pub fn act(&mut self, desk: &mut Desk) {
-        let now = desk.clock.elapsed();
+    pub fn act(&mut self, ctx: &mut ActorContext) {
+        let now = ctx.clock.elapsed();
         while self.unheard.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((_, change, new)) = self.unheard.pop_front() {
-                self.hear(desk, &change, new);
+                self.on_unscheduled_pod(ctx, &change, new);
             }
         }
-        while let Some((due, key)) = self.backing.first().cloned().filter(|(due, _)| *due <= now) {
-            self.backing.remove(&(due, key.clone()));
+        while let Some((due, key)) = self.backoff.first().cloned().filter(|(due, _)| *due <= now) {
+            self.backoff.remove(&(due, key.clone()));
             if let Some(pod) = self.waiting.get(&key) {
                 self.active.insert(pod.rank.clone());
             }
         }
         if let Some((.., key)) = self.active.pop_first() {
-            self.attempt(desk, &key);
+            self.attempt(ctx, &key);
         }
         if !self.active.is_empty() {
-            desk.agenda.once(now + desk.timing.binding, Work::Schedule);
-        } else if let Some((due, _)) = self.backing.first() {
-            desk.agenda.once(*due, Work::Schedule);
+            ctx.event_queue.once(now + ctx.timing.binding, Work::Schedule);
+        } else if let Some((due, _)) = self.backoff.first() {
+            ctx.event_queue.once(*due, Work::Schedule);
         }
         if let Some((due, ..)) = self.unheard.front() {
-            desk.agenda.once(*due, Work::Schedule);
+            ctx.event_queue.once(*due, Work::Schedule);
         }
     }
 
-    fn attempt(&mut self, desk: &mut Desk, key: &Key) {
-        let Some(pod) = desk.view.get(key).cloned() else { return };
-        match self.find(desk, key, &pod) {
+    fn attempt(&mut self, ctx: &mut ActorContext, key: &Key) {
+        let Some(pod) = ctx.view.get(key).cloned() else { return };
+        match self.find(ctx, key, &pod) {
             Ok(node) => {
-                if let Err(refusal) = desk.server.bind(key, &node) {
+                if let Err(refusal) = ctx.server.bind(key, &node) {
                     let why = format!("{} could not be bound to {node}: {}", key.name, refusal.message);
-                    desk.log.say(desk.clock, why);
-                    self.fail(desk, key);
-                    self.stir(desk);
+                    ctx.log.say(ctx.clock, why);
+                    self.fail(ctx, key);
+                    self.requeue_all(ctx);
                 }
             }
             Err(why) => {
-                self.fail(desk, key);
-                let now = desk.clock.now();
+                self.fail(ctx, key);
+                let now = ctx.clock.now();
                 let said = |c: &Value| {
                     let is = |field: &str, text: &str| fields::text(c, field) == text;
                     is("/type", "PodScheduled")
@@ -272,7 +272,7 @@ impl Scheduler {
                 };
                 let nominated = !fields::text(&pod, "/status/nominatedNodeName").is_empty();
                 if nominated || !fields::items(&pod, "/status/conditions").iter().any(said) {
-                    desk.update(key, Sub::Status, |pod| {
+                    ctx.update(key, Subresource::Status, |pod| {
                         fields::set_condition(pod, "PodScheduled", "False", "Unschedulable", &why, now);
                         if let Some(status) = pod["status"].as_object_mut() {
                             status.remove("nominatedNodeName");
@@ -283,17 +283,17 @@ impl Scheduler {
         }
     }
 
-    fn fail(&mut self, desk: &Desk, key: &Key) {
+    fn fail(&mut self, ctx: &ActorContext, key: &Key) {
         if let Some(pod) = self.waiting.get_mut(key) {
             let wait = SHORTEST.saturating_mul(1 << pod.tries.min(10)).min(LONGEST);
             pod.tries += 1;
-            pod.back = desk.clock.elapsed() + wait;
-            self.parked.insert(key.clone());
+            pod.back = ctx.clock.elapsed() + wait;
+            self.unschedulable.insert(key.clone());
         }
     }
 
     /// The host for a pod, or why there is none.
-    fn find(&mut self, desk: &Desk, key: &Key, pod: &Value) -> Result<String, String> {
+    fn find(&mut self, ctx: &ActorContext, key: &Key, pod: &Value) -> Result<String, String> {
         let record = self.cluster.pod(key).ok_or("it is not known")?;
         let (number, volumes) = (record.shape, volumes::claims(pod));
         let nominated = self.waiting.get(key).map(|w| w.nominated.clone()).unwrap_or_default();
@@ -304,7 +304,7 @@ impl Scheduler {
             return Err(why.clone());
         }
         let shape = self.cluster.shape(number).cloned().ok_or("it is not known")?;
-        let attempt = Attempt { scheduler: self, desk, key, shape: &shape, rules: Rules::new(&self.cluster, &shape) };
+        let attempt = Attempt { scheduler: self, ctx, key, shape: &shape, rules: Rules::new(&self.cluster, &shape) };
         let zones = attempt.zones(&volumes)?;
         if let Some(host) = self.cluster.hosts.get(&nominated)
             && host.exists
@@ -323,7 +323,7 @@ impl Scheduler {
 /// One pod against all hosts.
 struct Attempt<'a> {
     scheduler: &'a Scheduler,
-    desk: &'a Desk,
+    ctx: &'a ActorContext,
     key: &'a Key,
     shape: &'a PodShape,
     rules: Rules,
@@ -333,7 +333,7 @@ impl Attempt<'_> {
     /// What the pod's volumes demand of nodes, as required node affinity.
     fn zones(&self, claims: &[String]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
-        let view = &self.desk.view;
+        let view = &self.ctx.view;
         for name in claims {
             let key = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &self.key.namespace, name);
             let claim = view.get(&key).ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
@@ -381,15 +381,15 @@ impl Attempt<'_> {
             });
         }
         if !zones.is_empty() {
-            let node = self.desk.view.node(name);
+            let node = self.ctx.view.node(name);
             if !zones.iter().all(|z| node.is_some_and(|n| selector::admits(z, n))) {
                 return Some("node(s) had volume node affinity conflict".into());
             }
         }
         let why = match self.rules.refuse(host)? {
-            Against::Spread => "node(s) didn't match pod topology spread constraints",
-            Against::Affinity => "node(s) didn't match pod affinity rules",
-            Against::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
+            Rejection::Spread => "node(s) didn't match pod topology spread constraints",
+            Rejection::Affinity => "node(s) didn't match pod affinity rules",
+            Rejection::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
         };
         Some(why.into())
     }
@@ -444,7 +444,7 @@ impl Attempt<'_> {
         let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let equals: Vec<&str> =
             open.iter().zip(&scores).filter(|(_, s)| **s == best).map(|((n, _), _)| &***n).collect();
-        let lot = self.desk.chance.draw("tie", &self.key.name) % equals.len().max(1) as u64;
+        let lot = self.ctx.chance.draw("tie", &self.key.name) % equals.len().max(1) as u64;
         Ok(equals.get(lot as usize).copied().unwrap_or_default().to_owned())
     }
 
@@ -473,15 +473,15 @@ impl Attempt<'_> {
             add(&mut total, 2.0, liked.iter().map(|l| if most > 0.0 { l / most } else { 0.0 }));
         }
         if self.rules.spreads() {
-            let crowd: Vec<Option<f64>> = open.iter().map(|(_, h)| self.rules.crowd(h)).collect();
-            let low = crowd.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-            let high = crowd.iter().flatten().copied().fold(0.0, f64::max);
+            let load: Vec<Option<f64>> = open.iter().map(|(_, h)| self.rules.load(h)).collect();
+            let low = load.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+            let high = load.iter().flatten().copied().fold(0.0, f64::max);
             let share = |c: &Option<f64>| match c {
                 None => 0.0,
                 Some(_) if high == 0.0 => 1.0,
                 Some(c) => (high + low - c) / high,
             };
-            add(&mut total, 2.0, crowd.iter().map(share));
+            add(&mut total, 2.0, load.iter().map(share));
         }
         if self.rules.prefers() {
             let liking = each(&|h| self.rules.liking(h));

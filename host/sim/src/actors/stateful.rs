@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Desk, fields, template};
+use super::{ActorContext, fields, template};
 use crate::object::Key;
 use crate::server::resources;
 
@@ -15,10 +15,10 @@ const REVISION: &str = "controller-revision-hash";
 
 /// Makes pods from the lowest ordinal up and deletes them from the highest down, one after another unless
 /// `podManagementPolicy: Parallel`.
-pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
-    let hash = template::hash(desk, set);
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
+    let hash = template::hash(ctx, set);
     let mut pods: BTreeMap<i64, (Key, Arc<Value>)> = BTreeMap::new();
-    for (pod_key, pod) in desk.view.controlled(resources::POD, fields::uid(set)) {
+    for (pod_key, pod) in ctx.view.controlled(resources::POD, fields::uid(set)) {
         let rest = pod_key.name.strip_prefix(&*key.name).and_then(|r| r.strip_prefix('-'));
         let ordinal = rest.and_then(|r| r.parse().ok());
         if let Some(ordinal) = ordinal {
@@ -27,12 +27,12 @@ pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
     }
     let wanted = fields::number(set, "/spec/replicas").unwrap_or(1).max(0);
     if !fields::deleting(set) {
-        step(desk, set, &hash, wanted, &pods);
+        step(ctx, set, &hash, wanted, &pods);
     }
     let live = || pods.values().filter(|(_, p)| !fields::deleting(p) && !fields::ended(p));
     let ready = live().filter(|(_, p)| fields::ready(p)).count();
     let updated = live().filter(|(_, p)| fields::label(p, REVISION) == Some(&hash)).count();
-    desk.set_status(
+    ctx.set_status(
         key,
         &[
             ("replicas", json!(live().count())),
@@ -45,12 +45,12 @@ pub fn reconcile(desk: &mut Desk, key: &Key, set: &Value) {
     );
 }
 
-fn step(desk: &mut Desk, set: &Value, hash: &str, wanted: i64, pods: &BTreeMap<i64, (Key, Arc<Value>)>) {
+fn step(ctx: &mut ActorContext, set: &Value, hash: &str, wanted: i64, pods: &BTreeMap<i64, (Key, Arc<Value>)>) {
     let parallel = fields::text(set, "/spec/podManagementPolicy") == "Parallel";
     for ordinal in 0..wanted {
         match pods.get(&ordinal) {
-            None => create(desk, set, hash, ordinal),
-            Some((key, pod)) if fields::ended(pod) && !fields::deleting(pod) => desk.delete(key),
+            None => create(ctx, set, hash, ordinal),
+            Some((key, pod)) if fields::ended(pod) && !fields::deleting(pod) => ctx.delete(key),
             Some((_, pod)) if fields::ready(pod) && !fields::deleting(pod) => continue,
             Some(_) => {}
         }
@@ -60,7 +60,7 @@ fn step(desk: &mut Desk, set: &Value, hash: &str, wanted: i64, pods: &BTreeMap<i
     }
     for (_, (pod_key, pod)) in pods.range(wanted..).rev() {
         if !fields::deleting(pod) {
-            desk.delete(pod_key);
+            ctx.delete(pod_key);
         }
         if !parallel {
             return;
@@ -70,11 +70,11 @@ fn step(desk: &mut Desk, set: &Value, hash: &str, wanted: i64, pods: &BTreeMap<i
     let old = pods.range(..wanted).rev().find(|(_, (_, p))| fields::label(p, REVISION) != Some(hash));
     let settled = pods.range(..wanted).all(|(_, (_, p))| fields::ready(p) && !fields::deleting(p));
     if let (Some((_, (pod_key, _))), true) = (old, settled) {
-        desk.delete(pod_key);
+        ctx.delete(pod_key);
     }
 }
 
-fn create(desk: &mut Desk, set: &Value, hash: &str, ordinal: i64) {
+fn create(ctx: &mut ActorContext, set: &Value, hash: &str, ordinal: i64) {
     let name = format!("{}-{ordinal}", fields::name(set));
     let mut pod = template::pod(&set["spec"]["template"], resources::STATEFUL_SET, set, &name);
     template::label(&mut pod, "statefulset.kubernetes.io/pod-name", &name);
@@ -88,15 +88,15 @@ fn create(desk: &mut Desk, set: &Value, hash: &str, ordinal: i64) {
         volumes.retain(|v| v["name"] != volume);
         volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
         let place = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &namespace, &claim_name);
-        if desk.view.get(&place).is_none() {
+        if ctx.view.get(&place).is_none() {
             let metadata = json!({
                 "name": claim_name, "namespace": namespace, "labels": set["spec"]["selector"]["matchLabels"],
             });
-            desk.create(
+            ctx.create(
                 resources::PERSISTENT_VOLUME_CLAIM,
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim["spec"]}),
             );
         }
     }
-    desk.create(resources::POD, pod);
+    ctx.create(resources::POD, pod);
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::{Desk, fields};
+use super::{ActorContext, fields};
 use crate::object::Resource;
 
 /// A pod of a template, controlled by `owner`. `name` is its whole name.
@@ -31,16 +31,16 @@ pub fn label(object: &mut Value, key: &str, value: &str) {
 pub struct Hashes(FxHashMap<Box<str>, (Option<i64>, String)>);
 
 /// A short name for the content of an object's template, as in `pod-template-hash`.
-pub fn hash(desk: &mut Desk, object: &Value) -> String {
+pub fn hash(ctx: &mut ActorContext, object: &Value) -> String {
     let (uid, generation) = (fields::uid(object), fields::number(object, "/metadata/generation"));
-    if let Some((of, hash)) = desk.hashes.0.get(uid)
+    if let Some((of, hash)) = ctx.hashes.0.get(uid)
         && *of == generation
         && generation.is_some()
     {
         return hash.clone();
     }
     let template = object["spec"]["template"].to_string();
-    let hash = super::chance::suffix(super::chance::Chance(0).draw("template", &template));
-    desk.hashes.0.insert(uid.into(), (generation, hash.clone()));
+    let hash = super::keyed_rng::suffix(super::keyed_rng::KeyedRng(0).draw("template", &template));
+    ctx.hashes.0.insert(uid.into(), (generation, hash.clone()));
     hash
 }

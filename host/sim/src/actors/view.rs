@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::alike::Alike;
+use super::pods_by_labels::PodsByLabels;
 use super::{daemons, fields};
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::resources;
@@ -19,7 +19,7 @@ type Names = (Arc<str>, Arc<str>);
 #[derive(Default)]
 struct Group {
     members: BTreeMap<Key, Member>,
-    pods: Tally,
+    pods: PodCounts,
 }
 
 /// An object, and what is asked of it so often that it is read only once.
@@ -49,24 +49,24 @@ impl Member {
         }
     }
 
-    fn tally(&self, key: &Key) -> Tally {
+    fn pod_counts(&self, key: &Key) -> PodCounts {
         let counts = self.controlled && self.active && key.resource == resources::POD;
-        Tally { active: usize::from(counts), ready: usize::from(counts && self.ready) }
+        PodCounts { active: usize::from(counts), ready: usize::from(counts && self.ready) }
     }
 }
 
 impl Group {
     fn put(&mut self, key: &Key, member: Member) {
         self.take(key);
-        let Tally { active, ready } = member.tally(key);
-        self.pods = Tally { active: self.pods.active + active, ready: self.pods.ready + ready };
+        let PodCounts { active, ready } = member.pod_counts(key);
+        self.pods = PodCounts { active: self.pods.active + active, ready: self.pods.ready + ready };
         self.members.insert(key.clone(), member);
     }
 
     fn take(&mut self, key: &Key) {
         if let Some(member) = self.members.remove(key) {
-            let Tally { active, ready } = member.tally(key);
-            self.pods = Tally { active: self.pods.active - active, ready: self.pods.ready - ready };
+            let PodCounts { active, ready } = member.pod_counts(key);
+            self.pods = PodCounts { active: self.pods.active - active, ready: self.pods.ready - ready };
         }
     }
 }
@@ -74,7 +74,7 @@ impl Group {
 /// How many pods of a controller there are that have neither ended nor are being deleted, and how many of them are
 /// ready.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Tally {
+pub struct PodCounts {
     /// All of them.
     pub active: usize,
     /// The ready ones.
@@ -91,7 +91,7 @@ pub struct View {
     /// Pods by node.
     placed: FxHashMap<Box<str>, Group>,
     /// Pods with the same labels, counted.
-    alike: Alike,
+    pods_by_labels: PodsByLabels,
 }
 
 impl View {
@@ -130,7 +130,7 @@ impl View {
             if let Some(pod) = after.filter(|_| !new.is_empty()) {
                 join(&mut self.placed, new, key, pod);
             }
-            self.alike.change(&key.namespace, before, after.map(|pod| &**pod));
+            self.pods_by_labels.change(&key.namespace, before, after.map(|pod| &**pod));
         }
     }
 
@@ -184,8 +184,8 @@ impl View {
     }
 
     /// Counts the pods that a controller controls.
-    pub fn tally(&self, uid: &str) -> Tally {
-        self.owned.get(uid).map_or(Tally::default(), |group| group.pods)
+    pub fn pod_counts(&self, uid: &str) -> PodCounts {
+        self.owned.get(uid).map_or(PodCounts::default(), |group| group.pods)
     }
 
     /// What of a kind a controller controls, with what is known of each.
@@ -201,8 +201,8 @@ impl View {
     }
 
     /// Pods with the same labels, counted.
-    pub fn alike(&self) -> &Alike {
-        &self.alike
+    pub fn pods_by_labels(&self) -> &PodsByLabels {
+        &self.pods_by_labels
     }
 }
 

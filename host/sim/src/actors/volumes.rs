@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Desk, Work, fields};
+use super::{ActorContext, Work, fields};
 use crate::object::{Change, Event, Key};
-use crate::server::{Sub, resources};
+use crate::server::{Subresource, resources};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A pod was bound, has started or has gone: its claims are looked at.
-pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
+pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     fn state(pod: &Value) -> (&str, bool) {
         (fields::text(pod, "/spec/nodeName"), fields::ended(pod))
     }
@@ -24,7 +24,7 @@ pub fn wake(desk: &mut Desk, change: &Change, before: Option<&Value>) {
         return;
     }
     for claim in claims(&change.object) {
-        desk.reconcile(fields::key(resources::PERSISTENT_VOLUME_CLAIM, &change.key.namespace, &claim));
+        ctx.reconcile(fields::key(resources::PERSISTENT_VOLUME_CLAIM, &change.key.namespace, &claim));
     }
 }
 
@@ -40,8 +40,8 @@ pub fn claims(pod: &Value) -> Vec<String> {
 }
 
 /// Gives a claim its volume and keeps its attachments.
-pub fn reconcile(desk: &mut Desk, key: &Key, claim: &Value) {
-    let users: Vec<Arc<Value>> = desk
+pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Value) {
+    let users: Vec<Arc<Value>> = ctx
         .view
         .within(resources::POD, &key.namespace)
         .filter(|(_, pod)| claims(pod).iter().any(|c| **c == *key.name))
@@ -49,28 +49,28 @@ pub fn reconcile(desk: &mut Desk, key: &Key, claim: &Value) {
         .collect();
     let volume = fields::text(claim, "/spec/volumeName").to_owned();
     if fields::text(claim, "/status/phase") != "Bound" {
-        return bind(desk, key, claim, &volume, &users);
+        return bind(ctx, key, claim, &volume, &users);
     }
     let mut nodes: Vec<&str> = users
         .iter()
         .filter(|p| !fields::ended(p))
         .map(|p| fields::text(p, "/spec/nodeName"))
-        .filter(|node| desk.view.node(node).is_some())
+        .filter(|node| ctx.view.node(node).is_some())
         .collect();
     nodes.sort_unstable();
     nodes.dedup();
-    attach(desk, &volume, &nodes);
+    attach(ctx, &volume, &nodes);
 }
 
-fn bind(desk: &mut Desk, key: &Key, claim: &Value, volume: &str, users: &[Arc<Value>]) {
+fn bind(ctx: &mut ActorContext, key: &Key, claim: &Value, volume: &str, users: &[Arc<Value>]) {
     let class = fields::text(claim, "/spec/storageClassName").to_owned();
-    let found = desk.view.get(&fields::key(resources::STORAGE_CLASS, "", &class)).cloned();
+    let found = ctx.view.get(&fields::key(resources::STORAGE_CLASS, "", &class)).cloned();
     let mut name = volume.to_owned();
     if volume.is_empty() {
         let Some(found) = found else { return };
         let waits = fields::text(&found, "/volumeBindingMode") == "WaitForFirstConsumer";
         let node = users.iter().map(|p| fields::text(p, "/spec/nodeName")).find(|n| !n.is_empty());
-        let zone = node.and_then(|n| desk.view.node(n)).and_then(|n| fields::label(n, ZONE)).map(str::to_owned);
+        let zone = node.and_then(|n| ctx.view.node(n)).and_then(|n| fields::label(n, ZONE)).map(str::to_owned);
         if waits && node.is_none() {
             return;
         }
@@ -88,36 +88,36 @@ fn bind(desk: &mut Desk, key: &Key, claim: &Value, volume: &str, users: &[Arc<Va
         }
         let metadata = json!({"name": name});
         let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
-        if !desk.create(resources::PERSISTENT_VOLUME, volume) {
+        if !ctx.create(resources::PERSISTENT_VOLUME, volume) {
             return;
         }
     }
-    desk.update(key, Sub::Object, |claim| {
+    ctx.update(key, Subresource::Object, |claim| {
         fields::map_at(claim, "spec")["volumeName"] = name.clone().into();
         let metadata = fields::map_at(claim, "metadata");
         fields::map_at(metadata, "annotations")["pv.kubernetes.io/bind-completed"] = "yes".into();
     });
-    desk.set_status(key, &[("phase", "Bound".into())]);
+    ctx.set_status(key, &[("phase", "Bound".into())]);
 }
 
 /// Takes a volume off a node, unless a pod there uses it again.
-pub fn detach(desk: &mut Desk, key: &Key) {
-    let Some(attachment) = desk.view.get(key).cloned() else { return };
+pub fn detach(ctx: &mut ActorContext, key: &Key) {
+    let Some(attachment) = ctx.view.get(key).cloned() else { return };
     let volume = fields::text(&attachment, "/spec/source/persistentVolumeName");
     let uses = |(pod_key, pod): &(Key, Arc<Value>)| {
         let is_it = |name: &String| {
             let claim = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &pod_key.namespace, name);
-            desk.view.get(&claim).is_some_and(|claim| fields::text(claim, "/spec/volumeName") == volume)
+            ctx.view.get(&claim).is_some_and(|claim| fields::text(claim, "/spec/volumeName") == volume)
         };
         !fields::ended(pod) && claims(pod).iter().any(is_it)
     };
-    if !desk.view.pods_on(fields::text(&attachment, "/spec/nodeName")).iter().any(uses) {
-        desk.delete(key);
+    if !ctx.view.pods_on(fields::text(&attachment, "/spec/nodeName")).iter().any(uses) {
+        ctx.delete(key);
     }
 }
 
-fn attach(desk: &mut Desk, volume: &str, nodes: &[&str]) {
-    let here: Vec<(Key, String)> = desk
+fn attach(ctx: &mut ActorContext, volume: &str, nodes: &[&str]) {
+    let here: Vec<(Key, String)> = ctx
         .view
         .all(resources::VOLUME_ATTACHMENT)
         .filter(|(_, a)| fields::text(a, "/spec/source/persistentVolumeName") == volume)
@@ -125,16 +125,16 @@ fn attach(desk: &mut Desk, volume: &str, nodes: &[&str]) {
         .collect();
     for (key, node) in &here {
         if !nodes.contains(&node.as_str()) {
-            match desk.timing.detach {
-                Duration::ZERO => desk.delete(key),
-                wait => desk.agenda.once(desk.clock.elapsed() + wait, Work::Detach(key.clone())),
+            match ctx.timing.detach {
+                Duration::ZERO => ctx.delete(key),
+                wait => ctx.event_queue.once(ctx.clock.elapsed() + wait, Work::Detach(key.clone())),
             }
         }
     }
     for node in nodes.iter().filter(|node| !here.iter().any(|(_, n)| n == *node)) {
         let name = format!("csi-{volume}-{node}");
         let spec = json!({"attacher": "sim", "nodeName": node, "source": {"persistentVolumeName": volume}});
-        desk.create(
+        ctx.create(
             resources::VOLUME_ATTACHMENT,
             json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
                 "spec": spec, "status": {"attached": true}}),

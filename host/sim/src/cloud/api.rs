@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use tokio::sync::oneshot;
 
-use super::{Answer, Asked, Cloud, Inner, State, Work};
+use super::{Answer, Cloud, Inner, QueuedLaunch, State, Work};
 use crate::actors::fields;
 use crate::server::resources;
 
@@ -25,19 +25,19 @@ impl CloudProvider for Cloud {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let answer = self.end_now(provider_id);
-        tokio::time::sleep(self.0.pace.call).await;
+        tokio::time::sleep(self.0.latencies.call).await;
         answer
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
-        tokio::time::sleep(self.0.pace.call).await;
+        tokio::time::sleep(self.0.latencies.call).await;
         let inner = self.inner();
         let machine = inner.by_id.get(provider_id).map(|at| &inner.machines[*at]);
         machine.filter(|m| m.state != State::Gone).map(|m| (*m.instance).clone()).ok_or_else(|| gone(provider_id))
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        tokio::time::sleep(self.0.pace.call).await;
+        tokio::time::sleep(self.0.latencies.call).await;
         let inner = self.inner();
         Ok(inner.there().map(|m| m.instance.clone()).collect())
     }
@@ -53,15 +53,15 @@ impl Cloud {
         let before = *tries;
         *tries += 1;
         let about = format!("{}/{before}", launch.uid);
-        let pace = &inner.options.pace;
+        let pace = &inner.options.latencies;
         let mut wait = inner.chance.around(pace.launch, pace.spread, "launch", &about);
         if inner.chance.hits(inner.options.faults.slow, "slow", &about) {
             wait *= 10;
         }
         inner.number += 1;
         let (number, due) = (inner.number, inner.clock.elapsed() + wait);
-        inner.launches.insert(number, Asked { launch: launch.clone(), reply, before });
-        inner.agenda.at(due, Work::Launch(number));
+        inner.launches.insert(number, QueuedLaunch { launch: launch.clone(), reply, before });
+        inner.event_queue.at(due, Work::Launch(number));
         drop(inner);
         self.0.asked.notify_one();
         Ok(answer)

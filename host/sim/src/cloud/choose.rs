@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_core::model::{InstanceType, Names, Offering, OfferingId, Op, Requirement, ResourceId, Resources};
+use longshore_core::model::{InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbols};
 
 use super::market::Market;
 
@@ -72,14 +72,14 @@ fn requests(launch: &Launch) -> Result<Vec<(&str, i64)>, CloudError> {
     launch.requests.iter().map(|(resource, text)| Ok((resource.as_str(), amount((resource, text))?))).collect()
 }
 
-fn is_big_enough(t: &InstanceType, names: &Names, wanted: &[(&str, i64)]) -> bool {
+fn is_big_enough(t: &InstanceType, names: &Symbols, wanted: &[(&str, i64)]) -> bool {
     let has = |resource: &str| t.allocatable.iter().find(|(id, _)| id.name(names) == resource).map_or(0, |(_, n)| n);
     wanted.iter().all(|(resource, amount)| has(resource) >= *amount)
 }
 
 /// The labels of a node of this offering, or nothing if a requirement refuses it. Where a type may have one of several
 /// values, the first that is admitted is taken.
-fn labels(t: &InstanceType, o: &Offering, names: &Names, launch: &Launch) -> Option<BTreeMap<String, String>> {
+fn labels(t: &InstanceType, o: &Offering, names: &Symbols, launch: &Launch) -> Option<BTreeMap<String, String>> {
     let admits = |key: &str, value| launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(value));
     let mut labels = BTreeMap::new();
     for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
@@ -93,7 +93,7 @@ fn labels(t: &InstanceType, o: &Offering, names: &Names, launch: &Launch) -> Opt
 }
 
 /// Amounts as Kubernetes writes them.
-fn amounts(resources: &Resources, names: &Names) -> BTreeMap<String, String> {
+fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
     let text = |(id, amount): (ResourceId, i64)| {
         let text = match id {
             ResourceId::Cpu => format!("{amount}m"),

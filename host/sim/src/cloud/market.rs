@@ -4,11 +4,11 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_core::model::{Catalogue, InstanceType, Names, Offering, OfferingId};
+use longshore_core::model::{Catalogue, InstanceType, Offering, OfferingId, Symbols};
 
 /// One offering's state.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct OfferingPlace {
     /// USD per hour.
     price: f64,
     /// Logarithm of what the price is to its mean.
@@ -21,16 +21,16 @@ struct Place {
 
 /// All offerings.
 pub struct Market {
-    types: Arc<(Catalogue, Names)>,
-    places: Vec<Place>,
+    types: Arc<(Catalogue, Symbols)>,
+    places: Vec<OfferingPlace>,
     /// With the prices of now, once somebody has asked for it since they moved.
     offers: OnceCell<Catalogue>,
 }
 
 impl Market {
     /// A market that begins with the prices of the catalogue.
-    pub fn new(types: Arc<(Catalogue, Names)>, capacity: Option<u32>) -> Self {
-        let place = |o: &Offering| Place {
+    pub fn new(types: Arc<(Catalogue, Symbols)>, capacity: Option<u32>) -> Self {
+        let place = |o: &Offering| OfferingPlace {
             price: o.price,
             drift: 0.0,
             left: if o.available { o.reservation.map(|r| r.1).or(capacity).unwrap_or(u32::MAX) } else { 0 },
@@ -41,7 +41,7 @@ impl Market {
     }
 
     /// What can be bought, with the prices that it began with.
-    pub fn types(&self) -> &(Catalogue, Names) {
+    pub fn types(&self) -> &(Catalogue, Symbols) {
         &self.types
     }
 
@@ -119,7 +119,7 @@ impl Market {
     }
 
     /// What can be bought at the prices of now, in the names of [`Market::types`]; the same catalogue until they move.
-    /// What is in a storm stays in it: a cloud does not say so before it is asked.
+    /// An outage stays: a cloud does not say so before it is asked.
     pub fn offers(&self) -> Catalogue {
         let made = self.offers.get_or_init(|| {
             let (catalogue, names) = &*self.types;

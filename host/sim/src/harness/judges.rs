@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::desk::Desk;
+use super::interceptor::Interceptor;
 use crate::faults::writes;
 use crate::object::{Change, Event};
-use crate::server::{Asked, Moment, resources};
+use crate::server::{Moment, RequestInfo, resources};
 
 /// What rules remember.
 #[derive(Default)]
@@ -45,73 +45,73 @@ impl Judges {
     }
 
     /// From now on nothing is expected to happen, or everything again.
-    pub fn rest(&self, desk: &Desk, rests: bool) {
-        catch_up(desk, None);
-        self.memory().rest.begin(desk, rests);
+    pub fn rest(&self, interceptor: &Interceptor, rests: bool) {
+        catch_up(interceptor, None);
+        self.memory().rest.begin(interceptor, rests);
     }
 }
 
 /// A process is about to have a request carried out, or has had it.
-pub(super) fn carried_out(desk: &Desk, asked: &Asked, moment: Moment<'_>) {
+pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment: Moment<'_>) {
     if !asked.who.starts_with("daemon#") || !writes(asked) {
         return;
     }
     match moment {
         Moment::Before(body) => {
-            catch_up(desk, None);
+            catch_up(interceptor, None);
             let body: Value = serde_json::from_slice(body).unwrap_or_default();
-            leaders::write(desk, asked);
-            versions::write(desk, asked, &body);
-            pods::write(desk, asked, &body);
-            proof::write(desk, asked);
+            leaders::write(interceptor, asked);
+            versions::write(interceptor, asked, &body);
+            pods::write(interceptor, asked, &body);
+            proof::write(interceptor, asked);
         }
         Moment::After(_) => {
-            catch_up(desk, Some(asked));
-            desk.judges.memory().rest.write(desk, asked);
+            catch_up(interceptor, Some(asked));
+            interceptor.judges.memory().rest.write(interceptor, asked);
         }
     }
 }
 
 /// Takes in what has changed. `by` is the request that has brought it about; nothing where it was no process of the
 /// daemon.
-pub(super) fn catch_up(desk: &Desk, by: Option<&Asked>) {
-    let mut memory = desk.judges.memory();
-    for change in desk.server.changes(memory.seen) {
+pub(super) fn catch_up(interceptor: &Interceptor, by: Option<&RequestInfo>) {
+    let mut memory = interceptor.judges.memory();
+    for change in interceptor.server.changes(memory.seen) {
         memory.seen = change.revision;
-        memory.saw(desk, &change, by);
+        memory.on_change(interceptor, &change, by);
     }
 }
 
 /// A minute is over.
-pub(super) fn minute(desk: &Desk) {
-    catch_up(desk, None);
-    desk.judges.memory().requests.minute(desk);
+pub(super) fn minute(interceptor: &Interceptor) {
+    catch_up(interceptor, None);
+    interceptor.judges.memory().requests.minute(interceptor);
 }
 
 /// When the disruption taint came to a node.
-pub(super) fn tainted(desk: &Desk, node: &str) -> Option<Duration> {
-    desk.judges.memory().nodes.tainted(node)
+pub(super) fn tainted(interceptor: &Interceptor, node: &str) -> Option<Duration> {
+    interceptor.judges.memory().nodes.tainted(node)
 }
 
 /// How long ago the end of a claim's time was moved last; nothing if it never was.
-fn moved(desk: &Desk, claim: &Value) -> Option<Duration> {
-    let moved = desk.judges.memory().proof.moved(claim);
-    moved.map(|at| desk.clock.elapsed() - at)
+fn moved(interceptor: &Interceptor, claim: &Value) -> Option<Duration> {
+    let moved = interceptor.judges.memory().proof.moved(claim);
+    moved.map(|at| interceptor.clock.elapsed() - at)
 }
 
 impl Memory {
-    fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+    fn on_change(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
         self.requests.changed();
-        self.rest.saw(desk, change, by);
+        self.rest.on_change(interceptor, change, by);
         match change.key.resource {
-            resources::LEASE => self.leaders.lease(desk, change),
-            resources::POD => self.purchases.pod(desk, change),
-            resources::NODE => self.nodes.saw(desk, change, by),
+            resources::LEASE => self.leaders.lease(interceptor, change),
+            resources::POD => self.purchases.pod(interceptor, change),
+            resources::NODE => self.nodes.on_change(interceptor, change, by),
             resources::NODE_CLAIM => {
-                self.purchases.claim(desk, change, by);
-                self.proof.claim(desk, change);
+                self.purchases.claim(interceptor, change, by);
+                self.proof.claim(interceptor, change);
                 if change.event != Event::Deleted {
-                    limits::hold(desk, change, by);
+                    limits::hold(interceptor, change, by);
                 }
             }
             _ => {}

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
 
-use super::desk::{Call, Desk};
-use super::referee;
+use super::interceptor::{Call, Interceptor};
+use super::safety;
 use crate::cloud::Cloud;
 
 /// A node that does not get ready, or is not any more, is replaced sooner than the operator of a story would do it.
@@ -19,26 +19,26 @@ const REPAIRED: [RepairPolicy; 2] = [
 ];
 
 /// A process's way to the cloud.
-pub(super) struct Tapped {
+pub(super) struct InterceptedProvider {
     pub cloud: Cloud,
-    pub desk: Arc<Desk>,
+    pub interceptor: Arc<Interceptor>,
     pub who: String,
 }
 
-impl Tapped {
+impl InterceptedProvider {
     async fn pass<T: Send + 'static>(
         &self,
         what: String,
         may_fail: bool,
         call: impl Future<Output = Result<T, CloudError>> + Send + 'static,
     ) -> Result<T, CloudError> {
-        let server = &self.desk.server;
+        let server = &self.interceptor.server;
         if server.is_stopped(&self.who) {
             // A timer of a process that is stopped: it goes off when the process goes on, and asks nothing before.
             server.until_it_goes_on(&self.who).await;
             return Err(CloudError::Other(format!("{what}: the process was stopped")));
         }
-        let fate = self.desk.call(&self.who, &what, may_fail);
+        let fate = self.interceptor.call(&self.who, &what, may_fail);
         match fate {
             Call::Never => return pending().await,
             Call::Fail => return Err(CloudError::Other(format!("{what}: the cloud has a bad moment"))),
@@ -46,20 +46,20 @@ impl Tapped {
                 // Sent; nobody waits for it.
                 tokio::spawn(call);
                 tokio::task::yield_now().await;
-                self.desk.kill(&self.who, &format!(" during {what}"));
+                self.interceptor.kill(&self.who, &format!(" during {what}"));
                 return pending().await;
             }
             Call::Go | Call::After => {}
         }
-        if fate == Call::Go && self.desk.is_throttled() {
+        if fate == Call::Go && self.interceptor.is_throttled() {
             return Err(CloudError::Throttled(format!("{what}: too many requests")));
         }
         let answer = call.await;
         server.until_it_goes_on(&self.who).await;
         if fate == Call::After {
-            self.desk.kill(&self.who, &format!(" after {what}"));
+            self.interceptor.kill(&self.who, &format!(" after {what}"));
         }
-        if !self.desk.lives(&self.who) {
+        if !self.interceptor.lives(&self.who) {
             return pending().await;
         }
         answer
@@ -67,7 +67,7 @@ impl Tapped {
 }
 
 #[async_trait]
-impl CloudProvider for Tapped {
+impl CloudProvider for InterceptedProvider {
     fn name(&self) -> &'static str {
         "sim"
     }
@@ -77,8 +77,8 @@ impl CloudProvider for Tapped {
     }
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
-        if self.desk.lives(&self.who) {
-            referee::launch(&self.desk, &self.who, launch);
+        if self.interceptor.lives(&self.who) {
+            safety::launch(&self.interceptor, &self.who, launch);
         }
         let (cloud, asked) = (self.cloud.clone(), launch.clone());
         // The cloud itself knows which launches fail.
@@ -86,11 +86,11 @@ impl CloudProvider for Tapped {
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
-        if self.desk.lives(&self.who) {
-            referee::end(&self.desk, &self.who, provider_id);
+        if self.interceptor.lives(&self.who) {
+            safety::end(&self.interceptor, &self.who, provider_id);
         }
         let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
-        let refused = self.desk.ends_nothing();
+        let refused = self.interceptor.ends_nothing();
         let call = async move {
             match refused {
                 true => Err(CloudError::Other(format!("{id} cannot be ended now"))),
@@ -108,7 +108,7 @@ impl CloudProvider for Tapped {
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let cloud = self.cloud.clone();
         let mut all = self.pass("list".to_owned(), true, async move { cloud.list().await }).await?;
-        all.retain(|instance| self.desk.is_listed(&instance.provider_id));
+        all.retain(|instance| self.interceptor.is_listed(&instance.provider_id));
         Ok(all)
     }
 }

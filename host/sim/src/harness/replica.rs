@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_core::model::{Catalogue, Names, Settings};
+use longshore_core::model::{Catalogue, Settings, Symbols};
 use longshore_daemon::live::clock::Clock;
 use longshore_daemon::live::connection::{Clients, clients};
-use longshore_daemon::live::edges::{Daemon, Edges, Lease, Offers, fixed};
+use longshore_daemon::live::environment::{Daemon, Environment, Lease, Offers, fixed};
 use longshore_daemon::live::leader::Leadership;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::desk::Desk;
-use super::provider::Tapped;
-use super::{Begun, Setup, referee};
+use super::interceptor::Interceptor;
+use super::provider::InterceptedProvider;
+use super::{ProcessInputs, Setup, safety};
 
 /// A process that is told to end is killed after this, as kubelet does it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -21,9 +21,9 @@ const GRACE: Duration = Duration::from_secs(30);
 /// A place.
 pub(super) struct Replica {
     pub slot: u32,
-    pub desk: Arc<Desk>,
+    pub interceptor: Arc<Interceptor>,
     pub setup: Setup,
-    pub types: Arc<(Catalogue, Names)>,
+    pub types: Arc<(Catalogue, Symbols)>,
 }
 
 impl Replica {
@@ -32,9 +32,9 @@ impl Replica {
         // They do not all begin at the same moment.
         tokio::time::sleep(Duration::from_millis(700) * self.slot).await;
         loop {
-            let (who, signals) = self.desk.begin();
+            let (who, signals) = self.interceptor.begin();
             let daemon = Daemon::new(self.edges(&who));
-            let rounds = referee::Rounds::new(daemon.rounds());
+            let rounds = safety::Rounds::new(daemon.rounds());
             let leadership = daemon.leadership();
             // What a process has spawned besides is stopped by its edges, which answer no more.
             let mut process = JoinSet::new();
@@ -48,20 +48,20 @@ impl Replica {
                         biased;
                         () = signals.killed.notified() => {}
                         ended = tokio::time::timeout(GRACE, process.join_next()) => {
-                            if ended.is_err() && !self.desk.server.is_stopped(&who) {
-                                self.desk.violated(format!("{who} did not end within {} s", GRACE.as_secs()));
+                            if ended.is_err() && !self.interceptor.server.is_stopped(&who) {
+                                self.interceptor.violated(format!("{who} did not end within {} s", GRACE.as_secs()));
                             }
-                            self.desk.ended(&who);
+                            self.interceptor.ended(&who);
                         }
                     }
                 }
                 _ = process.join_next() => {
-                    self.desk.violated(format!("{who} ended by itself"));
-                    self.desk.kill(&who, ", it ended by itself");
+                    self.interceptor.violated(format!("{who} ended by itself"));
+                    self.interceptor.kill(&who, ", it ended by itself");
                 }
-                () = rounds.watch(&self.desk, &who) => {}
+                () = rounds.watch(&self.interceptor, &who) => {}
             }
-            rounds.look(&self.desk, &who);
+            rounds.look(&self.interceptor, &who);
             process.shutdown().await;
             tokio::time::sleep(self.setup.restart).await;
         }
@@ -69,33 +69,37 @@ impl Replica {
 
     /// The clock of this place's machine.
     fn clock(&self) -> Clock {
-        let (now, elapsed) = (Instant::now(), self.desk.clock.elapsed());
+        let (now, elapsed) = (Instant::now(), self.interceptor.clock.elapsed());
         let own = self.setup.jumps.iter().filter(|jump| jump.slot == self.slot);
-        own.fold(Clock::starting_at(self.desk.clock.now()), |clock, jump| {
+        own.fold(Clock::starting_at(self.interceptor.clock.now()), |clock, jump| {
             clock.jumping(now + jump.at.saturating_sub(elapsed), jump.seconds)
         })
     }
 
-    fn edges(&self, who: &str) -> Edges {
-        let Begun { manager, journal } = (self.setup.begin)(self.slot);
-        let cloud = self.desk.cloud.clone();
+    fn edges(&self, who: &str) -> Environment {
+        let ProcessInputs { manager, journal } = (self.setup.begin)(self.slot);
+        let cloud = self.interceptor.cloud.clone();
         let offers: Offers = match self.setup.sees_prices {
             true => Arc::new(move || cloud.offers()),
             false => fixed(self.types.0.clone()),
         };
-        let leadership = Leadership::new(!self.desk.elects);
+        let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
-        let Clients { patient, plain } = clients(self.desk.server.service(who), "default", &leadership, &clock);
+        let Clients { patient, plain } = clients(self.interceptor.server.service(who), "default", &leadership, &clock);
         let lease = Lease {
             namespace: "kube-system".to_owned(),
             name: "karpenter-leader-election".to_owned(),
             holder: who.to_owned(),
         };
-        Edges {
+        Environment {
             leadership,
             client: patient,
             plain,
-            provider: Arc::new(Tapped { cloud: self.desk.cloud.clone(), desk: self.desk.clone(), who: who.to_owned() }),
+            provider: Arc::new(InterceptedProvider {
+                cloud: self.interceptor.cloud.clone(),
+                interceptor: self.interceptor.clone(),
+                who: who.to_owned(),
+            }),
             clock,
             catalogue: offers,
             names: self.types.1.clone(),
@@ -103,7 +107,7 @@ impl Replica {
             manager,
             journal,
             window: self.setup.window,
-            lease: self.desk.elects.then_some(lease),
+            lease: self.interceptor.elects.then_some(lease),
             repairs: self.setup.repairs,
             inline: true,
         }

@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::desk::Desk;
+use super::interceptor::Interceptor;
 use crate::actors::fields;
 use crate::server::resources;
 
 /// Whether a pod that must spread is one too many in the domain of a claim's node, if all who are expected somewhere come:
 /// by nomination, or by the claims that they were `planned` for. Of whom nothing is known may come here too.
-pub(super) fn one_too_many(desk: &Desk, pod: &Value, claim: &Value, planned: &BTreeMap<String, Vec<String>>) -> bool {
-    let nodes = desk.server.list(resources::NODE);
+pub(super) fn one_too_many(
+    interceptor: &Interceptor,
+    pod: &Value,
+    claim: &Value,
+    planned: &BTreeMap<String, Vec<String>>,
+) -> bool {
+    let nodes = interceptor.server.list(resources::NODE);
     let called = |name: &str| nodes.iter().find(|node| fields::name(node) == name);
-    let node_of = |claim: &Value| desk.cloud.runs_for(fields::uid(claim)).and_then(|name| called(&name));
+    let node_of = |claim: &Value| interceptor.cloud.runs_for(fields::uid(claim)).and_then(|name| called(&name));
     let Some(own) = node_of(claim) else { return false };
-    let pods = desk.server.list(resources::POD);
+    let pods = interceptor.server.list(resources::POD);
     let rules = fields::items(pod, "/spec/topologySpreadConstraints");
     rules.iter().filter(|rule| rule["whenUnsatisfiable"] == "DoNotSchedule").any(|rule| {
         let domain = |node: &Arc<Value>| fields::label(node, rule["topologyKey"].as_str()?).map(str::to_owned);
@@ -27,7 +32,8 @@ pub(super) fn one_too_many(desk: &Desk, pod: &Value, claim: &Value, planned: &BT
             let [on, told] = ["/spec/nodeName", "/status/nominatedNodeName"].map(|path| fields::text(other, path));
             let full = format!("{}/{}", fields::text(other, "/metadata/namespace"), fields::name(other));
             let claims = planned.iter().filter(|(_, pods)| pods.contains(&full)).map(|(claim, _)| claim);
-            let claims = claims.filter_map(|name| desk.server.get(&fields::key(resources::NODE_CLAIM, "", name)));
+            let claims =
+                claims.filter_map(|name| interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", name)));
             let node = match [on, told].into_iter().find(|name| !name.is_empty()) {
                 Some(name) => called(name),
                 None => claims.filter_map(|claim| node_of(&claim)).last(),

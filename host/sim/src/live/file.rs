@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use longshore_daemon::config::PolicyEntry;
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 use longshore_daemon::toml_of;
 
 use crate::scenario::Policy;

@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
 
-use super::view::{Node, State, Tone, View};
+use super::view::{Node, Severity, State, View};
 
 /// Colours of families, the most frequent first.
 const COLOURS: [Color; 6] = [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::Red];
@@ -58,20 +58,20 @@ fn numbers(view: &View, width: u16) -> Vec<Line<'static>> {
         Span::raw(" run   "),
         waits,
         Span::raw(" wait            "),
-        Span::styled(spark(view.pods.iter(), room), Style::new().fg(Color::Green)),
+        Span::styled(sparkline(view.pods.iter(), room), Style::new().fg(Color::Green)),
     ];
     let cost = vec![
         Span::raw("cost   "),
         bold(format!("{:>8.3}", view.usd_per_hour)),
         Span::raw(" USD/h "),
         Span::raw(format!("{:>6.2} USD so far      ", view.usd)),
-        Span::styled(spark(view.costs.iter(), room), Style::new().fg(Color::Cyan)),
+        Span::styled(sparkline(view.costs.iter(), room), Style::new().fg(Color::Cyan)),
     ];
     vec![Line::from(pods), Line::from(cost)]
 }
 
 /// The last values as blocks, from zero up.
-fn spark<'a>(values: impl ExactSizeIterator<Item = &'a f64>, room: usize) -> String {
+fn sparkline<'a>(values: impl ExactSizeIterator<Item = &'a f64>, room: usize) -> String {
     let skip = values.len().saturating_sub(room);
     let values: Vec<f64> = values.skip(skip).copied().collect();
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -147,9 +147,9 @@ fn happened(frame: &mut Frame, area: Rect, view: &View) {
     let skip = view.events.len().saturating_sub(room);
     let line = |event: &super::view::Event| {
         let style = match event.tone {
-            Tone::Quiet => Style::new().fg(Color::Gray),
-            Tone::Bad => Style::new().fg(Color::Red),
-            Tone::News => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Severity::Quiet => Style::new().fg(Color::Gray),
+            Severity::Bad => Style::new().fg(Color::Red),
+            Severity::News => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         };
         Line::from(vec![dim(format!("{} ", view.moment(event.at))), Span::styled(event.words.clone(), style)])
     };
@@ -184,7 +184,7 @@ mod tests {
         view.nodes.push(node("m7i", false, 1.2, State::Ready));
         view.nodes.push(node("m7i", false, 0.0, State::Coming));
         view.nodes.push(node("r7g", true, 0.4, State::Going));
-        for (at, tone) in [Tone::Quiet, Tone::Bad, Tone::News].into_iter().cycle().take(9).enumerate() {
+        for (at, tone) in [Severity::Quiet, Severity::Bad, Severity::News].into_iter().cycle().take(9).enumerate() {
             view.events.push_back(Event { at: minute * at as u32, tone, words: format!("event {at}") });
         }
         view

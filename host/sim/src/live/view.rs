@@ -86,14 +86,14 @@ pub struct Event {
     /// When.
     pub at: Duration,
     /// How it is shown.
-    pub tone: Tone,
+    pub tone: Severity,
     /// What.
     pub words: String,
 }
 
 /// How something is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum Severity {
     /// Everyday.
     Quiet,
     /// Something goes wrong.
@@ -178,19 +178,19 @@ impl View {
                 }
             }
         }
-        self.hear(play);
+        self.on_log(play);
     }
 
     /// What has happened since it was asked last.
-    fn hear(&mut self, play: &Play) {
+    fn on_log(&mut self, play: &Play) {
         let world = &play.harness.world;
         let lines = world.log.since(self.seen.0);
         self.seen.0 += lines.len();
         let mut events: Vec<Event> = lines.into_iter().filter_map(|(at, words)| heard(at, words)).collect();
-        let notes = &play.tally.notes[self.seen.1.min(play.tally.notes.len())..];
-        self.seen.1 = play.tally.notes.len();
-        let told = notes.iter().filter(|note| note.what == crate::tally::What::Policy);
-        events.extend(told.map(|note| Event { at: note.at, tone: Tone::News, words: note.words.clone() }));
+        let notes = &play.stats.notes[self.seen.1.min(play.stats.notes.len())..];
+        self.seen.1 = play.stats.notes.len();
+        let told = notes.iter().filter(|note| note.what == crate::stats::What::Policy);
+        events.extend(told.map(|note| Event { at: note.at, tone: Severity::News, words: note.words.clone() }));
         events.sort_by_key(|event| event.at);
         self.events.extend(events);
         while self.events.len() > EVENTS {
@@ -236,9 +236,9 @@ fn heard(at: Duration, words: String) -> Option<Event> {
     let quiet = [" is launched", " joins", " is ended"];
     let any = |of: &[&str]| of.iter().any(|part| words.contains(part));
     let tone = match () {
-        () if any(&bad) => Tone::Bad,
-        () if any(&news) => Tone::News,
-        () if any(&quiet) => Tone::Quiet,
+        () if any(&bad) => Severity::Bad,
+        () if any(&news) => Severity::News,
+        () if any(&quiet) => Severity::Quiet,
         () => return None,
     };
     Some(Event { at, tone, words: short(words.trim_start_matches("scenario: ")) })

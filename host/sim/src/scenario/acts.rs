@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Policy, Scenario, Window};
-use crate::actors::chance::Chance;
+use crate::actors::keyed_rng::KeyedRng;
 use crate::cloud;
 use crate::faults::Faults;
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum ScenarioEvent {
     /// Somebody applies objects.
     Apply {
         /// They, in words.
@@ -81,24 +81,28 @@ pub enum Act {
     Faults(Box<(Faults, cloud::Faults)>),
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for ScenarioEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Act::Apply { what, .. } => write!(f, "{what}"),
-            Act::Delete { kind, name, .. } => write!(f, "{kind} {name} is deleted"),
-            Act::Scale { load, replicas } => write!(f, "load {load}: {replicas}"),
-            Act::Policy(policy) => write!(f, "policy: {}", policy.label()),
-            Act::KillDaemon => write!(f, "daemon killed"),
-            Act::CutLease(length) => write!(f, "leader cut from its Lease for {}", text(*length)),
-            Act::DropWatches => write!(f, "all watches dropped"),
-            Act::StallWatches(length) => write!(f, "watches silent for {}", text(*length)),
-            Act::ForgetHistory => write!(f, "API server forgets its history"),
-            Act::Shortage { offerings, length } => write!(f, "no capacity: {offerings} for {}", text(*length)),
-            Act::Interrupt { offerings, share } => write!(f, "{:.0} % of {offerings} interrupted", share * 100.0),
-            Act::Break { offerings, nodes } => write!(f, "machines of {offerings} die: {nodes}"),
-            Act::Prices { offerings, times } => write!(f, "prices of {offerings} times {times}"),
-            Act::Faults(faults) if **faults == Default::default() => write!(f, "faults over"),
-            Act::Faults(_) => write!(f, "faults begin"),
+            ScenarioEvent::Apply { what, .. } => write!(f, "{what}"),
+            ScenarioEvent::Delete { kind, name, .. } => write!(f, "{kind} {name} is deleted"),
+            ScenarioEvent::Scale { load, replicas } => write!(f, "load {load}: {replicas}"),
+            ScenarioEvent::Policy(policy) => write!(f, "policy: {}", policy.label()),
+            ScenarioEvent::KillDaemon => write!(f, "daemon killed"),
+            ScenarioEvent::CutLease(length) => write!(f, "leader cut from its Lease for {}", text(*length)),
+            ScenarioEvent::DropWatches => write!(f, "all watches dropped"),
+            ScenarioEvent::StallWatches(length) => write!(f, "watches silent for {}", text(*length)),
+            ScenarioEvent::ForgetHistory => write!(f, "API server forgets its history"),
+            ScenarioEvent::Shortage { offerings, length } => {
+                write!(f, "no capacity: {offerings} for {}", text(*length))
+            }
+            ScenarioEvent::Interrupt { offerings, share } => {
+                write!(f, "{:.0} % of {offerings} interrupted", share * 100.0)
+            }
+            ScenarioEvent::Break { offerings, nodes } => write!(f, "machines of {offerings} die: {nodes}"),
+            ScenarioEvent::Prices { offerings, times } => write!(f, "prices of {offerings} times {times}"),
+            ScenarioEvent::Faults(faults) if **faults == Default::default() => write!(f, "faults over"),
+            ScenarioEvent::Faults(_) => write!(f, "faults begin"),
         }
     }
 }
@@ -113,7 +117,7 @@ pub fn text(time: Duration) -> String {
 
 impl Scenario {
     /// Everything that happens before the end, by time.
-    pub fn acts(&self) -> Vec<(Duration, Act)> {
+    pub fn acts(&self) -> Vec<(Duration, ScenarioEvent)> {
         let mut acts = self.events.clone();
         acts.extend(self.changes_of_faults());
         acts.extend(self.changes_of_loads());
@@ -123,20 +127,20 @@ impl Scenario {
         acts
     }
 
-    fn changes_of_faults(&self) -> Vec<(Duration, Act)> {
+    fn changes_of_faults(&self) -> Vec<(Duration, ScenarioEvent)> {
         let mut moments: Vec<Duration> = self.faults.iter().flat_map(|window| [window.from, window.to]).collect();
         moments.sort_unstable();
         moments.dedup();
         let now = |at: Duration| {
             let windows = self.faults.iter().filter(|window| window.from <= at && at < window.to);
-            Act::Faults(Box::new(windows.fold(Default::default(), Window::over)))
+            ScenarioEvent::Faults(Box::new(windows.fold(Default::default(), Window::over)))
         };
         moments.into_iter().map(|at| (at, now(at))).collect()
     }
 
     /// Loads as they are followed: only changes, and nothing at the beginning.
-    fn changes_of_loads(&self) -> Vec<(Duration, Act)> {
-        let (begins, chance) = (self.begins.as_second(), Chance(self.seed));
+    fn changes_of_loads(&self) -> Vec<(Duration, ScenarioEvent)> {
+        let (begins, chance) = (self.begins.as_second(), KeyedRng(self.seed));
         let mut acts = Vec::new();
         for (number, load) in self.loads.iter().enumerate() {
             let about = format!("{}/{}", load.namespace, load.name);
@@ -145,7 +149,7 @@ impl Scenario {
             while at < self.duration {
                 let now = replicas(at);
                 if now != last {
-                    acts.push((at, Act::Scale { load: number, replicas: now }));
+                    acts.push((at, ScenarioEvent::Scale { load: number, replicas: now }));
                 }
                 (at, last) = (at + load.adjusts, now);
             }
@@ -157,7 +161,7 @@ impl Scenario {
     pub fn at_first(&self) -> BTreeMap<(&str, &str, &str), u32> {
         let first = |load: &super::Load| {
             let about = format!("{}/{}", load.namespace, load.name);
-            load.curve.at(Duration::ZERO, self.begins.as_second(), Chance(self.seed), &about)
+            load.curve.at(Duration::ZERO, self.begins.as_second(), KeyedRng(self.seed), &about)
         };
         let named = |load: &'_ super::Load| first(load);
         self.loads.iter().map(|l| ((&*l.kind, &*l.namespace, &*l.name), named(l))).collect()

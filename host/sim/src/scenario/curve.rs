@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-use crate::actors::chance::Chance;
+use crate::actors::keyed_rng::KeyedRng;
 
 /// Seconds from the beginning of 1970, a Thursday, to a Monday: weeks begin there.
 const MONDAY: i64 = 4 * DAY;
@@ -63,7 +63,7 @@ impl Curve {
     }
 
     /// Replicas at a time after the beginning, which was at `begins` (seconds since 1970); `about` names the load.
-    pub fn at(&self, time: Duration, begins: i64, chance: Chance, about: &str) -> u32 {
+    pub fn at(&self, time: Duration, begins: i64, chance: KeyedRng, about: &str) -> u32 {
         let sum = self.base + self.parts.iter().map(|part| part.at(time, begins)).sum::<f64>();
         let slot = time.as_secs() / 600;
         let noise = if self.noise > 0.0 {
@@ -113,7 +113,7 @@ mod tests {
     const BEGINS: i64 = 1_767_571_200;
 
     fn every(hours: u64, curve: &Curve, expected: Expect) {
-        let at = |n| curve.at(Duration::from_secs(n * hours * HOUR), BEGINS, Chance(1), "web").to_string();
+        let at = |n| curve.at(Duration::from_secs(n * hours * HOUR), BEGINS, KeyedRng(1), "web").to_string();
         expected.assert_eq(&(0..16).map(at).collect::<Vec<_>>().join(" "));
     }
 

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 
 use super::acts::text;
-use super::policy::{Policy, Seat};
-use super::{Act, Scenario};
-use crate::actors::chance::Chance;
+use super::policy::{Policy, PolicySlot};
+use super::{Scenario, ScenarioEvent};
+use crate::actors::keyed_rng::KeyedRng;
 use crate::cloud::Running;
-use crate::harness::{Harness, Setup, story};
-use crate::tally::{Note, Sample, Tally, Totals, What};
+use crate::harness::{Harness, Setup, generated};
+use crate::stats::{Note, Sample, Stats, Totals, What};
 use crate::world::{self, paused};
 
 /// A scenario under way.
@@ -20,11 +20,11 @@ pub struct Play {
     /// The world with the daemon in it.
     pub harness: Harness,
     /// The policies.
-    pub seat: Seat,
+    pub seat: PolicySlot,
     /// What has been counted so far.
-    pub tally: Tally,
+    pub stats: Stats,
     scenario: Scenario,
-    acts: VecDeque<(Duration, Act)>,
+    acts: VecDeque<(Duration, ScenarioEvent)>,
     every: Duration,
     next: Duration,
     /// Nodes may never get ready: somebody has to look after them.
@@ -59,13 +59,13 @@ pub struct Outcome {
 /// # Errors
 /// A policy that is refused, a manifest that the API server refuses, a folder that cannot be written to.
 pub fn play(scenario: &Scenario, policy: &Policy, journal: Option<&Path>) -> Result<Outcome, Failure> {
-    let seat = Seat::new(policy, journal)?;
-    let played = paused(async {
+    let seat = PolicySlot::new(policy, journal)?;
+    let simulated = paused(async {
         let mut play = Play::begin(scenario.clone(), seat)?;
         play.until(scenario.duration).await;
         Ok(play.end(policy.label()))
     });
-    played.map_err(|error| usage(format!("no runtime: {error}"), ""))?
+    simulated.map_err(|error| usage(format!("no runtime: {error}"), ""))?
 }
 
 fn usage(message: String, hint: &str) -> Failure {
@@ -77,7 +77,7 @@ impl Play {
     ///
     /// # Errors
     /// A manifest that the API server refuses.
-    pub fn begin(scenario: Scenario, seat: Seat) -> Result<Self, Failure> {
+    pub fn begin(scenario: Scenario, seat: PolicySlot) -> Result<Self, Failure> {
         let options = world::Options {
             cloud: scenario.cloud.clone(),
             types: Some(scenario.types.clone()),
@@ -104,11 +104,11 @@ impl Play {
                 usage(error.to_string(), "the simulated API server refuses it, as a real one would")
             })?;
         }
-        let tally = Tally::new(&harness);
+        let tally = Stats::new(&harness);
         let acts = scenario.acts().into();
         let every = every(scenario.duration);
         let looks_after = scenario.faults.iter().any(|window| window.cloud.never_ready > 0.0);
-        Ok(Play { harness, seat, tally, scenario, acts, every, next: Duration::ZERO, looks_after })
+        Ok(Play { harness, seat, stats: tally, scenario, acts, every, next: Duration::ZERO, looks_after })
     }
 
     /// Goes on until a time after the beginning: what is due then has happened and was looked at.
@@ -139,26 +139,28 @@ impl Play {
 
     fn sample(&mut self) {
         if self.looks_after {
-            story::look_after(&self.harness);
+            generated::operator_cleanup(&self.harness);
         }
         self.seat.flush();
         let at = self.harness.world.clock.elapsed();
         for notice in self.seat.notices() {
-            self.tally.note(at, What::Policy, notice.message);
+            self.stats.note(at, What::Policy, notice.message);
         }
-        self.tally.sample(&self.harness);
+        self.stats.sample(&self.harness);
     }
 
     /// Lets something happen now.
-    pub fn happen(&mut self, act: &Act) {
-        let Play { harness, seat, tally, scenario, .. } = self;
+    pub fn happen(&mut self, act: &ScenarioEvent) {
+        let Play { harness, seat, stats: tally, scenario, .. } = self;
         let world = &harness.world;
         let now = world.clock.elapsed();
         let what = match act {
-            Act::Apply { objects, .. } if objects.iter().all(|object| object["kind"] == "Job") => Some(What::Job),
-            Act::Policy(_) => Some(What::Policy),
+            ScenarioEvent::Apply { objects, .. } if objects.iter().all(|object| object["kind"] == "Job") => {
+                Some(What::Job)
+            }
+            ScenarioEvent::Policy(_) => Some(What::Policy),
             // The cloud tells of it itself.
-            Act::Scale { .. } | Act::Shortage { .. } => None,
+            ScenarioEvent::Scale { .. } | ScenarioEvent::Shortage { .. } => None,
             _ => Some(What::Event),
         };
         if let Some(what) = what {
@@ -166,46 +168,46 @@ impl Play {
             world.log.say(world.clock, format!("scenario: {act}"));
         }
         match act {
-            Act::Apply { objects, .. } => {
+            ScenarioEvent::Apply { objects, .. } => {
                 for object in objects {
                     if let Err(error) = world.apply_object(object.clone()) {
                         tally.note(now, What::Event, format!("refused: {error}"));
                     }
                 }
             }
-            Act::Delete { kind, namespace, name } => {
+            ScenarioEvent::Delete { kind, namespace, name } => {
                 if !world.delete(kind, namespace, name) {
                     tally.note(now, What::Event, format!("there is no {kind} {name} to delete"));
                 }
             }
-            Act::Scale { load, replicas } => {
+            ScenarioEvent::Scale { load, replicas } => {
                 let load = &scenario.loads[*load];
                 world.scale(&load.kind, &load.namespace, &load.name, *replicas);
             }
-            Act::Policy(policy) => seat.switch(policy),
-            Act::KillDaemon => drop(harness.kill(0)),
-            Act::CutLease(length) => harness.cut_lease(*length),
-            Act::DropWatches => world.server.drop_watches(),
-            Act::StallWatches(length) => harness.stall_watches(*length),
-            Act::ForgetHistory => world.server.compact(),
-            Act::Shortage { offerings, length } => world.cloud.storm(offerings, *length),
-            Act::Interrupt { offerings, share } => {
+            ScenarioEvent::Policy(policy) => seat.switch(policy),
+            ScenarioEvent::KillDaemon => drop(harness.kill(0)),
+            ScenarioEvent::CutLease(length) => harness.cut_lease(*length),
+            ScenarioEvent::DropWatches => world.server.drop_watches(),
+            ScenarioEvent::StallWatches(length) => harness.stall_watches(*length),
+            ScenarioEvent::ForgetHistory => world.server.compact(),
+            ScenarioEvent::Shortage { offerings, length } => world.cloud.capacity_outage(offerings, *length),
+            ScenarioEvent::Interrupt { offerings, share } => {
                 let running = matching(world.cloud.running(), offerings);
                 let spot: Vec<&Running> = running.iter().filter(|i| i.capacity_type == "spot").collect();
                 let most = (share * spot.len() as f64).ceil() as usize;
-                for instance in by_lot(&spot, scenario.seed, now).into_iter().take(most) {
+                for instance in random_sample(&spot, scenario.seed, now).into_iter().take(most) {
                     world.cloud.interrupt(&instance.provider_id);
                 }
             }
-            Act::Break { offerings, nodes } => {
+            ScenarioEvent::Break { offerings, nodes } => {
                 let running = matching(world.cloud.running(), offerings);
                 let all: Vec<&Running> = running.iter().collect();
-                for instance in by_lot(&all, scenario.seed, now).into_iter().take(*nodes as usize) {
+                for instance in random_sample(&all, scenario.seed, now).into_iter().take(*nodes as usize) {
                     world.cloud.kill(&instance.provider_id);
                 }
             }
-            Act::Prices { offerings, times } => world.cloud.shift_prices(offerings, *times),
-            Act::Faults(faults) => {
+            ScenarioEvent::Prices { offerings, times } => world.cloud.shift_prices(offerings, *times),
+            ScenarioEvent::Faults(faults) => {
                 harness.set_faults(faults.0);
                 world.cloud.set_faults(faults.1.clone());
             }
@@ -215,10 +217,10 @@ impl Play {
     /// Sums up.
     pub fn end(mut self, policy: String) -> Outcome {
         let now = self.harness.world.clock.elapsed();
-        if self.tally.samples.last().is_none_or(|last| last.at < now) {
+        if self.stats.samples.last().is_none_or(|last| last.at < now) {
             self.sample();
         }
-        let totals = self.tally.totals(&self.harness);
+        let totals = self.stats.totals(&self.harness);
         let step = self.scenario.step.unwrap_or_else(|| step(now));
         Outcome {
             name: self.scenario.name.clone(),
@@ -226,8 +228,8 @@ impl Play {
             policy,
             begins: self.scenario.begins,
             step,
-            samples: std::mem::take(&mut self.tally.samples),
-            notes: std::mem::take(&mut self.tally.notes),
+            samples: std::mem::take(&mut self.stats.samples),
+            notes: std::mem::take(&mut self.stats.notes),
             totals,
             trouble: self.seat.close(),
         }
@@ -241,27 +243,27 @@ fn matching(running: Vec<Running>, pattern: &str) -> Vec<Running> {
 }
 
 /// In an order that the seed decides.
-fn by_lot<'a>(all: &[&'a Running], seed: u64, now: Duration) -> Vec<&'a Running> {
+fn random_sample<'a>(all: &[&'a Running], seed: u64, now: Duration) -> Vec<&'a Running> {
     let mut all = all.to_vec();
     let moment = text(now);
-    all.sort_by_cached_key(|i| Chance(seed).draw(&moment, &i.provider_id));
+    all.sort_by_cached_key(|i| KeyedRng(seed).draw(&moment, &i.provider_id));
     all
 }
 
 /// Steps that people are used to, seconds.
 const STEPS: [u64; 14] = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 
-fn nice(at_least: f64) -> Duration {
+fn round_step(at_least: f64) -> Duration {
     let step = STEPS.iter().find(|step| **step as f64 >= at_least).copied();
     Duration::from_secs(step.unwrap_or(7 * 86_400))
 }
 
 /// How often it is looked: about a thousand times, every quarter of an hour at least.
 fn every(duration: Duration) -> Duration {
-    nice(duration.as_secs_f64() / 1500.0).min(Duration::from_secs(900))
+    round_step(duration.as_secs_f64() / 1500.0).min(Duration::from_secs(900))
 }
 
 /// How much time a row stands for: at most 32 rows.
 fn step(duration: Duration) -> Duration {
-    nice(duration.as_secs_f64() / 32.0)
+    round_step(duration.as_secs_f64() / 32.0)
 }

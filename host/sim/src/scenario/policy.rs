@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use longshore_daemon::config::{self, Config};
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 use longshore_daemon::live::journal::{ALL, Journal, SEGMENT, Sizes};
-use longshore_daemon::live::policies::{Manager, Notice, Setup, Watcher};
+use longshore_daemon::live::policies::{Notice, PolicyReloader, Setup, Watcher};
 use longshore_daemon::scorer;
 
-use crate::harness::{Begin, Begun};
+use crate::harness::{Begin, ProcessInputs};
 
 /// Who scores, and how rounds plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,10 +65,10 @@ impl Policy {
 
 /// The policies of a run: what processes of the daemon begin with, and the watcher, driven by hand.
 #[derive(Clone)]
-pub struct Seat(Arc<Mutex<Inner>>);
+pub struct PolicySlot(Arc<Mutex<Inner>>);
 
 struct Inner {
-    manager: Manager,
+    manager: PolicyReloader,
     watcher: Watcher,
     /// Where the journal goes, if anywhere, and the one that is open.
     folder: Option<PathBuf>,
@@ -76,14 +76,14 @@ struct Inner {
     trouble: Vec<String>,
 }
 
-impl Seat {
+impl PolicySlot {
     /// Compiles what a policy names.
     ///
     /// # Errors
     /// A component that is refused: a trial run without it would say nothing.
     pub fn new(policy: &Policy, journal: Option<&Path>) -> Result<Self, Failure> {
         let setup = Setup { config: policy.file.clone(), inline: policy.config.clone(), ..Setup::default() };
-        let (manager, watcher, _) = Manager::by_hand(setup)?;
+        let (manager, watcher, _) = PolicyReloader::manual(setup)?;
         if let Some(problem) = manager.status().policies.iter().find_map(|policy| policy.error.clone()) {
             let message = format!("the policy cannot be used: {problem}");
             return Err(Failure::Usage { message, hint: problem.hint });
@@ -96,7 +96,7 @@ impl Seat {
             open(folder)?.close();
         }
         let inner = Inner { manager, watcher, folder, journal: Journal::off(), trouble: Vec::new() };
-        Ok(Seat(Arc::new(Mutex::new(inner))))
+        Ok(PolicySlot(Arc::new(Mutex::new(inner))))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -119,7 +119,7 @@ impl Seat {
             };
             let journal = inner.journal.clone();
             inner.watcher.write_to(journal.clone());
-            Begun { manager: inner.manager.clone(), journal }
+            ProcessInputs { manager: inner.manager.clone(), journal }
         })
     }
 

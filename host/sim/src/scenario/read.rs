@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use longshore_daemon::config::reader::{Document, Fault, Table, did_you_mean, expected};
+use longshore_daemon::config::reader::{ConfigError, Document, Table, did_you_mean, expected};
 use longshore_daemon::config::{self, Config, SignalEntry};
-use longshore_daemon::failure::{Failure, count};
+use longshore_daemon::error::{Failure, count};
 
 use super::policy::Policy;
 use super::{Daemon, Scenario, VERSION};
@@ -26,7 +26,7 @@ use super::{Daemon, Scenario, VERSION};
 pub enum Unread {
     /// It says something that makes no sense.
     #[error("the scenario has {}", count(.0.len(), "fault"))]
-    Faults(Vec<Fault>),
+    Faults(Vec<ConfigError>),
     /// A file of it cannot be used at all.
     #[error(transparent)]
     Failure(#[from] Failure),
@@ -126,7 +126,7 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
         let hint = "add a [[nodepool]], or name a file with one in `manifests`".into();
         root.fault_at("nodepool", "there is no NodePool: no node would ever be bought".into(), hint);
     }
-    let (cloud, faults) = cloud::weather(root, &known);
+    let (cloud, faults) = cloud::disturbances(root, &known);
     events.extend(events::events(root, &known));
     let file = file.to_owned();
     Ok(Scenario {

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use http::{Request, Response};
 use serde_json::{Map, Value, json};
 
+use super::api_error::ApiErrorWithDetails;
 use super::apply::Manager;
 use super::delete::{self, DeleteOptions, Deleted};
-use super::gate::Body;
+use super::fault_gate::Body;
 use super::meta::{self, text};
-use super::refusal::Refused;
-use super::request::{self, AsOf, Head, Parameters, Place};
+use super::request::{self, AsOf, Head, Parameters, RequestPath};
 use super::resources::{NAMESPACE, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, SERVICE_ACCOUNT};
 use super::state::State;
 use super::store::Stored;
-use super::write::{self, Manner};
-use super::{Server, Sub, apply, list, patch, pods};
+use super::write::{self, WriteOptions};
+use super::{Server, Subresource, apply, list, patch, pods};
 
-type Answer = Result<Response<Body>, Refused>;
+type Answer = Result<Response<Body>, ApiErrorWithDetails>;
 
 /// One request.
 struct Call<'a> {
     server: &'a Server,
     who: &'a str,
-    place: Place,
+    place: RequestPath,
     parameters: Parameters,
     partial: bool,
-    manner: Manner,
+    manner: WriteOptions,
     request: &'a Request<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
         return Ok(request::answer(200, version.to_string()));
     }
     let Head { place, parameters, verb } = head;
-    let place = place.ok_or_else(Refused::nowhere)?;
+    let place = place.ok_or_else(ApiErrorWithDetails::nowhere)?;
     let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let field_manager = match parameters.get("fieldManager") {
         // As a real server takes the name of the client program.
@@ -52,7 +52,7 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
         given => given,
     };
     let manager = Manager { subresource: place.sub.clone(), ..Manager::update(field_manager) };
-    let manner = Manner { manager, dry_run: parameters.get("dryRun") == "All", blind: false };
+    let manner = WriteOptions { manager, dry_run: parameters.get("dryRun") == "All", blind: false };
     let partial = list::is_partial(header("accept"));
     let call = Call { server, who, place, parameters, partial, manner, request };
     match (verb, call.place.sub.as_str()) {
@@ -67,21 +67,21 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
         ("patch", "" | "status") if !call.place.name.is_empty() => call.patch(),
         ("delete", "") => call.delete(),
         ("deletecollection", "") => call.delete_collection(),
-        (_, "" | "status") => Err(Refused::no_such_verb()),
-        _ => Err(Refused::nowhere()),
+        (_, "" | "status") => Err(ApiErrorWithDetails::no_such_verb()),
+        _ => Err(ApiErrorWithDetails::nowhere()),
     }
 }
 
 impl Call<'_> {
-    fn sub(&self) -> Result<Sub, Refused> {
+    fn sub(&self) -> Result<Subresource, ApiErrorWithDetails> {
         match self.place.sub.as_str() {
-            "status" if self.place.resource.has_status() => Ok(Sub::Status),
-            "status" => Err(Refused::nowhere()),
-            _ => Ok(Sub::Object),
+            "status" if self.place.resource.has_status() => Ok(Subresource::Status),
+            "status" => Err(ApiErrorWithDetails::nowhere()),
+            _ => Ok(Subresource::Object),
         }
     }
 
-    fn current(&self, state: &State) -> Result<Arc<Stored>, Refused> {
+    fn current(&self, state: &State) -> Result<Arc<Stored>, ApiErrorWithDetails> {
         write::current(state, self.place.resource, &self.place.namespace, &self.place.name)
     }
 
@@ -93,16 +93,16 @@ impl Call<'_> {
     }
 
     /// The body as JSON; YAML is not read.
-    fn body(&self) -> Result<Value, Refused> {
+    fn body(&self) -> Result<Value, ApiErrorWithDetails> {
         let text = self.request.body();
         let found = text.iter().copied().find(|b| !b.is_ascii_whitespace()).map_or("nothing", |_| "something else");
         serde_json::from_slice(text).map_err(|error| {
-            Refused::bad(format!("couldn't get version/kind; json parse error: {error} ({found} was sent)"))
+            ApiErrorWithDetails::bad(format!("couldn't get version/kind; json parse error: {error} ({found} was sent)"))
         })
     }
 
     /// The body as options of a deletion; there may be none.
-    fn options(&self) -> Result<DeleteOptions, Refused> {
+    fn options(&self) -> Result<DeleteOptions, ApiErrorWithDetails> {
         let mut body = match self.request.body().is_empty() {
             true => json!({}),
             false => self.body()?,
@@ -141,9 +141,9 @@ impl Call<'_> {
     }
 
     fn create(&self) -> Answer {
-        let Place { resource, namespace, .. } = &self.place;
+        let RequestPath { resource, namespace, .. } = &self.place;
         if resource.namespaced && namespace.is_empty() {
-            return Err(Refused::no_such_verb());
+            return Err(ApiErrorWithDetails::no_such_verb());
         }
         let body = self.body()?;
         let stored = write::create(&mut self.server.lock(), *resource, namespace, body, &self.manner)?;
@@ -156,7 +156,7 @@ impl Call<'_> {
         let mut state = self.server.lock();
         let resource = self.place.resource;
         let old = match self.current(&state) {
-            Err(missing) if resource.is_created_by_update() && sub == Sub::Object => {
+            Err(missing) if resource.is_created_by_update() && sub == Subresource::Object => {
                 if !text(&body, &["metadata", "resourceVersion"]).is_empty() {
                     return Err(missing);
                 }
@@ -187,33 +187,33 @@ impl Call<'_> {
             "application/strategic-merge-patch+json" if !resource.is_custom() => {
                 patch::strategic(resource, &mut new, &patch)?;
             }
-            _ => return Err(Refused::media_type(kind, patches(resource.is_custom()))),
+            _ => return Err(ApiErrorWithDetails::media_type(kind, patches(resource.is_custom()))),
         }
         if meta::at(&new, &["metadata", "resourceVersion"]).is_none() {
             meta::metadata_mut(&mut new).remove("resourceVersion");
         }
-        let manner = Manner { blind: true, ..self.manner.clone() };
+        let manner = WriteOptions { blind: true, ..self.manner.clone() };
         let stored = write::replace(&mut state, &old, new, sub, &manner)?;
         Ok(self.show(200, &stored))
     }
 
-    fn apply(&self, applied: &Value, sub: Sub) -> Answer {
+    fn apply(&self, applied: &Value, sub: Subresource) -> Answer {
         if self.parameters.get("fieldManager").is_empty() {
             let message =
                 "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-            return Err(Refused::plain(422, "Invalid", message));
+            return Err(ApiErrorWithDetails::plain(422, "Invalid", message));
         }
-        let Place { resource, namespace, name, .. } = &self.place;
+        let RequestPath { resource, namespace, name, .. } = &self.place;
         let mut state = self.server.lock();
         let force = self.parameters.is("force");
         let old = self.current(&state);
-        if let (Err(missing), Sub::Status) = (&old, sub) {
+        if let (Err(missing), Subresource::Status) = (&old, sub) {
             return Err(missing.clone());
         }
         let old = old.ok();
         let given = text(applied, &["metadata", "name"]);
         if !given.is_empty() && given != name {
-            return Err(Refused::bad(format!(
+            return Err(ApiErrorWithDetails::bad(format!(
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
@@ -223,15 +223,15 @@ impl Call<'_> {
         if let Some(fields) = applied.as_object_mut() {
             // Nobody owns what this path cannot write.
             match sub {
-                Sub::Object if resource.has_status() => drop(fields.remove("status")),
-                Sub::Object => {}
-                Sub::Status => {
+                Subresource::Object if resource.has_status() => drop(fields.remove("status")),
+                Subresource::Object => {}
+                Subresource::Status => {
                     fields.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
                 }
             }
         }
         let mut new = apply::apply(*resource, before, &applied, &manager, force, state.clock.now())?;
-        let manner = Manner { manager, blind: true, ..self.manner.clone() };
+        let manner = WriteOptions { manager, blind: true, ..self.manner.clone() };
         match old {
             Some(old) => {
                 let stored = write::replace(&mut state, &old, new, sub, &manner)?;
@@ -272,9 +272,9 @@ impl Call<'_> {
     }
 
     fn delete_collection(&self) -> Answer {
-        let Place { resource, namespace, .. } = &self.place;
+        let RequestPath { resource, namespace, .. } = &self.place;
         if resource.namespaced && namespace.is_empty() {
-            return Err(Refused::no_such_verb());
+            return Err(ApiErrorWithDetails::no_such_verb());
         }
         let options = self.options()?;
         let wanted = list::wanted(&self.place, &self.parameters, self.partial)?;
@@ -294,12 +294,12 @@ impl Call<'_> {
         let has = text(&pod.value, &["metadata", "uid"]);
         if !wanted.is_empty() && wanted != has {
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {has}");
-            return Err(Refused::conflict(POD, &self.place.name, &why));
+            return Err(ApiErrorWithDetails::conflict(POD, &self.place.name, &why));
         }
         let node = text(&body, &["target", "name"]);
         if node.is_empty() {
-            let cause = super::refusal::Cause::required("target.name", "");
-            return Err(Refused::invalid(POD, &self.place.name, &[cause]));
+            let cause = super::api_error::Cause::required("target.name", "");
+            return Err(ApiErrorWithDetails::invalid(POD, &self.place.name, &[cause]));
         }
         pods::bind(&mut state, &pod, node)?;
         Ok(request::answer(201, done(201)))

@@ -10,9 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::fields::Fields;
+use super::api_error::ApiErrorWithDetails;
 use super::meta::{self, text};
-use super::refusal::Refused;
-use super::types::{self, Place};
+use super::types::{self, Position};
 use crate::object::Resource;
 use crate::server::definitions::ListKind;
 
@@ -89,7 +89,7 @@ pub fn track(resource: Resource, old: Option<&Value>, new: &mut Value, manager: 
         meta::metadata_mut(new).remove("managedFields");
         return;
     }
-    let place = Place::of(resource);
+    let place = Position::of(resource);
     let before = fields::owned(place, old);
     let after = fields::owned(place, new);
     let changed = after.filtered(&|path| fields::at(place, old, path) != fields::at(place, new, path));
@@ -120,18 +120,20 @@ pub fn apply(
     manager: &Manager,
     force: bool,
     now: Timestamp,
-) -> Result<Value, Refused> {
+) -> Result<Value, ApiErrorWithDetails> {
     if !applied.is_object() {
-        return Err(Refused::bad("error decoding YAML: what is applied is not an object"));
+        return Err(ApiErrorWithDetails::bad("error decoding YAML: what is applied is not an object"));
     }
     if !meta::at(applied, &["metadata", "managedFields"]).is_none_or(|f| f.as_array().is_some_and(Vec::is_empty)) {
-        return Err(Refused::bad("metadata.managedFields must be nil"));
+        return Err(ApiErrorWithDetails::bad("metadata.managedFields must be nil"));
     }
     let version = text(applied, &["apiVersion"]);
     if version != resource.api_version() || text(applied, &["kind"]) != resource.kind {
-        return Err(Refused::bad("what is applied says of itself that it is another kind than the path says"));
+        return Err(ApiErrorWithDetails::bad(
+            "what is applied says of itself that it is another kind than the path says",
+        ));
     }
-    let place = Place::of(resource);
+    let place = Position::of(resource);
     let mut applied = applied.clone();
     meta::drop_nulls(&mut applied);
     let wanted = fields::owned(place, &applied);
@@ -171,14 +173,14 @@ pub fn apply(
 #[allow(clippy::too_many_arguments)]
 fn conflicts(
     resource: Resource,
-    place: Place<'_>,
+    place: Position<'_>,
     all: &mut [Owner],
     wanted: &Fields,
     live: &Value,
     applied: &Value,
     manager: &Manager,
     force: bool,
-) -> Result<(), Refused> {
+) -> Result<(), ApiErrorWithDetails> {
     let mut found: Vec<(String, String)> = Vec::new();
     for owner in all.iter_mut().filter(|owner| owner.manager != *manager) {
         let both = wanted.common(&owner.fields);
@@ -202,7 +204,7 @@ fn conflicts(
         if !applies {
             who += &format!(" using {}", resource.api_version());
         }
-        found.extend(taken.paths().iter().map(|path| (who.clone(), fields::shown(path))));
+        found.extend(taken.paths().iter().map(|path| (who.clone(), fields::path_text(path))));
     }
     if found.is_empty() {
         return Ok(());
@@ -214,11 +216,11 @@ fn conflicts(
     };
     let cause =
         |(who, field): &(String, String)| json!({"reason": "FieldManagerConflict", "message": who, "field": field});
-    Err(Refused::plain(409, "Conflict", message).because(found.iter().map(cause).collect()))
+    Err(ApiErrorWithDetails::plain(409, "Conflict", message).because(found.iter().map(cause).collect()))
 }
 
 /// Puts what is applied over what is there.
-fn merge(place: Place<'_>, live: &mut Value, applied: &Value) {
+fn merge(place: Position<'_>, live: &mut Value, applied: &Value) {
     match applied {
         Value::Object(fields) if !place.is_atomic() => {
             let live = meta::fields(live);

@@ -9,15 +9,15 @@ mod workload;
 
 use serde_json::{Map, Value, json};
 
-use super::Sub;
+use super::Subresource;
+use super::api_error::{ApiErrorWithDetails, Cause};
 use super::meta::{self, at, part, text};
-use super::refusal::{Cause, Refused};
 use super::resources::{PRIORITY_CLASS, SERVICE, STORAGE_CLASS};
 use super::state::State;
 use crate::object::Resource;
 
 /// Completes and checks a new object.
-pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Result<(), Refused> {
+pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
     match resource.plural {
         "pods" => pod::admit(state, object)?,
         "nodes" => node(object),
@@ -45,8 +45,13 @@ pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Resul
 }
 
 /// Completes and checks a changed object.
-pub fn change(resource: Resource, object: &mut Value, old: &Value, sub: Sub) -> Result<(), Refused> {
-    if sub == Sub::Status {
+pub fn change(
+    resource: Resource,
+    object: &mut Value,
+    old: &Value,
+    sub: Subresource,
+) -> Result<(), ApiErrorWithDetails> {
+    if sub == Subresource::Status {
         return Ok(());
     }
     match resource.plural {
@@ -92,8 +97,8 @@ pub fn change(resource: Resource, object: &mut Value, old: &Value, sub: Sub) -> 
     }
 }
 
-fn refuse(resource: Resource, object: &Value, cause: Cause) -> Refused {
-    Refused::invalid(resource, text(object, &["metadata", "name"]), &[cause])
+fn refuse(resource: Resource, object: &Value, cause: Cause) -> ApiErrorWithDetails {
+    ApiErrorWithDetails::invalid(resource, text(object, &["metadata", "name"]), &[cause])
 }
 
 /// Fills in a field that is not there.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 pub use schema::{ListKind, Schema};
 
+use super::api_error::{ApiErrorWithDetails, Cause};
 use super::meta::text;
-use super::refusal::{Cause, Refused};
 use super::resources;
 use crate::object::Resource;
 
@@ -76,8 +76,8 @@ const STOPS: [&str; 5] =
     ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
 
 /// Cleans, completes and checks a custom object.
-pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Result<(), Refused> {
-    let Some(Definition { schema, rules }) = all().get(&resource) else { return Err(Refused::nowhere()) };
+pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Result<(), ApiErrorWithDetails> {
+    let Some(Definition { schema, rules }) = all().get(&resource) else { return Err(ApiErrorWithDetails::nowhere()) };
     schema.clean(object);
     schema.complete(object);
     let name = text(object, &["metadata", "name"]).to_owned();
@@ -90,7 +90,7 @@ pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Res
     } else {
         obey(rules, object, old, &mut causes);
     }
-    if causes.is_empty() { Ok(()) } else { Err(Refused::invalid(resource, &name, &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, &name, &causes)) }
 }
 
 /// Asks the rules about what differs from before.

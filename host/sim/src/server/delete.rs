@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::api_error::ApiErrorWithDetails;
 use super::meta::{self, at, finalizers, is_leaving, number, text};
-use super::refusal::Refused;
 use super::resources::{NAMESPACE, POD};
 use super::state::State;
 use super::store::Stored;
@@ -43,7 +43,7 @@ pub struct DeleteOptions {
 
 impl DeleteOptions {
     /// From `metav1.DeleteOptions`, as the body of a request has them.
-    pub fn read(body: &Value) -> Result<Self, Refused> {
+    pub fn read(body: &Value) -> Result<Self, ApiErrorWithDetails> {
         let propagation = match text(body, &["propagationPolicy"]) {
             "" if at(body, &["orphanDependents"]) == Some(&json!(true)) => Some(Propagation::Orphan),
             "" => None,
@@ -51,7 +51,7 @@ impl DeleteOptions {
             "Foreground" => Some(Propagation::Foreground),
             "Orphan" => Some(Propagation::Orphan),
             other => {
-                return Err(Refused::plain(
+                return Err(ApiErrorWithDetails::plain(
                     422,
                     "Invalid",
                     format!(
@@ -80,7 +80,7 @@ pub enum Deleted {
 }
 
 /// Deletes an object.
-pub fn delete(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, Refused> {
+pub fn delete(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, ApiErrorWithDetails> {
     preconditions(old, options)?;
     let resource = old.key.resource;
     if resource == NAMESPACE {
@@ -93,7 +93,7 @@ pub fn delete(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> 
         return Ok(Deleted::Gone(remove(state, old, options)));
     }
     if is_leaving(&old.value) {
-        if !hurry(&mut new, grace, options) && new == *old.value {
+        if !shorten_grace(&mut new, grace, options) && new == *old.value {
             return Ok(Deleted::Going(old.clone()));
         }
     } else {
@@ -115,13 +115,13 @@ fn keep(state: &mut State, old: &Arc<Stored>, new: Value, options: &DeleteOption
     if options.dry_run { Stored::draft(&old.key, new) } else { state.store.put(&old.key, new, at) }
 }
 
-fn preconditions(old: &Stored, options: &DeleteOptions) -> Result<(), Refused> {
+fn preconditions(old: &Stored, options: &DeleteOptions) -> Result<(), ApiErrorWithDetails> {
     let (resource, name) = (old.key.resource, &*old.key.name);
     let differs = |wanted: &Option<String>, field: &str, what: &str| {
         let has = text(&old.value, &["metadata", field]);
         let wanted = wanted.as_deref().filter(|wanted| *wanted != has)?;
         let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {has}");
-        Some(Refused::conflict(resource, name, &why))
+        Some(ApiErrorWithDetails::conflict(resource, name, &why))
     };
     let refused =
         differs(&options.uid, "uid", "UID").or_else(|| differs(&options.version, "resourceVersion", "ResourceVersion"));
@@ -166,7 +166,7 @@ fn pod_grace(pod: &Value, options: &DeleteOptions) -> i64 {
 }
 
 /// Shortens the time of one that is leaving, which is all that can be done to it. Says whether that changed anything.
-fn hurry(object: &mut Value, grace: i64, options: &DeleteOptions) -> bool {
+fn shorten_grace(object: &mut Value, grace: i64, options: &DeleteOptions) -> bool {
     let before = number(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     if options.grace.is_none() || grace >= before {
         return false;
@@ -194,10 +194,10 @@ fn stamp(state: &State, object: &mut Value, grace: i64) {
 }
 
 /// A namespace goes when a controller has emptied it and let go of `spec.finalizers`.
-fn namespace(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, Refused> {
+fn namespace(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, ApiErrorWithDetails> {
     let name = &*old.key.name;
     if matches!(name, "default" | "kube-system" | "kube-public" | "kube-node-lease") {
-        return Err(Refused::forbidden(NAMESPACE, name, "this namespace may not be deleted"));
+        return Err(ApiErrorWithDetails::forbidden(NAMESPACE, name, "this namespace may not be deleted"));
     }
     let mut new = (*old.value).clone();
     let held = settle_finalizers(&mut new, options.propagation);

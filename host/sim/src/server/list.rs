@@ -8,20 +8,20 @@ use http::Response;
 use serde_json::json;
 
 use super::Server;
-use super::gate::Body;
-use super::refusal::{Cause, Refused};
-use super::request::{self, AsOf, Parameters, Place};
+use super::api_error::{ApiErrorWithDetails, Cause};
+use super::fault_gate::Body;
+use super::request::{self, AsOf, Parameters, RequestPath};
 use super::resources::POD;
 use super::select::Selector;
 use super::state::State;
 use super::store::Stored;
-use super::watch::{self, Course, Wanted};
+use super::watch::{self, Wanted, WatchOptions};
 
 /// A watch without a time of its own ends after this (a real server: half an hour to an hour).
 const LASTS: Duration = Duration::from_secs(1800);
 
 /// What is asked for: of which objects, and how much of them.
-pub fn wanted(place: &Place, parameters: &Parameters, partial: bool) -> Result<Wanted, Refused> {
+pub fn wanted(place: &RequestPath, parameters: &Parameters, partial: bool) -> Result<Wanted, ApiErrorWithDetails> {
     let selector = Selector::parse(place.resource, parameters.get("labelSelector"), parameters.get("fieldSelector"))?;
     Ok(Wanted { resource: place.resource, namespace: place.namespace.clone(), selector, partial })
 }
@@ -33,10 +33,17 @@ struct Start {
 }
 
 /// Answers a list.
-pub fn list(state: &State, wanted: &Wanted, parameters: &Parameters, as_of: Option<AsOf>) -> Result<Bytes, Refused> {
+pub fn list(
+    state: &State,
+    wanted: &Wanted,
+    parameters: &Parameters,
+    as_of: Option<AsOf>,
+) -> Result<Bytes, ApiErrorWithDetails> {
     let limit: usize = match parameters.get("limit") {
         "" => 0,
-        text => text.parse().map_err(|_| Refused::bad(format!("unable to parse limit {text:?} as a number")))?,
+        text => {
+            text.parse().map_err(|_| ApiErrorWithDetails::bad(format!("unable to parse limit {text:?} as a number")))?
+        }
     };
     let start = start(state, parameters, as_of)?;
     let prefix = if wanted.namespace.is_empty() { String::new() } else { format!("{}/", wanted.namespace) };
@@ -91,19 +98,19 @@ pub fn list(state: &State, wanted: &Wanted, parameters: &Parameters, as_of: Opti
     Ok(out.into())
 }
 
-fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<Start, Refused> {
+fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<Start, ApiErrorWithDetails> {
     let now = state.store.revision();
     let known = |revision: u64| revision >= state.store.forgotten();
     let continued = parameters.get("continue");
     if !continued.is_empty() {
-        let wrong = || Refused::bad("continue key is not valid: it is none that this server has given");
+        let wrong = || ApiErrorWithDetails::bad("continue key is not valid: it is none that this server has given");
         let (revision, after) = untoken(continued).ok_or_else(wrong)?;
         // What is told to who comes too late: that the rest can be had as it is now.
         let revision = if revision == 0 { now } else { revision };
         if !known(revision) {
             let message = "The provided continue parameter is too old to display a consistent list result. You can \
                 start a new list without the continue parameter.";
-            let mut refused = Refused::plain(410, "Expired", message);
+            let mut refused = ApiErrorWithDetails::plain(410, "Expired", message);
             refused.next = Some(token(0, &after));
             return Err(refused);
         }
@@ -115,15 +122,18 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
         "Exact" => true,
         other => {
             let cause = Cause::invalid("resourceVersionMatch", &json!(other), "supported values: Exact, NotOlderThan");
-            return Err(Refused::invalid_options(&cause));
+            return Err(ApiErrorWithDetails::invalid_options(&cause));
         }
     };
     let revision = match (given, as_of) {
         // Whoever does not say that an old answer will do gets what is there now.
         (Some(0), Some(AsOf(revision))) if known(revision) => revision.min(now),
         (Some(given), _) if given > now => {
-            let mut refused =
-                Refused::plain(504, "Timeout", format!("Too large resource version: {given}, current: {now}"));
+            let mut refused = ApiErrorWithDetails::plain(
+                504,
+                "Timeout",
+                format!("Too large resource version: {given}, current: {now}"),
+            );
             refused.details.insert("retryAfterSeconds".into(), json!(1));
             return Err(refused.because(json!([
                 {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -131,7 +141,7 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
         }
         (Some(given), _) if exact => {
             if !known(given) {
-                return Err(Refused::expired(given, state.store.forgotten()));
+                return Err(ApiErrorWithDetails::expired(given, state.store.forgotten()));
             }
             given
         }
@@ -141,13 +151,12 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
 }
 
 /// `resourceVersion`, if there is one.
-fn version(parameters: &Parameters) -> Result<Option<u64>, Refused> {
+fn version(parameters: &Parameters) -> Result<Option<u64>, ApiErrorWithDetails> {
     match parameters.get("resourceVersion") {
         "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| Refused::bad(format!("resourceVersion: Invalid value: {text:?}: it is not a number"))),
+        text => text.parse().map(Some).map_err(|_| {
+            ApiErrorWithDetails::bad(format!("resourceVersion: Invalid value: {text:?}: it is not a number"))
+        }),
     }
 }
 
@@ -164,14 +173,23 @@ fn untoken(token: &str) -> Option<(u64, String)> {
 }
 
 /// Answers a watch.
-pub fn watch(server: &Server, who: &str, wanted: Wanted, parameters: &Parameters) -> Result<Response<Body>, Refused> {
+pub fn watch(
+    server: &Server,
+    who: &str,
+    wanted: Wanted,
+    parameters: &Parameters,
+) -> Result<Response<Body>, ApiErrorWithDetails> {
     let given = parameters.get("resourceVersion");
     let given = match version(parameters) {
         Ok(given) => given,
         // Another part of a real server reads it, and says it in its own way.
         Err(_) => {
             let why = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
-            return Err(Refused::plain(500, "", format!("resourceVersion: Invalid value: {given:?}: {why}")));
+            return Err(ApiErrorWithDetails::plain(
+                500,
+                "",
+                format!("resourceVersion: Invalid value: {given:?}: {why}"),
+            ));
         }
     };
     let initial = match parameters.get("sendInitialEvents") {
@@ -180,7 +198,7 @@ pub fn watch(server: &Server, who: &str, wanted: Wanted, parameters: &Parameters
     };
     if initial.is_some() && parameters.get("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(Refused::invalid_options(&Cause::forbidden("resourceVersionMatch", why)));
+        return Err(ApiErrorWithDetails::invalid_options(&Cause::forbidden("resourceVersionMatch", why)));
     }
     let lasts = match parameters.get("timeoutSeconds").parse() {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -199,7 +217,7 @@ pub fn watch(server: &Server, who: &str, wanted: Wanted, parameters: &Parameters
             _ => now,
         };
         let bookmarks = parameters.is("allowWatchBookmarks");
-        Course { after, first, marks_beginning: initial == Some(true) && bookmarks, bookmarks, lasts }
+        WatchOptions { after, first, marks_beginning: initial == Some(true) && bookmarks, bookmarks, lasts }
     };
     Ok(request::stream(Body::Watch(Box::pin(watch::lines(server, who, wanted, course)))))
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::refusal::{Cause, Refused};
+use super::api_error::{ApiErrorWithDetails, Cause};
 use crate::object::Resource;
 
 /// A text at a path of fields, empty if there is none.
@@ -60,7 +60,7 @@ pub fn time(at: Timestamp) -> Value {
 }
 
 /// Takes away fields of the metadata that say nothing, as a typed server would not write them.
-pub fn tidy(object: &mut Value) {
+pub fn normalize(object: &mut Value) {
     let metadata = metadata_mut(object);
     metadata.retain(|name, value| {
         let is_empty = match value {
@@ -87,7 +87,7 @@ pub fn drop_nulls(value: &mut Value) {
 }
 
 /// Refuses metadata that no object may have.
-pub fn check(resource: Resource, object: &Value) -> Result<(), Refused> {
+pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetails> {
     let name = text(object, &["metadata", "name"]);
     let mut causes = Vec::new();
     if name.is_empty() {
@@ -113,7 +113,7 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), Refused> {
             causes.push(Cause::invalid("metadata.finalizers", &json!(finalizer), QUALIFIED));
         }
     }
-    if causes.is_empty() { Ok(()) } else { Err(Refused::invalid(resource, name, &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, name, &causes)) }
 }
 
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 pub use strategic::strategic;
 
+use super::api_error::ApiErrorWithDetails;
 use super::meta;
-use super::refusal::Refused;
 
 /// Merges a patch into a value (RFC 7396).
 pub fn merge(target: &mut Value, patch: &Value) {
@@ -26,8 +26,8 @@ pub fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Carries out the steps of a JSON patch, all or none.
-pub fn json(target: &mut Value, steps: &Value) -> Result<(), Refused> {
-    let malformed = || Refused::bad("error decoding patch: a JSON patch is a list of operations");
+pub fn json(target: &mut Value, steps: &Value) -> Result<(), ApiErrorWithDetails> {
+    let malformed = || ApiErrorWithDetails::bad("error decoding patch: a JSON patch is a list of operations");
     for step in steps.as_array().ok_or_else(malformed)? {
         let step = step.as_object().ok_or_else(malformed)?;
         take(target, step)?;
@@ -35,13 +35,13 @@ pub fn json(target: &mut Value, steps: &Value) -> Result<(), Refused> {
     Ok(())
 }
 
-fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), Refused> {
+fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), ApiErrorWithDetails> {
     let word = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
     let (operation, path) = (word("op"), word("path"));
     let impossible = |why: &str| {
         let message =
             format!("the server rejected our request due to an error in our request: {operation} {path}: {why}");
-        Refused::plain(422, "Invalid", message)
+        ApiErrorWithDetails::plain(422, "Invalid", message)
     };
     let value = || step.get("value").cloned().unwrap_or(Value::Null);
     let done = match operation {
@@ -59,7 +59,7 @@ fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), Refused> {
         // Nothing equals null, as the library that servers use has it.
         "test" if target.pointer(path).unwrap_or(&Value::Null) == step.get("value").unwrap_or(&Value::Null) => Some(()),
         "test" => return Err(impossible("the value is another one")),
-        _ => return Err(Refused::bad(format!("error decoding patch: unknown operation {operation:?}"))),
+        _ => return Err(ApiErrorWithDetails::bad(format!("error decoding patch: unknown operation {operation:?}"))),
     };
     done.ok_or_else(|| impossible("there is no such place"))
 }

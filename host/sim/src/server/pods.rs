@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::api_error::ApiErrorWithDetails;
 use super::delete::{self, DeleteOptions};
 use super::meta::{self, at, is_leaving, number, text};
-use super::refusal::Refused;
 use super::resources::{POD, POD_DISRUPTION_BUDGET};
 use super::select::Selector;
 use super::state::State;
 use super::store::Stored;
 
 /// Puts a pod on a node. Whether there is such a node is not asked.
-pub fn bind(state: &mut State, pod: &Arc<Stored>, node: &str) -> Result<Arc<Stored>, Refused> {
+pub fn bind(state: &mut State, pod: &Arc<Stored>, node: &str) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     let name = &*pod.key.name;
     let refuse = |why: String| {
-        let mut refused = Refused::conflict(POD, name, &why);
-        refused.refusal.message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
+        let mut refused = ApiErrorWithDetails::conflict(POD, name, &why);
+        refused.error.message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
         refused.details.insert("kind".into(), json!("pods/binding"));
         Err(refused)
     };
@@ -50,7 +50,7 @@ pub fn bind(state: &mut State, pod: &Arc<Stored>, node: &str) -> Result<Arc<Stor
 }
 
 /// Asks a pod to leave, as far as the budgets that it counts for allow.
-pub fn evict(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) -> Result<(), Refused> {
+pub fn evict(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) -> Result<(), ApiErrorWithDetails> {
     let phase = text(&pod.value, &["status", "phase"]);
     if !matches!(phase, "Succeeded" | "Failed" | "Pending") && !is_leaving(&pod.value) {
         ask_budgets(state, pod, options)?;
@@ -59,7 +59,7 @@ pub fn evict(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) -> R
     delete::delete(state, pod, options).map(drop)
 }
 
-fn ask_budgets(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) -> Result<(), Refused> {
+fn ask_budgets(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) -> Result<(), ApiErrorWithDetails> {
     let labels = pod.value["metadata"]["labels"].as_object();
     let counts = |budget: &&Arc<Stored>| {
         at(&budget.value, &["spec", "selector"]).is_some_and(|selector| Selector::of(selector).takes_labels(labels))
@@ -72,7 +72,7 @@ fn ask_budgets(state: &mut State, pod: &Arc<Stored>, options: &DeleteOptions) ->
         _ => {
             let message =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-            return Err(Refused::plain(500, "InternalError", message));
+            return Err(ApiErrorWithDetails::plain(500, "InternalError", message));
         }
     };
     if !is_ready(&pod.value) {
@@ -92,7 +92,12 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// Takes one disruption from a budget, if there is one.
-fn take(state: &mut State, pod: &Stored, budget: &Arc<Stored>, options: &DeleteOptions) -> Result<(), Refused> {
+fn take(
+    state: &mut State,
+    pod: &Stored,
+    budget: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<(), ApiErrorWithDetails> {
     let name = &*budget.key.name;
     let status = |field: &str| number(&budget.value, &["status", field]).unwrap_or(0);
     if status("observedGeneration") < number(&budget.value, &["metadata", "generation"]).unwrap_or(0) {
@@ -101,7 +106,7 @@ fn take(state: &mut State, pod: &Stored, budget: &Arc<Stored>, options: &DeleteO
     }
     let allowed = status("disruptionsAllowed");
     if allowed < 0 {
-        return Err(Refused::forbidden(POD_DISRUPTION_BUDGET, name, "pdb disruptions allowed is negative"));
+        return Err(ApiErrorWithDetails::forbidden(POD_DISRUPTION_BUDGET, name, "pdb disruptions allowed is negative"));
     }
     if allowed == 0 {
         let (needs, has) = (status("desiredHealthy"), status("currentHealthy"));
@@ -131,9 +136,9 @@ fn take(state: &mut State, pod: &Stored, budget: &Arc<Stored>, options: &DeleteO
     Ok(())
 }
 
-fn too_many(why: &str, retry_after: Option<u32>) -> Refused {
+fn too_many(why: &str, retry_after: Option<u32>) -> ApiErrorWithDetails {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let mut refused = Refused::plain(429, "TooManyRequests", message);
+    let mut refused = ApiErrorWithDetails::plain(429, "TooManyRequests", message);
     if let Some(seconds) = retry_after {
         refused.details.insert("retryAfterSeconds".into(), json!(seconds));
     }

@@ -26,7 +26,7 @@ impl Whose {
 
 /// What a watch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum Silence {
     /// It says nothing.
     Silent,
     /// It says everything so much later.
@@ -36,13 +36,13 @@ enum Manner {
 /// All disturbances that are not over.
 #[derive(Default)]
 pub struct Quiet {
-    watches: Vec<(Whose, Manner, Instant)>,
+    watches: Vec<(Whose, Silence, Instant)>,
     /// Clients that are stopped.
     stopped: Vec<(String, Instant)>,
 }
 
 impl Quiet {
-    fn add(&mut self, whose: Whose, manner: Manner, until: Instant) {
+    fn add(&mut self, whose: Whose, manner: Silence, until: Instant) {
         let now = Instant::now();
         self.watches.retain(|(.., until)| *until > now);
         self.watches.push((whose, manner, until));
@@ -50,12 +50,12 @@ impl Quiet {
 
     /// Watches say nothing before a time.
     pub fn silence(&mut self, whose: Whose, until: Instant) {
-        self.add(whose, Manner::Silent, until);
+        self.add(whose, Silence::Silent, until);
     }
 
     /// Until a time, watches tell of each change when it is so old.
     pub fn delay(&mut self, whose: Whose, by: Duration, until: Instant) {
-        self.add(whose, Manner::Late(by), until);
+        self.add(whose, Silence::Late(by), until);
     }
 
     /// A client neither sends nor reads before a time.
@@ -73,19 +73,19 @@ impl Quiet {
 
     /// Until when a watch is silent, if it is.
     pub fn silent(&self, client: &str, kind: Resource, now: Instant) -> Option<Instant> {
-        self.of(client, kind, now).filter(|(manner, _)| *manner == Manner::Silent).map(|(_, until)| until).max()
+        self.of(client, kind, now).filter(|(manner, _)| *manner == Silence::Silent).map(|(_, until)| until).max()
     }
 
     /// By how much a watch is late, if it is, and until when.
     pub fn late(&self, client: &str, kind: Resource, now: Instant) -> Option<(Duration, Instant)> {
         let late = self.of(client, kind, now).filter_map(|(manner, until)| match manner {
-            Manner::Late(by) => Some((by, until)),
-            Manner::Silent => None,
+            Silence::Late(by) => Some((by, until)),
+            Silence::Silent => None,
         });
         late.max()
     }
 
-    fn of(&self, client: &str, kind: Resource, now: Instant) -> impl Iterator<Item = (Manner, Instant)> {
+    fn of(&self, client: &str, kind: Resource, now: Instant) -> impl Iterator<Item = (Silence, Instant)> {
         let own = self.watches.iter().filter(move |(whose, _, until)| *until > now && whose.takes(client, kind));
         own.map(|(_, manner, until)| (*manner, *until))
     }

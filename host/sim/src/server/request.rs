@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use super::gate::{Asked, Body};
-use super::refusal::Refused;
+use super::api_error::ApiErrorWithDetails;
+use super::fault_gate::{Body, RequestInfo};
 use super::resources;
 use crate::object::Resource;
 
@@ -17,7 +17,7 @@ pub struct AsOf(pub u64);
 
 /// The place that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RequestPath {
     /// The kind.
     pub resource: Resource,
     /// Empty for all of them, or for a kind without.
@@ -28,9 +28,9 @@ pub struct Place {
     pub sub: String,
 }
 
-impl Place {
+impl RequestPath {
     /// Reads a path, `/apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUBRESOURCE]]`.
-    pub fn read(path: &str) -> Option<Place> {
+    pub fn read(path: &str) -> Option<RequestPath> {
         let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match &parts[..] {
@@ -56,7 +56,7 @@ impl Place {
             return None;
         }
         let owned = str::to_owned;
-        Some(Place { resource, namespace: owned(namespace), name: owned(name), sub: owned(sub) })
+        Some(RequestPath { resource, namespace: owned(namespace), name: owned(name), sub: owned(sub) })
     }
 }
 
@@ -114,7 +114,7 @@ fn decoded(text: &str) -> String {
 #[derive(Clone)]
 pub struct Head {
     /// Nothing for a path that is none of a kind.
-    pub place: Option<Place>,
+    pub place: Option<RequestPath>,
     pub parameters: Parameters,
     /// What is to be done, in the words of RBAC; empty for what nobody does.
     pub verb: &'static str,
@@ -123,24 +123,24 @@ pub struct Head {
 impl Head {
     /// Reads it.
     pub fn read(request: &Request<Vec<u8>>) -> Self {
-        let place = Place::read(request.uri().path());
+        let place = RequestPath::read(request.uri().path());
         let parameters = Parameters::read(request.uri().query());
         let verb = verb(request.method(), place.as_ref(), &parameters);
         Head { place, parameters, verb }
     }
 
     /// What the request is about, for who counts and refuses.
-    pub fn asked(&self, who: &str) -> Asked {
+    pub fn asked(&self, who: &str) -> RequestInfo {
         let (resource, subresource, namespace, name) = match self.place.clone() {
             Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
             None => Default::default(),
         };
-        Asked { who: who.to_owned(), verb: self.verb, resource, subresource, namespace, name, number: 0 }
+        RequestInfo { who: who.to_owned(), verb: self.verb, resource, subresource, namespace, name, number: 0 }
     }
 }
 
 /// What is to be done, in the words of RBAC; empty for what nobody does.
-pub fn verb(method: &Method, place: Option<&Place>, parameters: &Parameters) -> &'static str {
+pub fn verb(method: &Method, place: Option<&RequestPath>, parameters: &Parameters) -> &'static str {
     let whole = place.is_none_or(|place| place.name.is_empty());
     match *method {
         Method::GET if parameters.is("watch") => "watch",
@@ -166,9 +166,9 @@ pub fn stream(body: Body) -> Response<Body> {
 }
 
 /// A refusal.
-pub fn refuse(refused: &Refused) -> Response<Body> {
+pub fn refuse(refused: &ApiErrorWithDetails) -> Response<Body> {
     let after = refused.details.get("retryAfterSeconds").map(Value::to_string);
-    respond(refused.refusal.code, Body::Full(Some(refused.status().to_string().into())), after)
+    respond(refused.error.code, Body::Full(Some(refused.status().to_string().into())), after)
 }
 
 fn respond(code: u16, body: Body, retry_after: Option<String>) -> Response<Body> {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::api_error::ApiErrorWithDetails;
 use super::meta::{is_label_value, is_qualified, text};
-use super::refusal::Refused;
 use crate::object::Resource;
 
 /// A selection. The default one takes everything.
@@ -31,7 +31,7 @@ enum How {
 
 impl Selector {
     /// From the two parameters of a request.
-    pub fn parse(resource: Resource, labels: &str, fields: &str) -> Result<Self, Refused> {
+    pub fn parse(resource: Resource, labels: &str, fields: &str) -> Result<Self, ApiErrorWithDetails> {
         Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(resource, fields)? })
     }
 
@@ -108,14 +108,16 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn parse_labels(all: &str) -> Result<Vec<Need>, Refused> {
+fn parse_labels(all: &str) -> Result<Vec<Need>, ApiErrorWithDetails> {
     let mut needs = Vec::new();
     let mut rest = all.trim();
     while !rest.is_empty() {
         let end = top_comma(rest);
         let part = rest[..end].trim();
         needs.push(need(part).ok_or_else(|| {
-            Refused::bad(format!("unable to parse requirement: found '{part}' in the label selector '{all}'"))
+            ApiErrorWithDetails::bad(format!(
+                "unable to parse requirement: found '{part}' in the label selector '{all}'"
+            ))
         })?);
         rest = rest.get(end + 1..).unwrap_or("").trim();
     }
@@ -174,19 +176,23 @@ fn need(part: &str) -> Option<Need> {
     }
 }
 
-fn parse_fields(resource: Resource, all: &str) -> Result<Vec<(Vec<String>, String, bool)>, Refused> {
+fn parse_fields(resource: Resource, all: &str) -> Result<Vec<(Vec<String>, String, bool)>, ApiErrorWithDetails> {
     let mut needs = Vec::new();
     for part in all.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (field, value, equal) = match part.split_once("!=") {
             Some((field, value)) => (field, value, false),
             None => match part.split_once("==").or_else(|| part.split_once('=')) {
                 Some((field, value)) => (field, value, true),
-                None => return Err(Refused::bad(format!("invalid selector: '{all}'; can't understand '{part}'"))),
+                None => {
+                    return Err(ApiErrorWithDetails::bad(format!(
+                        "invalid selector: '{all}'; can't understand '{part}'"
+                    )));
+                }
             },
         };
         if !can_be_asked_for(resource, field) {
             let version = resource.api_version();
-            return Err(Refused::bad(match resource.is_custom() {
+            return Err(ApiErrorWithDetails::bad(match resource.is_custom() {
                 true => format!("field label not supported: {field}"),
                 false => format!(
                     "Unable to find \"{version}, Resource={}\" that match label selector \"\", field \

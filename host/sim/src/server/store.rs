@@ -11,8 +11,8 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use super::bell::{Bell, Ear};
 use super::meta::text;
+use super::notifier::{Notifier, Subscription};
 use super::resources::{ALL, POD};
 use crate::object::{Change, Event, Key, Resource};
 
@@ -137,7 +137,7 @@ struct Table {
     log: VecDeque<Arc<Logged>>,
     /// Revision of the last write to this kind that watches cannot be told of any more.
     lost: u64,
-    changed: Bell,
+    changed: Notifier,
 }
 
 /// All objects.
@@ -147,7 +147,7 @@ pub struct Store {
     revision: u64,
     /// What happened up to here is forgotten.
     forgotten: u64,
-    changed: Bell,
+    changed: Notifier,
 }
 
 impl Table {
@@ -184,7 +184,7 @@ impl Store {
             on_node: FxHashMap::default(),
             log: VecDeque::new(),
             lost: 0,
-            changed: Bell::default(),
+            changed: Notifier::default(),
         };
         Store {
             tables: ALL.iter().map(|resource| (*resource, table())).collect(),
@@ -192,7 +192,7 @@ impl Store {
             // A revision of 0 means something else to clients.
             revision: 1,
             forgotten: 0,
-            changed: Bell::default(),
+            changed: Notifier::default(),
         }
     }
 
@@ -222,7 +222,7 @@ impl Store {
         self.forgotten = self.revision;
         for table in self.tables.values_mut() {
             table.lost = table.log.back().map_or(table.lost, |last| last.revision);
-            table.changed.ring();
+            table.changed.notify();
         }
     }
 
@@ -320,10 +320,10 @@ impl Store {
         let logged = Arc::new(Logged { revision: self.revision, event, now, before, at });
         if let Some(table) = self.tables.get_mut(&logged.now.key.resource) {
             table.log.push_back(logged.clone());
-            table.changed.ring();
+            table.changed.notify();
         }
         self.log.push_back(logged);
-        self.changed.ring();
+        self.changed.notify();
         while self.log.len() > LONGEST || self.log.front().is_some_and(|oldest| oldest.at + MEMORY < at) {
             let Some(oldest) = self.log.pop_front() else { break };
             self.forgotten = self.forgotten.max(oldest.revision);
@@ -355,19 +355,19 @@ impl Store {
     }
 
     /// Says when anything is written.
-    pub fn changed(&self) -> Ear {
-        self.changed.listen()
+    pub fn changed(&self) -> Subscription {
+        self.changed.subscribe()
     }
 
     /// Says when a kind is written, or something has become of its watches.
-    pub fn kind_changed(&self, resource: Resource) -> Ear {
-        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.listen())
+    pub fn kind_changed(&self, resource: Resource) -> Subscription {
+        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.subscribe())
     }
 
     /// Wakes all watches.
     pub fn wake(&self) {
         for table in self.tables.values() {
-            table.changed.ring();
+            table.changed.notify();
         }
     }
 }

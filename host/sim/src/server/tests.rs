@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::resources::{CONFIG_MAP, EVENT, LIMIT_RANGE, NODE, NODE_CLAIM, POD};
-use super::{Asked, DeleteOptions, Server, Sub, Verdict, Whose};
+use super::{DeleteOptions, RequestInfo, Server, Subresource, Verdict, Whose};
 use crate::clock::Clock;
 use crate::object::{Event, Key};
 
@@ -56,8 +56,8 @@ async fn actors_see_every_change_in_order() {
     let before = server.revision();
     server.create(CONFIG_MAP, map("a")).expect("new");
     let set = &mut |map: &mut Value| map["data"] = json!({"x": "1"});
-    server.update(&key("a"), Sub::Object, set).expect("changed");
-    server.update(&key("a"), Sub::Object, set).expect("not changed");
+    server.update(&key("a"), Subresource::Object, set).expect("changed");
+    server.update(&key("a"), Subresource::Object, set).expect("not changed");
     server.delete(&key("a"), &DeleteOptions::default()).expect("gone");
     let events: Vec<Event> = server.changes(before).iter().map(|change| change.event).collect();
     assert_eq!(events, [Event::Added, Event::Modified, Event::Deleted]);
@@ -199,7 +199,7 @@ async fn what_a_stopped_client_has_sent_is_done_and_answered_when_it_goes_on() {
             begun.elapsed().as_secs()
         })
     };
-    server.set_gate(Box::new(|asked: &Asked| match asked.number {
+    server.set_gate(Box::new(|asked: &RequestInfo| match asked.number {
         0 => Verdict::Delay(Duration::from_secs(2)),
         _ => Verdict::Go,
     }));
@@ -244,7 +244,7 @@ async fn the_gate_refuses_delays_and_loses_what_it_is_told_to() {
     ]));
     server.set_gate(Box::new({
         let verdicts = verdicts.clone();
-        move |asked: &Asked| {
+        move |asked: &RequestInfo| {
             assert_eq!((asked.verb, asked.resource, asked.who.as_str()), ("create", Some(CONFIG_MAP), "writer"));
             verdicts.lock().expect("alone").pop().unwrap_or(Verdict::Go)
         }
@@ -319,7 +319,7 @@ async fn claims_are_made_and_their_status_is_written() {
     let begun = std::time::Instant::now();
     for n in 0..1000 {
         let set = &mut |claim: &mut Value| claim["status"] = json!({"nodeName": format!("n{n}"), "conditions": []});
-        server.update(&key(n % 100), Sub::Status, set).expect("a status");
+        server.update(&key(n % 100), Subresource::Status, set).expect("a status");
     }
     println!("100 NodeClaims made {made:?}, 1 000 times their status {:?}", begun.elapsed());
     assert_eq!(server.list(NODE_CLAIM).len(), 100);

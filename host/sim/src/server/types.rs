@@ -11,7 +11,7 @@ use crate::object::Resource;
 
 /// A place in an object, with what is known of its type.
 #[derive(Clone, Copy)]
-pub enum Place<'a> {
+pub enum Position<'a> {
     /// In a custom object.
     Custom(&'a Schema),
     /// A field of an object of a built-in kind, and the field above it.
@@ -20,30 +20,30 @@ pub enum Place<'a> {
     Unknown,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     /// The whole object.
-    pub fn of(resource: Resource) -> Place<'a> {
+    pub fn of(resource: Resource) -> Position<'a> {
         match definitions::schema(resource) {
-            Some(schema) => Place::Custom(schema),
-            None => Place::Builtin("", ""),
+            Some(schema) => Position::Custom(schema),
+            None => Position::Builtin("", ""),
         }
     }
 
     /// A field of what is here.
-    pub fn field(self, name: &'a str) -> Place<'a> {
+    pub fn field(self, name: &'a str) -> Position<'a> {
         match self {
             // The metadata of all objects is of one type.
-            Place::Custom(_) if name == "metadata" => Place::Builtin(name, ""),
-            Place::Custom(schema) => schema.field(name).map_or(Place::Unknown, Place::Custom),
-            Place::Builtin(above, _) => Place::Builtin(name, above),
-            Place::Unknown => Place::Unknown,
+            Position::Custom(_) if name == "metadata" => Position::Builtin(name, ""),
+            Position::Custom(schema) => schema.field(name).map_or(Position::Unknown, Position::Custom),
+            Position::Builtin(above, _) => Position::Builtin(name, above),
+            Position::Unknown => Position::Unknown,
         }
     }
 
     /// An item of the list that is here.
-    pub fn item(self) -> Place<'a> {
+    pub fn item(self) -> Position<'a> {
         match self {
-            Place::Custom(schema) => schema.item().map_or(Place::Unknown, Place::Custom),
+            Position::Custom(schema) => schema.item().map_or(Position::Unknown, Position::Custom),
             other => other,
         }
     }
@@ -51,8 +51,8 @@ impl<'a> Place<'a> {
     /// Whether what is here is taken as a whole, though it has fields.
     pub fn is_atomic(self) -> bool {
         match self {
-            Place::Custom(schema) => schema.is_atomic,
-            Place::Builtin(name, above) => {
+            Position::Custom(schema) => schema.is_atomic,
+            Position::Builtin(name, above) => {
                 matches!(name, "selector" if above == "spec")
                     || matches!(
                         name,
@@ -68,7 +68,7 @@ impl<'a> Place<'a> {
                     )
                     || (above == "affinity" && name == "requiredDuringSchedulingIgnoredDuringExecution")
             }
-            Place::Unknown => false,
+            Position::Unknown => false,
         }
     }
 
@@ -76,9 +76,9 @@ impl<'a> Place<'a> {
     pub fn list(self) -> ListKind {
         let by = |keys: &[&str]| ListKind::Map(keys.iter().map(|key| (*key).to_owned()).collect());
         match self {
-            Place::Custom(schema) => schema.list.clone(),
-            Place::Unknown => ListKind::Atomic,
-            Place::Builtin(name, above) => match (above, name) {
+            Position::Custom(schema) => schema.list.clone(),
+            Position::Unknown => ListKind::Atomic,
+            Position::Builtin(name, above) => match (above, name) {
                 (_, "ownerReferences") => by(&["uid"]),
                 ("metadata", "finalizers") | (_, "podCIDRs") => ListKind::Set,
                 (
@@ -109,7 +109,7 @@ impl<'a> Place<'a> {
 
     /// The field by which a strategic merge patch tells the items of a list apart; an empty one for plain values.
     pub fn patch_key(self) -> Option<&'static str> {
-        let Place::Builtin(name, above) = self else { return None };
+        let Position::Builtin(name, above) = self else { return None };
         match (above, name) {
             (_, "ownerReferences") => Some("uid"),
             ("metadata", "finalizers") | (_, "podCIDRs") => Some(""),

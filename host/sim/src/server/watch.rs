@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 use super::Server;
-use super::bell::Ear;
-use super::refusal::Refused;
+use super::api_error::ApiErrorWithDetails;
+use super::notifier::Subscription;
 use super::select::Selector;
 use super::store::{Logged, Stored};
 use crate::object::{Event, Resource};
@@ -83,7 +83,7 @@ impl Wanted {
 }
 
 /// How a watch begins and ends.
-pub struct Course {
+pub struct WatchOptions {
     /// Changes after this revision are told.
     pub after: u64,
     /// Objects that are told first, as if they were new.
@@ -101,7 +101,7 @@ struct Watch {
     who: String,
     wanted: Wanted,
     after: u64,
-    changed: Ear,
+    changed: Subscription,
     epoch: u64,
     ends: Instant,
     bookmark: Option<Instant>,
@@ -118,7 +118,12 @@ enum Next {
 }
 
 /// The lines of a watch.
-pub fn lines(server: &Server, who: &str, wanted: Wanted, course: Course) -> impl Stream<Item = Bytes> + Send + use<> {
+pub fn lines(
+    server: &Server,
+    who: &str,
+    wanted: Wanted,
+    course: WatchOptions,
+) -> impl Stream<Item = Bytes> + Send + use<> {
     let now = Instant::now();
     let mut first = Vec::new();
     for stored in &course.first {
@@ -168,7 +173,7 @@ impl Watch {
                 Next::Wait(until) => {
                     tokio::select! {
                         biased;
-                        () = self.changed.rung() => {}
+                        () = self.changed.changed() => {}
                         () = sleep_until(until) => {}
                     }
                 }
@@ -191,7 +196,7 @@ impl Watch {
         }
         if self.after < state.store.lost(self.wanted.resource) || (self.fresh && self.after < state.store.forgotten()) {
             self.over = true;
-            let gone = Refused::expired(self.after, state.store.forgotten()).status();
+            let gone = ApiErrorWithDetails::expired(self.after, state.store.forgotten()).status();
             return Next::Send(format!("{}\n", json!({"type": "ERROR", "object": gone})).into());
         }
         self.fresh = false;

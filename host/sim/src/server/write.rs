@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::api_error::{ApiErrorWithDetails, Cause};
 use super::apply::{self, Manager};
 use super::meta::{self, finalizers, is_leaving, text};
-use super::refusal::{Cause, Refused};
 use super::resources::{EVENT, NAMESPACE, POD};
 use super::state::State;
 use super::store::{self, Stored};
-use super::{Sub, builtin, definitions};
+use super::{Subresource, builtin, definitions};
 use crate::object::{Key, Resource};
 
 /// How a write is made.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct WriteOptions {
     /// Who writes, for those objects that remember it.
     pub manager: Manager,
     /// Carried out but not kept.
@@ -33,15 +33,15 @@ pub fn create(
     resource: Resource,
     namespace: &str,
     mut object: Value,
-    manner: &Manner,
-) -> Result<Arc<Stored>, Refused> {
+    manner: &WriteOptions,
+) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     identify(resource, &mut object)?;
     settle_namespace(resource, namespace, &mut object)?;
     let namespace = text(&object, &["metadata", "namespace"]).to_owned();
     let now = state.clock.now();
     let metadata = meta::metadata_mut(&mut object);
     if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !matches!(version, "" | "0")) {
-        return Err(Refused::plain(500, "", "resourceVersion should not be set on objects to be created"));
+        return Err(ApiErrorWithDetails::plain(500, "", "resourceVersion should not be set on objects to be created"));
     }
     let generated = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
     let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -70,10 +70,10 @@ pub fn create(
     }
     let name = text(&object, &["metadata", "name"]).to_owned();
     lives(state, resource, &namespace, &name)?;
-    shape(state, resource, &mut object, None, Sub::Object)?;
+    shape(state, resource, &mut object, None, Subresource::Object)?;
     let path = store::path(&namespace, &name);
     if state.store.get(resource, &path).is_some() {
-        return Err(Refused::exists(resource, &name));
+        return Err(ApiErrorWithDetails::exists(resource, &name));
     }
     apply::track(resource, None, &mut object, &manner.manager, now);
     let key = Key { resource, namespace: namespace.into(), name: name.into() };
@@ -88,16 +88,16 @@ pub fn replace(
     state: &mut State,
     old: &Arc<Stored>,
     mut new: Value,
-    sub: Sub,
-    manner: &Manner,
-) -> Result<Arc<Stored>, Refused> {
+    sub: Subresource,
+    manner: &WriteOptions,
+) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     let resource = old.key.resource;
     identify(resource, &mut new)?;
     settle_namespace(resource, &old.key.namespace, &mut new)?;
     let name = text(&new, &["metadata", "name"]);
     if name != &*old.key.name {
         let wanted = &old.key.name;
-        return Err(Refused::bad(format!(
+        return Err(ApiErrorWithDetails::bad(format!(
             "the name of the object ({name}) does not match the name on the URL ({wanted})"
         )));
     }
@@ -105,9 +105,9 @@ pub fn replace(
     let stamp = meta::at(&new, &["metadata", "deletionTimestamp"]);
     if let Some(stamp) = stamp.filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp)) {
         let cause = Cause::invalid("metadata.deletionTimestamp", stamp, "field is immutable");
-        return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+        return Err(ApiErrorWithDetails::invalid(resource, &old.key.name, &[cause]));
     }
-    confine(&old.value, &mut new, resource, sub);
+    restrict_to_subresource(&old.value, &mut new, resource, sub);
     if is_leaving(&old.value) {
         let before = finalizers(&old.value);
         if let Some(more) = finalizers(&new).into_iter().find(|f| !before.contains(f)) {
@@ -115,7 +115,7 @@ pub fn replace(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{more:?}}}"
             );
             let cause = Cause::forbidden("metadata.finalizers", &why);
-            return Err(Refused::invalid(resource, &old.key.name, &[cause]));
+            return Err(ApiErrorWithDetails::invalid(resource, &old.key.name, &[cause]));
         }
     }
     shape(state, resource, &mut new, Some(&old.value), sub)?;
@@ -136,30 +136,30 @@ pub fn replace(
     Ok(keep(state, &old.key, new, manner))
 }
 
-fn keep(state: &mut State, key: &Key, object: Value, manner: &Manner) -> Arc<Stored> {
+fn keep(state: &mut State, key: &Key, object: Value, manner: &WriteOptions) -> Arc<Stored> {
     let at = state.clock.elapsed();
     if manner.dry_run { Stored::draft(key, object) } else { state.store.put(key, object, at) }
 }
 
 /// It says of itself what the path says.
-fn identify(resource: Resource, object: &mut Value) -> Result<(), Refused> {
+fn identify(resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
     let Some(fields) = object.as_object_mut() else {
-        return Err(Refused::bad("the object provided is unrecognized (must be of type Object)"));
+        return Err(ApiErrorWithDetails::bad("the object provided is unrecognized (must be of type Object)"));
     };
     if fields.get("metadata").is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        return Err(Refused::bad("the object's metadata is not an object"));
+        return Err(ApiErrorWithDetails::bad("the object's metadata is not an object"));
     }
     let version = resource.api_version();
     let said = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, given) = (said("kind"), said("apiVersion"));
     if !given.is_empty() && given != version {
-        return Err(Refused::bad(format!(
+        return Err(ApiErrorWithDetails::bad(format!(
             "the API version in the data ({given}) does not match the expected API version ({version})"
         )));
     }
     if !kind.is_empty() && kind != resource.kind {
         let (kind, wanted) = (kind.to_owned(), resource.kind);
-        return Err(Refused::bad(format!(
+        return Err(ApiErrorWithDetails::bad(format!(
             "{kind} in version \"{}\" cannot be handled as a {wanted}: no kind {kind:?} is registered at this place",
             resource.version
         )));
@@ -171,7 +171,7 @@ fn identify(resource: Resource, object: &mut Value) -> Result<(), Refused> {
     Ok(())
 }
 
-fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> Result<(), Refused> {
+fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
     let metadata = meta::metadata_mut(object);
     if !resource.namespaced {
         metadata.remove("namespace");
@@ -181,7 +181,7 @@ fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> 
     if given.is_empty() {
         metadata.insert("namespace".into(), json!(namespace));
     } else if !namespace.is_empty() && given != namespace {
-        return Err(Refused::bad(
+        return Err(ApiErrorWithDetails::bad(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
@@ -189,12 +189,12 @@ fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> 
 }
 
 /// Its namespace is there and takes new objects.
-fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<(), Refused> {
+fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<(), ApiErrorWithDetails> {
     if !resource.namespaced {
         return Ok(());
     }
     let Some(home) = state.store.get(NAMESPACE, namespace) else {
-        return Err(Refused::not_found(NAMESPACE, namespace));
+        return Err(ApiErrorWithDetails::not_found(NAMESPACE, namespace));
     };
     if !is_leaving(&home.value) {
         return Ok(());
@@ -205,7 +205,7 @@ fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Resu
         "message": format!("namespace {namespace} is being terminated"),
         "field": "metadata.namespace",
     }]);
-    Err(Refused::forbidden(resource, name, &why).because(cause))
+    Err(ApiErrorWithDetails::forbidden(resource, name, &why).because(cause))
 }
 
 /// Cleans, completes and checks what is to be stored.
@@ -214,9 +214,9 @@ fn shape(
     resource: Resource,
     object: &mut Value,
     old: Option<&Value>,
-    sub: Sub,
-) -> Result<(), Refused> {
-    meta::tidy(object);
+    sub: Subresource,
+) -> Result<(), ApiErrorWithDetails> {
+    meta::normalize(object);
     if resource.is_custom() {
         if old.is_none() && resource.has_status() {
             meta::fields(object).remove("status");
@@ -232,38 +232,38 @@ fn shape(
     }
 }
 
-fn check_version(old: &Stored, new: &Value, manner: &Manner) -> Result<(), Refused> {
+fn check_version(old: &Stored, new: &Value, manner: &WriteOptions) -> Result<(), ApiErrorWithDetails> {
     let (resource, name) = (old.key.resource, &*old.key.name);
     let (before, uid) = (text(&old.value, &["metadata", "uid"]), text(new, &["metadata", "uid"]));
     if !uid.is_empty() && uid != before {
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {before}");
-        return Err(Refused::conflict(resource, name, &why));
+        return Err(ApiErrorWithDetails::conflict(resource, name, &why));
     }
     match text(new, &["metadata", "resourceVersion"]) {
         "" | "0" if resource.may_replace_blindly() || manner.blind => Ok(()),
         "" | "0" => {
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            Err(Refused::invalid(resource, name, &[cause]))
+            Err(ApiErrorWithDetails::invalid(resource, name, &[cause]))
         }
         version if version == text(&old.value, &["metadata", "resourceVersion"]) => Ok(()),
-        _ => Err(Refused::changed(resource, name)),
+        _ => Err(ApiErrorWithDetails::changed(resource, name)),
     }
 }
 
 /// Takes back what this kind of write cannot change. Little of it differs: what is equal is not copied.
-fn confine(old: &Value, new: &mut Value, resource: Resource, sub: Sub) {
-    if sub == Sub::Status && resource.is_custom() {
-        put_back_all(new, old, &["status", "metadata"]);
-        put_back_all(&mut new["metadata"], &old["metadata"], &["managedFields"]);
+fn restrict_to_subresource(old: &Value, new: &mut Value, resource: Resource, sub: Subresource) {
+    if sub == Subresource::Status && resource.is_custom() {
+        restore_readonly_all(new, old, &["status", "metadata"]);
+        restore_readonly_all(&mut new["metadata"], &old["metadata"], &["managedFields"]);
         return;
     }
     if resource.has_status() {
         match sub {
-            Sub::Status => {
-                put_back_all(new, old, &["status", "metadata"]);
-                put_back(&mut new["metadata"], "ownerReferences", old["metadata"].get("ownerReferences"));
+            Subresource::Status => {
+                restore_readonly_all(new, old, &["status", "metadata"]);
+                restore_readonly(&mut new["metadata"], "ownerReferences", old["metadata"].get("ownerReferences"));
             }
-            Sub::Object => put_back(new, "status", old.get("status")),
+            Subresource::Object => restore_readonly(new, "status", old.get("status")),
         }
     }
     for field in [
@@ -275,11 +275,11 @@ fn confine(old: &Value, new: &mut Value, resource: Resource, sub: Sub) {
         "selfLink",
         "resourceVersion",
     ] {
-        put_back(&mut new["metadata"], field, old["metadata"].get(field));
+        restore_readonly(&mut new["metadata"], field, old["metadata"].get(field));
     }
 }
 
-fn put_back(object: &mut Value, field: &str, value: Option<&Value>) {
+fn restore_readonly(object: &mut Value, field: &str, value: Option<&Value>) {
     let fields = meta::fields(object);
     match (value, fields.get_mut(field)) {
         (Some(value), Some(new)) if new == value => {}
@@ -291,16 +291,18 @@ fn put_back(object: &mut Value, field: &str, value: Option<&Value>) {
 }
 
 /// Puts back all fields but some.
-fn put_back_all(object: &mut Value, old: &Value, but: &[&str]) {
+fn restore_readonly_all(object: &mut Value, old: &Value, but: &[&str]) {
     let Some(old) = old.as_object() else { return };
     let stays = |field: &str| but.contains(&field);
     meta::fields(object).retain(|field, _| stays(field) || old.contains_key(field));
-    old.iter().filter(|(field, _)| !stays(field)).for_each(|(field, value)| put_back(object, field, Some(value)));
+    old.iter()
+        .filter(|(field, _)| !stays(field))
+        .for_each(|(field, value)| restore_readonly(object, field, Some(value)));
 }
 
 /// Counts a change of what is asked for.
-fn count(resource: Resource, old: &Value, new: &mut Value, sub: Sub) {
-    if !resource.counts_generations() || sub == Sub::Status {
+fn count(resource: Resource, old: &Value, new: &mut Value, sub: Subresource) {
+    if !resource.counts_generations() || sub == Subresource::Status {
         return;
     }
     let differs = if resource.is_custom() {
@@ -320,12 +322,17 @@ fn count(resource: Resource, old: &Value, new: &mut Value, sub: Sub) {
 }
 
 /// Whether the store holds a pod or anything else by this name.
-pub fn current(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<Arc<Stored>, Refused> {
+pub fn current(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     let found = state.store.get(resource, &store::path(namespace, name)).cloned();
-    found.ok_or_else(|| Refused::not_found(resource, name))
+    found.ok_or_else(|| ApiErrorWithDetails::not_found(resource, name))
 }
 
 /// As [`current`], a pod.
-pub fn pod(state: &State, key: &Key) -> Result<Arc<Stored>, Refused> {
+pub fn pod(state: &State, key: &Key) -> Result<Arc<Stored>, ApiErrorWithDetails> {
     current(state, POD, &key.namespace, &key.name)
 }

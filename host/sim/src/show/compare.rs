@@ -4,7 +4,7 @@ use super::rows::rows;
 use super::{moment, seconds};
 use crate::scenario::acts;
 use crate::scenario::play::Outcome;
-use crate::tally::Totals;
+use crate::stats::Totals;
 
 /// Columns: the first run, and each other with its difference.
 pub fn compare(runs: &[Outcome]) -> String {

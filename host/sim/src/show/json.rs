@@ -9,7 +9,7 @@
 //! | `totals.pendingSeconds` | how long pods waited for a node: `p50`, `p90`, `p99`, `max`, `mean`, `pods`, `still` |
 //! | `totals.launches`, `launchesFailed`, `launchesShort` | of these, for want of capacity |
 //! | `totals.interruptions`, `machinesLost`, `podsEvicted`, `podsLost` | disruption |
-//! | `totals.daemonRestarts`, `requests`, `violations` | the daemon; rules that the referee saw broken, in words |
+//! | `totals.daemonRestarts`, `requests`, `violations` | the daemon; rules that safety checks saw broken, in words |
 //! | `samples` | a moment each: `seconds`, `running`, `pending`, `mostPending`, `usdPerHour`, `nodes` (`nodePool`, `capacityType`, `family`, `count`) |
 //! | `events` | `seconds`, `kind`, `times`, `words` |
 //!
@@ -18,7 +18,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::scenario::play::Outcome;
-use crate::tally::{Money, Note, Sample, Totals};
+use crate::stats::{Money, Note, Sample, Totals};
 
 /// One run, or several as an array.
 pub fn json(runs: &[Outcome]) -> String {

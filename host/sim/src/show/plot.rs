@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plotters::prelude::*;
 
 use crate::scenario::play::Outcome;
-use crate::tally::{Kind, Sample};
+use crate::stats::{Kind, Sample};
 
 /// Width and height, points.
 const SIZE: (u32, u32) = (960, 360);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::scenario::play::Outcome;
-use crate::tally::{Note, Sample, What};
+use crate::stats::{Note, Sample, What};
 
 /// A stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@ use super::rows::rows;
 use super::{moment, seconds};
 use crate::scenario::acts;
 use crate::scenario::play::Outcome;
-use crate::tally::Totals;
+use crate::stats::Totals;
 
 /// Most notes of one row that are printed.
 const NOTES: usize = 4;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use longshore_cloud::{CloudError, CloudProvider, Launch, Requirement};
-use longshore_sim::cloud::{Faults, Weather};
+use longshore_sim::cloud::{Disturbances, Faults};
 use longshore_sim::server::resources;
 use longshore_sim::world::{Options, World};
 
@@ -31,7 +31,7 @@ pub fn launch(number: u32, capacity_type: &str) -> Launch {
 pub fn register(world: &World) {
     for node in world.server.list(resources::NODE) {
         let key = longshore_sim::actors::fields::key_of(resources::NODE, &node);
-        let done = world.server.update(&key, longshore_sim::server::Sub::Object, &mut |node| {
+        let done = world.server.update(&key, longshore_sim::server::Subresource::Object, &mut |node| {
             if let Some(taints) = node.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut) {
                 taints.retain(|t| t["key"] != "karpenter.sh/unregistered");
             }
@@ -137,10 +137,10 @@ fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
 #[test]
 fn in_a_storm_the_next_best_offering_is_taken_and_without_any_there_is_no_capacity() {
     story(async |world| {
-        world.cloud.storm("*/test-zone-a/spot", Duration::from_secs(600));
+        world.cloud.capacity_outage("*/test-zone-a/spot", Duration::from_secs(600));
         let one = world.cloud.create(&launch(1, "spot")).await.expect("other zones have some");
         assert_eq!(one.labels["topology.kubernetes.io/zone"], "test-zone-b");
-        world.cloud.storm("*/*/spot", Duration::from_secs(600));
+        world.cloud.capacity_outage("*/*/spot", Duration::from_secs(600));
         let none = world.cloud.create(&launch(2, "spot")).await;
         assert!(matches!(none, Err(CloudError::InsufficientCapacity(_))), "{none:?}");
         wait(&world, 600).await;
@@ -199,8 +199,12 @@ fn an_interrupted_instance_goes_two_minutes_after_its_notice_and_its_node_a_minu
 #[test]
 fn spot_prices_walk_and_the_ledger_walks_with_them() {
     let mut options = Options::default();
-    options.cloud.weather =
-        Weather { prices_every: Duration::from_secs(600), volatility: 0.1, storms: 1.0, ..Weather::default() };
+    options.cloud.disturbances = Disturbances {
+        prices_every: Duration::from_secs(600),
+        volatility: 0.1,
+        capacity_outages: 1.0,
+        ..Disturbances::default()
+    };
     story_with(options, async |world| {
         let _ = world.cloud.create(&launch(1, "spot")).await;
         let _ = world.cloud.create(&launch(2, "on-demand")).await;

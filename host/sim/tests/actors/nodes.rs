@@ -1,5 +1,5 @@
 use longshore_sim::actors::fields;
-use longshore_sim::server::{Sub, resources};
+use longshore_sim::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait};
 
@@ -45,7 +45,7 @@ fn a_node_that_says_that_it_is_not_ready_is_tainted_and_left_after_five_minutes(
         let sick = &mut |n: &mut serde_json::Value| {
             fields::set_condition(n, "Ready", "False", "KubeletNotReady", "sick", now);
         };
-        world.server.update(&key, Sub::Status, sick).expect("it is there");
+        world.server.update(&key, Subresource::Status, sick).expect("it is there");
         wait(&world, 290).await;
         assert!(world.pods().iter().all(|p| !fields::deleting(p)));
         wait(&world, 30).await;

@@ -1,6 +1,6 @@
 use expect_test::expect;
 use longshore_sim::actors::fields;
-use longshore_sim::server::{Sub, resources};
+use longshore_sim::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait, workload};
 
@@ -51,9 +51,9 @@ fn what_is_nominated_counts_as_used_and_is_tried_first() {
         apply(&world, &pod("late", "2", ", schedulingGates: [{name: g}]"));
         let late = fields::key(resources::POD, "default", "late");
         let nominate = &mut |p: &mut serde_json::Value| p["status"]["nominatedNodeName"] = "n2".into();
-        world.server.update(&late, Sub::Status, nominate).expect("it is there");
+        world.server.update(&late, Subresource::Status, nominate).expect("it is there");
         let open = &mut |p: &mut serde_json::Value| p["spec"]["schedulingGates"] = serde_json::json!([]);
-        world.server.update(&late, Sub::Object, open).expect("it is there");
+        world.server.update(&late, Subresource::Object, open).expect("it is there");
         apply(&world, &pod("early", "1", ""));
         wait(&world, 30).await;
         expect![[r#"

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use longshore_cloud::CloudProvider;
-use longshore_sim::actors::chance::Chance;
-use longshore_sim::cloud::{Faults, Weather};
+use longshore_sim::actors::keyed_rng::KeyedRng;
+use longshore_sim::cloud::{Disturbances, Faults};
 use longshore_sim::world::{Options, World, paused};
 
 use crate::cloud::{launch, register};
 use crate::scene::{apply, deployment, wait, workload};
 
 /// `nodes` nodes, ten times as many pods, and an hour in which something changes every minute.
-async fn busy_hour(world: &World, nodes: u32, chance: Chance) {
+async fn busy_hour(world: &World, nodes: u32, chance: KeyedRng) {
     for number in 0..nodes {
         let kind = if number % 2 == 0 { "spot" } else { "on-demand" };
         // The cloud may fail: then there is a node less.
@@ -46,15 +46,15 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
         paused(async {
             let mut options = Options::default();
             options.cloud.faults = Faults { fail: 0.1, lost: 0.1, never_ready: 0.1, slow: 0.1, never_register: 0.1 };
-            options.cloud.weather = Weather {
+            options.cloud.disturbances = Disturbances {
                 prices_every: Duration::from_secs(300),
                 volatility: 0.1,
                 interruptions: 1.0,
-                storms: 2.0,
-                ..Weather::default()
+                capacity_outages: 2.0,
+                ..Disturbances::default()
             };
             let world = World::new(seed, options);
-            busy_hour(&world, 10, Chance(seed)).await;
+            busy_hour(&world, 10, KeyedRng(seed)).await;
             world.transcript()
         })
         .expect("a runtime")
@@ -70,7 +70,7 @@ fn an_hour_of_fifty_nodes_and_five_hundred_pods_takes_about_a_second() {
     let (took, text) = paused(async {
         let began = std::time::Instant::now();
         let world = World::new(1, Options::default());
-        busy_hour(&world, 50, Chance(1)).await;
+        busy_hour(&world, 50, KeyedRng(1)).await;
         let text = format!(
             "{} nodes, {} pods, {} ready, {} writes",
             world.cloud.ledger().running().count(),

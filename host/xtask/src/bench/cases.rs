@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::steps;
+use crate::commands;
 
 /// One line of a table.
 pub struct Case {
@@ -22,7 +22,7 @@ pub struct Case {
     /// What is to be reached.
     pub goal: Goal,
     /// Whether Karpenter's answer can be waited for.
-    pub oracle: bool,
+    pub karpenter_baseline: bool,
     /// A first-party policy to plan with as well.
     pub scorer: Option<&'static str>,
     /// How often ours runs; the fastest counts.
@@ -50,11 +50,31 @@ pub const USUAL: &str = "ec2-us-east-1-cmr.json";
 
 const fn cost(name: &'static str, cluster: &'static str, goal: f64) -> Case {
     let goal = Goal::Cost(goal);
-    Case { part: "cost", name, cluster, types: USUAL, effort: "normal", goal, oracle: true, scorer: None, repeats: 1 }
+    Case {
+        part: "cost",
+        name,
+        cluster,
+        types: USUAL,
+        effort: "normal",
+        goal,
+        karpenter_baseline: true,
+        scorer: None,
+        repeats: 1,
+    }
 }
 
 const fn speed(name: &'static str, cluster: &'static str, types: &'static str, goal: Goal) -> Case {
-    Case { part: "speed", name, cluster, types, effort: "normal", goal, oracle: true, scorer: None, repeats: 3 }
+    Case {
+        part: "speed",
+        name,
+        cluster,
+        types,
+        effort: "normal",
+        goal,
+        karpenter_baseline: true,
+        scorer: None,
+        repeats: 3,
+    }
 }
 
 /// All cases that the inputs allow.
@@ -62,12 +82,12 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
     if inputs.data.is_none() {
         let shipped = |part, effort, goal, scorer| Case {
             part,
-            name: "harbour (shipped example)",
+            name: "web-shop (shipped example)",
             cluster: "",
             types: "",
             effort,
             goal,
-            oracle: true,
+            karpenter_baseline: true,
             scorer,
             repeats: 3,
         };
@@ -87,16 +107,19 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
         cost("diverse 1 000", "--profile diverse --pending 1000", 10.0),
         speed("diverse 1 000", "--profile diverse --pending 1000", ALL, Goal::Ratio(100.0)),
         speed("services 5 000", "--profile services --pending 5000", USUAL, Goal::Ratio(100.0)),
-        Case { oracle: false, ..speed("diverse 10 000", "--profile diverse --pending 10000", ALL, Goal::Seconds(0.5)) },
+        Case {
+            karpenter_baseline: false,
+            ..speed("diverse 10 000", "--profile diverse --pending 10000", ALL, Goal::Seconds(0.5))
+        },
         Case { effort: "quick", ..speed("1 000 on 1 000 nodes", NODES_1000, USUAL, Goal::Ratio(100.0)) },
         Case {
             effort: "quick",
-            oracle: false,
+            karpenter_baseline: false,
             ..speed("1 000 on 10 000 nodes", NODES_10000, USUAL, Goal::Large(0.05))
         },
         Case {
             part: "policy",
-            oracle: false,
+            karpenter_baseline: false,
             scorer: Some("price"),
             repeats: 7,
             ..speed("services 5 000", "--profile services --pending 5000", USUAL, Goal::Share(0.1))
@@ -117,7 +140,7 @@ impl Inputs {
     pub fn find() -> anyhow::Result<Inputs> {
         let named = std::env::var_os("LONGSHORE_DATA").map(PathBuf::from);
         let folder = named.unwrap_or_else(|| crate::root().join("../shared/data"));
-        let data = (folder.join("make_cluster.py").exists() && steps::found("python3")).then_some(folder);
+        let data = (folder.join("make_cluster.py").exists() && commands::found("python3")).then_some(folder);
         match &data {
             Some(folder) => println!("    {}", folder.display()),
             None => println!("    no make_cluster.py (LONGSHORE_DATA) or no python3: the shipped example alone"),
@@ -131,7 +154,7 @@ impl Inputs {
     pub fn cluster(&self, case: &Case) -> anyhow::Result<PathBuf> {
         match &self.data {
             Some(data) => self.made(data, case.cluster, &self.types(case)),
-            None => Ok(crate::root().join("examples/clusters/harbour.json")),
+            None => Ok(crate::root().join("examples/clusters/web-shop.json")),
         }
     }
 
@@ -144,7 +167,7 @@ impl Inputs {
             if arguments.contains("--nodes") {
                 command.arg("--types").arg(types);
             }
-            std::fs::write(&file, steps::output(command)?)?;
+            std::fs::write(&file, commands::output(command)?)?;
         }
         Ok(file)
     }

@@ -19,12 +19,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-use crate::steps::{self, Steps};
+use crate::commands::{self, Steps};
 use controller::Kind;
 use load::Mixes;
 
 /// What was asked for.
-struct Asked<'a> {
+struct Options<'a> {
     parts: Vec<&'a str>,
     mixes: u64,
     pods: u32,
@@ -44,7 +44,7 @@ struct Bench {
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let asked = asked(args)?;
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore", steps::longshore)?;
+    let longshore = steps.run("build longshore", commands::longshore)?;
     let mut kinds =
         vec![Kind { name: "longshore", program: longshore, config: asked.config.map(PathBuf::from), variables: &[] }];
     match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
@@ -67,8 +67,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Asked<'a>> {
-    let mut asked = Asked { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None, only: "" };
+fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
+    let mut asked =
+        Options { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None, only: "" };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut number = || {

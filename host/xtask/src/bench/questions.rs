@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 
 use super::cases::{Inputs, USUAL};
-use crate::steps::{self, Steps, cargo};
+use crate::commands::{self, Steps, cargo};
 
 /// Clusters as `make_cluster.py` makes them, and what is to be reached: seconds for the answers of all nodes.
 const CLUSTERS: [(&str, f64); 2] =
@@ -21,7 +21,7 @@ pub fn run() -> anyhow::Result<()> {
         let cluster = steps.run(arguments, || inputs.made(data, arguments, &types))?;
         let mut bench = cargo(&["bench", "--package", "longshore-core", "--bench", "questions", "--"]);
         bench.arg(&cluster).arg(&types);
-        let said = String::from_utf8(steps::output(bench)?).context("the benchmark prints text")?;
+        let said = String::from_utf8(commands::output(bench)?).context("the benchmark prints text")?;
         print!("{said}");
         println!("    to be reached: {seconds} s for all answers, on one core");
     }

@@ -24,7 +24,7 @@ use super::binaries::{Binaries, cache};
 use super::flags::{self, Ports};
 use super::process::{self, Process, Usage};
 use super::program::Program;
-use super::{ADMIN, LONGSHORE, OTHER, audit, build, furnish, ports};
+use super::{ADMIN, LONGSHORE, OTHER, audit, build, install, ports};
 
 /// How long a program may take to get ready: much, for machines that do other things as well.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -107,7 +107,7 @@ impl Cluster {
     /// For what `deploy/rbac.yaml` allows, with a token of its own, so that requests of replicas are told apart.
     pub fn replica_kubeconfig(&self, replica: &str) -> Result<PathBuf> {
         let file = format!("longshore-{replica}.kubeconfig");
-        self.write_longshore_kubeconfig(&file, &furnish::token(self)?)?;
+        self.write_longshore_kubeconfig(&file, &install::token(self)?)?;
         Ok(self.folder.join(file))
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
     }
 
     /// Brings it up, or what of it does not run; programs that are missing are built. A cluster with an owner is taken
-    /// down by [`sweep`] once that has ended.
+    /// down by [`remove_orphans`] once that has ended.
     pub fn up(&self, owner: Option<&Process>, say: &dyn Fn(&str)) -> Result<()> {
         let binaries = Binaries::find()?;
         build::build(&binaries, say)?;
@@ -145,7 +145,7 @@ impl Cluster {
             fs::remove_file(self.folder.join("cluster.json"))?;
         }
         say(&format!("all programs are ready after {:.1} s", start.elapsed().as_secs_f64()));
-        furnish::furnish(self, say)?;
+        install::install(self, say)?;
         say(&format!("up after {:.1} s", start.elapsed().as_secs_f64()));
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Cluster {
             let name = program.name();
             loop {
                 if let Some((dead, _)) = running.iter().find(|(_, process)| !process.runs()) {
-                    return Err(self.obituary(*dead));
+                    return Err(self.startup_failure(*dead));
                 }
                 if ready(*program, binaries, &self.admin_kubeconfig(), ports.get(*program)) {
                     break;
@@ -298,7 +298,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn obituary(&self, program: Program) -> anyhow::Error {
+    fn startup_failure(&self, program: Program) -> anyhow::Error {
         let name = program.name();
         let last = process::last_lines(&self.folder, name, 15);
         if last.contains("address already in use") {
@@ -310,7 +310,7 @@ impl Cluster {
 }
 
 /// Takes down clusters in the cache whose owner has ended without doing so.
-pub fn sweep() -> Result<()> {
+pub fn remove_orphans() -> Result<()> {
     let orphans = Cluster::all()?.into_iter().filter(|cluster| cluster.owner().is_some_and(|owner| !owner.runs()));
     orphans.into_iter().try_for_each(|cluster| cluster.down())
 }

@@ -3,15 +3,15 @@
 pub(super) mod excess;
 
 use longshore_core::model::{
-    HostPort, LabelSelector, Labels, Names, NodeInclusion, Op, PodTerm, Requirement, SelectorOp, SelectorRule, Spread,
-    Sym, Toleration,
+    HostPort, LabelSelector, Labels, NodeInclusion, Op, PodTerm, Requirement, SelectorOp, SelectorRule, Spread, Symbol,
+    Symbols, Toleration,
 };
 use serde::Deserialize;
 
 use super::WireSpec;
 use crate::labels::{self, stable};
+use crate::manifests::diagnostic::{Fault, Path, quoted};
 use crate::manifests::object::effect;
-use crate::manifests::problem::{Fault, Path, quoted};
 use crate::manifests::requirement::{Of, WireRequirement, requirements};
 use crate::manifests::selector::{WireSelector, selector};
 use crate::manifests::wire::{List, Map, Text, only_from_maps};
@@ -142,7 +142,7 @@ only_from_maps!(
 );
 
 /// `nodeSelector` as requirements, ordered by key so that pods of one shape do not differ by the order of a map.
-pub(super) fn node_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) -> Vec<Requirement> {
+pub(super) fn node_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> Vec<Requirement> {
     let mut all: Vec<Requirement> = map
         .iter()
         .map(|(key, value)| {
@@ -158,7 +158,7 @@ pub(super) fn node_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Names) 
 pub(super) fn required_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Vec<Vec<Requirement>>, Fault> {
     let Some(required) = affinity.node_affinity.as_ref().and_then(|node| node.required.as_ref()) else {
         return Ok(Vec::new());
@@ -181,7 +181,7 @@ pub(super) fn required_terms(
 pub(super) fn preferred_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Vec<(i32, Vec<Requirement>)>, Fault> {
     let Some(node) = &affinity.node_affinity else { return Ok(Vec::new()) };
     let at = at.field("nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution");
@@ -197,7 +197,7 @@ pub(super) fn preferred_terms(
     Ok(terms)
 }
 
-fn term(wire: &WireTerm<'_>, at: Path<'_>, names: &mut Names) -> Result<Vec<Requirement>, Fault> {
+fn term(wire: &WireTerm<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Requirement>, Fault> {
     if !wire.match_fields.is_empty() {
         let hint = "a node that does not exist yet has no fields; use matchExpressions on labels";
         return Err(at.field("matchFields").fault("node selector terms with matchFields are not supported", hint));
@@ -221,7 +221,7 @@ pub(super) fn pod_terms(
     anti: bool,
     own: &Labels,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<PodTerms, Fault> {
     let (wire, field) = match anti {
         false => (&affinity.pod_affinity, "podAffinity"),
@@ -243,7 +243,7 @@ pub(super) fn pod_terms(
     Ok(terms)
 }
 
-fn pod_term(wire: &WirePodTerm<'_>, own: &Labels, at: Path<'_>, names: &mut Names) -> Result<PodTerm, Fault> {
+fn pod_term(wire: &WirePodTerm<'_>, own: &Labels, at: Path<'_>, names: &mut Symbols) -> Result<PodTerm, Fault> {
     let mut chosen = selector(wire.label_selector.as_ref(), at.field("labelSelector"), names)?;
     merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| SelectorOp::In(Box::new([value])));
     merge_keys(&mut chosen, &wire.mismatch_label_keys, own, names, |value| SelectorOp::NotIn(Box::new([value])));
@@ -259,7 +259,7 @@ fn pod_term(wire: &WirePodTerm<'_>, own: &Labels, at: Path<'_>, names: &mut Name
     })
 }
 
-fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Names) -> Result<Sym, Fault> {
+fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Symbol, Fault> {
     if key.is_empty() {
         return Err(at.field("topologyKey").fault("is missing", "name a label such as topology.kubernetes.io/zone"));
     }
@@ -272,8 +272,8 @@ fn merge_keys(
     selector: &mut LabelSelector,
     keys: &[Text<'_>],
     own: &Labels,
-    names: &mut Names,
-    op: impl Fn(Sym) -> SelectorOp,
+    names: &mut Symbols,
+    op: impl Fn(Symbol) -> SelectorOp,
 ) {
     let Some(rules) = &mut selector.0 else { return };
     for key in keys {
@@ -291,12 +291,12 @@ pub(super) fn spread(
     list: &[WireSpread<'_>],
     own: &Labels,
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Vec<Spread>, Fault> {
     list.iter().enumerate().map(|(index, wire)| one_spread(wire, own, at.index(index), names)).collect()
 }
 
-fn one_spread(wire: &WireSpread<'_>, own: &Labels, at: Path<'_>, names: &mut Names) -> Result<Spread, Fault> {
+fn one_spread(wire: &WireSpread<'_>, own: &Labels, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Fault> {
     let required = match &*wire.when_unsatisfiable {
         "DoNotSchedule" => true,
         "ScheduleAnyway" => false,
@@ -346,7 +346,7 @@ fn inclusion(text: &Option<Text<'_>>, default: NodeInclusion, at: Path<'_>) -> R
 pub(super) fn tolerations(
     list: &[WireToleration<'_>],
     at: Path<'_>,
-    names: &mut Names,
+    names: &mut Symbols,
 ) -> Result<Vec<Toleration>, Fault> {
     let mut all = Vec::with_capacity(list.len());
     for (index, wire) in list.iter().enumerate() {
@@ -378,7 +378,7 @@ pub(super) fn tolerations(
 }
 
 /// Host ports of containers and sidecars. On the host's network every port of a container is one.
-pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Vec<HostPort>, Fault> {
+pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<HostPort>, Fault> {
     let mut all = Vec::new();
     let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar());
     for port in spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter()) {
@@ -404,7 +404,7 @@ pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -
 }
 
 /// Whether these requirements ask for a node that no NodePool owns, which can never be bought.
-pub(super) fn wants_no_pool(required: &[Vec<Requirement>], names: &Names) -> bool {
+pub(super) fn wants_no_pool(required: &[Vec<Requirement>], names: &Symbols) -> bool {
     let without = |term: &Vec<Requirement>| {
         term.iter().any(|r| r.op == Op::DoesNotExist && names.text(r.key) == labels::NODEPOOL)
     };

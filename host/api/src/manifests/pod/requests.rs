@@ -1,11 +1,11 @@
 //! What a pod asks for: the largest amounts ever needed at once.
 
-use longshore_core::model::{Names, ResourceId, Resources, Sym};
+use longshore_core::model::{ResourceId, Resources, Symbol, Symbols};
 use serde::Deserialize;
 
 use super::{WireContainer, WireSpec};
+use crate::manifests::diagnostic::{Fault, Path};
 use crate::manifests::object::{amount, resource};
-use crate::manifests::problem::{Fault, Path};
 use crate::manifests::wire::{Amount, Map, only_from_maps};
 
 /// Requests and limits of a container or a pod.
@@ -22,7 +22,7 @@ only_from_maps!(WireResources<'a>);
 
 /// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where it does; its overhead;
 /// and one of `pods`.
-pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
     let running =
         of_containers(spec, at, names, |container, at, names| Ok(Resources::new(asked(container, at, names)?)))?;
     let whole = Whole::read(spec, at.field("resources"), names)?;
@@ -43,7 +43,7 @@ type Asked = Vec<(ResourceId, i64)>;
 
 impl Needs {
     /// Those of a pod's spec.
-    pub(super) fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Needs, Fault> {
+    pub(super) fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Needs, Fault> {
         let mut containers = Vec::new();
         each_container(spec, at, |role, container, at| {
             containers.push((role, asked(container, at, names)?));
@@ -64,7 +64,7 @@ impl Needs {
     }
 
     /// Visits every symbol.
-    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Sym)) {
+    pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         let Needs { containers, whole: Whole(whole), overhead } = self;
         let of_containers = containers.iter_mut().flat_map(|(_, asked)| asked).map(|(resource, _)| resource);
         for resource in of_containers.chain(whole.iter_mut().map(|(resource, ..)| resource)) {
@@ -78,8 +78,9 @@ impl Needs {
 
 /// The limits of a pod: those of its containers; what the pod as a whole may use instead, where that is said; its overhead
 /// on what is limited. A container without a limit adds nothing.
-pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
-    let limit = |container: &WireContainer<'_>, at: Path<'_>, names: &mut Names| said(&container.resources, at, names);
+pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
+    let limit =
+        |container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols| said(&container.resources, at, names);
     let mut running = of_containers(spec, at, names, limit)?;
     let whole = said(&spec.resources, at, names)?;
     whole.iter().for_each(|(resource, value)| running.set(resource, value));
@@ -92,7 +93,7 @@ pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Re
 }
 
 /// What it takes to have the pod at all.
-fn overhead(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+fn overhead(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in spec.overhead.iter() {
         all.add_one(resource(name, names), amount(name, value, at.field("overhead").key(name))?);
@@ -161,8 +162,8 @@ fn each_container<'a>(
 fn of_containers<'a>(
     spec: &WireSpec<'a>,
     at: Path<'_>,
-    names: &mut Names,
-    read: impl Fn(&WireContainer<'a>, Path<'_>, &mut Names) -> Result<Resources, Fault>,
+    names: &mut Symbols,
+    read: impl Fn(&WireContainer<'a>, Path<'_>, &mut Symbols) -> Result<Resources, Fault>,
 ) -> Result<Resources, Fault> {
     let mut sum = Sum::default();
     each_container(spec, at, |role, container, at| {
@@ -173,7 +174,7 @@ fn of_containers<'a>(
 }
 
 /// The limits that a container or a pod says.
-fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Names) -> Result<Resources, Fault> {
+fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in wire.iter().flat_map(|wire| wire.limits.iter()) {
         all.set(resource(name, names), amount(name, value, at.field("resources").field("limits").key(name))?);
@@ -182,7 +183,7 @@ fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Names) -> Re
 }
 
 /// A container's requests; where it has only a limit, that is its request.
-fn asked(container: &WireContainer<'_>, at: Path<'_>, names: &mut Names) -> Result<Asked, Fault> {
+fn asked(container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Asked, Fault> {
     let Some(wire) = &container.resources else { return Ok(Asked::new()) };
     let at = at.field("resources");
     let mut all = Asked::new();
@@ -217,7 +218,7 @@ enum Counts {
 
 impl Whole {
     /// A limit of the pod is its request where nothing else says one.
-    fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Names) -> Result<Whole, Fault> {
+    fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Whole, Fault> {
         let mut all = Vec::new();
         let Some(wire) = &spec.resources else { return Ok(Whole(all)) };
         for (name, value) in wire.limits.iter().filter(|(name, _)| is_pod_level(name)) {

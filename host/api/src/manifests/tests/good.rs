@@ -2,18 +2,20 @@
 
 use expect_test::{Expect, expect};
 use longshore_core::model::pod::DoNotDisrupt;
-use longshore_core::model::{LabelSelector, Names, Op, PodTerm, Requirement, ResourceId, Resources, SelectorOp, World};
+use longshore_core::model::{
+    ClusterObjects, LabelSelector, Op, PodTerm, Requirement, ResourceId, Resources, SelectorOp, Symbols,
+};
 
 use super::super::Reader;
 use super::read;
 
-fn good(text: &str) -> World {
+fn good(text: &str) -> ClusterObjects {
     let (world, problems) = read(text);
     assert_eq!(problems.to_string(), "");
     world
 }
 
-fn pod(spec: &str) -> World {
+fn pod(spec: &str) -> ClusterObjects {
     let world = good(&format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, labels: {{app: web, rev: '3'}}}}\nspec:\n{spec}"
     ));
@@ -21,7 +23,7 @@ fn pod(spec: &str) -> World {
     world
 }
 
-fn resources(all: &Resources, names: &Names) -> String {
+fn resources(all: &Resources, names: &Symbols) -> String {
     let name = |resource| match resource {
         ResourceId::Other(name) => names.text(name).to_owned(),
         other => format!("{other:?}"),
@@ -29,7 +31,7 @@ fn resources(all: &Resources, names: &Names) -> String {
     all.iter().map(|(resource, amount)| format!("{}={amount}", name(resource))).collect::<Vec<_>>().join(" ")
 }
 
-fn requirements(all: &[Requirement], names: &Names) -> String {
+fn requirements(all: &[Requirement], names: &Symbols) -> String {
     let one = |requirement: &Requirement| {
         let list = |values: &[_]| values.iter().map(|value| names.text(*value)).collect::<Vec<_>>().join("|");
         let op = match &requirement.op {
@@ -42,7 +44,7 @@ fn requirements(all: &[Requirement], names: &Names) -> String {
     all.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn selector(selector: &LabelSelector, names: &Names) -> String {
+fn selector(selector: &LabelSelector, names: &Symbols) -> String {
     let Some(rules) = &selector.0 else { return "nothing".to_owned() };
     let list = |values: &[_]| values.iter().map(|value| names.text(*value)).collect::<Vec<_>>().join("|");
     let rules = rules.iter().map(|rule| match &rule.op {

@@ -1,7 +1,7 @@
 use super::{HOST, Town, ZONE, app, term};
 use crate::model::storage::{CsiNode, StorageClass, VolumeClaim};
 use crate::model::{
-    HostPort, Names, NodeInclusion, Op, PodShape, Requirement, ResourceId, Spread, TaintEffect, Toleration,
+    HostPort, NodeInclusion, Op, PodShape, Requirement, ResourceId, Spread, Symbols, TaintEffect, Toleration,
 };
 
 /// Nodes a1 and a2 in zone a, b1 in zone b.
@@ -13,9 +13,9 @@ fn three() -> Town {
     town
 }
 
-fn same(_: &mut PodShape, _: &mut Names) {}
+fn same(_: &mut PodShape, _: &mut Symbols) {}
 
-fn evenly(names: &mut Names, key: &str, value: &str) -> Spread {
+fn evenly(names: &mut Symbols, key: &str, value: &str) -> Spread {
     Spread {
         max_skew: 1,
         key: names.intern(key),
@@ -79,7 +79,7 @@ fn node_selector_and_one_term_of_node_affinity_must_hold() {
 #[test]
 fn two_pods_cannot_bind_one_host_port() {
     let mut town = three();
-    let port = |s: &mut PodShape, n: &mut Names| {
+    let port = |s: &mut PodShape, n: &mut Symbols| {
         s.ports.push(HostPort { ip: None, port: 80, protocol: n.intern("TCP") });
     };
     town.pod("proxy", Some("a1"), port);
@@ -119,7 +119,7 @@ fn spread_compares_with_the_emptiest_zone_there_is() {
 #[test]
 fn spread_leaves_out_zones_that_the_pod_cannot_use_unless_told_otherwise() {
     let only_a = |policy| {
-        move |s: &mut PodShape, n: &mut Names| {
+        move |s: &mut PodShape, n: &mut Symbols| {
             s.node_selector.push(Requirement::is(n.intern(ZONE), n.intern("a")));
             s.spread.push(Spread { node_affinity: policy, ..evenly(n, ZONE, "web") });
         }

@@ -1,8 +1,8 @@
 use super::{GIB, HOST, Town, ZONE, app, resources, term};
-use crate::kube_scheduler::ground::Load;
+use crate::kube_scheduler::existing_nodes::Load;
 use crate::kube_scheduler::score;
 use crate::kube_scheduler::shapes::Shape;
-use crate::model::{Names, NodeInclusion, PodShape, Requirement, ResourceId, Resources, Spread, TaintEffect};
+use crate::model::{NodeInclusion, PodShape, Requirement, ResourceId, Resources, Spread, Symbols, TaintEffect};
 
 /// Nodes a1 and a2 in zone a, b1 in zone b, all of the same size.
 fn three() -> Town {
@@ -13,7 +13,7 @@ fn three() -> Town {
     town
 }
 
-fn same(_: &mut PodShape, _: &mut Names) {}
+fn same(_: &mut PodShape, _: &mut Symbols) {}
 
 fn shape(requests: Resources) -> Shape {
     let source = Town::new().shape("web", |s, _| s.requests = requests);
@@ -22,7 +22,7 @@ fn shape(requests: Resources) -> Shape {
 
 #[test]
 fn resources_score_what_stays_free_and_how_much_more_even_it_gets() {
-    let load = Load { room: [4000, 8 * GIB], asked: [1000, GIB], counted: [1000, GIB] };
+    let load = Load { allocatable: [4000, 8 * GIB], requested: [1000, GIB], nonzero_requested: [1000, GIB] };
     // CPU 2000 of 4000: 50 free; memory 2 of 8 GiB: 75 free; mean 62. Shares 0.5 and 0.25: deviation 0.125, so 87;
     // now 0.25 and 0.125: 0.0625, so 93; 50 + (50 + 87 - 93) / 2.
     assert_eq!(score::resources(&load, &shape(resources(1000, GIB, 1))), 62 + 72);
@@ -32,14 +32,14 @@ fn resources_score_what_stays_free_and_how_much_more_even_it_gets() {
 
 #[test]
 fn a_pod_that_asks_for_nothing_counts_as_a_tenth_of_a_core_and_is_not_balanced() {
-    let load = Load { room: [1000, 2000 << 20], asked: [0, 0], counted: [0, 0] };
+    let load = Load { allocatable: [1000, 2000 << 20], requested: [0, 0], nonzero_requested: [0, 0] };
     // 100 of 1000 and 200 of 2000 MiB: 90 free of both; a pod without requests gets no score for balance.
     assert_eq!(score::resources(&load, &shape(resources(0, 0, 1))), 90);
 }
 
 #[test]
 fn a_node_that_would_be_overcommitted_by_stand_ins_scores_nothing_for_that_resource() {
-    let load = Load { room: [1000, 8 * GIB], asked: [0, 0], counted: [950, 0] };
+    let load = Load { allocatable: [1000, 8 * GIB], requested: [0, 0], nonzero_requested: [950, 0] };
     // CPU 950 + 100 > 1000: nothing; memory 4 of 8 GiB: 50; mean 25. Shares 0 and 0.5: deviation 0.25, so 75,
     // where it is 100 now: 50 + (50 + 75 - 100) / 2.
     assert_eq!(score::resources(&load, &shape(resources(0, 4 * GIB, 1))), 25 + 62);

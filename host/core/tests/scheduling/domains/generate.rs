@@ -1,7 +1,7 @@
 //! Cases from seeds: a catalogue in which some zone may offer nothing of what pods require, NodePools with and without
 //! zones, nodes in such zones or not, pods that spread over zones and others that do not.
 
-use longshore_core::model::{Settings, World};
+use longshore_core::model::{ClusterObjects, Settings};
 use serde_json::{Value, json};
 
 use super::super::{merge, node, pod, pool, running};
@@ -46,10 +46,10 @@ pub struct Case {
     others: Vec<Pod>,
 }
 
-/// Chance from a seed: a linear congruential generator, its high bits.
-struct Chance(u64);
+/// Pseudo-random numbers from a seed: a linear congruential generator, its high bits.
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
@@ -72,23 +72,23 @@ fn texts(values: &[&str]) -> Vec<String> {
 
 impl Case {
     pub fn new(seed: u64) -> Self {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d);
-        (0..4).for_each(|_| _ = chance.below(2));
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d);
+        (0..4).for_each(|_| _ = rng.below(2));
         let kind = seed as usize % KINDS;
-        let zones = &ZONES[..3 + chance.below(2)];
-        let lacking: Vec<&'static str> = zones.iter().copied().filter(|_| chance.percent(35)).collect();
+        let zones = &ZONES[..3 + rng.below(2)];
+        let lacking: Vec<&'static str> = zones.iter().copied().filter(|_| rng.percent(35)).collect();
         let demand: Demand = match kind {
             0 => (ARCH.into(), texts(&["arm64"])),
             1 => (FAMILY.into(), texts(&["m"])),
             2 => (CAPACITY.into(), texts(&["spot"])),
             _ => (ZONE.into(), texts(&["a", "b"])),
         };
-        let types = types(&mut chance, kind, zones, &lacking);
-        let pools = pools(&mut chance, zones);
-        let spreading = spreading(&mut chance, demand);
-        let others = others(&mut chance);
-        let nodes = nodes(&mut chance, zones);
-        let count = 3 + chance.below(18);
+        let types = types(&mut rng, kind, zones, &lacking);
+        let pools = pools(&mut rng, zones);
+        let spreading = spreading(&mut rng, demand);
+        let others = others(&mut rng);
+        let nodes = nodes(&mut rng, zones);
+        let count = 3 + rng.below(18);
         Case { kind, types, pools, nodes, spreading, count, others }
     }
 
@@ -96,9 +96,9 @@ impl Case {
     /// loosely, so that it is zones that decide.
     pub fn with_racks(seed: u64) -> Self {
         let mut case = Case::new(seed);
-        let mut chance = Chance(seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ 0x2545_f491);
-        (0..4).for_each(|_| _ = chance.below(2));
-        let mut rack = |percent: usize| chance.percent(percent).then(|| RACKS[chance.below(RACKS.len())]);
+        let mut rng = Rng(seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ 0x2545_f491);
+        (0..4).for_each(|_| _ = rng.below(2));
+        let mut rack = |percent: usize| rng.percent(percent).then(|| RACKS[rng.below(RACKS.len())]);
         case.pools.iter_mut().for_each(|pool| pool.rack = rack(60));
         for node in &mut case.nodes {
             node.labels.extend(rack(40).map(|rack| (RACK.to_owned(), rack.to_owned())));
@@ -107,7 +107,7 @@ impl Case {
         case.others.clear();
         let over_zones = &case.spreading.spread[0];
         let over_racks = Spread { key: RACK, max_skew: 100, min_domains: 0, ..over_zones.clone() };
-        case.spreading.spread.insert(chance.below(2), over_racks);
+        case.spreading.spread.insert(rng.below(2), over_racks);
         case
     }
 
@@ -173,8 +173,8 @@ impl Case {
         all
     }
 
-    /// The same through the door.
-    pub fn world(&self) -> World {
+    /// The same through the boundary.
+    pub fn world(&self) -> ClusterObjects {
         let mut objects: Vec<Value> = self.pools.iter().map(pool_object).collect();
         for n in &self.nodes {
             objects.push(node_object(n));
@@ -191,7 +191,7 @@ impl Case {
     }
 }
 
-fn types(chance: &mut Chance, kind: usize, zones: &[&'static str], lacking: &[&'static str]) -> Vec<Type> {
+fn types(rng: &mut Rng, kind: usize, zones: &[&'static str], lacking: &[&'static str]) -> Vec<Type> {
     let mut types: Vec<Type> = Vec::new();
     for family in ["c", "m"] {
         for arch in ["amd64", "arm64"] {
@@ -208,53 +208,53 @@ fn types(chance: &mut Chance, kind: usize, zones: &[&'static str], lacking: &[&'
             }
         }
     }
-    let small = chance.percent(25);
+    let small = rng.percent(25);
     types.retain(|t| !(t.offers.is_empty() || small && t.cpu == 8));
     types
 }
 
-fn pools(chance: &mut Chance, zones: &[&'static str]) -> Vec<Pool> {
-    let arch = chance.percent(25).then_some("arm64");
+fn pools(rng: &mut Rng, zones: &[&'static str]) -> Vec<Pool> {
+    let arch = rng.percent(25).then_some("arm64");
     let open = |name: &str, zones| Pool { name: name.into(), zones, arch, tainted: false, rack: None };
-    let mut pools = match chance.below(3) {
+    let mut pools = match rng.below(3) {
         0 => vec![open("default", None)],
         1 => vec![open("default", Some(zones.to_vec()))],
         _ => zones.iter().map(|zone| open(&format!("zone-{zone}"), Some(vec![*zone]))).collect(),
     };
-    if pools.len() > 1 && chance.percent(40) {
-        let at = chance.below(pools.len());
+    if pools.len() > 1 && rng.percent(40) {
+        let at = rng.below(pools.len());
         pools[at].tainted = true;
     }
     pools
 }
 
-fn spreading(chance: &mut Chance, demand: Demand) -> Pod {
+fn spreading(rng: &mut Rng, demand: Demand) -> Pod {
     let (mut selector, mut terms) = (Vec::new(), Vec::new());
     match demand {
-        (_, values) if values.len() == 1 && chance.percent(50) => selector.push((demand.0, values)),
+        (_, values) if values.len() == 1 && rng.percent(50) => selector.push((demand.0, values)),
         demand => terms.push(vec![demand]),
     }
-    if !terms.is_empty() && chance.percent(20) {
+    if !terms.is_empty() && rng.percent(20) {
         terms.push(vec![(ZONE.to_owned(), texts(&["c"]))]);
     }
     let spread = Spread {
         key: ZONE,
-        max_skew: 1 + chance.below(2) as i64,
-        min_domains: if chance.percent(25) { 1 + chance.below(4) } else { 0 },
-        honor_affinity: !chance.percent(20),
-        honor_taints: chance.percent(20),
+        max_skew: 1 + rng.below(2) as i64,
+        min_domains: if rng.percent(25) { 1 + rng.below(4) } else { 0 },
+        honor_affinity: !rng.percent(20),
+        honor_taints: rng.percent(20),
     };
-    let cpu = [300, 900, 1700][chance.below(3)];
-    let tolerates = chance.percent(20);
+    let cpu = [300, 900, 1700][rng.below(3)];
+    let tolerates = rng.percent(20);
     Pod { name: String::new(), cpu, tolerates, selector, terms, spread: vec![spread] }
 }
 
 /// Pods that do not spread; where they go, zones may come to count.
-fn others(chance: &mut Chance) -> Vec<Pod> {
-    let count = if chance.percent(60) { chance.below(6) } else { 0 };
-    let tolerates = chance.percent(50);
-    let arch = chance.percent(50);
-    let zone = chance.percent(40).then(|| ZONES[chance.below(3)]);
+fn others(rng: &mut Rng) -> Vec<Pod> {
+    let count = if rng.percent(60) { rng.below(6) } else { 0 };
+    let tolerates = rng.percent(50);
+    let arch = rng.percent(50);
+    let zone = rng.percent(40).then(|| ZONES[rng.below(3)]);
     let one = |at| {
         let mut selector = Vec::new();
         selector.extend(arch.then(|| (ARCH.to_owned(), texts(&["amd64"]))));
@@ -264,17 +264,17 @@ fn others(chance: &mut Chance) -> Vec<Pod> {
     (0..count).map(one).collect()
 }
 
-fn nodes(chance: &mut Chance, zones: &[&'static str]) -> Vec<Node> {
+fn nodes(rng: &mut Rng, zones: &[&'static str]) -> Vec<Node> {
     let mut nodes = Vec::new();
     for zone in zones {
-        if !chance.percent(35) {
+        if !rng.percent(35) {
             continue;
         }
-        let arch = ["amd64", "arm64"][chance.below(2)];
-        let labels = labels(zone, arch, ["c", "m"][chance.below(2)], ["on-demand", "spot"][chance.below(2)]);
-        let selected = if chance.percent(30) { chance.below(3) as i64 } else { 0 };
-        let free = [0, 0, 2000][chance.below(3)];
-        nodes.push(Node { name: format!("node-{zone}"), labels, tainted: chance.percent(20), free, selected });
+        let arch = ["amd64", "arm64"][rng.below(2)];
+        let labels = labels(zone, arch, ["c", "m"][rng.below(2)], ["on-demand", "spot"][rng.below(2)]);
+        let selected = if rng.percent(30) { rng.below(3) as i64 } else { 0 };
+        let free = [0, 0, 2000][rng.below(3)];
+        nodes.push(Node { name: format!("node-{zone}"), labels, tainted: rng.percent(20), free, selected });
     }
     nodes
 }

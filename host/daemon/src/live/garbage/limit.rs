@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The most that goes where nothing was set: so many, or one in so many of what there is.
 const LEAST: usize = 5;
-const ONE_IN: usize = 20;
+const UNKNOWN_DIVISOR: usize = 20;
 
 /// The most that may go in one pass, where somebody has set it.
 #[derive(Clone, Copy, Default)]
@@ -13,7 +13,7 @@ pub struct Limit(pub Option<usize>);
 impl Limit {
     /// The limit where there are so many.
     pub fn of(self, there: usize) -> usize {
-        self.0.unwrap_or((there / ONE_IN).max(LEAST))
+        self.0.unwrap_or((there / UNKNOWN_DIVISOR).max(LEAST))
     }
 }
 

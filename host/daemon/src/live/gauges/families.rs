@@ -7,23 +7,23 @@ use longshore_api::{labels, quantity};
 use longshore_core::model::{ResourceId, Resources};
 
 use super::line::Lines;
-use crate::live::decisions::{self, Decision};
 use crate::live::metrics::resource_type;
-use crate::live::state::{NodeSum, Phase, Picture, PodLine};
+use crate::live::pod_latency::{self, PodTimes};
+use crate::live::state::{MetricsSnapshot, NodeTotals, Phase, PodRow};
 
 /// Gauges of one name.
 pub struct Family {
     pub name: &'static str,
     pub help: &'static str,
-    pub rows: fn(&Picture) -> usize,
-    pub write: fn(&Picture, usize, &mut Lines<'_>),
+    pub rows: fn(&MetricsSnapshot) -> usize,
+    pub write: fn(&MetricsSnapshot, usize, &mut Lines<'_>),
 }
 
 const fn family(
     name: &'static str,
     help: &'static str,
-    rows: fn(&Picture) -> usize,
-    write: fn(&Picture, usize, &mut Lines<'_>),
+    rows: fn(&MetricsSnapshot) -> usize,
+    write: fn(&MetricsSnapshot, usize, &mut Lines<'_>),
 ) -> Family {
     Family { name, help, rows, write }
 }
@@ -161,35 +161,40 @@ pub const FAMILIES: [Family; 26] = [
     }),
 ];
 
-fn nodes(p: &Picture) -> usize {
+fn nodes(p: &MetricsSnapshot) -> usize {
     p.nodes.len()
 }
 
-fn pods(p: &Picture) -> usize {
+fn pods(p: &MetricsSnapshot) -> usize {
     p.pods.len()
 }
 
-fn claims(p: &Picture) -> usize {
+fn claims(p: &MetricsSnapshot) -> usize {
     p.claims.len()
 }
 
-fn pools(p: &Picture) -> usize {
+fn pools(p: &MetricsSnapshot) -> usize {
     p.pools.len()
 }
 
-fn one(_: &Picture) -> usize {
+fn one(_: &MetricsSnapshot) -> usize {
     1
 }
 
 /// A line for each resource of a node.
-fn resources<'a>(p: &Picture, node: &NodeSum, amounts: impl Iterator<Item = (&'a str, f64)>, out: &mut Lines<'_>) {
+fn resources<'a>(
+    p: &MetricsSnapshot,
+    node: &NodeTotals,
+    amounts: impl Iterator<Item = (&'a str, f64)>,
+    out: &mut Lines<'_>,
+) {
     for (resource, amount) in amounts {
         out.put(of_node(p, node).chain([("resource_type", &*resource_type(resource))]), amount);
     }
 }
 
 /// The labels that tell a node.
-fn of_node<'a>(p: &'a Picture, node: &'a NodeSum) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn of_node<'a>(p: &'a MetricsSnapshot, node: &'a NodeTotals) -> impl Iterator<Item = (&'a str, &'a str)> {
     let view = &*node.view;
     let label = |key: &str| view.labels.get(key).map_or("", String::as_str);
     let own =
@@ -197,34 +202,34 @@ fn of_node<'a>(p: &'a Picture, node: &'a NodeSum) -> impl Iterator<Item = (&'a s
     own.into_iter().chain(p.keys.iter().map(move |(key, name)| (name.as_str(), label(key))))
 }
 
-fn of_pod(pod: &PodLine) -> [(&str, &str); 2] {
+fn of_pod(pod: &PodRow) -> [(&str, &str); 2] {
     let (namespace, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
     [("namespace", namespace), ("name", name)]
 }
 
 /// Seconds since a time in the decision about a pod that does not run yet.
-fn of_decision(p: &Picture, at: usize, time: impl Fn(&Decision) -> Option<Timestamp>) -> Option<f64> {
+fn of_decision(p: &MetricsSnapshot, at: usize, time: impl Fn(&PodTimes) -> Option<Timestamp>) -> Option<f64> {
     let pod = Some(&p.pods[at]).filter(|pod| is_unstarted(pod))?;
-    time(p.decisions.get(&pod.name)?).map(|at| decisions::seconds(at, p.now))
+    time(p.pod_latency.get(&pod.name)?).map(|at| pod_latency::seconds(at, p.now))
 }
 
-fn is_unstarted(pod: &PodLine) -> bool {
+fn is_unstarted(pod: &PodRow) -> bool {
     matches!(pod.phase, Phase::Pending | Phase::Unknown)
 }
 
 /// A line with seconds, if any, of a pod that does not run yet.
-fn unstarted(pod: &PodLine, seconds: Option<f64>, out: &mut Lines<'_>) {
+fn unstarted(pod: &PodRow, seconds: Option<f64>, out: &mut Lines<'_>) {
     seconds.into_iter().for_each(|seconds| out.put(of_pod(pod), seconds));
 }
 
 /// The same where it has no node either.
-fn unbound(pod: &PodLine, seconds: Option<f64>, out: &mut Lines<'_>) {
+fn unbound(pod: &PodRow, seconds: Option<f64>, out: &mut Lines<'_>) {
     if let Some(seconds) = seconds.filter(|_| pod.node.is_none()) {
         out.put(of_pod(pod).into_iter().chain([("dynamic_resources", truth(pod.dynamic))]), seconds);
     }
 }
 
-fn state_of_pod(p: &Picture, at: usize, out: &mut Lines<'_>) {
+fn state_of_pod(p: &MetricsSnapshot, at: usize, out: &mut Lines<'_>) {
     let pod = &p.pods[at];
     let name = pod.node.as_deref().unwrap_or_default();
     let node = p.nodes.binary_search_by(|node| node.view.name.as_str().cmp(name)).ok().map(|at| &p.nodes[at]);
@@ -249,7 +254,7 @@ fn state_of_pod(p: &Picture, at: usize, out: &mut Lines<'_>) {
     out.put(labels, 1.0);
 }
 
-fn utilization(p: &Picture, _: usize, out: &mut Lines<'_>) {
+fn utilization(p: &MetricsSnapshot, _: usize, out: &mut Lines<'_>) {
     let mut there: BTreeMap<&str, f64> = BTreeMap::new();
     let mut asked: BTreeMap<&str, f64> = BTreeMap::new();
     for node in &p.nodes {
@@ -265,17 +270,17 @@ fn utilization(p: &Picture, _: usize, out: &mut Lines<'_>) {
 /// An object and how it is.
 type Conditions<'a> = (Option<&'a str>, &'a [Condition]);
 
-fn of_claim(p: &Picture, at: usize) -> Conditions<'_> {
+fn of_claim(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
     let claim = &p.claims[at];
     (claim.metadata.name.as_deref(), claim.status.as_ref().map_or(&[], |status| &status.conditions))
 }
 
-fn of_pool(p: &Picture, at: usize) -> Conditions<'_> {
+fn of_pool(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
     let pool = &p.pools[at];
     (pool.metadata.name.as_deref(), pool.status.as_ref().map_or(&[], |status| &status.conditions))
 }
 
-fn of_view(p: &Picture, at: usize) -> Conditions<'_> {
+fn of_view(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
     let view = &p.nodes[at].view;
     (Some(&view.name), &view.conditions)
 }
@@ -292,18 +297,18 @@ fn conditions((name, all): Conditions<'_>, out: &mut Lines<'_>, value: impl Fn(&
     }
 }
 
-fn ending(p: &Picture, name: Option<&str>, since_when: Option<&Time>, out: &mut Lines<'_>) {
+fn ending(p: &MetricsSnapshot, name: Option<&str>, since_when: Option<&Time>, out: &mut Lines<'_>) {
     if let Some(at) = since_when {
         out.put([("name", name.unwrap_or_default())], since(p, at));
     }
 }
 
 /// Seconds since a time, never less than none.
-fn since(p: &Picture, at: &Time) -> f64 {
+fn since(p: &MetricsSnapshot, at: &Time) -> f64 {
     (p.now.as_second() - at.0.as_second()).max(0) as f64
 }
 
-fn age(p: &Picture, pod: &PodLine) -> f64 {
+fn age(p: &MetricsSnapshot, pod: &PodRow) -> f64 {
     (p.now.as_second() - pod.created).max(0) as f64
 }
 
@@ -321,7 +326,7 @@ fn number(text: &str) -> f64 {
 }
 
 /// Amounts that were added up, in their own unit: cores of `cpu`.
-fn amounts<'a>(p: &'a Picture, all: &'a Resources) -> impl Iterator<Item = (&'a str, f64)> {
+fn amounts<'a>(p: &'a MetricsSnapshot, all: &'a Resources) -> impl Iterator<Item = (&'a str, f64)> {
     all.iter().map(|(resource, amount)| {
         let other = |name| p.others.get(&name).map_or("other", String::as_str);
         let unit = if resource == ResourceId::Cpu { 1000.0 } else { 1.0 };

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_core::model::Names;
+use longshore_core::model::Symbols;
 use prometheus::proto::MetricType;
 
 use super::families::FAMILIES;
-use super::{Pages, Picture, tests};
-use crate::live::decisions::Decisions;
+use super::{MetricsSnapshot, Pages, tests};
+use crate::live::pod_latency::PodLatency;
 use crate::live::reference::Row;
 
 /// Stands for the labels that a node has one of for each well-known label.
@@ -15,14 +15,18 @@ const WELL_KNOWN: &str = "*well-known labels*";
 
 /// A row for each family, with the labels that it has in a cluster where each says something.
 pub fn rows() -> Vec<Row> {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let types = include_bytes!("../../../tests/data/types.json");
     let (catalogue, _) = longshore_kwok::catalogue::parse("types.json", types, &mut names);
-    let mut decisions = Decisions::default();
+    let mut decisions = PodLatency::default();
     decisions.waits("shop/late", "2026-11-01T11:59:10Z".parse().unwrap());
-    let picture = |decisions: &Decisions| {
+    let picture = |decisions: &PodLatency| {
         let now = "2026-11-01T12:00:00Z".parse().unwrap();
-        Picture { now, decisions: decisions.clone(), ..tests::ending(names.clone()).picture(&catalogue) }
+        MetricsSnapshot {
+            now,
+            pod_latency: decisions.clone(),
+            ..tests::ending(names.clone()).metrics_snapshot(&catalogue)
+        }
     };
     let undecided = picture(&decisions);
     decisions.decided("shop/late", true, "2026-11-01T11:59:30Z".parse().unwrap());

@@ -1,13 +1,13 @@
-use longshore_core::model::Names;
+use longshore_core::model::Symbols;
 
 use super::*;
-use crate::live::decisions::Decisions;
 use crate::live::kinds::Kind;
+use crate::live::pod_latency::PodLatency;
 use crate::live::state::ClusterState;
 use crate::live::watch::Change;
 
 /// A node with a NodeClaim and two pods, one of a DaemonSet; a node of somebody else's; a pod that waits.
-fn state(names: Names) -> ClusterState {
+fn state(names: Symbols) -> ClusterState {
     let mut state = ClusterState::new(names);
     let labels = r#"{"karpenter.sh/nodepool":"web","karpenter.sh/capacity-type":"spot",
         "node.kubernetes.io/instance-type":"m7g.large","topology.kubernetes.io/zone":"us-east-1b","kubernetes.io/arch":"arm64"}"#;
@@ -59,7 +59,7 @@ fn state(names: Names) -> ClusterState {
 }
 
 /// The same where node and NodePool are being deleted, and the NodePool has a condition: every family has a line.
-pub fn ending(names: Names) -> ClusterState {
+pub fn ending(names: Symbols) -> ClusterState {
     let mut state = state(names);
     let objects = [
         (
@@ -90,19 +90,21 @@ pub fn ending(names: Names) -> ClusterState {
 
 #[test]
 fn a_cluster_is_told_as_gauges() {
-    let mut names = Names::default();
+    let mut names = Symbols::default();
     let types = include_bytes!("../../../tests/data/types.json");
     let (catalogue, problems) = longshore_kwok::catalogue::parse("types.json", types, &mut names);
     assert!(problems.list.is_empty());
-    let mut decisions = Decisions::default();
+    let mut decisions = PodLatency::default();
     decisions.waits("shop/late", "2026-11-01T11:59:10Z".parse().unwrap());
     let now = "2026-11-01T12:00:00Z".parse().unwrap();
-    let undecided = Picture { now, decisions: decisions.clone(), ..state(names.clone()).picture(&catalogue) };
+    let undecided =
+        MetricsSnapshot { now, pod_latency: decisions.clone(), ..state(names.clone()).metrics_snapshot(&catalogue) };
     let text: String = Pages::new(undecided).collect();
     let line = r#"karpenter_pods_provisioning_scheduling_undecided_time_seconds{namespace="shop",name="late"} 50"#;
     assert!(text.contains(line) && !text.contains("provisioning_unbound_time_seconds{"), "{text}");
     decisions.decided("shop/late", true, "2026-11-01T11:59:30Z".parse().unwrap());
-    let picture = Picture { now, queue: 1, decisions, ..state(names).picture(&catalogue) };
+    let picture =
+        MetricsSnapshot { now, queue: 1, pod_latency: decisions, ..state(names).metrics_snapshot(&catalogue) };
     let text: String = Pages::new(picture).collect();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     expect_test::expect![[r#"
@@ -152,7 +154,7 @@ fn pages_end_between_lines_and_leave_nothing_out() {
         );
         state.fold(Kind::Pod, &Change::Upsert(pod.into()));
     }
-    let pages: Vec<String> = Pages::new(state.picture(&Default::default())).collect();
+    let pages: Vec<String> = Pages::new(state.metrics_snapshot(&Default::default())).collect();
     assert!(pages.len() > 5 && pages.iter().all(|page| page.ends_with('\n') && page.len() < 2 * PAGE));
     let text = pages.concat();
     assert_eq!(text.matches("karpenter_pods_state{").count(), 2000);

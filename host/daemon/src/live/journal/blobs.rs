@@ -13,7 +13,7 @@ const MOST: usize = 256 << 20;
 
 /// Bytes by digest.
 #[derive(Default)]
-pub struct Blobs(Mutex<Inner>);
+pub struct BlobStore(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -27,7 +27,7 @@ pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Blobs {
+impl BlobStore {
     /// Keeps bytes under their digest.
     pub fn put(&self, digest: &str, bytes: &[u8]) {
         let mut inner = lock(&self.0);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_the_rest_makes_room() {
-        let blobs = Blobs::default();
+        let blobs = BlobStore::default();
         let large = vec![0; MOST / 2];
         blobs.put("a", &large);
         blobs.put("b", &large);

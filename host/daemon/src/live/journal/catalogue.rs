@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use longshore_core::model::{
-    Catalogue, InstanceType, Names, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Sym, TypeId,
+    Catalogue, InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbol, Symbols, TypeId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,8 @@ enum WireOp {
 }
 
 /// The bytes of a catalogue, as if nothing were short: rounds write that down by themselves.
-pub fn write(catalogue: &Catalogue, names: &Names) -> Vec<u8> {
-    let text = |sym: Sym| names.text(sym).to_owned();
+pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
+    let text = |sym: Symbol| names.text(sym).to_owned();
     let requirements = |all: &[Requirement]| all.iter().map(|r| WireRequirement::new(r, names)).collect();
     let amounts = |all: &Resources| all.iter().map(|(id, amount)| (id.name(names).to_owned(), amount)).collect();
     let short: HashSet<OfferingId> = catalogue.short().iter().map(|(id, _)| *id).collect();
@@ -88,7 +88,7 @@ pub fn read(bytes: &[u8]) -> Result<Wire, String> {
 
 impl Wire {
     /// The catalogue, with its texts in `names`.
-    pub fn catalogue(&self, names: &mut Names) -> Catalogue {
+    pub fn catalogue(&self, names: &mut Symbols) -> Catalogue {
         let rows = self.0.iter().map(|kind| {
             let offerings = kind.offerings.iter().map(|offering| Offering {
                 instance_type: TypeId(0),
@@ -116,8 +116,8 @@ impl Wire {
 }
 
 impl WireRequirement {
-    fn new(requirement: &Requirement, names: &Names) -> Self {
-        let texts = |values: &[Sym]| values.iter().map(|&value| names.text(value).to_owned()).collect();
+    fn new(requirement: &Requirement, names: &Symbols) -> Self {
+        let texts = |values: &[Symbol]| values.iter().map(|&value| names.text(value).to_owned()).collect();
         let op = match &requirement.op {
             Op::In(values) => WireOp::In(texts(values)),
             Op::NotIn(values) => WireOp::NotIn(texts(values)),
@@ -130,7 +130,7 @@ impl WireRequirement {
     }
 }
 
-fn requirements(all: &[WireRequirement], names: &mut Names) -> Vec<Requirement> {
+fn requirements(all: &[WireRequirement], names: &mut Symbols) -> Vec<Requirement> {
     let one = |wire: &WireRequirement| {
         let mut syms = |texts: &[String]| texts.iter().map(|text| names.intern(text)).collect();
         let op = match &wire.op {
@@ -146,7 +146,7 @@ fn requirements(all: &[WireRequirement], names: &mut Names) -> Vec<Requirement> 
     all.iter().map(one).collect()
 }
 
-fn resources(all: &[(String, i64)], names: &mut Names) -> Resources {
+fn resources(all: &[(String, i64)], names: &mut Symbols) -> Resources {
     Resources::new(all.iter().map(|(name, amount)| (ResourceId::named(name, names), *amount)).collect::<Vec<_>>())
 }
 
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_catalogue_comes_back_as_it_was_whatever_names_it_is_read_into() {
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let before = longshore_kwok::catalogue::built_in(&mut names);
         let bytes = write(&before, &names);
-        let mut other = Names::default();
+        let mut other = Symbols::default();
         for text in ["zz", "spot", "m7g.large"] {
             other.intern(text);
         }

@@ -292,7 +292,7 @@ impl Copy<'_> {
                 let record = plain.as_ref().ok().and_then(|plain| Content::record_at(plain, kept.at.inside()));
                 let Some(record) = record else {
                     self.lost += 1;
-                    index.lose(super::record::bit(kept.kind));
+                    index.record_gap(super::record::bit(kept.kind));
                     continue;
                 };
                 if !self.batch.plain.is_empty() && self.batch.plain.len() + record.len() > BATCH {

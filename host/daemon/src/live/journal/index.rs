@@ -101,7 +101,7 @@ impl Index {
     }
 
     /// Something of these kinds is missing; a list that is being read does not mend that.
-    pub fn lose(&mut self, kinds: u32) {
+    pub fn record_gap(&mut self, kinds: u32) {
         self.stale |= kinds;
         for (at, objects) in self.kinds.iter_mut().enumerate() {
             if let Some((_, whole)) = objects.listing.as_mut().filter(|_| kinds & (1 << at) != 0) {
@@ -202,7 +202,7 @@ mod tests {
     fn a_whole_list_mends_what_a_gap_has_cost() {
         let mut index = Index::default();
         index.note(Kind::Pod, &What::Begin, None, false, at(1));
-        index.lose(bit(Kind::Pod) | bit(Kind::Node));
+        index.record_gap(bit(Kind::Pod) | bit(Kind::Node));
         index.note(Kind::Pod, &What::End, None, false, at(2));
         assert_eq!(index.stale, bit(Kind::Pod) | bit(Kind::Node), "the gap was in the middle of it");
         index.note(Kind::Pod, &What::Begin, None, false, at(3));

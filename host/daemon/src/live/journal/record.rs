@@ -68,7 +68,7 @@ pub enum What {
     /// A list is complete.
     End,
     /// It could not be listed or watched.
-    Trouble(Box<str>),
+    Failed(Box<str>),
 }
 
 /// The beginning of a round.
@@ -260,7 +260,7 @@ impl Observed {
             What::Upsert(text) => (1, &**text),
             What::Remove(text) => (2, &**text),
             What::End => (3, ""),
-            What::Trouble(why) => (4, &**why),
+            What::Failed(why) => (4, &**why),
         };
         out.push(tag::OBSERVED);
         out.push(code(self.kind));
@@ -281,7 +281,7 @@ impl Observed {
             1 => What::Upsert(text.into()),
             2 => What::Remove(text.into()),
             3 if text.is_empty() => What::End,
-            4 => What::Trouble(text.into()),
+            4 => What::Failed(text.into()),
             other => return Err(format!("a change in it is of kind {other}, which is not known")),
         };
         from.0 = &[];
@@ -304,7 +304,7 @@ mod tests {
             observed(What::Upsert("{\"ü\":1}".into()), true),
             observed(What::Remove("{}".into()), false),
             observed(What::End, false),
-            observed(What::Trouble("no way".into()), false),
+            observed(What::Failed("no way".into()), false),
             Record::Began(Began { round: 3, revision: 4, time: 5 }),
             Record::Decided(Box::default()),
             Record::Blob(Blob { digest: "ab".into(), bytes: vec![0, 255] }),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_core::model::{
-    LabelSelector, MinValuesPolicy, Names, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread,
+    LabelSelector, MinValuesPolicy, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread, Symbols,
 };
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
@@ -23,7 +23,7 @@ pub struct Round {
     /// When it was decided, milliseconds since 1970.
     pub time: i64,
     /// How hard it tried, and where chance began.
-    pub how: How,
+    pub how: RecordedConfig,
     /// The instance types.
     pub catalogue: String,
     /// Which of their offerings were taken to be without capacity.
@@ -64,7 +64,7 @@ pub struct Short {
 /// What planning depends on beside the world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct How {
+pub struct RecordedConfig {
     /// `none`, `quick`, `normal` or `thorough`.
     pub effort: String,
     pub seed: u64,
@@ -91,7 +91,7 @@ pub struct DefaultSpread {
 }
 
 impl DefaultSpread {
-    fn new(spread: &Spread, names: &Names) -> Self {
+    fn new(spread: &Spread, names: &Symbols) -> Self {
         DefaultSpread {
             max_skew: spread.max_skew,
             key: names.text(spread.key).to_owned(),
@@ -102,7 +102,7 @@ impl DefaultSpread {
         }
     }
 
-    fn meant(&self, names: &mut Names) -> Spread {
+    fn meant(&self, names: &mut Symbols) -> Spread {
         let inclusion = |honors: bool| if honors { NodeInclusion::Honor } else { NodeInclusion::Ignore };
         Spread {
             max_skew: self.max_skew,
@@ -219,11 +219,11 @@ impl Short {
     }
 }
 
-impl How {
+impl RecordedConfig {
     /// As it is written down.
-    pub fn new(settings: &Settings, options: Options, names: &Names) -> Self {
+    pub fn new(settings: &Settings, options: Options, names: &Symbols) -> Self {
         let effort = EFFORTS.iter().find(|(effort, _)| *effort == options.effort).map_or("", |(_, name)| name);
-        How {
+        RecordedConfig {
             effort: effort.into(),
             seed: options.seed,
             ignore_preferences: settings.preferences == PreferencePolicy::Ignore,
@@ -235,7 +235,7 @@ impl How {
     }
 
     /// As it was meant. Fails with words on an effort that is not known.
-    pub fn meant(&self, names: &mut Names) -> Result<(Settings, Options), String> {
+    pub fn meant(&self, names: &mut Symbols) -> Result<(Settings, Options), String> {
         let effort = EFFORTS.iter().find(|(_, name)| *name == self.effort).map(|(effort, _)| *effort);
         let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn settings_survive_to_the_last_bit() {
-        let mut names = Names::default();
+        let mut names = Symbols::default();
         let spread = Spread {
             max_skew: 2,
             key: names.intern("zone"),
@@ -364,10 +364,10 @@ mod tests {
             ..Settings::default()
         };
         let options = Options { effort: Effort::Thorough, seed: u64::MAX };
-        let text = serde_json::to_string(&How::new(&settings, options, &names)).unwrap();
-        let how: How = serde_json::from_str(&text).unwrap();
+        let text = serde_json::to_string(&RecordedConfig::new(&settings, options, &names)).unwrap();
+        let how: RecordedConfig = serde_json::from_str(&text).unwrap();
         assert_eq!(how.meant(&mut names), Ok((settings, options)));
-        assert!(How::default().meant(&mut names).unwrap_err().contains("effort"));
+        assert!(RecordedConfig::default().meant(&mut names).unwrap_err().contains("effort"));
     }
 
     #[test]

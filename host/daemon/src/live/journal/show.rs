@@ -6,14 +6,14 @@ use std::path::Path;
 
 use longshore_api::crd::Timestamp;
 
+use super::messages::{self, ChangeKind};
 use super::read::{Item, Reader};
 use super::record::{Observed, Record, What};
 use super::round::{Outcome, Round};
 use super::segment::ReadError;
-use super::words::{self, Came};
 use crate::Answer;
 use crate::args::{GrepArgs, OnlyArgs, ShowArgs};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::live::kinds::Kind;
 
 impl From<ReadError> for Failure {
@@ -24,7 +24,7 @@ impl From<ReadError> for Failure {
 
 /// Prints what happened.
 pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
-    let only = Only::new(&args.only)?;
+    let only = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     lines(&args.path, &only, None, &mut out)?;
     Ok(Answer::ok(String::new()))
@@ -32,7 +32,7 @@ pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
 
 /// Prints what happened to objects with a text in them.
 pub fn grep(args: &GrepArgs) -> Result<Answer, Failure> {
-    let only = Only::new(&args.only)?;
+    let only = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let printed = lines(&args.path, &only, Some(&args.pattern.to_lowercase()), &mut out)?;
     Ok(Answer { text: String::new(), code: u8::from(printed == Printed::Nothing) })
@@ -47,14 +47,14 @@ enum Printed {
 
 /// What is looked at; times are in milliseconds since 1970.
 #[derive(Default)]
-struct Only {
+struct Filter {
     from: Option<i64>,
     to: Option<i64>,
     kind: Option<Kind>,
     rounds: bool,
 }
 
-impl Only {
+impl Filter {
     fn new(args: &OnlyArgs) -> Result<Self, Failure> {
         let time = |flag: &str, typed: &Option<String>| {
             let Some(typed) = typed else { return Ok(None) };
@@ -71,10 +71,10 @@ impl Only {
             };
             Kind::ALL.into_iter().find(is).ok_or_else(|| Failure::Usage {
                 message: format!("--kind {typed}: no such kind"),
-                hint: format!("there are {}", Kind::ALL.map(words::kind).join(", ")),
+                hint: format!("there are {}", Kind::ALL.map(messages::kind).join(", ")),
             })
         };
-        Ok(Only {
+        Ok(Filter {
             from: time("--from", &args.from)?,
             to: time("--to", &args.to)?,
             kind: args.kind.as_ref().map(kind).transpose()?,
@@ -97,13 +97,13 @@ impl Only {
 
 /// Prints the lines of a journal that are asked for; with a pattern (in lower case) those of objects and rounds that
 /// have it.
-fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) -> Result<Printed, Failure> {
+fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write) -> Result<Printed, Failure> {
     let mut reader = Reader::open(path)?;
     let mut there: HashSet<(Kind, String)> = HashSet::new();
     let (mut known, mut printed) = (0usize, Printed::Nothing);
     let mut say = |time: Option<i64>, line: String| {
         printed = Printed::Some;
-        let time = time.map_or_else(String::new, |time| words::time(time) + "  ");
+        let time = time.map_or_else(String::new, |time| messages::time(time) + "  ");
         match writeln!(out, "{time}{line}") {
             // A reader that has seen enough (`| head`) is no failure.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
@@ -132,18 +132,19 @@ fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) 
                 (whole && only.other(head.time)).then_some((Some(head.time), line))
             }
             Item::Ends { file, end } => {
-                let told = words::end(end).map(|end| format!("{} {end}", file.display()));
-                if let (Some(told), false) = (&told, whole) {
-                    eprintln!("{told}");
+                let nominated = messages::end(end).map(|end| format!("{} {end}", file.display()));
+                if let (Some(nominated), false) = (&nominated, whole) {
+                    eprintln!("{nominated}");
                 }
-                told.filter(|_| whole).map(|told| (None, told))
+                nominated.filter(|_| whole).map(|nominated| (None, nominated))
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
-                    let came = came(&mut there, checkpoint, &observed);
+                    let came = change_kind(&mut there, checkpoint, &observed);
                     known += usize::from(checkpoint);
                     let shown = pattern.map_or(!checkpoint, |pattern| has(&observed, pattern));
-                    (shown && only.observed(&observed)).then(|| (Some(observed.time), words::observed(&observed, came)))
+                    (shown && only.observed(&observed))
+                        .then(|| (Some(observed.time), messages::observed(&observed, came)))
                 }
                 Record::Began(began) if whole && only.other(began.time) => {
                     let known = match std::mem::take(&mut known) {
@@ -155,11 +156,11 @@ fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) 
                 }
                 Record::Decided(round) if only.other(round.time) => {
                     let shown = pattern.is_none_or(|pattern| round_has(&round, pattern));
-                    shown.then(|| (Some(round.time), words::round(&round)))
+                    shown.then(|| (Some(round.time), messages::round(&round)))
                 }
-                Record::Gap(gap) if only.other(gap.until) => Some((Some(gap.until), words::gap(&gap))),
+                Record::Gap(gap) if only.other(gap.until) => Some((Some(gap.until), messages::gap(&gap))),
                 Record::Blob(blob) if whole && only.other(i64::MAX) && !only.rounds => {
-                    Some((None, format!("blob {} of {} bytes", words::short(&blob.digest), blob.bytes.len())))
+                    Some((None, format!("blob {} of {} bytes", messages::short(&blob.digest), blob.bytes.len())))
                 }
                 _ => None,
             },
@@ -177,21 +178,21 @@ fn lines(path: &Path, only: &Only, pattern: Option<&str>, out: &mut impl Write) 
 }
 
 /// Keeps account of what is there.
-fn came(there: &mut HashSet<(Kind, String)>, checkpoint: bool, observed: &Observed) -> Came {
+fn change_kind(there: &mut HashSet<(Kind, String)>, checkpoint: bool, observed: &Observed) -> ChangeKind {
     let (text, gone) = match &observed.what {
         What::Upsert(text) => (text, false),
         What::Remove(text) => (text, true),
-        _ => return Came::Changed,
+        _ => return ChangeKind::Changed,
     };
-    let key = (observed.kind, words::name(text).unwrap_or_default());
+    let key = (observed.kind, messages::name(text).unwrap_or_default());
     if gone {
         there.remove(&key);
-        return Came::Changed;
+        return ChangeKind::Changed;
     }
     match (there.insert(key), checkpoint) {
-        (_, true) => Came::Known,
-        (true, false) => Came::Added,
-        (false, false) => Came::Changed,
+        (_, true) => ChangeKind::Known,
+        (true, false) => ChangeKind::Added,
+        (false, false) => ChangeKind::Changed,
     }
 }
 
@@ -199,9 +200,9 @@ fn has(observed: &Observed, pattern: &str) -> bool {
     match &observed.what {
         What::Upsert(text) | What::Remove(text) => {
             text.to_lowercase().contains(pattern)
-                || words::name(text).is_some_and(|name| name.to_lowercase().contains(pattern))
+                || messages::name(text).is_some_and(|name| name.to_lowercase().contains(pattern))
         }
-        What::Trouble(why) => why.to_lowercase().contains(pattern),
+        What::Failed(why) => why.to_lowercase().contains(pattern),
         What::Begin | What::End => false,
     }
 }
@@ -211,5 +212,5 @@ fn round_has(round: &Round, pattern: &str) -> bool {
         Outcome::Decided(summary) => summary.parts.iter().any(|part| part.words.to_lowercase().contains(pattern)),
         Outcome::Rejected(why) => why.to_lowercase().contains(pattern),
     };
-    parts || words::round(round).to_lowercase().contains(pattern)
+    parts || messages::round(round).to_lowercase().contains(pattern)
 }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use super::fixture::{JournalFixture, LARGE, segments};
 use super::format::{HEADER, header_of};
 use super::read::{Item, Reader};
 use super::record::Record;
-use super::scene::{LARGE, Scene, segments};
 use super::segment::{End, ReadError, name_of};
 use super::{Journal, Sizes};
 use crate::live::kinds::Kind;
-use crate::live::slim::slim;
+use crate::live::strip_managed_fields::strip_managed_fields;
 use crate::live::watch::Change;
 
 /// Everything that can be read, and why it ends.
@@ -32,8 +32,8 @@ fn read(path: &Path) -> (Vec<Record>, Result<End, ReadError>) {
 }
 
 /// A small journal of one segment with several frames, and its bytes.
-fn small(name: &str) -> (Scene, Vec<u8>) {
-    let mut scene = Scene::new(name, LARGE, &[]);
+fn small(name: &str) -> (JournalFixture, Vec<u8>) {
+    let mut scene = JournalFixture::new(name, LARGE, &[]);
     for _ in 0..3 {
         scene.churn(4);
         scene.journal.flush();
@@ -124,7 +124,7 @@ fn what_is_newer_or_no_journal_is_refused_with_a_hint() {
 #[test]
 fn the_limit_of_size_holds_at_every_moment() {
     let sizes = Sizes { all: 96 << 10, segment: 16 << 10 };
-    let mut scene = Scene::new("limit", sizes, &[]);
+    let mut scene = JournalFixture::new("limit", sizes, &[]);
     let (mut largest, mut first) = (0, 1);
     for _ in 0..60 {
         scene.churn(200);
@@ -143,7 +143,7 @@ fn the_limit_of_size_holds_at_every_moment() {
 
 #[test]
 fn a_limit_too_small_for_the_cluster_stops_the_journal_and_nothing_else() {
-    let mut scene = Scene::new("tiny", Sizes { all: 4 << 10, segment: 1 << 10 }, &[]);
+    let mut scene = JournalFixture::new("tiny", Sizes { all: 4 << 10, segment: 1 << 10 }, &[]);
     for number in 0..2000 {
         scene.pod(number, None);
     }
@@ -155,16 +155,16 @@ fn a_limit_too_small_for_the_cluster_stops_the_journal_and_nothing_else() {
 
 #[test]
 fn what_does_not_fit_into_the_queue_is_counted_and_its_place_marked() {
-    let mut scene = Scene::new("gap", LARGE, &[]);
+    let mut scene = JournalFixture::new("gap", LARGE, &[]);
     scene.pod(1, None);
-    scene.observe(Kind::Pod, Change::Trouble("x".repeat(65 << 20)));
+    scene.observe(Kind::Pod, Change::Failed("x".repeat(65 << 20)));
     scene.pod(2, None);
     let path = scene.close();
     assert_eq!(scene.journal.condition().unwrap().lost, 1);
     let (records, _) = read(&path);
     let gap = records.iter().position(|record| matches!(record, Record::Gap(gap) if gap.observations == 1)).unwrap();
-    let told = |record: &Record| format!("{record:?}");
-    assert!(told(&records[gap - 1]).contains("web-1") && told(&records[gap + 1]).contains("web-2"));
+    let nominated = |record: &Record| format!("{record:?}");
+    assert!(nominated(&records[gap - 1]).contains("web-1") && nominated(&records[gap + 1]).contains("web-2"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
 
 #[test]
 fn two_processes_do_not_write_to_one_folder() {
-    let scene = Scene::new("lock", LARGE, &[]);
+    let scene = JournalFixture::new("lock", LARGE, &[]);
     let refused = Journal::open(&scene.path(), LARGE).unwrap_err().report();
     assert!(refused.contains("another process") && refused.contains("hint"), "{refused}");
 }
@@ -233,7 +233,7 @@ fn what_it_costs_the_loop_and_the_disk() {
     let _ = std::fs::remove_dir_all(&folder);
     let sizes = Sizes { all: 1 << 30, segment: 5 << 20 };
     let journal = Journal::open(&folder, sizes).unwrap();
-    let texts: Vec<Box<str>> = (0..PODS).map(|number| slim(&full_pod(number, 0)).0).collect();
+    let texts: Vec<Box<str>> = (0..PODS).map(|number| strip_managed_fields(&full_pod(number, 0)).0).collect();
     let plain: usize = (0..PODS).map(|number| full_pod(number, 0).len()).sum();
     let begun = std::time::Instant::now();
     let mut inside = std::time::Duration::ZERO;
@@ -256,7 +256,7 @@ fn what_it_costs_the_loop_and_the_disk() {
     let writer = took.as_nanos() as u64 / PODS / 1000;
     // Changed once each: now a segment begins with all of them.
     for number in 0..PODS {
-        let change = Change::Upsert(slim(&full_pod(number, 1)).0);
+        let change = Change::Upsert(strip_managed_fields(&full_pod(number, 1)).0);
         journal.observed(1_793_491_300_000, PODS + number, Kind::Pod, change, false);
         if number % 5_000 == 4_999 {
             journal.flush();

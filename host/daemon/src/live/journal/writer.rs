@@ -7,21 +7,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::blobs::Blobs;
+use super::blobs::BlobStore;
 use super::files::{Files, Sizes, WriteError};
 use super::index::Index;
 use super::record::{Began, Blob, Gap, Observed, Record, What, bit};
 use super::round::Round;
 use crate::live::fail_points::{fail_point, panic_at, panics_left};
 use crate::live::lock::lock;
-use crate::live::slim::full_name;
+use crate::live::strip_managed_fields::full_name;
 
 /// Most bytes of texts that wait to be written.
 const QUEUE: usize = 64 << 20;
 /// What a message takes beside its text.
 const MESSAGE: usize = 64;
 /// How long what was observed may wait for more before it is written.
-const REST: Duration = Duration::from_millis(500);
+const FLUSH_IDLE: Duration = Duration::from_millis(500);
 /// How long to wait after the disk said no.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
 
@@ -79,7 +79,7 @@ pub struct Condition {
 ///
 /// # Errors
 /// The folder cannot be read, or there can be no thread.
-pub fn start(folder: &Path, sizes: Sizes, run: u64, blobs: Arc<Blobs>) -> std::io::Result<Queue> {
+pub fn start(folder: &Path, sizes: Sizes, run: u64, blobs: Arc<BlobStore>) -> std::io::Result<Queue> {
     let files = Files::new(folder, sizes, run)?;
     let (sender, receiver) = channel();
     let shared = Arc::new(Shared::default());
@@ -98,7 +98,7 @@ impl Queue {
     /// Something was observed.
     pub fn observed(&self, observed: Observed) {
         let size = match &observed.what {
-            What::Upsert(text) | What::Remove(text) | What::Trouble(text) => text.len(),
+            What::Upsert(text) | What::Remove(text) | What::Failed(text) => text.len(),
             What::Begin | What::End => 0,
         };
         let gap =
@@ -148,7 +148,7 @@ impl Queue {
         let shared = &*self.shared;
         let size = size + MESSAGE;
         if shared.queued.load(Ordering::Relaxed) + size > QUEUE {
-            shared.lose(gap);
+            shared.record_gap(gap);
             return;
         }
         // What was lost before this message is said before it.
@@ -160,13 +160,13 @@ impl Queue {
         shared.queued.fetch_add(size, Ordering::Relaxed);
         // A writer that has ended has said why.
         if self.sender.send(message).is_err() {
-            shared.lose(gap);
+            shared.record_gap(gap);
         }
     }
 }
 
 impl Shared {
-    fn lose(&self, gap: Gap) {
+    fn record_gap(&self, gap: Gap) {
         let mut lost = lock(&self.lost);
         if *lost == Gap::default() {
             *lost = gap;
@@ -201,7 +201,7 @@ impl Gap {
 struct Writer {
     files: Files,
     index: Index,
-    blobs: Arc<Blobs>,
+    blobs: Arc<BlobStore>,
     shared: Arc<Shared>,
     /// Rounds that have begun and are not decided.
     open: u32,
@@ -225,7 +225,7 @@ impl Drop for SaysPanic {
 impl Writer {
     fn run(mut self, messages: &Receiver<Message>) {
         loop {
-            let message = match messages.recv_timeout(REST) {
+            let message = match messages.recv_timeout(FLUSH_IDLE) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -266,7 +266,7 @@ impl Writer {
     fn rest(&mut self) -> Result<(), WriteError> {
         if let Some(gap) = self.shared.take_lost() {
             self.record(&Record::Gap(gap), self.time)?;
-            self.index.lose(gap.kinds);
+            self.index.record_gap(gap.kinds);
         }
         if self.files.is_empty() { Ok(()) } else { self.write() }
     }
@@ -290,7 +290,7 @@ impl Writer {
             }
             Message::Gap(gap) => {
                 self.record(&Record::Gap(gap), gap.until)?;
-                self.index.lose(gap.kinds);
+                self.index.record_gap(gap.kinds);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -303,7 +303,7 @@ impl Writer {
     fn observed(&mut self, observed: Observed) -> Result<usize, WriteError> {
         let (name, size) = match &observed.what {
             What::Upsert(text) | What::Remove(text) => (full_name(text), text.len()),
-            What::Trouble(why) => (None, why.len()),
+            What::Failed(why) => (None, why.len()),
             What::Begin | What::End => (None, 0),
         };
         let record = Record::Observed(observed);
@@ -342,7 +342,7 @@ impl Writer {
                 let blob = Blob { digest: digest.clone(), bytes: bytes.to_vec() };
                 self.files.add(&Record::Blob(blob));
                 if self.files.is_full() {
-                    self.insist(Files::write)?;
+                    self.retry_until_written(Files::write)?;
                 }
             }
         }
@@ -356,7 +356,7 @@ impl Writer {
     /// Writes what was added, and goes on in another segment where this one is long enough. A round that has begun is
     /// waited for, so that both ends of it are in one segment, unless that takes too long.
     fn write(&mut self) -> Result<(), WriteError> {
-        self.insist(Files::write)?;
+        self.retry_until_written(Files::write)?;
         if self.files.is_long(self.open > 0) {
             self.open = 0;
             self.rotate(self.time)?;
@@ -367,7 +367,7 @@ impl Writer {
     fn rotate(&mut self, time: i64) -> Result<(), WriteError> {
         let revision = self.revision;
         let mut index = std::mem::take(&mut self.index);
-        let rotated = self.insist(|files| files.rotate(&mut index, time, revision));
+        let rotated = self.retry_until_written(|files| files.rotate(&mut index, time, revision));
         self.index = index;
         let lost = rotated?;
         if lost > 0 {
@@ -382,7 +382,10 @@ impl Writer {
     }
 
     /// Tries until the disk says yes. Meanwhile the queue fills up, and the others go on.
-    fn insist<T>(&mut self, mut work: impl FnMut(&mut Files) -> Result<T, WriteError>) -> Result<T, WriteError> {
+    fn retry_until_written<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Files) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
         let failing = &self.shared.condition.failing;
         loop {
             match work(&mut self.files) {

@@ -13,7 +13,7 @@ use longshore_cloud::{CloudProvider, Instance, OfferingName, Shortage};
 
 use super::*;
 use crate::live::clock::Clock;
-use crate::live::context::Health;
+use crate::live::context::RegistrationHealth;
 use crate::live::events::Events;
 use crate::live::leader::Leadership;
 use crate::live::lock::lock;
@@ -120,18 +120,18 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         provider: Arc::new(Cloud(answer)),
         events: Events::new(client, Clock::system(), ("kube-system".into(), "lease".into())),
         metrics: Arc::new(Metrics::new()),
-        health: Health::default(),
+        health: RegistrationHealth::default(),
         leadership: Leadership::new(true),
         clock: Clock::system(),
         pulse: crate::live::pulse::Pulse::new(Instant::now()),
         echoes: tokio::sync::mpsc::unbounded_channel().0,
         relists: Arc::default(),
         fresh: AtomicBool::new(true),
-        shortages: Arc::default(),
+        unavailable: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         launches: crate::live::launches::Launches::default(),
-        telling: crate::live::context::Telling::default(),
-        doors: crate::live::doors::Doors::default(),
+        nomination_pacer: crate::live::context::NominationPacer::default(),
+        registration_queue: crate::live::registration_queue::RegistrationQueue::default(),
         drains: crate::live::drains::Drains::default(),
         garbage: crate::live::garbage::Garbage::default(),
         repairs: true,
@@ -199,6 +199,6 @@ async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
     let ctx = context(&server, Err(CloudError::InsufficientCapacity(shortage)));
     assert_eq!(run(&ctx, &claim).await, Ok(None));
     assert!(server.claim().is_none());
-    assert_eq!(ctx.shortages.summary(ctx.now().as_second()).some, ["m5.large/z1/spot"]);
+    assert_eq!(ctx.unavailable.summary(ctx.now().as_second()).some, ["m5.large/z1/spot"]);
     assert!(ctx.metrics.text().contains(r#"reason="insufficient_capacity""#));
 }

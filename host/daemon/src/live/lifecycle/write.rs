@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(transition(Some(&yes), &yes), None);
         let of = "Status condition transitioned, Type: Registered, Status:";
         assert_eq!(transition(None, &yes).unwrap(), format!("{of} Unknown -> True, Reason: Registered"));
-        let told = format!("{of} True -> False, Reason: Registered, Message: no node");
-        assert_eq!(transition(Some(&yes), &no).unwrap(), told);
+        let nominated = format!("{of} True -> False, Reason: Registered, Message: no node");
+        assert_eq!(transition(Some(&yes), &no).unwrap(), nominated);
     }
 }

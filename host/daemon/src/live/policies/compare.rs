@@ -9,31 +9,31 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use longshore_core::model::{Catalogue, Offering, OfferingId, Op, World};
+use longshore_core::model::{Catalogue, ClusterObjects, Offering, OfferingId, Op};
 use longshore_core::plan::{Plan, PlannedClaim};
 use longshore_core::policy::Scores;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::{Question, Session};
+use longshore_policy::{ScoreRequest, Session};
 
-use super::serve::{Live, Shadow};
-use super::{Manager, Shared};
+use super::serve::{ActivePolicies, Shadow};
+use super::{PolicyReloader, Shared};
 
 /// Costs closer than this are the same: USD per hour.
 const EQUAL: f64 = 1e-9;
 
 /// A round to compare shadows with.
 pub(super) struct Job {
-    live: Arc<Live>,
+    live: Arc<ActivePolicies>,
     /// Held while comparing, for its catalogue.
-    world: Arc<World>,
+    world: Arc<ClusterObjects>,
     claims: Vec<PlannedClaim>,
-    asked: Vec<Question>,
+    asked: Vec<ScoreRequest>,
     answered: Vec<(String, Scores)>,
 }
 
 impl Job {
     /// What a round decided; `None` where nobody is compared with it.
-    pub fn new(live: &Arc<Live>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
+    pub fn new(live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
         if live.shadows.is_empty() {
             return None;
         }
@@ -44,7 +44,7 @@ impl Job {
             requirements: claim.requirements.clone(),
             open: Vec::new(),
             price: claim.price,
-            effective: claim.effective,
+            effective_cost: claim.effective_cost,
             pods: Vec::new(),
             requests: longshore_core::model::Resources::default(),
             min_values_relaxed: claim.min_values_relaxed,
@@ -77,12 +77,12 @@ pub(super) struct Comparison {
     pub price: (f64, f64),
     /// What the claims cost by the costs of those who were obeyed: as decided, and as it would have chosen. Claims with an
     /// infinite cost on either side are left out.
-    pub obeyed: (f64, f64),
+    pub enforced: (f64, f64),
     /// The same by its own costs.
     pub own: (f64, f64),
 }
 
-/// Asks shadows. See [`Manager::finish`].
+/// Asks shadows. See [`PolicyReloader::finish`].
 pub struct Shadows {
     shared: Arc<Shared>,
     todo: Receiver<Job>,
@@ -93,7 +93,7 @@ impl Shadows {
         Shadows { shared, todo }
     }
 
-    /// Waits for a round and compares it; false once the last [`Manager`] is gone.
+    /// Waits for a round and compares it; false once the last [`PolicyReloader`] is gone.
     pub fn wait(&mut self) -> bool {
         self.todo.recv().map(|job| self.compare(job)).is_ok()
     }
@@ -133,11 +133,11 @@ fn add<'c>(
     sum: &mut Comparison,
     claims: impl Iterator<Item = &'c PlannedClaim>,
     catalogue: &Catalogue,
-    obeyed: &[f64],
+    enforced: &[f64],
     own: &[f64],
 ) {
     // Both have a row for each offering, or the host would have refused them; a catalogue that changed since has not.
-    if obeyed.len() != catalogue.offerings().len() || own.len() != obeyed.len() {
+    if enforced.len() != catalogue.offerings().len() || own.len() != enforced.len() {
         return;
     }
     for claim in claims {
@@ -150,7 +150,7 @@ fn add<'c>(
         sum.differ += u64::from(chosen != decided);
         sum.excluded += u64::from(own[decided].is_infinite());
         (sum.price.0, sum.price.1) = (sum.price.0 + price(decided), sum.price.1 + price(chosen));
-        for (pair, cost) in [(&mut sum.obeyed, obeyed), (&mut sum.own, own)] {
+        for (pair, cost) in [(&mut sum.enforced, enforced), (&mut sum.own, own)] {
             if cost[decided].is_finite() && cost[chosen].is_finite() {
                 *pair = (pair.0 + cost[decided], pair.1 + cost[chosen]);
             }
@@ -172,7 +172,7 @@ fn admitted<'a>(catalogue: &'a Catalogue, claim: &'a PlannedClaim) -> impl Itera
     rows.map(OfferingId).filter(move |&at| fits(catalogue.offering(at)))
 }
 
-impl std::fmt::Debug for Manager {
+impl std::fmt::Debug for PolicyReloader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Manager")
     }

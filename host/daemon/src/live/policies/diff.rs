@@ -13,7 +13,7 @@ pub struct Fingerprint {
 
 /// Whom a policy serves, and whether it is obeyed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seat {
+pub struct PolicySlot {
     /// Its name in the configuration.
     pub name: String,
     /// Whether it is obeyed.
@@ -26,7 +26,7 @@ pub struct Seat {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
     /// Whom it serves.
-    pub seat: Seat,
+    pub slot: PolicySlot,
     /// The version that runs; none if none could ever be loaded.
     pub version: Option<Fingerprint>,
     /// The version that was refused last.
@@ -35,9 +35,9 @@ pub struct Running {
 
 /// A policy as the files have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct DesiredPolicy {
     /// Whom it serves.
-    pub seat: Seat,
+    pub slot: PolicySlot,
     /// Its version; none if a file cannot be read.
     pub version: Option<Fingerprint>,
 }
@@ -65,13 +65,13 @@ pub struct Change {
     /// Names of those that go.
     pub gone: Vec<String>,
     /// Whether seats differ in number, order, mode or NodePools, whatever sits on them.
-    pub seats: bool,
+    pub slots: bool,
 }
 
 /// Compares.
-pub fn decide(running: &[Running], wanted: &[Wanted]) -> Change {
-    let from: Vec<_> = wanted.iter().map(|w| running.iter().position(|r| r.seat.name == w.seat.name)).collect();
-    let step = |(wanted, from): (&Wanted, &Option<usize>)| {
+pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
+    let from: Vec<_> = wanted.iter().map(|w| running.iter().position(|r| r.slot.name == w.slot.name)).collect();
+    let step = |(wanted, from): (&DesiredPolicy, &Option<usize>)| {
         let old = from.map(|at| &running[at]);
         match &wanted.version {
             None => Step::Unreadable,
@@ -80,11 +80,11 @@ pub fn decide(running: &[Running], wanted: &[Wanted]) -> Change {
             Some(_) => Step::Load,
         }
     };
-    let stays = |r: &&Running| wanted.iter().any(|w| w.seat.name == r.seat.name);
+    let stays = |r: &&Running| wanted.iter().any(|w| w.slot.name == r.slot.name);
     Change {
         steps: wanted.iter().zip(&from).map(step).collect(),
-        gone: running.iter().filter(|r| !stays(r)).map(|r| r.seat.name.clone()).collect(),
-        seats: !running.iter().map(|r| &r.seat).eq(wanted.iter().map(|w| &w.seat)),
+        gone: running.iter().filter(|r| !stays(r)).map(|r| r.slot.name.clone()).collect(),
+        slots: !running.iter().map(|r| &r.slot).eq(wanted.iter().map(|w| &w.slot)),
         from,
     }
 }
@@ -93,8 +93,8 @@ pub fn decide(running: &[Running], wanted: &[Wanted]) -> Change {
 mod tests {
     use super::*;
 
-    fn seat(name: &str) -> Seat {
-        Seat { name: name.into(), mode: Mode::Enforce, nodepools: None }
+    fn slot(name: &str) -> PolicySlot {
+        PolicySlot { name: name.into(), mode: Mode::Enforce, nodepools: None }
     }
 
     fn version(digest: &str, settings: &str) -> Option<Fingerprint> {
@@ -102,24 +102,24 @@ mod tests {
     }
 
     fn running(name: &str, digest: &str) -> Running {
-        Running { seat: seat(name), version: version(digest, ""), refused: None }
+        Running { slot: slot(name), version: version(digest, ""), refused: None }
     }
 
-    fn wanted(name: &str, digest: &str) -> Wanted {
-        Wanted { seat: seat(name), version: version(digest, "") }
+    fn wanted(name: &str, digest: &str) -> DesiredPolicy {
+        DesiredPolicy { slot: slot(name), version: version(digest, "") }
     }
 
     #[test]
     fn the_same_files_change_nothing() {
         let change = decide(&[running("a", "1"), running("b", "2")], &[wanted("a", "1"), wanted("b", "2")]);
-        assert_eq!((change.steps, change.gone, change.seats), (vec![Step::Keep; 2], vec![], false));
+        assert_eq!((change.steps, change.gone, change.slots), (vec![Step::Keep; 2], vec![], false));
     }
 
     #[test]
     fn another_component_or_other_settings_are_loaded() {
         let one = [running("a", "1")];
         assert_eq!(decide(&one, &[wanted("a", "2")]).steps, [Step::Load]);
-        let other_settings = Wanted { seat: seat("a"), version: version("1", "x = 1") };
+        let other_settings = DesiredPolicy { slot: slot("a"), version: version("1", "x = 1") };
         assert_eq!(decide(&one, &[other_settings]).steps, [Step::Load]);
         assert_eq!(decide(&[], &[wanted("a", "1")]).steps, [Step::Load]);
     }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_nothing_to_load() {
-        let unreadable = Wanted { seat: seat("a"), version: None };
+        let unreadable = DesiredPolicy { slot: slot("a"), version: None };
         assert_eq!(decide(&[running("a", "1")], std::slice::from_ref(&unreadable)).steps, [Step::Unreadable]);
         let never = [Running { version: None, ..running("a", "1") }];
         assert_eq!(decide(&never, &[unreadable]).steps, [Step::Unreadable]);
@@ -144,14 +144,14 @@ mod tests {
     fn order_mode_and_nodepools_change_seats_without_loading() {
         let two = [running("a", "1"), running("b", "2")];
         let swapped = decide(&two, &[wanted("b", "2"), wanted("a", "1")]);
-        assert_eq!((swapped.seats, swapped.from), (true, vec![Some(1), Some(0)]));
+        assert_eq!((swapped.slots, swapped.from), (true, vec![Some(1), Some(0)]));
         assert_eq!(swapped.steps, [Step::Keep; 2]);
         let mut shadow = [wanted("a", "1"), wanted("b", "2")];
-        shadow[1].seat.mode = Mode::Shadow;
-        assert!(decide(&two, &shadow).seats);
-        shadow[1].seat = Seat { nodepools: Some(vec!["x".into()]), ..seat("b") };
-        assert!(decide(&two, &shadow).seats);
+        shadow[1].slot.mode = Mode::Shadow;
+        assert!(decide(&two, &shadow).slots);
+        shadow[1].slot = PolicySlot { nodepools: Some(vec!["x".into()]), ..slot("b") };
+        assert!(decide(&two, &shadow).slots);
         let fewer = decide(&two, &[wanted("b", "2")]);
-        assert_eq!((fewer.seats, fewer.gone), (true, vec!["a".to_owned()]));
+        assert_eq!((fewer.slots, fewer.gone), (true, vec!["a".to_owned()]));
     }
 }

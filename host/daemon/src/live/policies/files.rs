@@ -27,8 +27,8 @@ pub struct Files {
 
 struct Seen {
     stamp: Option<Stamp>,
-    settled: bool,
-    young: bool,
+    stable: bool,
+    recent: bool,
     digest: Option<[u8; 32]>,
 }
 
@@ -49,34 +49,34 @@ impl Files {
         for file in files {
             self.seen.entry(file).or_insert_with_key(|file| {
                 let stamp = Stamp::of(file);
-                Seen { stamp, settled: true, young: true, digest: digest(file) }.aged(now)
+                Seen { stamp, stable: true, recent: true, digest: digest(file) }.backdated(now)
             });
         }
     }
 
     /// Whether the content of any has changed since it was last looked at, and is at rest.
-    pub fn look(&mut self, now: SystemTime) -> bool {
-        self.seen.iter_mut().fold(false, |any, (file, seen)| seen.look(file, now) | any)
+    pub fn poll(&mut self, now: SystemTime) -> bool {
+        self.seen.iter_mut().fold(false, |any, (file, seen)| seen.poll(file, now) | any)
     }
 }
 
 impl Seen {
-    fn look(&mut self, file: &Path, now: SystemTime) -> bool {
+    fn poll(&mut self, file: &Path, now: SystemTime) -> bool {
         let stamp = Stamp::of(file);
         if stamp != self.stamp {
-            (self.stamp, self.settled) = (stamp, false);
+            (self.stamp, self.stable) = (stamp, false);
             return false;
         }
-        if self.settled && !self.young {
+        if self.stable && !self.recent {
             return false;
         }
-        (self.settled, self.young) = (true, stamp.is_some_and(|stamp| stamp.is_young(now)));
+        (self.stable, self.recent) = (true, stamp.is_some_and(|stamp| stamp.is_young(now)));
         let digest = digest(file);
         std::mem::replace(&mut self.digest, digest) != digest
     }
 
-    fn aged(mut self, now: SystemTime) -> Self {
-        self.young = self.stamp.is_some_and(|stamp| stamp.is_young(now));
+    fn backdated(mut self, now: SystemTime) -> Self {
+        self.recent = self.stamp.is_some_and(|stamp| stamp.is_young(now));
         self
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         let mut files = Files::default();
         let later = SystemTime::now() + Duration::from_secs(60);
         files.watch(BTreeSet::from([folder.join("file")]), later);
-        assert!(!files.look(later), "nothing has changed");
+        assert!(!files.poll(later), "nothing has changed");
         (folder, files, later)
     }
 
@@ -140,7 +140,7 @@ mod tests {
     fn an_edit_in_place_is_seen_once_it_rests() {
         let (folder, mut files, now) = watched("edit");
         std::fs::write(folder.join("file"), "two").unwrap();
-        assert_eq!([files.look(now), files.look(now), files.look(now)], [false, true, false]);
+        assert_eq!([files.poll(now), files.poll(now), files.poll(now)], [false, true, false]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -150,10 +150,10 @@ mod tests {
         for (content, seen) in [("two", true), ("two", false), ("three", true)] {
             std::fs::write(folder.join("new"), content).unwrap();
             std::fs::rename(folder.join("new"), folder.join("file")).unwrap();
-            assert_eq!([files.look(now), files.look(now)], [false, seen]);
+            assert_eq!([files.poll(now), files.poll(now)], [false, seen]);
         }
         std::fs::remove_file(folder.join("file")).unwrap();
-        assert_eq!([files.look(now), files.look(now)], [false, true], "gone is a change too");
+        assert_eq!([files.poll(now), files.poll(now)], [false, true], "gone is a change too");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -169,9 +169,9 @@ mod tests {
         version("..1", "one");
         std::fs::remove_file(folder.join("file")).unwrap();
         std::os::unix::fs::symlink("..data/file", folder.join("file")).unwrap();
-        assert_eq!([files.look(now), files.look(now)], [false, false], "the same content by another way");
+        assert_eq!([files.poll(now), files.poll(now)], [false, false], "the same content by another way");
         version("..2", "two");
-        assert_eq!([files.look(now), files.look(now)], [false, true]);
+        assert_eq!([files.poll(now), files.poll(now)], [false, true]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -180,12 +180,12 @@ mod tests {
         let (folder, mut files, _) = watched("young");
         let now = SystemTime::now();
         std::fs::write(folder.join("file"), "two").unwrap();
-        assert_eq!([files.look(now), files.look(now)], [false, true]);
+        assert_eq!([files.poll(now), files.poll(now)], [false, true]);
         let seen = files.seen.values_mut().next().unwrap();
-        assert!(seen.young);
+        assert!(seen.recent);
         // As if the last change had left no trace.
         seen.digest = Some([0; 32]);
-        assert!(files.look(now));
+        assert!(files.poll(now));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_policy::{Host, LoadError, LoadedPolicy, Question, Session, Signals};
+use longshore_policy::{Host, LoadError, LoadedPolicy, ScoreRequest, Session, Signals};
 use sha2::{Digest as _, Sha256};
 
-use super::diff::{Fingerprint, Seat};
+use super::diff::{Fingerprint, PolicySlot};
 use super::files::{self, MOST};
 use super::status::Problem;
 use crate::config::{Config, PolicyEntry, parse, parse_settings};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::policies::toml_of;
 
 /// The largest configuration or settings file.
@@ -38,8 +38,8 @@ fn text(file: &Path) -> Result<String, Failure> {
 }
 
 /// Whom a policy serves.
-pub fn seat(entry: &PolicyEntry) -> Seat {
-    Seat { name: entry.name.clone(), mode: entry.mode, nodepools: entry.nodepools.clone() }
+pub fn slot(entry: &PolicyEntry) -> PolicySlot {
+    PolicySlot { name: entry.name.clone(), mode: entry.mode, nodepools: entry.nodepools.clone() }
 }
 
 /// Reads the files of a policy.
@@ -137,14 +137,15 @@ const TRIALS: usize = 16;
 
 /// Asks a version what was asked in the last round, of the NodePools that it serves; of all if that are none. Without a
 /// last round it passes.
-pub fn try_on(
+pub fn validate(
     policy: &LoadedPolicy,
     entry: &PolicyEntry,
-    asked: &[Question],
+    asked: &[ScoreRequest],
     signals: &Arc<Signals>,
 ) -> Result<(), Problem> {
-    let named = |q: &&Question| entry.nodepools.as_ref().is_none_or(|names| names.iter().any(|n| n == q.node_pool()));
-    let mut questions: Vec<&Question> = asked.iter().filter(named).collect();
+    let named =
+        |q: &&ScoreRequest| entry.nodepools.as_ref().is_none_or(|names| names.iter().any(|n| n == q.node_pool()));
+    let mut questions: Vec<&ScoreRequest> = asked.iter().filter(named).collect();
     if questions.is_empty() {
         questions = asked.iter().collect();
     }

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use longshore_core::model::{Catalogue, Names, Sym};
+use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{Policies, Scores};
-use longshore_policy::{Answered, LoadedPolicy, Question, Signals, WasmPolicies};
+use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
 
 use crate::config::{Config, Planning};
 use crate::live::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; changes only in being replaced.
-pub struct Live {
+pub struct ActivePolicies {
     pub(super) config: Arc<Config>,
     /// Names of the policies that are obeyed, by place.
     pub(super) names: Vec<String>,
@@ -27,14 +27,14 @@ pub(super) struct Shadow {
     pub nodepools: Option<Vec<String>>,
 }
 
-impl Live {
+impl ActivePolicies {
     pub(super) fn new(config: Arc<Config>, names: Vec<String>, wasm: WasmPolicies, shadows: Vec<Shadow>) -> Self {
-        Live { config, names, wasm, shadows, answered: Mutex::default() }
+        ActivePolicies { config, names, wasm, shadows, answered: Mutex::default() }
     }
 
     /// The same policies with instances of their own: what they are asked is no part of a round, and nobody is compared.
-    pub fn apart(&self) -> Live {
-        Live::new(self.config.clone(), self.names.clone(), self.wasm.apart(), Vec::new())
+    pub fn apart(&self) -> ActivePolicies {
+        ActivePolicies::new(self.config.clone(), self.names.clone(), self.wasm.apart(), Vec::new())
     }
 
     /// Begins a round at `now`, seconds since 1970.
@@ -49,7 +49,7 @@ impl Live {
     }
 
     /// Who answered what in this round, in order.
-    pub fn answered(&self) -> Vec<Answered> {
+    pub fn answered(&self) -> Vec<ScoreRecord> {
         self.wasm.answered()
     }
 
@@ -59,7 +59,7 @@ impl Live {
     }
 
     /// What was asked in this round, a question for each NodePool.
-    pub(super) fn asked(&self) -> Vec<Question> {
+    pub(super) fn asked(&self) -> Vec<ScoreRequest> {
         self.wasm.asked()
     }
 
@@ -73,8 +73,8 @@ impl Live {
     }
 }
 
-impl Policies for Live {
-    fn score(&self, catalogue: &Catalogue, names: &Names, pool: Sym) -> Scores {
+impl Policies for ActivePolicies {
+    fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let scores = self.wasm.score(catalogue, names, pool);
         if !self.shadows.is_empty() {
             let (mut answered, name) = (lock(&self.answered), names.text(pool));

@@ -13,7 +13,7 @@ use longshore_policy::{Signal, Signals};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::files;
-use super::status::{Board, Kind, Problem, SignalStatus, without_secrets};
+use super::status::{Kind, PolicyBoard, Problem, SignalStatus, without_secrets};
 use crate::config::SignalEntry;
 
 /// The largest table, in bytes: 100 000 rows of `type/zone`.
@@ -83,7 +83,7 @@ impl Sources {
         wanted: &BTreeMap<String, SignalEntry>,
         files: Vec<(String, Result<Signal, Problem>)>,
         now: SystemTime,
-        board: &mut Board,
+        board: &mut PolicyBoard,
     ) {
         self.all.retain(|name, _| wanted.contains_key(name));
         board.signals.retain(|name, _| wanted.contains_key(name));
@@ -105,7 +105,7 @@ impl Sources {
     }
 
     /// Takes in what has arrived and asks what is due. True if a signal was had for the first time.
-    pub fn step(&mut self, now: SystemTime, board: &mut Board) -> bool {
+    pub fn step(&mut self, now: SystemTime, board: &mut PolicyBoard) -> bool {
         let mut first = false;
         let arrived: Vec<Fetched> = self.arrived.try_iter().collect();
         for Fetched { name, entry, result } in arrived {
@@ -139,7 +139,7 @@ impl Sources {
     }
 
     /// Writes down an attempt; a good table takes the place of the old one.
-    fn settle(&mut self, name: &str, now: SystemTime, result: Result<Signal, Problem>, board: &mut Board) {
+    fn settle(&mut self, name: &str, now: SystemTime, result: Result<Signal, Problem>, board: &mut PolicyBoard) {
         let Some(status) = board.signals.get_mut(name) else { return };
         match result {
             Ok(signal) => {

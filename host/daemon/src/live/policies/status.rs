@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use longshore_policy::{Fallback, Report, Tally};
+use longshore_policy::{CallStats, Fallback, Report};
 use serde::Serialize;
 
-use super::Took;
+use super::SwapTimes;
 use super::compare::Comparison;
-use super::serve::Live;
+use super::serve::ActivePolicies;
 use crate::config::{Mode, SignalEntry};
 
 /// Something that cannot be used.
@@ -165,9 +165,11 @@ pub struct ShadowStatus {
     /// Price of what it would have chosen.
     pub price_instead: f64,
     /// Effective cost of what was chosen, by those who are obeyed.
-    pub obeyed: f64,
+    #[serde(rename = "obeyed")]
+    pub enforced: f64,
     /// Effective cost of what it would have chosen, by those who are obeyed.
-    pub obeyed_instead: f64,
+    #[serde(rename = "obeyed_instead")]
+    pub enforced_instead: f64,
     /// Effective cost of what was chosen, by the shadow.
     pub own: f64,
     /// Effective cost of what it would have chosen, by the shadow.
@@ -212,7 +214,7 @@ const NOTICES: usize = 1000;
 
 /// Where everything is written down.
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct PolicyBoard {
     pub config: ConfigStatus,
     /// In the order of the configuration.
     pub policies: Vec<PolicyStatus>,
@@ -221,7 +223,7 @@ pub(super) struct Board {
     dropped: u64,
 }
 
-impl Board {
+impl PolicyBoard {
     pub fn note(&mut self, kind: Kind, name: &str, message: String, hint: &str) {
         if self.notices.len() == NOTICES {
             self.notices.pop_front();
@@ -234,7 +236,7 @@ impl Board {
         self.notices.drain(..).collect()
     }
 
-    pub fn status(&self, took: Took) -> Status {
+    pub fn status(&self, took: SwapTimes) -> Status {
         Status {
             config: self.config.clone(),
             policies: self.policies.clone(),
@@ -250,7 +252,7 @@ impl Board {
     }
 
     /// Writes down what happened while policies were asked.
-    pub fn collect(&mut self, live: &Live) {
+    pub fn collect(&mut self, live: &ActivePolicies) {
         for report in live.wasm.reports() {
             let text = report.to_string();
             match report {
@@ -278,7 +280,7 @@ impl Board {
         }
     }
 
-    fn count(&mut self, name: &str, tally: Tally) {
+    fn count(&mut self, name: &str, tally: CallStats) {
         let Some(policy) = self.policy(name) else { return };
         policy.calls += tally.calls;
         policy.failures += tally.failures;
@@ -302,7 +304,8 @@ impl Board {
                 sum.differ += round.differ;
                 sum.excluded += round.excluded;
                 (sum.price, sum.price_instead) = (sum.price + round.price.0, sum.price_instead + round.price.1);
-                (sum.obeyed, sum.obeyed_instead) = (sum.obeyed + round.obeyed.0, sum.obeyed_instead + round.obeyed.1);
+                (sum.enforced, sum.enforced_instead) =
+                    (sum.enforced + round.enforced.0, sum.enforced_instead + round.enforced.1);
                 (sum.own, sum.own_instead) = (sum.own + round.own.0, sum.own_instead + round.own.1);
                 if policy.failing.take().is_some() {
                     self.note(Kind::ShadowRecovered, name, format!("policy {name} answers again"), "");

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use longshore_policy::{Host, HostConfig, LoadedPolicy, Place};
+use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot};
 
-use super::diff::{self, Change, Fingerprint, Running, Step, Wanted};
+use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::load::{self, Read};
-use super::serve::{Live, Shadow};
+use super::serve::{ActivePolicies, Shadow};
 use super::signals::{Sources, read_files, seconds};
-use super::status::{Board, ConfigStatus, Kind, PolicyStatus, Problem, ShadowStatus};
-use super::{Setup, Shared, Slot, Took};
+use super::status::{ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus};
+use super::{Setup, Shared, Slot, SwapTimes};
 use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::live::journal::Journal;
 
 /// Keeps what runs in step with the files.
@@ -28,11 +28,11 @@ pub struct Watcher {
     files: Files,
     sources: Sources,
     config: Arc<Config>,
-    seats: Vec<Seated>,
+    slots: Vec<LoadedSlot>,
 }
 
 /// A policy as it is.
-struct Seated {
+struct LoadedSlot {
     entry: PolicyEntry,
     running: Option<(Fingerprint, LoadedPolicy)>,
     refused: Option<Fingerprint>,
@@ -47,10 +47,16 @@ impl Watcher {
             message: error.to_string(),
             hint: "WebAssembly needs memory that may be executed".into(),
         })?;
-        let nothing = Live::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
-        let slot =
-            Slot { current: Arc::new(nothing), next: None, signals: None, retired: Vec::new(), took: Took::default() };
-        let shared = Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), spent: AtomicBool::default() });
+        let nothing = ActivePolicies::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
+        let slot = Slot {
+            current: Arc::new(nothing),
+            next: None,
+            signals: None,
+            retired: Vec::new(),
+            swaps: SwapTimes::default(),
+        };
+        let shared =
+            Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), trim_due: AtomicBool::default() });
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
@@ -59,7 +65,7 @@ impl Watcher {
             files: Files::default(),
             sources: Sources::new(setup.signal_timeout),
             config: Arc::default(),
-            seats: Vec::new(),
+            slots: Vec::new(),
         };
         watcher.apply(config, SystemTime::now());
         // The first state is nobody's swap.
@@ -74,13 +80,13 @@ impl Watcher {
     /// Looks at everything once. Returns when what was found is ready to be taken over; requests for signals go on by
     /// themselves.
     pub fn step(&mut self, now: SystemTime) {
-        self.clear_away();
+        self.drop_retired();
         let first = self.sources.step(now, &mut self.shared.board());
         if first {
             // Whoever was refused may have missed just this signal.
-            self.seats.iter_mut().for_each(|seat| seat.refused = None);
+            self.slots.iter_mut().for_each(|slot| slot.refused = None);
         }
-        if self.files.look(now) || first {
+        if self.files.poll(now) || first {
             self.reload(now);
         }
         if let Some(tables) = self.sources.news() {
@@ -91,7 +97,7 @@ impl Watcher {
     /// Has another configuration in force from the next round on, and watches `file`, if it is that file's. For who
     /// drives the watcher by hand.
     pub fn switch(&mut self, file: Option<PathBuf>, config: Config, now: SystemTime) {
-        self.clear_away();
+        self.drop_retired();
         self.file = file;
         self.apply(config, now);
     }
@@ -99,9 +105,9 @@ impl Watcher {
     /// Components are written down in another journal from now on, first those that run.
     pub fn write_to(&mut self, journal: Journal) {
         self.journal = journal;
-        for seat in &self.seats {
+        for slot in &self.slots {
             // A file that is another one by now leaves a gap, which a replay names.
-            if let (Some((running, _)), Ok(read)) = (&seat.running, load::read(&seat.entry))
+            if let (Some((running, _)), Ok(read)) = (&slot.running, load::read(&slot.entry))
                 && read.version.digest == running.digest
             {
                 self.journal.component(&read.version.digest, &read.bytes);
@@ -110,7 +116,7 @@ impl Watcher {
     }
 
     /// Drops what rounds have done with, on this thread.
-    fn clear_away(&self) {
+    fn drop_retired(&self) {
         let retired = std::mem::take(&mut self.shared.slot().retired);
         if retired.is_empty() {
             return;
@@ -118,7 +124,7 @@ impl Watcher {
         let mut board = self.shared.board();
         retired.iter().for_each(|live| board.collect(live));
         drop((board, retired));
-        self.shared.spent.store(true, Ordering::Relaxed);
+        self.shared.trim_due.store(true, Ordering::Relaxed);
     }
 
     fn reload(&mut self, now: SystemTime) {
@@ -152,29 +158,29 @@ impl Watcher {
         let different = self.config.planning != config.planning;
         let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
         if fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_) | Outcome::Refused(_))) {
-            self.shared.spent.store(true, Ordering::Relaxed);
+            self.shared.trim_due.store(true, Ordering::Relaxed);
         }
-        let anew = self.config.signals != config.signals || different || change.seats;
+        let anew = self.config.signals != config.signals || different || change.slots;
         self.config = Arc::new(config);
         self.settle(read, &change, fresh, now);
-        if different || loaded || change.seats {
+        if different || loaded || change.slots {
             self.offer();
         }
-        self.write_down(anew, &change, now);
+        self.journal_component(anew, &change, now);
     }
 
     fn compare(&self, config: &Config, read: &[Result<Read, Problem>]) -> Change {
-        let running = |seat: &Seated| Running {
-            seat: load::seat(&seat.entry),
-            version: seat.running.as_ref().map(|(version, _)| version.clone()),
-            refused: seat.refused.clone(),
+        let running = |slot: &LoadedSlot| Running {
+            slot: load::slot(&slot.entry),
+            version: slot.running.as_ref().map(|(version, _)| version.clone()),
+            refused: slot.refused.clone(),
         };
-        let wanted = |(entry, read): (&PolicyEntry, &Result<Read, Problem>)| Wanted {
-            seat: load::seat(entry),
+        let wanted = |(entry, read): (&PolicyEntry, &Result<Read, Problem>)| DesiredPolicy {
+            slot: load::slot(entry),
             version: read.as_ref().ok().map(|read| read.version.clone()),
         };
-        let running: Vec<Running> = self.seats.iter().map(running).collect();
-        let wanted: Vec<Wanted> = config.policies.iter().zip(read).map(wanted).collect();
+        let running: Vec<Running> = self.slots.iter().map(running).collect();
+        let wanted: Vec<DesiredPolicy> = config.policies.iter().zip(read).map(wanted).collect();
         diff::decide(&running, &wanted)
     }
 
@@ -189,7 +195,7 @@ impl Watcher {
             (_, Ok(read)) => {
                 let policy = load::load(&self.host, file, entry, read);
                 let tried = policy
-                    .and_then(|policy| load::try_on(&policy, entry, &asked, self.sources.tables()).map(|()| policy));
+                    .and_then(|policy| load::validate(&policy, entry, &asked, self.sources.tables()).map(|()| policy));
                 if tried.is_ok() {
                     self.journal.component(&read.version.digest, &read.bytes);
                 }
@@ -201,13 +207,13 @@ impl Watcher {
 
     /// Puts everybody on their seats, and writes down what became of each.
     fn settle(&mut self, read: Vec<Result<Read, Problem>>, change: &Change, fresh: Vec<Outcome>, now: SystemTime) {
-        let mut old: Vec<Option<Seated>> = std::mem::take(&mut self.seats).into_iter().map(Some).collect();
+        let mut old: Vec<Option<LoadedSlot>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
         let mut board = self.shared.board();
         let mut known = std::mem::take(&mut board.policies);
         for (((entry, read), &from), outcome) in self.config.policies.iter().zip(read).zip(&change.from).zip(fresh) {
             let before = from.and_then(|at| old[at].take());
-            let (running, refused) = before.map_or((None, None), |seat| (seat.running, seat.refused));
-            let mut seat = Seated { entry: entry.clone(), running, refused };
+            let (running, refused) = before.map_or((None, None), |slot| (slot.running, slot.refused));
+            let mut slot = LoadedSlot { entry: entry.clone(), running, refused };
             let mut status = match known.iter().position(|policy| policy.name == entry.name) {
                 Some(at) => known.swap_remove(at),
                 None => PolicyStatus::default(),
@@ -221,9 +227,9 @@ impl Watcher {
                 Mode::Shadow => Some(ShadowStatus::default()),
             };
             status.mode = entry.mode;
-            outcome.settle(read.ok().map(|read| read.version), &mut seat, &mut status, now, &mut board);
+            outcome.settle(read.ok().map(|read| read.version), &mut slot, &mut status, now, &mut board);
             board.policies.push(status);
-            self.seats.push(seat);
+            self.slots.push(slot);
         }
         for name in &change.gone {
             board.note(Kind::PolicyRemoved, name, format!("policy {name} is not named any more"), "");
@@ -233,26 +239,27 @@ impl Watcher {
     /// Makes what sits on the seats ready to be taken over.
     fn offer(&self) {
         let current = self.shared.slot().current.clone();
-        let obeyed: Vec<&Seated> = self.seats.iter().filter(|seat| seat.entry.mode == Mode::Enforce).collect();
-        let place = |seat: &&Seated| Place {
-            policy: seat.running.as_ref().map(|(_, policy)| policy.clone()),
-            node_pools: seat.entry.nodepools.clone().unwrap_or_default(),
-            follows: current.names.iter().position(|name| *name == seat.entry.name),
+        let obeyed: Vec<&LoadedSlot> = self.slots.iter().filter(|slot| slot.entry.mode == Mode::Enforce).collect();
+        let place = |slot: &&LoadedSlot| PolicySlot {
+            policy: slot.running.as_ref().map(|(_, policy)| policy.clone()),
+            node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+            follows: current.names.iter().position(|name| *name == slot.entry.name),
         };
         let wasm = self.host.follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
-        let shadow = |seat: &Seated| {
-            let (_, policy) = seat.running.as_ref().filter(|_| seat.entry.mode == Mode::Shadow)?;
-            let (name, nodepools) = (seat.entry.name.clone(), seat.entry.nodepools.clone());
+        let shadow = |slot: &LoadedSlot| {
+            let (_, policy) = slot.running.as_ref().filter(|_| slot.entry.mode == Mode::Shadow)?;
+            let (name, nodepools) = (slot.entry.name.clone(), slot.entry.nodepools.clone());
             Some(Shadow { name, policy: policy.clone(), nodepools })
         };
-        let names = obeyed.iter().map(|seat| seat.entry.name.clone()).collect();
-        let live = Live::new(self.config.clone(), names, wasm, self.seats.iter().filter_map(shadow).collect());
+        let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
+        let live =
+            ActivePolicies::new(self.config.clone(), names, wasm, self.slots.iter().filter_map(shadow).collect());
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }
 
-    fn write_down(&self, anew: bool, change: &Change, now: SystemTime) {
+    fn journal_component(&self, anew: bool, change: &Change, now: SystemTime) {
         let mut board = self.shared.board();
         let file = self.file.as_ref().map(|file| file.display().to_string());
         let name = file.clone().unwrap_or_default();
@@ -284,16 +291,16 @@ impl Outcome {
     fn settle(
         self,
         version: Option<Fingerprint>,
-        seat: &mut Seated,
+        slot: &mut LoadedSlot,
         status: &mut PolicyStatus,
         now: SystemTime,
-        board: &mut Board,
+        board: &mut PolicyBoard,
     ) {
-        let name = &seat.entry.name;
+        let name = &slot.entry.name;
         match self {
             Outcome::Known => {}
             Outcome::Kept => {
-                seat.refused = None;
+                slot.refused = None;
                 if status.error.take().is_some() {
                     let message = format!("policy {name}: the files are those of the version that runs again");
                     board.note(Kind::PolicyLoaded, name, message, "");
@@ -309,12 +316,12 @@ impl Outcome {
                 board.note(Kind::PolicyLoaded, name, message, "");
                 (status.digest, status.loaded_at, status.error) = (Some(digest), Some(seconds(now)), None);
                 status.loads += 1;
-                seat.refused = None;
-                seat.running = version.map(|version| (version, policy));
+                slot.refused = None;
+                slot.running = version.map(|version| (version, policy));
             }
             Outcome::Refused(problem) => {
-                let same = seat.refused == version && status.error.as_ref() == Some(&problem);
-                seat.refused = version;
+                let same = slot.refused == version && status.error.as_ref() == Some(&problem);
+                slot.refused = version;
                 // Counted and said once for each way to be wrong.
                 if !same {
                     status.refused += 1;

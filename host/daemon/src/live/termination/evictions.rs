@@ -8,9 +8,9 @@ use longshore_api::crd::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::LeavingPod;
+use super::DrainingPod;
 use crate::live::context::Context;
-use crate::live::drains::Ask;
+use crate::live::drains::PodRequest;
 use crate::live::mutants::mutant;
 
 /// Most pods that are named in an Event.
@@ -33,12 +33,12 @@ enum Answer {
 pub async fn drain(
     ctx: &Context,
     node: &str,
-    pods: &[Arc<LeavingPod>],
+    pods: &[Arc<DrainingPod>],
     ends: Option<Timestamp>,
 ) -> Result<usize, String> {
     let now = ctx.now();
-    let waited: Vec<&Arc<LeavingPod>> = pods.iter().filter(|p| p.counts(now)).collect();
-    let Some(turn) = waited.iter().map(|p| p.tier()).min() else { return Ok(0) };
+    let waited: Vec<&Arc<DrainingPod>> = pods.iter().filter(|p| p.counts(now)).collect();
+    let Some(turn) = waited.iter().map(|p| p.eviction_tier()).min() else { return Ok(0) };
     let mut refused: Vec<String> = Vec::new();
     for pod in waited.iter().filter(|p| !p.is_going()) {
         let left = ends.map(|ends| ends.as_second() - now.as_second());
@@ -46,11 +46,11 @@ pub async fn drain(
             // Whatever its turn, its budget and its annotations.
             Some(left) => {
                 let grace = if mutant("wrong-grace") { 1 } else { left.max(1) };
-                ask(ctx, node, pod, Ask::Delete, force(ctx, pod, grace)).await?
+                ask(ctx, node, pod, PodRequest::Delete, force(ctx, pod, grace)).await?
             }
-            None if pod.tier() > turn => None,
+            None if pod.eviction_tier() > turn => None,
             None if pod.held(now) => Some("do-not-disrupt".to_owned()),
-            None => ask(ctx, node, pod, Ask::Evict, evict(ctx, pod)).await?,
+            None => ask(ctx, node, pod, PodRequest::Evict, evict(ctx, pod)).await?,
         };
         refused.extend(why.map(|why| if why.is_empty() { pod.full() } else { format!("{} ({why})", pod.full()) }));
     }
@@ -66,8 +66,8 @@ pub async fn drain(
 async fn ask(
     ctx: &Context,
     node: &str,
-    pod: &LeavingPod,
-    what: Ask,
+    pod: &DrainingPod,
+    what: PodRequest,
     question: impl Future<Output = Result<Answer, String>>,
 ) -> Result<Option<String>, String> {
     if !ctx.drains.may_ask(node, pod, what, Instant::now()) {
@@ -84,7 +84,7 @@ async fn ask(
 
 /// The request that asks a pod to leave. By hand: kube 5.0 writes the options of an eviction under a name that the API
 /// does not know, and without the UID a new pod of the same name would be evicted in the place of the old one.
-fn eviction(pod: &LeavingPod) -> Result<http::Request<Vec<u8>>, String> {
+fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, String> {
     let (namespace, name) = (pod.namespace(), pod.name());
     let body = json!({
         "apiVersion": "policy/v1",
@@ -99,7 +99,7 @@ fn eviction(pod: &LeavingPod) -> Result<http::Request<Vec<u8>>, String> {
 }
 
 /// Asks a pod to leave.
-async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<Answer, String> {
+async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
     if mutant("ignores-budgets") {
         return force(ctx, pod, 30).await;
     }
@@ -125,7 +125,7 @@ async fn evict(ctx: &Context, pod: &LeavingPod) -> Result<Answer, String> {
 }
 
 /// Deletes a pod whose time is up.
-async fn force(ctx: &Context, pod: &LeavingPod, grace: i64) -> Result<Answer, String> {
+async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, String> {
     let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
     let uid = Some(pod.uid().to_owned());
     let params = DeleteParams::default()

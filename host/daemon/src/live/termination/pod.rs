@@ -10,12 +10,12 @@ use super::DISRUPTED;
 use crate::live::mutants::mutant;
 
 /// A pod that has been going for longer than its grace period and this is not waited for.
-const STUCK: i64 = 60;
+const STUCK_GRACE: i64 = 60;
 
 /// A pod on a node that is being deleted.
 #[derive(Deserialize, Default, Clone, Debug)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LeavingPod {
+pub struct DrainingPod {
     metadata: Meta,
     spec: Spec,
     status: Status,
@@ -77,7 +77,7 @@ struct Status {
     start_time: Option<Time>,
 }
 
-impl LeavingPod {
+impl DrainingPod {
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
@@ -127,7 +127,7 @@ impl LeavingPod {
     }
 
     fn is_stuck(&self, now: Timestamp) -> bool {
-        self.metadata.deletion_timestamp.as_ref().is_some_and(|t| now.as_second() > t.0.as_second() + STUCK)
+        self.metadata.deletion_timestamp.as_ref().is_some_and(|t| now.as_second() > t.0.as_second() + STUCK_GRACE)
     }
 
     /// It has to leave before the node may go.
@@ -154,7 +154,7 @@ impl LeavingPod {
     }
 
     /// Who leaves first: others before daemons, and those before critical ones.
-    pub fn tier(&self) -> u8 {
+    pub fn eviction_tier(&self) -> u8 {
         let critical =
             matches!(self.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical");
         if mutant("ignores-tiers") { 0 } else { u8::from(critical) * 2 + u8::from(self.is_daemon()) }
@@ -174,7 +174,7 @@ impl LeavingPod {
 mod tests {
     use super::*;
 
-    fn pod(json: &str) -> LeavingPod {
+    fn pod(json: &str) -> DrainingPod {
         serde_json::from_str(json).unwrap()
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let both = pod(
             r#"{"metadata":{"ownerReferences":[{"kind":"DaemonSet"}]},"spec":{"priorityClassName":"system-node-critical"}}"#,
         );
-        assert_eq!([&plain, &daemon, &critical, &both].map(LeavingPod::tier), [0, 1, 2, 3]);
+        assert_eq!([&plain, &daemon, &critical, &both].map(DrainingPod::eviction_tier), [0, 1, 2, 3]);
     }
 
     #[test]

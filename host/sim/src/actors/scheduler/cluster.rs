@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::model::{HostPort, Labels, Names, PodShape, ResourceId, Resources, Sym, Taint};
+use longshore_core::model::{HostPort, Labels, PodShape, ResourceId, Resources, Symbol, Symbols, Taint};
 use serde_json::Value;
 
 use super::shape;
@@ -48,7 +48,7 @@ pub struct Record {
 /// All hosts, pods and shapes. The hash maps are only looked up.
 #[derive(Default)]
 pub struct Cluster {
-    pub names: Names,
+    pub names: Symbols,
     pub hosts: BTreeMap<Arc<str>, Host>,
     shapes: Vec<Option<(Arc<PodShape>, usize)>>,
     numbers: HashMap<Arc<PodShape>, ShapeNo>,
@@ -56,7 +56,7 @@ pub struct Cluster {
     pods: HashMap<Key, Record>,
     born: u64,
     /// Labels of namespaces.
-    pub namespaces: BTreeMap<Sym, Labels>,
+    pub namespaces: BTreeMap<Symbol, Labels>,
 }
 
 impl Cluster {

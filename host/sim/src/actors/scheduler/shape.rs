@@ -5,8 +5,8 @@
 
 use longshore_api::quantity::Quantity;
 use longshore_core::model::{
-    HostPort, LabelSelector, Labels, Names, NodeInclusion, Op, PodShape, PodTerm, Requirement, ResourceId, Resources,
-    SelectorOp, SelectorRule, Spread, Sym, Taint, TaintEffect, Toleration,
+    HostPort, LabelSelector, Labels, NodeInclusion, Op, PodShape, PodTerm, Requirement, ResourceId, Resources,
+    SelectorOp, SelectorRule, Spread, Symbol, Symbols, Taint, TaintEffect, Toleration,
 };
 use serde_json::Value;
 
@@ -16,15 +16,15 @@ use crate::actors::fields::{items, number, text};
 pub const NAME: &str = "metadata.name";
 
 /// Reads a pod.
-pub fn read(pod: &Value, names: &mut Names) -> PodShape {
+pub fn read(pod: &Value, names: &mut Symbols) -> PodShape {
     let spec = &pod["spec"];
     let labels = labels(&pod["metadata"]["labels"], names);
     let affinity = &spec["affinity"];
-    let terms = |kind: &str, names: &mut Names| -> Vec<PodTerm> {
+    let terms = |kind: &str, names: &mut Symbols| -> Vec<PodTerm> {
         let all = items(&affinity[kind], "/requiredDuringSchedulingIgnoredDuringExecution");
         all.iter().map(|t| pod_term(t, &labels, names)).collect()
     };
-    let preferred = |kind: &str, names: &mut Names| -> Vec<(i32, PodTerm)> {
+    let preferred = |kind: &str, names: &mut Symbols| -> Vec<(i32, PodTerm)> {
         let all = items(&affinity[kind], "/preferredDuringSchedulingIgnoredDuringExecution");
         all.iter().map(|t| (weight(t), pod_term(&t["podAffinityTerm"], &labels, names))).collect()
     };
@@ -53,12 +53,12 @@ pub fn read(pod: &Value, names: &mut Names) -> PodShape {
 }
 
 /// Labels of an object, as in `metadata.labels`.
-pub fn labels(map: &Value, names: &mut Names) -> Labels {
+pub fn labels(map: &Value, names: &mut Symbols) -> Labels {
     Labels::new(pairs(map).map(|(k, v)| (names.intern(k), names.intern(v))).collect())
 }
 
 /// Amounts, as in `status.allocatable`. What is no quantity is nothing.
-pub fn amounts(map: &Value, names: &mut Names) -> Resources {
+pub fn amounts(map: &Value, names: &mut Symbols) -> Resources {
     let all = map.as_object().into_iter().flatten();
     Resources::new(all.filter_map(|(resource, amount)| {
         let quantity = match amount {
@@ -73,7 +73,7 @@ pub fn amounts(map: &Value, names: &mut Names) -> Resources {
 }
 
 /// Taints of a node.
-pub fn taints(node: &Value, names: &mut Names) -> Vec<Taint> {
+pub fn taints(node: &Value, names: &mut Symbols) -> Vec<Taint> {
     let taint = |t: &Value| {
         let effect = effect(text(t, "/effect"))?;
         Some(Taint { key: names.intern(text(t, "/key")), value: names.intern(text(t, "/value")), effect })
@@ -94,7 +94,7 @@ fn pairs(map: &Value) -> impl Iterator<Item = (&str, &str)> {
     map.as_object().into_iter().flatten().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)))
 }
 
-fn is(key: &str, value: &str, names: &mut Names) -> Requirement {
+fn is(key: &str, value: &str, names: &mut Symbols) -> Requirement {
     let key = names.intern(key);
     Requirement::is(key, names.intern(value))
 }
@@ -104,7 +104,7 @@ fn weight(term: &Value) -> i32 {
 }
 
 /// The most that a pod needs at once.
-pub fn requests(spec: &Value, names: &mut Names) -> Resources {
+pub fn requests(spec: &Value, names: &mut Symbols) -> Resources {
     let mut of = |container: &Value| {
         let resources = &container["resources"];
         let mut asked = amounts(&resources["requests"], names);
@@ -141,13 +141,13 @@ pub fn requests(spec: &Value, names: &mut Names) -> Resources {
 }
 
 /// Requirements of a term; one with an operator that nobody knows is satisfied by no node.
-fn node_term(term: &Value, names: &mut Names) -> Vec<Requirement> {
+fn node_term(term: &Value, names: &mut Symbols) -> Vec<Requirement> {
     let labels = items(term, "/matchExpressions").iter();
     let fields = items(term, "/matchFields").iter();
     labels.chain(fields).map(|e| requirement(e, names)).collect()
 }
 
-fn requirement(expression: &Value, names: &mut Names) -> Requirement {
+fn requirement(expression: &Value, names: &mut Symbols) -> Requirement {
     let key = names.intern(text(expression, "/key"));
     let values: Vec<&str> = items(expression, "/values").iter().filter_map(Value::as_str).collect();
     let bound = values.first().and_then(|v| v.parse::<i64>().ok());
@@ -165,7 +165,7 @@ fn requirement(expression: &Value, names: &mut Names) -> Requirement {
     Requirement::new(key, op)
 }
 
-fn toleration(t: &Value, names: &mut Names) -> Toleration {
+fn toleration(t: &Value, names: &mut Symbols) -> Toleration {
     let key = Some(text(t, "/key")).filter(|k| !k.is_empty()).map(|k| names.intern(k));
     Toleration {
         key,
@@ -175,7 +175,7 @@ fn toleration(t: &Value, names: &mut Names) -> Toleration {
     }
 }
 
-fn selector(value: &Value, names: &mut Names) -> LabelSelector {
+fn selector(value: &Value, names: &mut Symbols) -> LabelSelector {
     if !value.is_object() {
         return LabelSelector(None);
     }
@@ -198,12 +198,12 @@ fn selector(value: &Value, names: &mut Names) -> LabelSelector {
 }
 
 /// Adds what `matchLabelKeys` and `mismatchLabelKeys` take from the pod itself.
-fn with_own(mut selector: LabelSelector, term: &Value, own: &Labels, names: &mut Names) -> LabelSelector {
+fn with_own(mut selector: LabelSelector, term: &Value, own: &Labels, names: &mut Symbols) -> LabelSelector {
     for (field, same) in [("/matchLabelKeys", true), ("/mismatchLabelKeys", false)] {
         for key in items(term, field).iter().filter_map(Value::as_str) {
             let key = names.intern(key);
             if let (Some(value), Some(rules)) = (own.get(key), &mut selector.0) {
-                let values: Box<[Sym]> = Box::new([value]);
+                let values: Box<[Symbol]> = Box::new([value]);
                 rules.push(SelectorRule {
                     key,
                     op: if same { SelectorOp::In(values) } else { SelectorOp::NotIn(values) },
@@ -214,7 +214,7 @@ fn with_own(mut selector: LabelSelector, term: &Value, own: &Labels, names: &mut
     selector
 }
 
-fn pod_term(term: &Value, own: &Labels, names: &mut Names) -> PodTerm {
+fn pod_term(term: &Value, own: &Labels, names: &mut Symbols) -> PodTerm {
     let plain = selector(&term["labelSelector"], names);
     PodTerm {
         key: names.intern(text(term, "/topologyKey")),
@@ -224,7 +224,7 @@ fn pod_term(term: &Value, own: &Labels, names: &mut Names) -> PodTerm {
     }
 }
 
-fn spread(constraint: &Value, own: &Labels, names: &mut Names) -> Spread {
+fn spread(constraint: &Value, own: &Labels, names: &mut Symbols) -> Spread {
     let policy = |field: &str, usual: NodeInclusion| match text(constraint, field) {
         "Honor" => NodeInclusion::Honor,
         "Ignore" => NodeInclusion::Ignore,
@@ -242,7 +242,7 @@ fn spread(constraint: &Value, own: &Labels, names: &mut Names) -> Spread {
     }
 }
 
-fn ports(spec: &Value, names: &mut Names) -> Vec<HostPort> {
+fn ports(spec: &Value, names: &mut Symbols) -> Vec<HostPort> {
     let host_network = spec["hostNetwork"] == true;
     let mut all = Vec::new();
     for port in items(spec, "/containers").iter().flat_map(|c| items(c, "/ports")) {

@@ -5,24 +5,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::matching;
-use longshore_core::model::{LabelSelector, NodeInclusion, PodShape, PodTerm, Spread, Sym};
+use longshore_core::model::{LabelSelector, NodeInclusion, PodShape, PodTerm, Spread, Symbol};
 
 use super::cluster::{Cluster, Host, ShapeNo};
 
 /// Pods by the value of a topology key.
-type Counts = BTreeMap<Sym, i64>;
+type Counts = BTreeMap<Symbol, i64>;
 
 /// A hard spread constraint, counted.
-struct Even {
-    key: Sym,
+struct RequiredSpread {
+    key: Symbol,
     counts: Counts,
     /// The most that a domain may have before the pod.
     limit: i64,
 }
 
 /// A soft spread constraint, counted.
-struct Rather {
-    key: Sym,
+struct PreferredSpread {
+    key: Symbol,
     counts: Counts,
     weight: f64,
     skew: f64,
@@ -31,18 +31,18 @@ struct Rather {
 /// The rules for one pod.
 #[derive(Default)]
 pub struct Rules {
-    even: Vec<Even>,
-    rather: Vec<Rather>,
-    together: Vec<(Sym, Counts)>,
+    required_spread: Vec<RequiredSpread>,
+    preferred_spread: Vec<PreferredSpread>,
+    affinity: Vec<(Symbol, Counts)>,
     /// No pod matches its affinity but itself: it may start anywhere where the keys are.
     first: bool,
-    apart: Vec<(Sym, BTreeSet<Sym>)>,
-    likes: Vec<(Sym, Counts)>,
+    anti_affinity: Vec<(Symbol, BTreeSet<Symbol>)>,
+    preferences: Vec<(Symbol, Counts)>,
 }
 
 /// Why a host is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Against {
+pub enum Rejection {
     /// Topology spread.
     Spread,
     /// Pod affinity.
@@ -84,11 +84,16 @@ impl Rules {
                 let few = (by_domain.len() as i64) < i64::from(s.min_domains.unwrap_or(1));
                 let least = if few { 0 } else { by_domain.values().copied().min().unwrap_or(0) };
                 let limit = least + i64::from(s.max_skew) - own;
-                self.even.push(Even { key: s.key, counts: by_domain, limit });
+                self.required_spread.push(RequiredSpread { key: s.key, counts: by_domain, limit });
             } else {
                 // Kubernetes weighs a key by the logarithm of its number of domains.
                 let weight = (by_domain.len() as f64 + 2.0).ln();
-                self.rather.push(Rather { key: s.key, counts: by_domain, weight, skew: f64::from(s.max_skew - 1) });
+                self.preferred_spread.push(PreferredSpread {
+                    key: s.key,
+                    counts: by_domain,
+                    weight,
+                    skew: f64::from(s.max_skew - 1),
+                });
             }
         }
     }
@@ -101,20 +106,20 @@ impl Rules {
         let all = |shape: &PodShape| pod.affinity.iter().all(|t| selects(t, pod.namespace, shape, cluster));
         let selected = shapes(cluster, all);
         for term in &pod.affinity {
-            self.together.push((term.key, count(cluster, term.key, &selected)));
+            self.affinity.push((term.key, count(cluster, term.key, &selected)));
         }
-        self.first = all(pod) && self.together.iter().all(|(_, counts)| counts.values().all(|n| *n == 0));
+        self.first = all(pod) && self.affinity.iter().all(|(_, counts)| counts.values().all(|n| *n == 0));
     }
 
     fn anti_affinity(&mut self, cluster: &Cluster, pod: &PodShape) {
         for term in &pod.anti_affinity {
             let selected = shapes(cluster, |shape| selects(term, pod.namespace, shape, cluster));
-            self.apart.push((term.key, occupied(count(cluster, term.key, &selected))));
+            self.anti_affinity.push((term.key, occupied(count(cluster, term.key, &selected))));
         }
         for (number, other) in cluster.shapes().filter(|(_, s)| !s.anti_affinity.is_empty()) {
             for term in other.anti_affinity.iter().filter(|t| selects(t, other.namespace, pod, cluster)) {
                 let selected = one(cluster, number);
-                self.apart.push((term.key, occupied(count(cluster, term.key, &selected))));
+                self.anti_affinity.push((term.key, occupied(count(cluster, term.key, &selected))));
             }
         }
     }
@@ -135,36 +140,37 @@ impl Rules {
         }
     }
 
-    fn like(&mut self, weight: i32, key: Sym, mut counts: Counts) {
+    fn like(&mut self, weight: i32, key: Symbol, mut counts: Counts) {
         counts.retain(|_, n| *n != 0);
         counts.values_mut().for_each(|n| *n *= i64::from(weight));
         if !counts.is_empty() {
-            self.likes.push((key, counts));
+            self.preferences.push((key, counts));
         }
     }
 
     /// Whether a host is open to the pod.
-    pub fn refuse(&self, host: &Host) -> Option<Against> {
-        let at = |key: Sym, counts: &Counts| host.labels.get(key).map(|d| counts.get(&d).copied().unwrap_or(0));
-        if self.even.iter().any(|e| at(e.key, &e.counts).is_none_or(|n| n > e.limit)) {
-            return Some(Against::Spread);
+    pub fn refuse(&self, host: &Host) -> Option<Rejection> {
+        let at = |key: Symbol, counts: &Counts| host.labels.get(key).map(|d| counts.get(&d).copied().unwrap_or(0));
+        if self.required_spread.iter().any(|e| at(e.key, &e.counts).is_none_or(|n| n > e.limit)) {
+            return Some(Rejection::Spread);
         }
-        let near = |(key, counts): &(Sym, Counts)| at(*key, counts).is_some_and(|n| n > 0 || self.first);
-        if !self.together.iter().all(near) {
-            return Some(Against::Affinity);
+        let near = |(key, counts): &(Symbol, Counts)| at(*key, counts).is_some_and(|n| n > 0 || self.first);
+        if !self.affinity.iter().all(near) {
+            return Some(Rejection::Affinity);
         }
-        let meets = |(key, domains): &(Sym, BTreeSet<Sym>)| host.labels.get(*key).is_some_and(|d| domains.contains(&d));
-        self.apart.iter().any(meets).then_some(Against::AntiAffinity)
+        let meets =
+            |(key, domains): &(Symbol, BTreeSet<Symbol>)| host.labels.get(*key).is_some_and(|d| domains.contains(&d));
+        self.anti_affinity.iter().any(meets).then_some(Rejection::AntiAffinity)
     }
 
     /// Whether soft spread says anything.
     pub fn spreads(&self) -> bool {
-        !self.rather.is_empty()
+        !self.preferred_spread.is_empty()
     }
 
     /// How crowded a host's domains are by soft spread, less is better; nothing where a key is missing.
-    pub fn crowd(&self, host: &Host) -> Option<f64> {
-        self.rather.iter().try_fold(0.0, |sum, r| {
+    pub fn load(&self, host: &Host) -> Option<f64> {
+        self.preferred_spread.iter().try_fold(0.0, |sum, r| {
             let here = r.counts.get(&host.labels.get(r.key)?).copied().unwrap_or(0);
             Some(sum + here as f64 * r.weight + r.skew)
         })
@@ -172,13 +178,13 @@ impl Rules {
 
     /// Whether pod affinity prefers anything.
     pub fn prefers(&self) -> bool {
-        !self.likes.is_empty()
+        !self.preferences.is_empty()
     }
 
     /// How much pod affinity prefers a host.
     pub fn liking(&self, host: &Host) -> f64 {
-        let at = |(key, counts): &(Sym, Counts)| host.labels.get(*key).and_then(|d| counts.get(&d)).copied();
-        self.likes.iter().filter_map(at).sum::<i64>() as f64
+        let at = |(key, counts): &(Symbol, Counts)| host.labels.get(*key).and_then(|d| counts.get(&d)).copied();
+        self.preferences.iter().filter_map(at).sum::<i64>() as f64
     }
 }
 
@@ -199,7 +205,7 @@ fn one(cluster: &Cluster, number: ShapeNo) -> Vec<bool> {
     selected
 }
 
-fn count(cluster: &Cluster, key: Sym, selected: &[bool]) -> Counts {
+fn count(cluster: &Cluster, key: Symbol, selected: &[bool]) -> Counts {
     let mut counts = Counts::new();
     for host in cluster.hosts.values().filter(|h| h.exists) {
         let Some(domain) = host.labels.get(key) else { continue };
@@ -211,12 +217,12 @@ fn count(cluster: &Cluster, key: Sym, selected: &[bool]) -> Counts {
     counts
 }
 
-fn occupied(counts: Counts) -> BTreeSet<Sym> {
+fn occupied(counts: Counts) -> BTreeSet<Symbol> {
     counts.into_iter().filter(|(_, n)| *n > 0).map(|(domain, _)| domain).collect()
 }
 
 /// Whether a term of a pod in namespace `own` selects pods of a shape.
-fn selects(term: &PodTerm, own: Sym, shape: &PodShape, cluster: &Cluster) -> bool {
+fn selects(term: &PodTerm, own: Symbol, shape: &PodShape, cluster: &Cluster) -> bool {
     let listed = term.namespaces.contains(&shape.namespace);
     let here = match &term.namespace_selector {
         Some(LabelSelector(Some(rules))) if rules.is_empty() => true,

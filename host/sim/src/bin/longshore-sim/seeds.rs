@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use clap::Args;
 use longshore_daemon::live::mutants;
-use longshore_sim::harness::story::{Stories, types};
-use longshore_sim::harness::telling::{Told, tell};
+use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::run::{SeedResult, run_scenario};
 use longshore_sim::harness::{SEEDS_SIZE, SEEDS_TYPES, manager};
 
 /// What `seed` and `seeds` have in common.
@@ -66,7 +66,7 @@ fn stories(typed: &str) -> Result<Stories, String> {
 }
 
 /// What is to be done.
-struct Asked {
+struct Options {
     seeds: Range<u64>,
     one: bool,
     size: u32,
@@ -81,7 +81,7 @@ struct Asked {
 pub fn seed(args: SeedArgs) -> ExitCode {
     let SeedArgs { seed, log, how: How { size, stories, mutant } } = args;
     let seeds = seed..seed.saturating_add(1);
-    start(&Asked { seeds, one: true, size, stories, threads: 1, log, mutant, stop: false })
+    start(&Options { seeds, one: true, size, stories, threads: 1, log, mutant, stop: false })
 }
 
 /// Tells many.
@@ -89,10 +89,10 @@ pub fn seeds(args: SeedsArgs) -> ExitCode {
     let SeedsArgs { seeds, threads, stop, how: How { size, stories, mutant } } = args;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores, |threads| threads as usize);
-    start(&Asked { seeds, one: false, size, stories, threads, log: None, mutant, stop })
+    start(&Options { seeds, one: false, size, stories, threads, log: None, mutant, stop })
 }
 
-fn start(asked: &Asked) -> ExitCode {
+fn start(asked: &Options) -> ExitCode {
     if !mutants::switch(asked.mutant.as_deref()) {
         eprintln!("longshore-sim: no such mutant, or not compiled in (--features mutants). There are:");
         mutants::ALL.iter().for_each(|(name, what)| eprintln!("  {name:<20} {what}"));
@@ -101,10 +101,10 @@ fn start(asked: &Asked) -> ExitCode {
     run(asked)
 }
 
-fn run(asked: &Asked) -> ExitCode {
+fn run(asked: &Options) -> ExitCode {
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(asked.seeds.start);
-    let all = Mutex::new(Vec::<Told>::new());
+    let all = Mutex::new(Vec::<SeedResult>::new());
     let began = Instant::now();
     let work = || {
         mutants::switch(asked.mutant.as_deref());
@@ -114,8 +114,8 @@ fn run(asked: &Asked) -> ExitCode {
             if seed >= asked.seeds.end {
                 return Ok::<(), String>(());
             }
-            let story = asked.stories.story(seed, asked.size, types.clone());
-            let told = tell(&story, manager.clone(), asked.log.is_some());
+            let story = asked.stories.scenario(seed, asked.size, types.clone());
+            let told = run_scenario(&story, manager.clone(), asked.log.is_some());
             let told = told.map_err(|error| error.to_string())?;
             if !told.wrong.is_empty() {
                 print!("{}", failed(&told, asked));
@@ -147,7 +147,7 @@ fn run(asked: &Asked) -> ExitCode {
     ExitCode::from(u8::from(all.iter().any(|told| !told.wrong.is_empty())))
 }
 
-fn failed(told: &Told, asked: &Asked) -> String {
+fn failed(told: &SeedResult, asked: &Options) -> String {
     let mut text = format!("seed {} fails:\n", told.seed);
     told.wrong.iter().take(12).for_each(|line| text += &format!("  {line}\n"));
     if told.wrong.len() > 12 {
@@ -166,12 +166,12 @@ fn failed(told: &Told, asked: &Asked) -> String {
     )
 }
 
-fn summary(all: &[Told], threads: usize, seconds: f64) -> String {
+fn summary(all: &[SeedResult], threads: usize, seconds: f64) -> String {
     let bad = all.iter().filter(|told| !told.wrong.is_empty()).count();
     let busiest: Vec<usize> = all.iter().map(|told| told.busiest).collect();
     let mean = busiest.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
     let most = busiest.iter().max().copied().unwrap_or(0);
-    let sum = |of: &dyn Fn(&Told) -> u64| all.iter().map(of).sum::<u64>();
+    let sum = |of: &dyn Fn(&SeedResult) -> u64| all.iter().map(of).sum::<u64>();
     format!(
         "{} seeds in {seconds:.1} s on {threads} threads, {:.0} a minute: {bad} failed. At the busiest {mean:.0} nodes on \
          average, {most} at most; {} instances bought, {} processes, {} requests",

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::actors::fields;
 use crate::faults::LATEST;
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 /// A holder acts for 10 s after its last renewal, and others take over after 15 s. So what it sends last has 5 s to
 /// arrive before it can lose the Lease; what is under way for longer ([`LATEST`]) arrives so much later at most, and
@@ -22,32 +22,33 @@ pub(super) struct Leaders {
 
 impl Leaders {
     /// The Lease has changed.
-    pub fn lease(&mut self, desk: &Desk, change: &Change) {
+    pub fn lease(&mut self, interceptor: &Interceptor, change: &Change) {
         let holder = fields::text(&change.object, "/spec/holderIdentity");
         if holder != self.holder {
-            *self = Leaders { holder: holder.to_owned(), since: desk.clock.elapsed() };
+            *self = Leaders { holder: holder.to_owned(), since: interceptor.clock.elapsed() };
         }
     }
 }
 
 /// A write is about to be carried out.
-pub(in crate::harness) fn write(desk: &Desk, asked: &Asked) {
+pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     // Who competes for the Lease does not hold it. An Event changes nothing that anybody acts on.
     let Some(resource) = asked.resource.filter(|r| ![resources::LEASE, resources::EVENT].contains(r)) else { return };
-    if !desk.elects {
+    if !interceptor.elects {
         return;
     }
     let (holder, taken) = {
-        let memory = desk.judges.memory();
+        let memory = interceptor.judges.memory();
         (memory.leaders.holder.clone(), memory.leaders.since)
     };
     if holder == asked.who {
         return;
     }
-    let since = desk.clock.elapsed().saturating_sub(taken);
+    let since = interceptor.clock.elapsed().saturating_sub(taken);
     if holder.is_empty() || since > UNDER_WAY {
         let what = format!("{} {}", asked.verb, resource.plural);
         let held = if holder.is_empty() { "nobody holds the Lease".to_owned() } else { format!("{holder} leads") };
-        desk.violated(format!("{} does not lead ({held}), and its {what} {} is carried out", asked.who, asked.name));
+        interceptor
+            .violated(format!("{} does not lead ({held}), and its {what} {} is carried out", asked.who, asked.name));
     }
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::pods;
 use crate::actors::fields;
-use crate::harness::desk::Desk;
-use crate::harness::referee;
+use crate::harness::interceptor::Interceptor;
+use crate::harness::safety;
 use crate::object::{Change, Event};
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 const DISRUPTED: &str = "karpenter.sh/disrupted";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
@@ -34,7 +34,7 @@ impl Nodes {
     }
 
     /// A Node came, changed or went.
-    pub fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+    pub fn on_change(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
         let (node, name) = (&change.object, fields::name(&change.object));
         if change.event == Event::Deleted {
             self.last.remove(name);
@@ -42,7 +42,7 @@ impl Nodes {
             return;
         }
         if has_taint(node, DISRUPTED) {
-            self.tainted.entry(name.to_owned()).or_insert(desk.clock.elapsed());
+            self.tainted.entry(name.to_owned()).or_insert(interceptor.clock.elapsed());
         } else {
             self.tainted.remove(name);
         }
@@ -52,60 +52,60 @@ impl Nodes {
         }
         let registers = |node: &Value| fields::label(node, REGISTERED) == Some("true");
         if has_taint(&before, UNREGISTERED) && !has_taint(node, UNREGISTERED) && !registers(node) {
-            desk.violated(format!("{name} is opened to pods without being registered"));
+            interceptor.violated(format!("{name} is opened to pods without being registered"));
         }
         if registers(node) && !registers(&before) {
-            registered(desk, node);
+            registered(interceptor, node);
         }
-        lost(desk, &before, node);
+        lost(interceptor, &before, node);
     }
 }
 
 /// A node registers: it has what its claim promises, and is open.
-fn registered(desk: &Desk, node: &Value) {
+fn registered(interceptor: &Interceptor, node: &Value) {
     let name = fields::name(node);
     let id = fields::text(node, "/spec/providerID");
-    let claims = desk.server.list(resources::NODE_CLAIM);
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
     let Some(claim) = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id) else {
-        return desk.violated(format!("{name} is registered without a claim"));
+        return interceptor.violated(format!("{name} is registered without a claim"));
     };
     let labels = claim.pointer("/metadata/labels").and_then(Value::as_object);
     let missing = labels.into_iter().flatten().find(|(key, value)| fields::label(node, key) != value.as_str());
     if let Some((key, value)) = missing {
-        desk.violated(format!("{name} is registered without its claim's label {key}={value}"));
+        interceptor.violated(format!("{name} is registered without its claim's label {key}={value}"));
     }
     let promised = ["/spec/taints", "/spec/startupTaints"].into_iter().flat_map(|path| fields::items(claim, path));
     let synced = fields::label(node, NO_TAINT_SYNC) != Some("true");
     if let Some(taint) = promised.filter(|_| synced).find(|taint| !has_same(node, taint)) {
-        desk.violated(format!("{name} is registered without its claim's taint {}", fields::text(taint, "/key")));
+        interceptor.violated(format!("{name} is registered without its claim's taint {}", fields::text(taint, "/key")));
     }
     if has_taint(node, UNREGISTERED) {
-        desk.violated(format!("{name} is registered and still closed to pods"));
+        interceptor.violated(format!("{name} is registered and still closed to pods"));
     }
     if !fields::holds(node, FINALIZER) {
-        desk.violated(format!("{name} is registered without our finalizer"));
+        interceptor.violated(format!("{name} is registered without our finalizer"));
     }
     // Or what its claim was before a backup has brought it back under another UID, for as long as that may not be known.
     let created = fields::time(claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
-    let restored = pods::now(desk) - created <= referee::SILENT.as_secs() as i64;
+    let restored = pods::now(interceptor) - created <= safety::SILENT.as_secs() as i64;
     let owns = |owner: &Value| owner["uid"] == fields::uid(claim) || (restored && owner["name"] == fields::name(claim));
     let owned = fields::items(node, "/metadata/ownerReferences").iter().any(owns);
     if !owned {
-        desk.violated(format!("{name} is registered without its claim as its owner"));
+        interceptor.violated(format!("{name} is registered without its claim as its owner"));
     }
 }
 
 /// What a process of the daemon writes takes no label away and no taint but the one that keeps a node closed. A list that
 /// is written from an old copy would.
-fn lost(desk: &Desk, before: &Value, node: &Value) {
+fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     let name = fields::name(node);
     let labels = before.pointer("/metadata/labels").and_then(Value::as_object);
     if let Some((key, _)) = labels.into_iter().flatten().find(|(key, _)| fields::label(node, key).is_none()) {
-        desk.violated(format!("{name} loses its label {key}"));
+        interceptor.violated(format!("{name} loses its label {key}"));
     }
     let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| t["key"] != UNREGISTERED);
     if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
-        desk.violated(format!("{name} loses its taint {}", fields::text(taint, "/key")));
+        interceptor.violated(format!("{name} loses its taint {}", fields::text(taint, "/key")));
     }
 }
 

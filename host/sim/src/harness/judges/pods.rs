@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::actors::fields;
 use crate::faults::LATEST;
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::object::Key;
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 /// A pod that is put on a node this long before an eviction of another one arrives may not have been known to who sent
 /// it: requests are under way for [`LATEST`] at most, and a drain looks again every second, by watches that are as late
@@ -26,18 +26,18 @@ const DISRUPTED: &str = "karpenter.sh/disrupted";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A write is about to be carried out.
-pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
+pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value) {
     if asked.resource != Some(resources::POD) {
         return;
     }
     let key = fields::key(resources::POD, &asked.namespace, &asked.name);
-    let Some(pod) = desk.server.get(&key) else { return };
+    let Some(pod) = interceptor.server.get(&key) else { return };
     match (asked.verb, asked.subresource.as_str()) {
         ("delete", _) if is_meant(&pod, body, "/preconditions/uid") => {
-            deletes(desk, &key, &pod, fields::number(body, "/gracePeriodSeconds"));
+            deletes(interceptor, &key, &pod, fields::number(body, "/gracePeriodSeconds"));
         }
         ("create", "eviction") if is_meant(&pod, body, "/deleteOptions/preconditions/uid") => {
-            evicts(desk, &key, &pod, fields::number(body, "/deleteOptions/gracePeriodSeconds"));
+            evicts(interceptor, &key, &pod, fields::number(body, "/deleteOptions/gracePeriodSeconds"));
         }
         _ => {}
     }
@@ -51,43 +51,44 @@ fn is_meant(pod: &Value, body: &Value, path: &str) -> bool {
 
 /// Only pods whose node's time is over before they would end by themselves are deleted, and they get all of that time;
 /// all others are asked to leave.
-fn deletes(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
-    let node = desk.server.get(&fields::key(resources::NODE, "", fields::text(pod, "/spec/nodeName")));
-    let claim = node.as_deref().and_then(|node| claim_of(desk, fields::text(node, "/spec/providerID")));
+fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
+    let node = interceptor.server.get(&fields::key(resources::NODE, "", fields::text(pod, "/spec/nodeName")));
+    let claim = node.as_deref().and_then(|node| claim_of(interceptor, fields::text(node, "/spec/providerID")));
     let own = own_grace(pod);
     let name = &key.name;
-    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(desk) + own >= *ends) else {
-        return desk.violated(format!("pod {name} is deleted without asking its disruption budget"));
+    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(interceptor) + own >= *ends) else {
+        return interceptor.violated(format!("pod {name} is deleted without asking its disruption budget"));
     };
     // What was right when it was sent is as much too long as the request was under way, and as clocks are whole.
     let late = LATEST.as_secs() as i64 + 1;
-    let left = ends - now(desk);
+    let left = ends - now(interceptor);
     let (least, mut most) = (left.max(1), (left + late).clamp(1, own.max(1)));
-    if claim.as_deref().is_some_and(|claim| super::moved(desk, claim).is_some_and(|ago| ago <= MOVED)) {
+    if claim.as_deref().is_some_and(|claim| super::moved(interceptor, claim).is_some_and(|ago| ago <= MOVED)) {
         most = own.max(1);
     }
     let grace = grace.unwrap_or(own);
     if grace < least.min(own.max(1)) - 1 || grace > most {
-        desk.violated(format!("pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"));
+        interceptor
+            .violated(format!("pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"));
     }
 }
 
 /// Nobody is evicted that must be left alone, out of turn, or with less time than it asks for.
-fn evicts(desk: &Desk, key: &Key, pod: &Value, grace: Option<i64>) {
+fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
     let (name, own) = (&key.name, own_grace(pod));
-    if is_held(desk, pod) && !fields::deleting(pod) {
-        desk.violated(format!("pod {name} is evicted in spite of {DO_NOT_DISRUPT}"));
+    if is_held(interceptor, pod) && !fields::deleting(pod) {
+        interceptor.violated(format!("pod {name} is evicted in spite of {DO_NOT_DISRUPT}"));
     }
     if grace.is_some_and(|grace| grace < own) {
-        desk.violated(format!("pod {name} is evicted with {grace:?} s of grace instead of its own {own}"));
+        interceptor.violated(format!("pod {name} is evicted with {grace:?} s of grace instead of its own {own}"));
     }
     let tier = tier(pod);
-    let known = |pod: &Value| bound(pod).is_some_and(|at| now(desk) - at > FRESH);
-    let earlier = on_node(desk, fields::text(pod, "/spec/nodeName"))
+    let known = |pod: &Value| bound(pod).is_some_and(|at| now(interceptor) - at > FRESH);
+    let earlier = on_node(interceptor, fields::text(pod, "/spec/nodeName"))
         .into_iter()
-        .find(|other| self::tier(other) < tier && counts(desk, other) && known(other));
+        .find(|other| self::tier(other) < tier && counts(interceptor, other) && known(other));
     if let Some(earlier) = earlier {
-        desk.violated(format!("pod {name} is evicted before {}, whose turn it is", fields::name(&earlier)));
+        interceptor.violated(format!("pod {name} is evicted before {}, whose turn it is", fields::name(&earlier)));
     }
 }
 
@@ -106,13 +107,13 @@ fn own_grace(pod: &Value) -> i64 {
 }
 
 /// Whether its owner wants it left alone now: for ever, or for a while after its start.
-fn is_held(desk: &Desk, pod: &Value) -> bool {
+fn is_held(interceptor: &Interceptor, pod: &Value) -> bool {
     match fields::annotation(pod, DO_NOT_DISRUPT) {
         None | Some("false") => false,
         Some("true") => true,
         Some(text) => fields::duration(text).is_some_and(|held| {
-            let started = fields::time(pod, "/status/startTime").map_or(now(desk), |at| at.as_second());
-            now(desk) < started + held.as_secs() as i64
+            let started = fields::time(pod, "/status/startTime").map_or(now(interceptor), |at| at.as_second());
+            now(interceptor) < started + held.as_secs() as i64
         }),
     }
 }
@@ -124,27 +125,27 @@ fn bound(pod: &Value) -> Option<i64> {
 }
 
 /// Whether a drain has to wait for a pod.
-pub(in crate::harness) fn counts(desk: &Desk, pod: &Value) -> bool {
+pub(in crate::harness) fn counts(interceptor: &Interceptor, pod: &Value) -> bool {
     let tolerates = fields::items(pod, "/spec/tolerations").iter().any(|t| {
         let (key, effect) = (fields::text(t, "/key"), fields::text(t, "/effect"));
         let matches = key == DISRUPTED || (key.is_empty() && t["operator"] == "Exists");
         matches && (effect.is_empty() || effect == "NoSchedule")
     });
     let is_static = fields::annotation(pod, MIRROR).is_some() || owned_by(pod, "Node");
-    !tolerates && !is_static && !fields::ended(pod) && !is_stuck(desk, pod)
+    !tolerates && !is_static && !fields::ended(pod) && !is_stuck(interceptor, pod)
 }
 
-fn is_stuck(desk: &Desk, pod: &Value) -> bool {
-    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| now(desk) > at.as_second() + STUCK)
+fn is_stuck(interceptor: &Interceptor, pod: &Value) -> bool {
+    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| now(interceptor) > at.as_second() + STUCK)
 }
 
 /// Pods on a node.
-pub(in crate::harness) fn on_node(desk: &Desk, node: &str) -> Vec<Arc<Value>> {
-    desk.server.pods_on(node)
+pub(in crate::harness) fn on_node(interceptor: &Interceptor, node: &str) -> Vec<Arc<Value>> {
+    interceptor.server.pods_on(node)
 }
 
-fn claim_of(desk: &Desk, provider_id: &str) -> Option<Arc<Value>> {
-    let claims = desk.server.list(resources::NODE_CLAIM);
+fn claim_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
     claims.into_iter().find(|claim| fields::text(claim, "/status/providerID") == provider_id)
 }
 
@@ -154,6 +155,6 @@ pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
 }
 
 /// Seconds since 1970.
-pub(in crate::harness) fn now(desk: &Desk) -> i64 {
-    desk.clock.now().as_second()
+pub(in crate::harness) fn now(interceptor: &Interceptor) -> i64 {
+    interceptor.clock.now().as_second()
 }

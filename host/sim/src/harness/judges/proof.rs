@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::pods;
 use crate::actors::fields;
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";
@@ -39,15 +39,15 @@ pub(super) struct Proof {
 
 impl Proof {
     /// A claim has changed.
-    pub fn claim(&mut self, desk: &Desk, change: &Change) {
+    pub fn claim(&mut self, interceptor: &Interceptor, change: &Change) {
         let uid = fields::uid(&change.object);
         if change.event == Event::Deleted {
-            self.gone.insert(uid.to_owned(), desk.clock.elapsed());
+            self.gone.insert(uid.to_owned(), interceptor.clock.elapsed());
             self.ends.remove(uid);
         } else if let Some(ends) = pods::terminates(&change.object)
             && self.ends.get(uid).is_none_or(|known| known.0 != ends)
         {
-            self.ends.insert(uid.to_owned(), (ends, desk.clock.elapsed()));
+            self.ends.insert(uid.to_owned(), (ends, interceptor.clock.elapsed()));
         }
     }
 
@@ -58,61 +58,61 @@ impl Proof {
 }
 
 /// For how long a claim has been gone, by its UID; nothing if it never was there, or still is.
-pub(in crate::harness) fn gone_for(desk: &Desk, uid: &str) -> Option<Duration> {
-    super::catch_up(desk, None);
-    let gone = desk.judges.memory().proof.gone.get(uid).copied();
-    gone.map(|at| desk.clock.elapsed() - at)
+pub(in crate::harness) fn gone_for(interceptor: &Interceptor, uid: &str) -> Option<Duration> {
+    super::catch_up(interceptor, None);
+    let gone = interceptor.judges.memory().proof.gone.get(uid).copied();
+    gone.map(|at| interceptor.clock.elapsed() - at)
 }
 
 /// An instance is about to be ended by a process of the daemon.
-pub(in crate::harness) fn end(desk: &Desk, who: &str, provider_id: &str) {
-    super::catch_up(desk, None);
-    if !desk.cloud.runs(provider_id) {
+pub(in crate::harness) fn end(interceptor: &Interceptor, who: &str, provider_id: &str) {
+    super::catch_up(interceptor, None);
+    if !interceptor.cloud.runs(provider_id) {
         return;
     }
-    let Some(claim) = owner(desk, provider_id) else { return sweeps(desk, who, provider_id) };
+    let Some(claim) = owner(interceptor, provider_id) else { return sweeps(interceptor, who, provider_id) };
     let name = fields::name(&claim);
     if !fields::deleting(&claim) {
-        return desk.violated(format!("{provider_id} is ended, and nobody has deleted its claim {name}"));
+        return interceptor.violated(format!("{provider_id} is ended, and nobody has deleted its claim {name}"));
     }
-    let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(desk));
+    let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(interceptor));
     if !over {
-        is_empty(desk, provider_id);
+        is_empty(interceptor, provider_id);
     }
 }
 
 /// The node of an instance, if it has registered, is closed to pods for long enough and has none that a drain waits for.
-fn is_empty(desk: &Desk, provider_id: &str) {
-    let Some(node) = node_of(desk, provider_id) else { return };
+fn is_empty(interceptor: &Interceptor, provider_id: &str) {
+    let Some(node) = node_of(interceptor, provider_id) else { return };
     let name = fields::name(&node);
-    if let Some(pod) = pods::on_node(desk, name).iter().find(|pod| pods::counts(desk, pod)) {
-        return desk.violated(format!("{provider_id} is ended while {} runs on it", fields::name(pod)));
+    if let Some(pod) = pods::on_node(interceptor, name).iter().find(|pod| pods::counts(interceptor, pod)) {
+        return interceptor.violated(format!("{provider_id} is ended while {} runs on it", fields::name(pod)));
     }
     if fields::label(&node, REGISTERED) != Some("true") {
         return;
     }
-    match super::tainted(desk, name).map(|at| desk.clock.elapsed() - at) {
-        None => desk.violated(format!("{provider_id} is ended without closing {name} to pods")),
+    match super::tainted(interceptor, name).map(|at| interceptor.clock.elapsed() - at) {
+        None => interceptor.violated(format!("{provider_id} is ended without closing {name} to pods")),
         Some(closed) if closed < DRAIN => {
             let closed = closed.as_secs_f64();
-            desk.violated(format!("{provider_id} is ended {closed:.1} s after {name} was closed to pods"));
+            interceptor.violated(format!("{provider_id} is ended {closed:.1} s after {name} was closed to pods"));
         }
         Some(_) => {}
     }
 }
 
 /// An instance that no claim owns is ended: after some time, without pods, and few of them in a pass.
-fn sweeps(desk: &Desk, who: &str, provider_id: &str) {
-    is_empty(desk, provider_id);
-    let ledger = desk.cloud.ledger();
+fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
+    is_empty(interceptor, provider_id);
+    let ledger = interceptor.cloud.ledger();
     let Some(entry) = ledger.running().find(|entry| entry.provider_id == provider_id) else { return };
-    let now = desk.clock.elapsed();
-    let mut memory = desk.judges.memory();
+    let now = interceptor.clock.elapsed();
+    let mut memory = interceptor.judges.memory();
     let proof = &mut memory.proof;
     let since = proof.gone.get(&entry.claim_uid).copied().unwrap_or(entry.start).max(entry.start);
     if since + LOST > now {
         let lost = (now - since).as_secs();
-        desk.violated(format!("{who} ends {provider_id}, which nobody has owned for {lost} s alone"));
+        interceptor.violated(format!("{who} ends {provider_id}, which nobody has owned for {lost} s alone"));
     }
     proof.swept.push_back(now);
     while proof.swept.front().is_some_and(|at| *at + PASS < now) {
@@ -120,65 +120,66 @@ fn sweeps(desk: &Desk, who: &str, provider_id: &str) {
     }
     let (running, swept) = (ledger.running().count(), proof.swept.len());
     if swept > 5.max((running + swept).div_ceil(20)) {
-        desk.violated(format!("{who} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"));
+        interceptor
+            .violated(format!("{who} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"));
     }
 }
 
 /// A write is about to be carried out.
-pub(super) fn write(desk: &Desk, asked: &Asked) {
+pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     if (asked.verb, asked.resource) == ("delete", Some(resources::NODE_CLAIM)) {
-        deletes(desk, asked);
+        deletes(interceptor, asked);
     }
 }
 
 /// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is unhealthy, or its
 /// instance is gone.
-fn deletes(desk: &Desk, asked: &Asked) {
-    let Some(claim) = desk.server.get(&fields::key(resources::NODE_CLAIM, "", &asked.name)) else { return };
+fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
+    let Some(claim) = interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", &asked.name)) else { return };
     let id = fields::text(&claim, "/status/providerID");
-    if fields::deleting(&claim) || fields::condition(&claim, "Registered") != "True" || !desk.cloud.runs(id) {
+    if fields::deleting(&claim) || fields::condition(&claim, "Registered") != "True" || !interceptor.cloud.runs(id) {
         return;
     }
     let created = fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let after = fields::duration(fields::text(&claim, "/spec/expireAfter"));
-    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(desk)) {
+    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(interceptor)) {
         return;
     }
     // A Node that is gone takes its claim with it.
-    let Some(node) = node_of(desk, id).filter(|node| !fields::deleting(node)) else { return };
+    let Some(node) = node_of(interceptor, id).filter(|node| !fields::deleting(node)) else { return };
     let (who, name) = (&asked.who, &asked.name);
-    if unhealthy_for(desk, &node).is_none() {
-        return desk.violated(format!("{who} deletes claim {name}, whose node {} is well", fields::name(&node)));
+    if unhealthy_for(interceptor, &node).is_none() {
+        return interceptor.violated(format!("{who} deletes claim {name}, whose node {} is well", fields::name(&node)));
     }
     let pool = fields::label(&claim, POOL);
-    let nodes = desk.server.list(resources::NODE);
-    let ward: Vec<_> = nodes.iter().filter(|node| fields::label(node, POOL) == pool).collect();
-    let sick = ward.iter().filter(|node| unhealthy_for(desk, node).is_some_and(|since| since >= KNOWN)).count();
-    if sick > ward.len().div_ceil(5) {
-        let all = ward.len();
-        desk.violated(format!("{who} repairs {}, and {sick} of {all} nodes are unhealthy", fields::name(&node)));
+    let nodes = interceptor.server.list(resources::NODE);
+    let scope: Vec<_> = nodes.iter().filter(|node| fields::label(node, POOL) == pool).collect();
+    let sick = scope.iter().filter(|node| unhealthy_for(interceptor, node).is_some_and(|since| since >= KNOWN)).count();
+    if sick > scope.len().div_ceil(5) {
+        let all = scope.len();
+        interceptor.violated(format!("{who} repairs {}, and {sick} of {all} nodes are unhealthy", fields::name(&node)));
     }
 }
 
 /// For how long, seconds, a node has not been ready.
-fn unhealthy_for(desk: &Desk, node: &Value) -> Option<i64> {
+fn unhealthy_for(interceptor: &Interceptor, node: &Value) -> Option<i64> {
     let ready = fields::items(node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
     let ready = ready.filter(|c| c["status"] != "True")?;
-    Some(fields::time(ready, "/lastTransitionTime").map_or(0, |at| pods::now(desk) - at.as_second()))
+    Some(fields::time(ready, "/lastTransitionTime").map_or(0, |at| pods::now(interceptor) - at.as_second()))
 }
 
 /// The claim that an instance belongs to: by what it says itself, or by what the cloud was told.
-fn owner(desk: &Desk, provider_id: &str) -> Option<Arc<Value>> {
-    let ledger = desk.cloud.ledger();
+fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
+    let ledger = interceptor.cloud.ledger();
     let entry = ledger.entries.iter().find(|entry| entry.provider_id == provider_id);
     let uid = entry.map_or("", |entry| entry.claim_uid.as_str());
-    let claims = desk.server.list(resources::NODE_CLAIM);
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
     let owns =
         |claim: &&Arc<Value>| fields::text(claim, "/status/providerID") == provider_id || fields::uid(claim) == uid;
     claims.iter().find(owns).cloned()
 }
 
-fn node_of(desk: &Desk, provider_id: &str) -> Option<Arc<Value>> {
-    let nodes = desk.server.list(resources::NODE);
+fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
+    let nodes = interceptor.server.list(resources::NODE);
     nodes.into_iter().find(|node| fields::text(node, "/spec/providerID") == provider_id)
 }

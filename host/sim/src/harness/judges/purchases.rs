@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_core::model::{Names, Resources};
+use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
 use crate::actors::fields;
 use crate::actors::scheduler::{amounts, requests};
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::harness::spread::one_too_many;
 use crate::object::{Change, Event};
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 /// Pods that a claim was made for, as the daemon writes them down.
 const PODS: &str = "longshore.dev/planned-pods";
@@ -42,9 +42,9 @@ pub(super) struct Purchases {
 
 impl Purchases {
     /// A pod came, changed or went.
-    pub fn pod(&mut self, desk: &Desk, change: &Change) {
+    pub fn pod(&mut self, interceptor: &Interceptor, change: &Change) {
         let name = format!("{}/{}", change.key.namespace, change.key.name);
-        let now = desk.clock.elapsed();
+        let now = interceptor.clock.elapsed();
         match change.event {
             Event::Deleted => {
                 self.bound.remove(&name);
@@ -62,15 +62,15 @@ impl Purchases {
     }
 
     /// A claim came, changed or went.
-    pub fn claim(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+    pub fn claim(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
         let (claim, name) = (&change.object, fields::name(&change.object));
         match change.event {
             Event::Deleted => drop(self.planned.remove(name)),
             Event::Added => {
                 let pods: Vec<String> = pods_of(claim).map(str::to_owned).collect();
                 if by.is_some() {
-                    self.for_somebody(desk, claim, &pods);
-                    self.once(desk, claim, &pods);
+                    self.for_somebody(interceptor, claim, &pods);
+                    self.once(interceptor, claim, &pods);
                 }
                 for pod in &pods {
                     *self.bought.entry(pod.clone()).or_default() += 1;
@@ -82,58 +82,64 @@ impl Purchases {
     }
 
     /// Pods that something is bought for were there when it was planned, and waited.
-    fn for_somebody(&self, desk: &Desk, claim: &Value, pods: &[String]) {
+    fn for_somebody(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
         let name = fields::name(claim);
         if pods.is_empty() {
-            return desk.violated(format!("{name} is made for no pod"));
+            return interceptor.violated(format!("{name} is made for no pod"));
         }
-        let planned = desk.clock.elapsed().saturating_sub(under_way(desk, claim));
+        let planned = interceptor.clock.elapsed().saturating_sub(under_way(interceptor, claim));
         for pod in pods {
             let may = if self.bought.contains_key(pod) { ASKED } else { SILENT };
             if let Some(gone) = self.gone.get(pod).filter(|gone| **gone + may < planned) {
                 let since = (planned - *gone).as_secs();
-                desk.violated(format!("{name} is made for pod {pod}, which is gone since {since} s"));
+                interceptor.violated(format!("{name} is made for pod {pod}, which is gone since {since} s"));
             }
-            if let Some(bound) = self.bound.get(pod).filter(|bound| **bound + may < planned && stays(desk, pod)) {
+            if let Some(bound) = self.bound.get(pod).filter(|bound| **bound + may < planned && stays(interceptor, pod))
+            {
                 let since = (planned - *bound).as_secs();
-                desk.violated(format!("{name} is made for pod {pod}, which has a node since {since} s"));
+                interceptor.violated(format!("{name} is made for pod {pod}, which has a node since {since} s"));
             }
         }
     }
 
     /// Nothing is bought for a pod that another claim was made for and still can take.
-    fn once(&self, desk: &Desk, claim: &Value, pods: &[String]) {
+    fn once(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
         // One that was held up was planned by what was true then: whether there was room on a node that pods may go to
         // is not known any more. Whether a node was on its way is.
-        let held_up = under_way(desk, claim) > Duration::from_secs(1);
+        let held_up = under_way(interceptor, claim) > Duration::from_secs(1);
         for (name, theirs) in &self.planned {
             let Some(pod) = pods.iter().find(|pod| theirs.contains(pod)) else { continue };
-            let Some(other) = desk.server.get(&fields::key(resources::NODE_CLAIM, "", name)) else { continue };
+            let Some(other) = interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", name)) else { continue };
             let Some((namespace, plain)) = pod.split_once('/') else { continue };
-            let Some(waiting) = desk.server.get(&fields::key(resources::POD, namespace, plain)) else { continue };
+            let Some(waiting) = interceptor.server.get(&fields::key(resources::POD, namespace, plain)) else {
+                continue;
+            };
             let second = |object: &Value, path| fields::time(object, path).map(|at| at.as_second());
             let born = |object| second(object, "/metadata/creationTimestamp");
             let registered = fields::items(&other, "/status/conditions").iter().find(|c| c["type"] == "Registered");
             let since = registered.filter(|c| c["status"] == "True").and_then(|c| second(c, "/lastTransitionTime"));
-            let over = since.is_some_and(|since| held_up || desk.clock.now().as_second() - since > TAKES);
+            let over = since.is_some_and(|since| held_up || interceptor.clock.now().as_second() - since > TAKES);
             let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && born(&waiting) <= born(&other);
-            let may = || has_room(desk, &other, theirs) && !one_too_many(desk, &waiting, &other, &self.planned);
+            let may =
+                || has_room(interceptor, &other, theirs) && !one_too_many(interceptor, &waiting, &other, &self.planned);
             if waits && !over && !fields::deleting(&other) && may() {
-                desk.violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
+                interceptor
+                    .violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
             }
         }
     }
 }
 
 /// Whether a pod that has a node can stay there: a node that is going, or that nothing is known of, needs a successor.
-fn stays(desk: &Desk, pod: &str) -> bool {
+fn stays(interceptor: &Interceptor, pod: &str) -> bool {
     let Some((namespace, name)) = pod.split_once('/') else { return false };
-    let Some(pod) = desk.server.get(&fields::key(resources::POD, namespace, name)) else { return false };
-    let Some(node) = desk.server.get(&fields::key(resources::NODE, "", fields::text(&pod, "/spec/nodeName"))) else {
+    let Some(pod) = interceptor.server.get(&fields::key(resources::POD, namespace, name)) else { return false };
+    let Some(node) = interceptor.server.get(&fields::key(resources::NODE, "", fields::text(&pod, "/spec/nodeName")))
+    else {
         return false;
     };
     let id = fields::text(&node, "/spec/providerID");
-    let claims = desk.server.list(resources::NODE_CLAIM);
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
     let claim = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id);
     !fields::deleting(&node) && claim.is_some_and(|claim| !fields::deleting(claim))
 }
@@ -144,25 +150,25 @@ fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// How long it took from the plan to the claim, in whole seconds.
-fn under_way(desk: &Desk, claim: &Value) -> Duration {
+fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
     let round = fields::annotation(claim, ROUND).and_then(|round| round.split('-').next()?.parse::<i64>().ok());
-    let seconds = round.map_or(0, |planned| desk.clock.now().as_second() - planned);
+    let seconds = round.map_or(0, |planned| interceptor.clock.now().as_second() - planned);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 /// Whether a claim's node still has room for all that wait for it, the claim's pods and those that were told of it since:
 /// others may have taken their places.
-fn has_room(desk: &Desk, claim: &Value, planned: &[String]) -> bool {
+fn has_room(interceptor: &Interceptor, claim: &Value, planned: &[String]) -> bool {
     // The claim may not say so yet: a node is open before the answer to the patch that opened it has come. One whose
     // instance was taken back takes nobody any more.
-    let Some(name) = desk.cloud.runs_for(fields::uid(claim)) else {
+    let Some(name) = interceptor.cloud.runs_for(fields::uid(claim)) else {
         return fields::text(claim, "/status/providerID").is_empty();
     };
-    let Some(node) = desk.server.get(&fields::key(resources::NODE, "", &name)) else { return true };
-    let mut names = Names::default();
+    let Some(node) = interceptor.server.get(&fields::key(resources::NODE, "", &name)) else { return true };
+    let mut names = Symbols::default();
     let room = amounts(node.pointer("/status/allocatable").unwrap_or(&Value::Null), &mut names);
     let mut wanted = Resources::default();
-    for pod in desk.server.list(resources::POD) {
+    for pod in interceptor.server.list(resources::POD) {
         let on = fields::text(&pod, "/spec/nodeName");
         let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
         let promised = || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::actors::fields;
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::server::resources;
 
 /// Kinds that are watched, and as many again.
@@ -37,14 +37,14 @@ impl Requests {
     }
 
     /// A minute is over.
-    pub fn minute(&mut self, desk: &Desk) {
-        let nodes = desk.server.list(resources::NODE);
+    pub fn minute(&mut self, interceptor: &Interceptor) {
+        let nodes = interceptor.server.list(resources::NODE);
         let going: Vec<_> = nodes.iter().filter(|node| fields::deleting(node)).collect();
-        let pods: usize = going.iter().map(|node| desk.server.pods_on(fields::name(node)).len()).sum();
+        let pods: usize = going.iter().map(|node| interceptor.server.pods_on(fields::name(node)).len()).sum();
         let leaving = (going.len() as u64, pods as u64);
         let (nodes, pods) = (leaving.0.max(self.leaving.0), leaving.1.max(self.leaving.1));
-        let lease = if desk.elects { LEASE } else { 0 };
-        let dropped = desk.server.dropped_watches();
+        let lease = if interceptor.elects { LEASE } else { 0 };
+        let dropped = interceptor.server.dropped_watches();
         let most = |verb: &str| match verb {
             // A watch that is refused is asked for again, later each time.
             "watch" => KINDS * (2 + dropped - self.dropped),
@@ -53,7 +53,7 @@ impl Requests {
             _ => KINDS + lease + CHANGE * (self.changes + self.before) + nodes * DRAIN + pods * BLOCKED,
         };
         let mut now: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
-        for ((who, verb, _), count) in desk.server.requests().by {
+        for ((who, verb, _), count) in interceptor.server.requests().by {
             if who.starts_with("daemon#") {
                 *now.entry((who, verb)).or_default() += count;
             }
@@ -63,7 +63,7 @@ impl Requests {
             let most = most(verb);
             if more > most {
                 let changes = self.changes + self.before;
-                desk.violated(format!(
+                interceptor.violated(format!(
                     "{who} has asked {more} times in a minute to {verb}, and {most} times would do ({changes} changes in \
                      two minutes, {nodes} nodes with {pods} pods going)"
                 ));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::actors::fields;
-use crate::harness::desk::Desk;
+use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
-use crate::server::{Asked, resources};
+use crate::server::{RequestInfo, resources};
 
 /// What the daemon still does about the last thing that happened: hints are taken back after 30 s, garbage is looked for
 /// twice, two minutes apart, failures are tried again within a minute.
@@ -19,31 +19,31 @@ pub(super) struct Rest {
 
 impl Rest {
     /// From now on nothing is expected to happen, or everything again.
-    pub fn begin(&mut self, desk: &Desk, rests: bool) {
-        self.since = rests.then(|| desk.clock.elapsed());
+    pub fn begin(&mut self, interceptor: &Interceptor, rests: bool) {
+        self.since = rests.then(|| interceptor.clock.elapsed());
     }
 
     /// Something has changed.
-    pub fn saw(&mut self, desk: &Desk, change: &Change, by: Option<&Asked>) {
+    pub fn on_change(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
         let matters = ![resources::LEASE, resources::EVENT].contains(&change.key.resource);
         if let Some(since) = self.since.as_mut().filter(|_| by.is_none() && matters) {
-            *since = desk.clock.elapsed();
+            *since = interceptor.clock.elapsed();
         }
     }
 
     /// A write of the daemon was carried out.
-    pub fn write(&mut self, desk: &Desk, asked: &Asked) {
+    pub fn write(&mut self, interceptor: &Interceptor, asked: &RequestInfo) {
         let Some(since) = &mut self.since else { return };
-        let now = desk.clock.elapsed();
+        let now = interceptor.clock.elapsed();
         let Some(resource) = asked.resource.filter(|resource| *resource != resources::LEASE) else { return };
         let goes = |claim: &std::sync::Arc<serde_json::Value>| fields::deleting(claim);
-        if desk.server.list(resources::NODE_CLAIM).iter().any(goes) {
+        if interceptor.server.list(resources::NODE_CLAIM).iter().any(goes) {
             // Its time was over: something happens again. Whether that is so is another rule's (`proof`).
             *since = now;
         } else if *since + AFTERMATH < now {
             let (verb, kind, sub) = (asked.verb, resource.plural, &asked.subresource);
             let idle = (now - *since).as_secs();
-            desk.violated(format!(
+            interceptor.violated(format!(
                 "nothing happens for {idle} s, and {} does: {verb} {kind}/{sub} {}",
                 asked.who, asked.name
             ));

@@ -6,13 +6,13 @@
 
 use serde_json::Value;
 
-use crate::harness::desk::Desk;
-use crate::server::{Asked, resources};
+use crate::harness::interceptor::Interceptor;
+use crate::server::{RequestInfo, resources};
 
 const LISTS: [&str; 4] = ["/spec/taints", "/metadata/finalizers", "/metadata/ownerReferences", "/status/conditions"];
 
 /// A write is about to be carried out.
-pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
+pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value) {
     let Some(resource) = asked.resource else { return };
     let (who, name, kind) = (&asked.who, &asked.name, resource.plural);
     let named = |path: &str| body.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
@@ -20,14 +20,16 @@ pub(super) fn write(desk: &Desk, asked: &Asked, body: &Value) {
         "patch" if [resources::NODE, resources::NODE_CLAIM].contains(&resource) => {
             let list = LISTS.iter().find(|path| body.pointer(path).is_some_and(Value::is_array));
             if let Some(list) = list.filter(|_| !named("/metadata/resourceVersion")) {
-                desk.violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
+                interceptor
+                    .violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
             }
         }
         "create" if resource == resources::NODE_CLAIM && !named("/metadata/name") => {
-            desk.violated(format!("{who} creates one of {kind} without a name: a lost answer cannot be looked up"));
+            interceptor
+                .violated(format!("{who} creates one of {kind} without a name: a lost answer cannot be looked up"));
         }
         "delete" if [resources::POD, resources::NODE_CLAIM].contains(&resource) && !named("/preconditions/uid") => {
-            desk.violated(format!("{who} deletes {kind} {name} by its name alone"));
+            interceptor.violated(format!("{who} deletes {kind} {name} by its name alone"));
         }
         _ => {}
     }

@@ -1,36 +1,36 @@
-//! `[cloud]`, `[spot]`, `[[faults]]`: how the cloud is, its weather, and what goes wrong when.
+//! `[cloud]`, `[spot]`, `[[faults]]`: how the cloud is, its disturbances, and what goes wrong when.
 
 use std::time::Duration;
 
 use longshore_daemon::config::reader::Table;
 
 use super::{Known, LONGEST, moment, share};
-use crate::cloud::{self, Options, Pace, Weather};
+use crate::cloud::{self, Disturbances, Latencies, Options};
 use crate::faults::Faults;
 use crate::scenario::Window;
 
 /// The cloud, and the windows in which things go wrong.
-pub fn weather(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
+pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
     let mut options = Options::default();
     if let Some(mut table) = root.table("cloud") {
-        options.pace = pace(&mut table);
+        options.latencies = pace(&mut table);
         options.capacity = table
             .number("capacity", 0.0..=1e6, "how many instances there can be of each offering")
             .map(|capacity| capacity as u32);
         table.finish();
     }
     if let Some(mut table) = root.table("spot") {
-        options.weather = spot(&mut table);
+        options.disturbances = spot(&mut table);
         table.finish();
     }
     let windows = root.tables("faults").into_iter().map(|table| window(table, known)).collect();
     (options, windows)
 }
 
-fn pace(table: &mut Table) -> Pace {
-    let default = Pace::default();
+fn pace(table: &mut Table) -> Latencies {
+    let default = Latencies::default();
     let range = || Duration::ZERO..=Duration::from_secs(3600);
-    Pace {
+    Latencies {
         launch: table.duration("launch", range()).unwrap_or(default.launch),
         boot: table.duration("boot", range()).unwrap_or(default.boot),
         end: table.duration("end", range()).unwrap_or(default.end),
@@ -39,21 +39,23 @@ fn pace(table: &mut Table) -> Pace {
     }
 }
 
-fn spot(table: &mut Table) -> Weather {
-    let default = Weather::default();
-    let weather = Weather {
+fn spot(table: &mut Table) -> Disturbances {
+    let default = Disturbances::default();
+    let disturbances = Disturbances {
         prices_every: table.duration("prices-every", Duration::from_secs(10)..=LONGEST).unwrap_or_default(),
         volatility: table.number("volatility", 0.0..=1.0, "the largest change in one move, as a share").unwrap_or(0.0),
         interruptions: table.number("interruptions", 0.0..=60.0, "of one instance in an hour").unwrap_or(0.0),
-        storms: table.number("storms", 0.0..=60.0, "in an hour").unwrap_or(0.0),
-        storm_length: table.duration("storm-length", Duration::from_secs(60)..=LONGEST).unwrap_or(default.storm_length),
+        capacity_outages: table.number("storms", 0.0..=60.0, "in an hour").unwrap_or(0.0),
+        outage_length: table
+            .duration("storm-length", Duration::from_secs(60)..=LONGEST)
+            .unwrap_or(default.outage_length),
     };
-    if weather.prices_every.is_zero() != (weather.volatility <= 0.0) {
+    if disturbances.prices_every.is_zero() != (disturbances.volatility <= 0.0) {
         let message = "prices move by `volatility`, every `prices-every`: expected both or none".into();
         let key = if table.has("volatility") { "volatility" } else { "prices-every" };
         table.fault_at(key, message, "for example `prices-every = \"5m\"` and `volatility = 0.03`".into());
     }
-    weather
+    disturbances
 }
 
 fn window(mut table: Table, known: &Known) -> Window {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_daemon::config::reader::Table;
 
 use super::{Known, LONGEST, files, moment, path, share};
-use crate::scenario::{Act, Policy};
+use crate::scenario::{Policy, ScenarioEvent};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -39,7 +39,7 @@ const KINDS: [(&str, Kind); 12] = [
 ];
 
 /// All of them, with those that come again.
-pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, Act)> {
+pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)> {
     let mut events = Vec::new();
     for mut table in root.tables("event") {
         if !table.has("at") {
@@ -61,44 +61,44 @@ pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, Act)> {
     events
 }
 
-fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<Act> {
+fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<ScenarioEvent> {
     Some(match kind {
-        Kind::KillDaemon => Act::KillDaemon,
-        Kind::DropWatches => Act::DropWatches,
-        Kind::ForgetHistory => Act::ForgetHistory,
-        Kind::StallWatches => Act::StallWatches(length(table)?),
+        Kind::KillDaemon => ScenarioEvent::KillDaemon,
+        Kind::DropWatches => ScenarioEvent::DropWatches,
+        Kind::ForgetHistory => ScenarioEvent::ForgetHistory,
+        Kind::StallWatches => ScenarioEvent::StallWatches(length(table)?),
         Kind::CutLease => {
             if known.replicas < 2 {
                 let hint = "write `replicas = 2` in [daemon]".into();
                 table.fault_at("do", "`cut-lease` with one daemon, which competes for no Lease".into(), hint);
             }
-            Act::CutLease(length(table)?)
+            ScenarioEvent::CutLease(length(table)?)
         }
-        Kind::Shortage => Act::Shortage { offerings: offerings(table, known), length: length(table)? },
+        Kind::Shortage => ScenarioEvent::Shortage { offerings: offerings(table, known), length: length(table)? },
         Kind::Interrupt => {
             let share = share(table, "share", "the spot instances that run").unwrap_or(1.0);
-            Act::Interrupt { offerings: offerings(table, known), share }
+            ScenarioEvent::Interrupt { offerings: offerings(table, known), share }
         }
         Kind::Break => {
             let nodes = table.count("nodes").unwrap_or(1);
-            Act::Break { offerings: offerings(table, known), nodes }
+            ScenarioEvent::Break { offerings: offerings(table, known), nodes }
         }
         Kind::Prices => {
             if !table.has("times") {
                 table.missing("times", "2.5");
             }
             let times = table.number("times", 0.01..=100.0, "a factor").unwrap_or(1.0);
-            Act::Prices { offerings: offerings(table, known), times }
+            ScenarioEvent::Prices { offerings: offerings(table, known), times }
         }
         Kind::Apply => {
             if !table.has("manifests") {
                 table.missing("manifests", "[\"…\"]");
             }
             let objects = files::manifests(table, known.folder);
-            Act::Apply { what: format!("{} manifests applied", objects.len()), objects }
+            ScenarioEvent::Apply { what: format!("{} manifests applied", objects.len()), objects }
         }
         Kind::Delete => delete(table)?,
-        Kind::Policy => Act::Policy(Box::new(policy(table, known)?)),
+        Kind::Policy => ScenarioEvent::Policy(Box::new(policy(table, known)?)),
     })
 }
 
@@ -119,7 +119,7 @@ fn offerings(table: &mut Table, known: &Known) -> String {
     typed
 }
 
-fn delete(table: &mut Table) -> Option<Act> {
+fn delete(table: &mut Table) -> Option<ScenarioEvent> {
     let typed = table.required_text("object")?.to_owned();
     let parts: Vec<&str> = typed.split('/').collect();
     let (kind, namespace, name) = match parts.as_slice() {
@@ -132,7 +132,7 @@ fn delete(table: &mut Table) -> Option<Act> {
         }
     };
     let (kind, namespace, name) = (kind.to_string(), namespace.to_owned(), name.to_string());
-    Some(Act::Delete { kind, namespace, name })
+    Some(ScenarioEvent::Delete { kind, namespace, name })
 }
 
 fn policy(table: &mut Table, known: &Known) -> Option<Policy> {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_core::model::{Catalogue, Names};
+use longshore_core::model::{Catalogue, Symbols};
 use longshore_daemon::config::reader::Table;
-use longshore_daemon::failure::Failure;
+use longshore_daemon::error::Failure;
 use serde_json::Value;
 
 use super::path;
@@ -15,8 +15,8 @@ use super::path;
 ///
 /// # Errors
 /// A file with faults of its own, which are printed with their places.
-pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Names)>, Failure> {
-    let mut names = Names::default();
+pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Symbols)>, Failure> {
+    let mut names = Symbols::default();
     let Some(typed) = root.text("instance-types") else {
         let catalogue = longshore_kwok::catalogue::built_in(&mut names);
         return Ok(Arc::new((catalogue, names)));
@@ -37,7 +37,7 @@ pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Names)>,
     let (catalogue, problems) = longshore_kwok::catalogue::parse(&file.display().to_string(), &bytes, &mut names);
     match problems.list.first() {
         None => Ok(Arc::new((catalogue, names))),
-        Some(first) => Err(Failure::Unusable { source_name: first.place.source.clone(), problems }),
+        Some(first) => Err(Failure::Unusable { source_name: first.location.source.clone(), problems }),
     }
 }
 
@@ -54,7 +54,7 @@ pub struct Offerings {
 
 impl Offerings {
     /// Of a catalogue.
-    pub fn of(types: &(Catalogue, Names)) -> Self {
+    pub fn of(types: &(Catalogue, Symbols)) -> Self {
         let (catalogue, names) = types;
         let text = |s: Option<_>| s.map_or("", |s| names.text(s)).to_owned();
         let offering = |o: &longshore_core::model::Offering| {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Known, LONGEST, SHORTEST, check_word, moment, share};
 use crate::scenario::curve::Part;
 use crate::scenario::objects::Workload;
-use crate::scenario::{Act, Curve, Load};
+use crate::scenario::{Curve, Load, ScenarioEvent};
 
 /// How often replicas follow a load, unless said otherwise: five minutes, as autoscalers of pods that are not nervous.
 const ADJUSTS: Duration = Duration::from_secs(300);
@@ -20,7 +20,7 @@ pub fn workloads(
     root: &mut Table,
     known: &Known,
     manifests: &[Value],
-) -> (Vec<Value>, Vec<Load>, Vec<(Duration, Act)>) {
+) -> (Vec<Value>, Vec<Load>, Vec<(Duration, ScenarioEvent)>) {
     let mut all = Workloads { objects: Vec::new(), loads: Vec::new(), acts: Vec::new(), names: Vec::new() };
     for mut table in root.tables("deployment") {
         all.deployment(&mut table, known);
@@ -45,7 +45,7 @@ pub fn workloads(
 struct Workloads {
     objects: Vec<Value>,
     loads: Vec<Load>,
-    acts: Vec<(Duration, Act)>,
+    acts: Vec<(Duration, ScenarioEvent)>,
     /// Namespace and name of each.
     names: Vec<(String, String)>,
 }
@@ -75,7 +75,7 @@ impl Workloads {
         while at < known.duration {
             let name = format!("{}-{number}", workload.name);
             let objects = vec![workload.job(&name, pods, runs_for)];
-            self.acts.push((at, Act::Apply { what: format!("job {name}: {pods} pods"), objects }));
+            self.acts.push((at, ScenarioEvent::Apply { what: format!("job {name}: {pods} pods"), objects }));
             number += 1;
             at = every.map_or(LONGEST, |every| at + every);
         }

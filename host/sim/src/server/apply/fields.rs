@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::server::definitions::ListKind;
-use crate::server::types::{Place, key_of};
+use crate::server::types::{Position, key_of};
 
 /// A set of fields. One that has neither itself nor anything below it is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,7 +123,7 @@ impl Fields {
 }
 
 /// The fields that can be owned: all but what tells an object from others, and what the server itself writes.
-pub fn owned(place: Place<'_>, object: &Value) -> Fields {
+pub fn owned(place: Position<'_>, object: &Value) -> Fields {
     let mut all = fields_of(place, object);
     for step in ["f:apiVersion", "f:kind"] {
         all.below.remove(step);
@@ -151,7 +151,7 @@ pub fn owned(place: Place<'_>, object: &Value) -> Fields {
     all
 }
 
-fn fields_of(place: Place<'_>, value: &Value) -> Fields {
+fn fields_of(place: Position<'_>, value: &Value) -> Fields {
     let mut fields = Fields::default();
     match value {
         Value::Object(parts) if !place.is_atomic() => {
@@ -192,7 +192,7 @@ fn step(kind: &ListKind, item: &Value) -> String {
 }
 
 /// What is at a place.
-pub fn at<'a>(place: Place<'_>, value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+pub fn at<'a>(place: Position<'_>, value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     let Some((first, rest)) = path.split_first() else { return Some(value) };
     if let Some(name) = first.strip_prefix("f:") {
         return at(place.field(name), value.get(name)?, rest);
@@ -203,7 +203,7 @@ pub fn at<'a>(place: Place<'_>, value: &'a Value, path: &[&str]) -> Option<&'a V
 }
 
 /// Takes away what is at these places.
-pub fn remove(place: Place<'_>, value: &mut Value, gone: &Fields) {
+pub fn remove(place: Position<'_>, value: &mut Value, gone: &Fields) {
     match value {
         Value::Object(parts) => {
             for (step, fields) in &gone.below {
@@ -236,7 +236,7 @@ pub fn remove(place: Place<'_>, value: &mut Value, gone: &Fields) {
 }
 
 /// A place as messages show it: `.spec.containers[name="main"].image`.
-pub fn shown(path: &[&str]) -> String {
+pub fn path_text(path: &[&str]) -> String {
     let mut out = String::new();
     for step in path {
         match step.split_once(':') {

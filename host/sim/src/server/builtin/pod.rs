@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{default, default_priority_class, limits, priority_class};
+use crate::server::api_error::{ApiErrorWithDetails, Cause};
 use crate::server::meta::{self, at, part, text};
-use crate::server::refusal::{Cause, Refused};
 use crate::server::resources::POD;
 use crate::server::state::State;
 
 /// Completes and checks a new pod.
-pub fn admit(state: &State, pod: &mut Value) -> Result<(), Refused> {
+pub fn admit(state: &State, pod: &mut Value) -> Result<(), ApiErrorWithDetails> {
     let name = text(pod, &["metadata", "name"]).to_owned();
     let namespace = text(pod, &["metadata", "namespace"]).to_owned();
     complete(part(pod, "spec"));
@@ -20,7 +20,7 @@ pub fn admit(state: &State, pod: &mut Value) -> Result<(), Refused> {
     tolerate(spec);
     let causes = check("spec", spec);
     if !causes.is_empty() {
-        return Err(Refused::invalid(POD, &name, &causes));
+        return Err(ApiErrorWithDetails::invalid(POD, &name, &causes));
     }
     let quality = quality(spec);
     meta::fields(pod).insert("status".into(), json!({"phase": "Pending", "qosClass": quality}));
@@ -68,7 +68,7 @@ fn complete_container(container: &mut Map<String, Value>) {
     }
 }
 
-fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Result<(), Refused> {
+fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Result<(), ApiErrorWithDetails> {
     let given = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or_default();
     let class = match given {
         "" => default_priority_class(state),
@@ -77,7 +77,8 @@ fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Resul
     let (priority, policy) = match &class {
         None => (0, json!("PreemptLowerPriority")),
         Some(class) => priority_class(state, class).ok_or_else(|| {
-            let mut refused = Refused::forbidden(POD, name, &format!("no PriorityClass with name {class} was found"));
+            let mut refused =
+                ApiErrorWithDetails::forbidden(POD, name, &format!("no PriorityClass with name {class} was found"));
             refused.details.remove("group");
             refused
         })?,
@@ -167,7 +168,7 @@ fn quality(spec: &Map<String, Value>) -> &'static str {
 }
 
 /// Of a pod's specification hardly anything can be changed.
-pub fn change(pod: &mut Value, old: &Value) -> Result<(), Refused> {
+pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
     complete(part(pod, "spec"));
     let name = text(pod, &["metadata", "name"]).to_owned();
     let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
@@ -203,5 +204,5 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), Refused> {
             tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         causes.push(Cause::forbidden("spec", why));
     }
-    if causes.is_empty() { Ok(()) } else { Err(Refused::invalid(POD, &name, &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(POD, &name, &causes)) }
 }

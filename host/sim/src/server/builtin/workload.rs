@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{default, pod};
 use crate::object::Resource;
+use crate::server::api_error::{ApiErrorWithDetails, Cause};
 use crate::server::meta::{self, at, part, text};
-use crate::server::refusal::{Cause, Refused};
 use crate::server::select::Selector;
 
 /// Fills in what is not said.
@@ -87,7 +87,7 @@ fn job(object: &mut Value) {
 }
 
 /// Refuses what could never make a pod of its own.
-pub fn check(resource: Resource, object: &Value) -> Result<(), Refused> {
+pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetails> {
     let mut causes = Vec::new();
     let template = &object["spec"]["template"];
     match at(template, &["spec"]).and_then(Value::as_object) {
@@ -117,11 +117,11 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), Refused> {
         }
     }
     let name = text(object, &["metadata", "name"]);
-    if causes.is_empty() { Ok(()) } else { Err(Refused::invalid(resource, name, &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, name, &causes)) }
 }
 
 /// Refuses changes of what can never be changed.
-pub fn change(resource: Resource, object: &Value, old: &Value) -> Result<(), Refused> {
+pub fn change(resource: Resource, object: &Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
     let fixed: &[&str] = match resource.plural {
         "replicationcontrollers" => &[],
         "jobs" => &["selector", "template", "completionMode"],
@@ -131,7 +131,7 @@ pub fn change(resource: Resource, object: &Value, old: &Value) -> Result<(), Ref
         let value = &object["spec"][field];
         if *value != old["spec"][field] {
             let cause = Cause::invalid(format!("spec.{field}"), value, "field is immutable");
-            return Err(Refused::invalid(resource, text(object, &["metadata", "name"]), &[cause]));
+            return Err(ApiErrorWithDetails::invalid(resource, text(object, &["metadata", "name"]), &[cause]));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::server::refusal::Cause;
+use crate::server::api_error::Cause;
 
 /// How a list is put together from several hands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use serde_json::{Map, Value};
 
 use crate::object::Resource;
+use crate::server::api_error::ApiErrorWithDetails;
 use crate::server::meta;
-use crate::server::refusal::Refused;
-use crate::server::types::Place;
+use crate::server::types::Position;
 
 /// Merges a patch into an object of a built-in kind.
-pub fn strategic(resource: Resource, target: &mut Value, patch: &Value) -> Result<(), Refused> {
-    merge(Place::of(resource), target, patch)
+pub fn strategic(resource: Resource, target: &mut Value, patch: &Value) -> Result<(), ApiErrorWithDetails> {
+    merge(Position::of(resource), target, patch)
 }
 
 const DIRECTIVE: &str = "$patch";
@@ -18,7 +18,7 @@ const DELETE: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 
-fn merge(place: Place<'_>, target: &mut Value, patch: &Value) -> Result<(), Refused> {
+fn merge(place: Position<'_>, target: &mut Value, patch: &Value) -> Result<(), ApiErrorWithDetails> {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return Ok(());
@@ -33,7 +33,9 @@ fn merge(place: Place<'_>, target: &mut Value, patch: &Value) -> Result<(), Refu
             return Ok(());
         }
         Some("merge") | None => {}
-        Some(other) => return Err(Refused::bad(format!("unknown patch type {other:?} in a strategic merge patch"))),
+        Some(other) => {
+            return Err(ApiErrorWithDetails::bad(format!("unknown patch type {other:?} in a strategic merge patch")));
+        }
     }
     let fields = meta::fields(target);
     for (name, value) in patch {
@@ -77,7 +79,7 @@ fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
     patch.iter().filter(|(name, _)| !name.starts_with('$')).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-fn merge_list(place: Place<'_>, list: &mut Value, patch: &[Value], key: &str) -> Result<(), Refused> {
+fn merge_list(place: Position<'_>, list: &mut Value, patch: &[Value], key: &str) -> Result<(), ApiErrorWithDetails> {
     if !list.is_array() {
         *list = Value::Array(Vec::new());
     }
@@ -99,7 +101,7 @@ fn merge_list(place: Place<'_>, list: &mut Value, patch: &[Value], key: &str) ->
             continue;
         }
         let Some(name) = item.get(key) else {
-            return Err(Refused::bad(format!("map: {item} does not contain declared merge key: {key}")));
+            return Err(ApiErrorWithDetails::bad(format!("map: {item} does not contain declared merge key: {key}")));
         };
         let found = items.iter().position(|other| other[key] == *name);
         match (directive, found) {

@@ -11,7 +11,7 @@ use super::controller::Controller;
 use super::load;
 use super::readiness::Readiness;
 use super::scale::pool_is_ready;
-use crate::steps::table;
+use crate::commands::table;
 
 const DEPLOYMENTS: usize = 40;
 const REPLICAS: usize = 50;

@@ -9,7 +9,7 @@ use super::Bench;
 use super::controller::Controller;
 use super::listing::Listing;
 use super::load::Mixes;
-use crate::steps::table;
+use crate::commands::table;
 
 /// Longer than this nobody waits.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use crate::bench::cases::Inputs;
-use crate::steps;
+use crate::commands;
 
 /// The usual NodePool, with a class whose nodes take a second to register, and more requirements.
 pub fn pool(more: &[Value]) -> Vec<Value> {
@@ -133,7 +133,7 @@ impl Mixes {
         let mut command = Command::new("python3");
         command.arg(data.join("make_cluster.py")).args(["--profile", "services", "--pending"]);
         command.args([pods.to_string(), "--seed".into(), seed.to_string()]);
-        let made: Value = serde_json::from_slice(&steps::output(command)?).context("a made-up platform")?;
+        let made: Value = serde_json::from_slice(&commands::output(command)?).context("a made-up platform")?;
         let mut objects = Vec::new();
         let mut services: BTreeMap<String, (usize, Value, Value)> = BTreeMap::new();
         for object in made["items"].as_array().into_iter().flatten() {

@@ -12,7 +12,7 @@ use super::Bench;
 use super::controller::{Controller, Kind, Usage};
 use super::load::{self, Mixes};
 use super::readiness::Readiness;
-use crate::steps::table;
+use crate::commands::table;
 
 /// Longer than this nobody waits for pods.
 pub const PATIENCE: Duration = Duration::from_secs(300);

@@ -16,7 +16,7 @@ use super::controller::{Controller, Kind};
 use super::load;
 use super::readiness::Readiness;
 use super::scale::{pool_is_ready, until, within};
-use crate::steps::{self, table};
+use crate::commands::{self, table};
 
 /// The components that take turns, by what they call themselves.
 const NAMES: [&str; 2] = ["price", "spot-risk"];
@@ -45,7 +45,7 @@ enum Broken {
 
 /// Replaces the policy `count` times; ours alone.
 pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
-    let home = steps::plugins()?;
+    let home = commands::plugins()?;
     let read = |name: &str| std::fs::read(home.join(format!("{name}.wasm")));
     let good = [read(NAMES[0])?, read(NAMES[1])?];
     let folder = crate::target().join("bench/swaps");

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_core::model::{Excess, LabelSelector, Names, Part, PodTerm, Sym};
+use longshore_core::model::{Excess, LabelSelector, Part, PodTerm, Symbol, Symbols};
 
 use super::{WirePodTerm, WireTerm};
 use crate::manifests::pod::{WirePod, WireSpec};
@@ -140,7 +140,7 @@ pub(crate) fn fewer_labels<'m, 'a>(map: &'m Map<'a, Option<Text<'a>>>) -> Vec<(&
 
 /// The required anti-affinity of a pod beyond a limit, which is in namespace `own`: one term per topology key, for every
 /// pod of the namespaces that its terms name, or of all where they select namespaces or name too many.
-pub(crate) fn wider(spec: &WireSpec<'_>, own: Sym, names: &mut Names) -> Vec<PodTerm> {
+pub(crate) fn wider(spec: &WireSpec<'_>, own: Symbol, names: &mut Symbols) -> Vec<PodTerm> {
     let anti = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let mut by_key: BTreeMap<(bool, &str), Reach<'_>> = BTreeMap::new();
     for term in anti.into_iter().flat_map(|anti| anti.required.iter()).filter(|term| term.label_selector.is_some()) {
@@ -156,7 +156,7 @@ pub(crate) fn wider(spec: &WireSpec<'_>, own: Sym, names: &mut Names) -> Vec<Pod
     let everything = || LabelSelector(Some(Vec::new()));
     let term = |((_, key), reach): ((bool, &str), Reach<'_>)| {
         let named = reach.named.into_iter().filter(|_| !reach.all).map(|name| names.intern(name));
-        let named: Vec<Sym> = named.collect();
+        let named: Vec<Symbol> = named.collect();
         PodTerm {
             key: names.intern(key),
             selector: everything(),

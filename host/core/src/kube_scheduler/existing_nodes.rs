@@ -1,0 +1,144 @@
+//! Nodes that exist, as numbers: where every run starts.
+
+use rustc_hash::FxHashMap;
+
+use super::compile::Compiled;
+use super::rules::Kinds;
+use super::shapes::nonzero_requested;
+use crate::model::{ResourceId, Resources, ShapeId, Symbol};
+use crate::snapshot::Snapshot;
+
+/// The domain of a node that lacks the label.
+pub const NOWHERE: u32 = u32::MAX;
+
+/// CPU and memory of a node, for the scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Allocatable.
+    pub allocatable: [i64; 2],
+    /// Asked for by its pods.
+    pub requested: [i64; 2],
+    /// The same with stand-ins for pods that ask for nothing.
+    pub nonzero_requested: [i64; 2],
+}
+
+/// The values of one topology key, numbered. Every node is a hostname of its own, by its number.
+#[derive(Clone, Debug, Default)]
+pub struct Domains {
+    /// The key is the hostname.
+    pub hostname: bool,
+    /// Domain by node, or [`NOWHERE`].
+    pub of: Vec<u32>,
+    /// Numbers of values; not kept for hostnames.
+    pub numbers: FxHashMap<Symbol, u32>,
+}
+
+impl Domains {
+    /// How many domains there are.
+    pub fn len(&self) -> usize {
+        if self.hostname { self.of.len() } else { self.numbers.len() }
+    }
+
+    /// Adds the next node.
+    pub fn push(&mut self, value: Option<Symbol>) {
+        let next = self.numbers.len() as u32;
+        let domain = match value {
+            _ if self.hostname => self.of.len() as u32,
+            Some(value) => *self.numbers.entry(value).or_insert(next),
+            None => NOWHERE,
+        };
+        self.of.push(domain);
+    }
+}
+
+/// Existing nodes before anything is placed.
+#[derive(Clone, Debug)]
+pub struct ExistingNodes {
+    /// Kinds of nodes.
+    pub kinds: Kinds,
+    /// Kind by node.
+    pub kind_of: Vec<u32>,
+    /// Domains by topology key.
+    pub domains: Vec<Domains>,
+    /// Free amounts by node, then resource.
+    pub free: Vec<i64>,
+    /// Loads by node.
+    pub load: Vec<Load>,
+    /// Counts by counter, then domain.
+    pub counts: Vec<Vec<i32>>,
+    /// Sums of counts, by counter.
+    pub totals: Vec<i64>,
+}
+
+/// CPU and memory of some amounts.
+pub fn cpu_and_memory(resources: &Resources) -> [i64; 2] {
+    [resources.get(ResourceId::Cpu), resources.get(ResourceId::Memory)]
+}
+
+impl ExistingNodes {
+    /// Numbers the nodes of a snapshot.
+    pub fn new(snapshot: &Snapshot, compiled: &Compiled) -> Self {
+        let names = &snapshot.world.names;
+        let hostname = names.get("kubernetes.io/hostname");
+        let domains = compiled.keys.iter().map(|&k| Domains { hostname: Some(k) == hostname, ..Domains::default() });
+        let mut ground = ExistingNodes {
+            kinds: Kinds::default(),
+            kind_of: Vec::with_capacity(snapshot.nodes.len()),
+            domains: domains.collect(),
+            free: Vec::with_capacity(snapshot.nodes.len() * compiled.resources.len()),
+            load: Vec::with_capacity(snapshot.nodes.len()),
+            counts: Vec::new(),
+            totals: vec![0; compiled.counters.len()],
+        };
+        for node in &snapshot.nodes {
+            let labels = compiled.rules.keys.iter().filter_map(|&k| Some((k, node.labels.get(k)?))).collect();
+            ground.kind_of.push(compiled.rules.kind(&mut ground.kinds, names, &node.taints, labels));
+            for (&key, domains) in compiled.keys.iter().zip(&mut ground.domains) {
+                domains.push(node.labels.get(key));
+            }
+            ground.free.extend(compiled.resources.iter().map(|&r| node.free.get(r)));
+            let room = cpu_and_memory(&node.allocatable);
+            let left = cpu_and_memory(&node.free);
+            let asked = [0, 1].map(|r| room[r].saturating_sub(left[r]));
+            ground.load.push(Load { allocatable: room, requested: asked, nonzero_requested: asked });
+        }
+        ground.apply_default_requests(snapshot);
+        ground.count(snapshot, compiled);
+        ground
+    }
+
+    fn apply_default_requests(&mut self, snapshot: &Snapshot) {
+        for (id, shape) in snapshot.world.shapes.iter().enumerate() {
+            let (asked, counted) = (cpu_and_memory(&shape.requests), nonzero_requested(&shape.requests));
+            if asked == counted {
+                continue;
+            }
+            for &(node, pods) in snapshot.running.on(ShapeId(id as u32)) {
+                let load = &mut self.load[node.0 as usize];
+                for r in [0, 1] {
+                    let more = (counted[r] - asked[r]).saturating_mul(i64::from(pods));
+                    load.nonzero_requested[r] = load.nonzero_requested[r].saturating_add(more);
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, snapshot: &Snapshot, compiled: &Compiled) {
+        let len = |key: u32| self.domains[key as usize].len();
+        self.counts = compiled.counters.iter().map(|c| vec![0; len(c.key)]).collect();
+        for &(counter, shape, amount) in &compiled.running {
+            let c = &compiled.counters[counter as usize];
+            for &(node, pods) in snapshot.running.on(shape) {
+                let domain = self.domains[c.key as usize].of[node.0 as usize];
+                let kind = self.kind_of[node.0 as usize];
+                if domain == NOWHERE || !compiled.rules.counts(&self.kinds, kind, c.filter) {
+                    continue;
+                }
+                let more = amount.saturating_mul(pods as i32);
+                let count = &mut self.counts[counter as usize][domain as usize];
+                *count = count.saturating_add(more);
+                self.totals[counter as usize] += i64::from(more);
+            }
+        }
+    }
+}

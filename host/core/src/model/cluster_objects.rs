@@ -1,0 +1,146 @@
+//! Everything observed, by kind, unindexed: the output of the boundary and the input of a snapshot.
+
+use super::catalogue::Catalogue;
+use super::node::{NodeClaim, NodeRecord};
+use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
+use super::pool::{NodeClass, NodePool};
+use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
+use super::symbols::{Labels, Symbol, Symbols};
+
+/// Whether preferences of pods are tried before they are given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PreferencePolicy {
+    /// A preference is a requirement until the pod would otherwise stay without a node.
+    #[default]
+    Respect,
+    /// Preferred terms and ScheduleAnyway constraints are not looked at.
+    Ignore,
+}
+
+/// What happens where `minValues` of a NodePool cannot be met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MinValuesPolicy {
+    /// The NodePool is refused for the pod.
+    #[default]
+    Strict,
+    /// The number is lowered to what can be had.
+    BestEffort,
+}
+
+/// What an operator sets, as far as planning depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Karpenter's PREFERENCE_POLICY.
+    pub preferences: PreferencePolicy,
+    /// Karpenter's MIN_VALUES_POLICY.
+    pub min_values: MinValuesPolicy,
+    /// Karpenter's gate ReservedCapacity.
+    pub reserved_capacity: bool,
+    /// USD per hour that any node costs beside its price: root volume, addresses, agents billed by the host, and the work
+    /// that every node makes for the control plane.
+    pub node_cost: f64,
+    /// Default topology spread constraints (selector empty: deduced per pod from Services and owner).
+    pub default_spread: Vec<Spread>,
+}
+
+impl Settings {
+    /// [`Settings::node_cost`] where nobody says one: about 11 USD a month.
+    pub const NODE_COST: f64 = 0.015;
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            preferences: PreferencePolicy::default(),
+            min_values: MinValuesPolicy::default(),
+            reserved_capacity: true,
+            node_cost: Settings::NODE_COST,
+            default_spread: Vec::new(),
+        }
+    }
+}
+
+/// A DaemonSet: what it adds to every node that it runs on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DaemonSet {
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// `metadata.name`.
+    pub name: Symbol,
+    /// Its pod template as a shape, limits copied to missing requests.
+    pub template: ShapeId,
+    /// The template asks for dynamic resource claims: such daemons are left out of overhead.
+    pub resource_claims: bool,
+}
+
+/// A Service, ReplicationController, ReplicaSet or StatefulSet: whose selectors default spread constraints are
+/// deduced from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// `Service`, `ReplicationController`, `ReplicaSet` or `StatefulSet`.
+    pub kind: Symbol,
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// `metadata.name`.
+    pub name: Symbol,
+    /// Its selector.
+    pub selector: LabelSelector,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodDisruptionBudget {
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// `metadata.name`.
+    pub name: Symbol,
+    /// `spec.selector`.
+    pub selector: LabelSelector,
+    /// `status.disruptionsAllowed`.
+    pub allowed: i32,
+    /// `maxUnavailable` of 0 or 0 %, or `minAvailable` of 100 %: its pods can never be evicted.
+    pub blocks_always: bool,
+    /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
+    pub evicts_unhealthy: bool,
+}
+
+/// Everything observed of one cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterObjects {
+    /// Interned strings of everything below.
+    pub names: Symbols,
+    /// What can be bought.
+    pub catalogue: Catalogue,
+    /// What the operator set.
+    pub settings: Settings,
+    /// NodePools.
+    pub pools: Vec<NodePool>,
+    /// Node classes.
+    pub classes: Vec<NodeClass>,
+    /// NodeClaims.
+    pub claims: Vec<NodeClaim>,
+    /// Nodes.
+    pub nodes: Vec<NodeRecord>,
+    /// Shapes of pods and daemon templates.
+    pub shapes: Shapes,
+    /// Pods, running and pending.
+    pub pods: Vec<Pod>,
+    /// DaemonSets.
+    pub daemons: Vec<DaemonSet>,
+    /// Owners and Services with their selectors.
+    pub workloads: Vec<Workload>,
+    /// PodDisruptionBudgets.
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// Namespaces with their labels.
+    pub namespaces: Vec<(Symbol, Labels)>,
+    /// PersistentVolumeClaims.
+    pub volume_claims: Vec<VolumeClaim>,
+    /// PersistentVolumes.
+    pub volumes: Vec<Volume>,
+    /// StorageClasses.
+    pub storage_classes: Vec<StorageClass>,
+    /// CSINodes.
+    pub csi_nodes: Vec<CsiNode>,
+    /// Seconds since 1970 that planning happens at.
+    pub now: i64,
+}

@@ -1,0 +1,191 @@
+//! What can be bought for a set of classes: offerings by what they admit, those that another one beats left out.
+
+use rustc_hash::FxHashMap;
+
+use super::classes::Classes;
+use crate::model::{OfferingId, TypeId};
+use crate::schedule::bit_set::BitSet;
+use crate::schedule::first_fit::CompiledCluster;
+use crate::schedule::fit::ResourceVector;
+
+/// Something to buy.
+#[derive(Clone, Debug)]
+pub struct BinType {
+    /// Position of the NodePool.
+    pub pool: usize,
+    /// The instance type.
+    pub instance_type: TypeId,
+    /// The offering.
+    pub offering: OfferingId,
+    /// Effective cost and the cost of a node, USD per hour.
+    pub cost: f64,
+    /// The commitment that it draws on, position in [`BinTypes::commitments`], and how much it takes.
+    pub draw: Option<(usize, f64)>,
+    /// What it leaves to pods.
+    pub room: ResourceVector,
+    /// Which homes it is one for: position in [`BinTypes::admits`].
+    pub admits: usize,
+}
+
+/// Everything worth buying.
+#[derive(Clone, Debug, Default)]
+pub struct BinTypes {
+    /// Offers.
+    pub offers: Vec<BinType>,
+    /// Sets of homes.
+    pub admits: Vec<BitSet>,
+    /// What is left of each commitment.
+    pub commitments: Vec<f64>,
+}
+
+/// How commitments count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Commitments {
+    /// For as long as they last.
+    Limited,
+    /// As if they never ran out: for a lower bound.
+    Unlimited,
+}
+
+impl BinTypes {
+    /// Offers for these classes: available, not excluded, of use to at least one home, and not beaten by one that
+    /// admits as much, has as much room and costs no more.
+    pub fn new(p: &CompiledCluster<'_>, classes: &Classes, commitments: Commitments) -> Self {
+        let mut market = BinTypes::default();
+        let mut groups: FxHashMap<(usize, BitSet), Vec<BinType>> = FxHashMap::default();
+        let mut order: Vec<(usize, BitSet)> = Vec::new();
+        let node_cost = p.snapshot.world.settings.node_cost;
+        let inside = committed_costs(p, &mut market.commitments);
+        for (pool, inside) in inside.iter().enumerate() {
+            let states: Vec<(usize, _)> = classes
+                .compatibilities
+                .iter()
+                .enumerate()
+                .flat_map(|(at, home)| home.states.iter().map(move |&s| (at, s)))
+                .filter(|&(_, s)| p.states.get(s).pool == pool)
+                .collect();
+            for (cell, of_cell) in p.states.cells.iter().enumerate() {
+                let here: Vec<_> = states.iter().filter(|(_, s)| p.states.get(*s).cells.has(cell)).collect();
+                if here.is_empty() {
+                    continue;
+                }
+                let mut by_types: FxHashMap<Vec<bool>, BitSet> = FxHashMap::default();
+                for t in p.states.available(pool, cell).iter() {
+                    let admits: Vec<bool> = here.iter().map(|(_, s)| p.states.get(*s).types.has(t)).collect();
+                    if !admits.contains(&true) {
+                        continue;
+                    }
+                    let mask = by_types.entry(admits).or_insert_with_key(|admits| {
+                        let mut mask = BitSet::none(classes.compatibilities.len());
+                        here.iter().zip(admits).filter(|(_, a)| **a).for_each(|((at, _), _)| mask.insert(*at));
+                        mask
+                    });
+                    let row = of_cell.offerings[t];
+                    let outside = p.states.scores[pool].cost[row as usize];
+                    let drawn = inside.get(&row).filter(|d| d.cost < outside);
+                    let key = (pool, mask.clone());
+                    let offers = groups.entry(key.clone()).or_insert_with(|| {
+                        order.push(key);
+                        Vec::new()
+                    });
+                    let offer = |cost: f64, draw| BinType {
+                        pool,
+                        instance_type: TypeId(t as u32),
+                        offering: OfferingId(row),
+                        cost: cost + node_cost,
+                        draw,
+                        room: p.pools[pool].fit.net[t].clone(),
+                        admits: 0,
+                    };
+                    match (drawn, commitments) {
+                        (Some(d), Commitments::Unlimited) => offers.push(offer(d.cost, None)),
+                        (Some(d), Commitments::Limited) => offers.push(offer(d.cost, Some((d.commitment, d.amount)))),
+                        (None, _) => {}
+                    }
+                    if outside.is_finite() && !(drawn.is_some() && commitments == Commitments::Unlimited) {
+                        offers.push(offer(outside, None));
+                    }
+                }
+            }
+        }
+        for key in order {
+            let offers = groups.remove(&key).unwrap_or_default();
+            let at = market.admits.len();
+            market.admits.push(key.1);
+            market.offers.extend(non_dominated(offers).into_iter().map(|o| BinType { admits: at, ..o }));
+        }
+        market.prune_dominated();
+        market
+    }
+
+    /// Drops offers beaten by one that admits more.
+    fn prune_dominated(&mut self) {
+        let wider = |a: usize, b: usize| {
+            let (a, b) = (self.admits[a].words(), self.admits[b].words());
+            a.iter().zip(b).all(|(x, y)| x & !y == 0)
+        };
+        let count = self.admits.len();
+        let above: Vec<Vec<usize>> =
+            (0..count).map(|a| (0..count).filter(|&b| a != b && wider(a, b)).collect()).collect();
+        let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); count];
+        self.offers.iter().enumerate().for_each(|(at, o)| by_group[o.admits].push(at));
+        let is_beaten = |o: &BinType| {
+            let better = above[o.admits].iter().flat_map(|&g| &by_group[g]);
+            better.into_iter().any(|&b| {
+                let b = &self.offers[b];
+                b.pool == o.pool && dominates(b, o) && (b.cost < o.cost || b.room != o.room)
+            })
+        };
+        let keep: Vec<bool> = self.offers.iter().map(|o| !is_beaten(o)).collect();
+        let mut at = 0;
+        self.offers.retain(|_| {
+            at += 1;
+            keep[at - 1]
+        });
+    }
+}
+
+/// How an offering draws on a commitment.
+struct CommittedCost {
+    commitment: usize,
+    amount: f64,
+    cost: f64,
+}
+
+/// Draws by NodePool and row. A commitment that several NodePools see is one by its name.
+fn committed_costs(p: &CompiledCluster<'_>, commitments: &mut Vec<f64>) -> Vec<FxHashMap<u32, CommittedCost>> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut all = Vec::new();
+    for scores in &p.states.scores {
+        let mut of_pool: FxHashMap<u32, CommittedCost> = FxHashMap::default();
+        for pool in &scores.pools {
+            let commitment = names.iter().position(|n| *n == pool.name).unwrap_or_else(|| {
+                names.push(&pool.name);
+                commitments.push(pool.remaining);
+                names.len() - 1
+            });
+            for d in pool.draws.iter().filter(|d| d.amount <= pool.remaining) {
+                of_pool.insert(d.offering.0, CommittedCost { commitment, amount: d.amount, cost: d.cost });
+            }
+        }
+        all.push(of_pool);
+    }
+    all
+}
+
+fn dominates(a: &BinType, b: &BinType) -> bool {
+    a.draw.is_none() && a.cost <= b.cost && a.room.iter().zip(&b.room).all(|(x, y)| x >= y)
+}
+
+/// Offers that none of the others beats, cheapest first.
+fn non_dominated(mut offers: Vec<BinType>) -> Vec<BinType> {
+    offers
+        .sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| b.room.cmp(&a.room)).then(a.offering.cmp(&b.offering)));
+    let mut kept: Vec<BinType> = Vec::new();
+    for offer in offers {
+        if !kept.iter().any(|k| dominates(k, &offer)) {
+            kept.push(offer);
+        }
+    }
+    kept
+}

@@ -1,0 +1,386 @@
+//! What a new node may still be: requirements narrowed step by step, each distinct outcome kept once.
+//!
+//! A *cell* is a combination of everything that offerings pin (zone, capacity type, reservation, …). A *state* is a
+//! NodePool with a set of requirements, and what follows from them: the types whose labels agree and that have an
+//! available offering in one of the cells that agree. States are few (zones × capacity types × architectures …), so
+//! narrowing is a look-up.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::bit_set::BitSet;
+use super::sets::{Numbers, Set, Sets};
+use crate::ids::PoolIx;
+use crate::model::{Catalogue, ClusterObjects, OfferingId, Requirement, Symbol, Symbols, TypeId};
+use crate::policy::Scores;
+
+/// Index of a [`NodeSpec`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeSpecId(pub u32);
+
+/// Index of an interned set of requirements that something asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequirementsId(pub u32);
+
+/// What a new node may still be.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// The NodePool, as a position in the order of preference.
+    pub pool: usize,
+    /// Requirements by label.
+    pub sets: Sets,
+    /// Types whose labels agree and that have an available offering in `cells`.
+    pub types: BitSet,
+    /// Cells that agree.
+    pub cells: BitSet,
+}
+
+/// A combination of what offerings pin.
+#[derive(Clone, Debug)]
+pub struct OfferingKey {
+    /// Label and value, sorted by label.
+    pub values: Vec<(Symbol, Symbol)>,
+    /// The offering of each type in this cell (the cheapest, should there be several), `u32::MAX` for none.
+    pub offerings: Vec<u32>,
+    /// The reservation that offerings of this cell draw on.
+    pub reservation: Option<Symbol>,
+    /// Types with an offering here that is available, or would be but for a shortage of the moment.
+    pub offered: BitSet,
+}
+
+/// All states met so far.
+pub struct NodeSpecs<'a> {
+    /// The world's names.
+    pub names: &'a Symbols,
+    /// The world's catalogue.
+    pub catalogue: &'a Catalogue,
+    /// Which symbols are integers.
+    pub numbers: Numbers,
+    /// Cells.
+    pub cells: Vec<OfferingKey>,
+    /// Scores by position of NodePool.
+    pub scores: Vec<Scores>,
+    /// Types with an offering that is available and not excluded, by position of NodePool and cell.
+    available: Vec<Vec<BitSet>>,
+    defined: FxHashSet<Symbol>,
+    type_sets: FxHashMap<Symbol, Vec<(u32, Set)>>,
+    cell_keys: FxHashSet<Symbol>,
+    table: Vec<NodeSpec>,
+    index: FxHashMap<(usize, Sets), NodeSpecId>,
+    needs: indexmap::IndexSet<Sets, rustc_hash::FxBuildHasher>,
+    memo: FxHashMap<(NodeSpecId, RequirementsId), Option<NodeSpecId>>,
+    masks: FxHashMap<(Symbol, Set), BitSet>,
+    as_need: FxHashMap<NodeSpecId, RequirementsId>,
+}
+
+impl<'a> NodeSpecs<'a> {
+    /// No state yet, for a catalogue as scored for each NodePool.
+    pub fn new(world: &'a ClusterObjects, scores: Vec<Scores>) -> Self {
+        let catalogue = &world.catalogue;
+        let numbers = Numbers::read(&world.names);
+        let (cells, cell_keys) = cells(catalogue, &scores);
+        let mut type_sets: FxHashMap<Symbol, Vec<(u32, Set)>> = FxHashMap::default();
+        for (at, t) in catalogue.types().iter().enumerate() {
+            for r in &t.requirements {
+                type_sets.entry(r.key).or_default().push((at as u32, Set::from_op(&r.op)));
+            }
+        }
+        let mut defined: FxHashSet<Symbol> = type_sets.keys().chain(&cell_keys).copied().collect();
+        defined.extend(WELL_KNOWN.iter().filter_map(|key| world.names.get(key)));
+        let usable = |score: &Scores, row: u32| {
+            let offering = catalogue.offering(OfferingId(row));
+            let left = offering.reservation.is_none_or(|(_, count)| count > 0) || !world.settings.reserved_capacity;
+            let inside =
+                || score.pools.iter().any(|p| p.draws.iter().any(|d| d.offering.0 == row && d.amount <= p.remaining));
+            offering.available && left && (score.cost[row as usize].is_finite() || inside())
+        };
+        let available = scores
+            .iter()
+            .map(|score| {
+                let of_cell = |cell: &OfferingKey| {
+                    let mut bits = BitSet::none(catalogue.types().len());
+                    let rows = cell.offerings.iter().enumerate().filter(|&(_, &row)| row != u32::MAX);
+                    rows.filter(|&(_, &row)| usable(score, row)).for_each(|(t, _)| bits.insert(t));
+                    bits
+                };
+                cells.iter().map(of_cell).collect()
+            })
+            .collect();
+        NodeSpecs {
+            names: &world.names,
+            catalogue,
+            numbers,
+            cells,
+            scores,
+            available,
+            defined,
+            type_sets,
+            cell_keys,
+            table: Vec::new(),
+            index: FxHashMap::default(),
+            needs: indexmap::IndexSet::default(),
+            memo: FxHashMap::default(),
+            masks: FxHashMap::default(),
+            as_need: FxHashMap::default(),
+        }
+    }
+
+    /// The state of that id.
+    pub fn get(&self, id: NodeSpecId) -> &NodeSpec {
+        &self.table[id.0 as usize]
+    }
+
+    /// Interns what something asks for.
+    pub fn requirements(&mut self, sets: Sets) -> RequirementsId {
+        RequirementsId(self.needs.insert_full(sets).0 as u32)
+    }
+
+    /// The sets of a need.
+    pub fn need_sets(&self, id: RequirementsId) -> &Sets {
+        &self.needs[id.0 as usize]
+    }
+
+    /// Whether pods may ask for a label that a NodePool does not mention.
+    pub fn may_be_undefined(&self, key: Symbol) -> bool {
+        self.defined.contains(&key)
+    }
+
+    /// The state of a NodePool under `sets`, made if it is new. It may have no types.
+    pub fn state(&mut self, pool: usize, sets: Sets) -> NodeSpecId {
+        if let Some(&id) = self.index.get(&(pool, sets.clone())) {
+            return id;
+        }
+        let (types, cells) = self.compatible(pool, &sets);
+        let id = NodeSpecId(self.table.len() as u32);
+        self.table.push(NodeSpec { pool, sets: sets.clone(), types, cells });
+        self.index.insert((pool, sets), id);
+        id
+    }
+
+    /// The state after `need` is added, or nothing if labels contradict or no type is left.
+    pub fn narrow(&mut self, from: NodeSpecId, need: RequirementsId) -> Option<NodeSpecId> {
+        if let Some(&known) = self.memo.get(&(from, need)) {
+            return known;
+        }
+        let state = &self.table[from.0 as usize];
+        let asked = &self.needs[need.0 as usize];
+        let to = match state.sets.conflict(asked, |k| self.defined.contains(&k), &self.numbers) {
+            Some(_) => None,
+            None => {
+                let mut sets = state.sets.clone();
+                sets.add_all(asked, &self.numbers);
+                let id = self.state(state.pool, sets);
+                (!self.get(id).types.is_empty()).then_some(id)
+            }
+        };
+        self.memo.insert((from, need), to);
+        to
+    }
+
+    /// The state that keeps what both keep, or nothing if they contradict.
+    pub fn intersect(&mut self, a: NodeSpecId, b: NodeSpecId) -> Option<NodeSpecId> {
+        if a == b {
+            return Some(a);
+        }
+        let need = match self.as_need.get(&b) {
+            Some(&need) => need,
+            None => {
+                let need = self.requirements(self.get(b).sets.clone());
+                self.as_need.insert(b, need);
+                need
+            }
+        };
+        self.narrow(a, need)
+    }
+
+    /// `narrow` with one label pinned to one value.
+    pub fn pin(&mut self, from: NodeSpecId, key: Symbol, value: Symbol) -> Option<NodeSpecId> {
+        if self.get(from).sets.get(key).and_then(Set::single) == Some(value) {
+            return Some(from);
+        }
+        let need = self.requirements(Sets(vec![(key, Set::of([value]))]));
+        self.narrow(from, need)
+    }
+
+    /// Types whose labels agree with `set` under `key`; a type that does not name the label agrees.
+    pub fn mask(&mut self, key: Symbol, set: &Set) -> &BitSet {
+        let (numbers, type_sets, len) = (&self.numbers, &self.type_sets, self.catalogue.types().len());
+        self.masks.entry((key, set.clone())).or_insert_with(|| {
+            let mut bits = BitSet::all(len);
+            for (at, mine) in type_sets.get(&key).into_iter().flatten() {
+                if !mine.agrees(set, numbers) {
+                    bits.remove(*at as usize);
+                }
+            }
+            bits
+        })
+    }
+
+    fn compatible(&mut self, pool: usize, sets: &Sets) -> (BitSet, BitSet) {
+        let mut types = self.types_that_agree(sets);
+        let cells = self.cells_that_agree(sets);
+        let mut in_cells = BitSet::none(self.catalogue.types().len());
+        cells.iter().for_each(|cell| in_cells.or(&self.available[pool][cell]));
+        types.and(&in_cells);
+        (types, cells)
+    }
+
+    fn types_that_agree(&mut self, sets: &Sets) -> BitSet {
+        let mut types = BitSet::all(self.catalogue.types().len());
+        for (key, set) in &sets.0 {
+            if self.type_sets.contains_key(key) {
+                types.and(&self.mask(*key, set).clone());
+            }
+        }
+        types
+    }
+
+    fn cells_that_agree(&self, sets: &Sets) -> BitSet {
+        let mut cells = BitSet::none(self.cells.len());
+        for (at, cell) in self.cells.iter().enumerate() {
+            let agrees =
+                |&(key, value): &(Symbol, Symbol)| sets.get(key).is_none_or(|s| s.admits(value, &self.numbers));
+            let only_in_cells = |key: &Symbol| cell.values.iter().any(|(k, _)| k == key);
+            let wanted = sets
+                .0
+                .iter()
+                .all(|(key, set)| !self.cell_keys.contains(key) || only_in_cells(key) || set.allows_absence());
+            if wanted && cell.values.iter().all(agrees) {
+                cells.insert(at);
+            }
+        }
+        cells
+    }
+
+    /// Whether some type of `within` is on offer under what `from` and `asked` require, with a label
+    /// pinned to a value. Shortages of the moment are left aside: an offering that is short for some minutes, a
+    /// reservation that is used up, one that the scorer excludes now.
+    pub fn could_be_had(
+        &mut self,
+        from: NodeSpecId,
+        asked: &Sets,
+        (key, value): (Symbol, Symbol),
+        within: &BitSet,
+    ) -> bool {
+        let mut asked = asked.clone();
+        asked.add(key, &Set::of([value]), &self.numbers);
+        let state = &self.table[from.0 as usize];
+        if state.sets.conflict(&asked, |k| self.defined.contains(&k), &self.numbers).is_some() {
+            return false;
+        }
+        let mut sets = state.sets.clone();
+        sets.add_all(&asked, &self.numbers);
+        let mut types = self.types_that_agree(&sets);
+        types.and(within);
+        self.cells_that_agree(&sets).iter().any(|cell| self.cells[cell].offered.meets(&types))
+    }
+
+    /// The cheapest way to buy a type in a state: by effective cost outside commitments, then price, then row.
+    pub fn cheapest(&self, id: NodeSpecId, instance_type: TypeId) -> Option<OfferingId> {
+        let state = self.get(id);
+        let score = &self.scores[state.pool];
+        let rows = state.cells.iter().filter(|&c| self.available[state.pool][c].has(instance_type.0 as usize));
+        rows.map(|c| self.cells[c].offerings[instance_type.0 as usize])
+            .min_by(|&a, &b| {
+                let price = |row: u32| self.catalogue.offering(OfferingId(row)).price;
+                let cost = |row: u32| score.cost[row as usize];
+                cost(a).total_cmp(&cost(b)).then(price(a).total_cmp(&price(b))).then(a.cmp(&b))
+            })
+            .map(OfferingId)
+    }
+
+    /// Whether a type can be had in a cell by a NodePool.
+    pub fn available(&self, pool: usize, cell: usize) -> &BitSet {
+        &self.available[pool][cell]
+    }
+
+    /// Labels that offerings pin.
+    pub fn is_cell_key(&self, key: Symbol) -> bool {
+        self.cell_keys.contains(&key)
+    }
+
+    /// Values of a label that types or offerings name.
+    pub fn values_of(&self, key: Symbol) -> Vec<Symbol> {
+        let of_types = self.type_sets.get(&key).into_iter().flatten().flat_map(|(_, set)| set.values.iter().copied());
+        let of_cells = self.cells.iter().flat_map(|c| c.values.iter()).filter(|(k, _)| *k == key).map(|&(_, v)| v);
+        let mut values: Vec<Symbol> = of_types.chain(of_cells).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+}
+
+/// Labels that pods may ask for although a NodePool does not mention them.
+const WELL_KNOWN: [&str; 7] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "karpenter.sh/capacity-type",
+];
+
+fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashSet<Symbol>) {
+    use crate::model::Op;
+    let mut cells: indexmap::IndexMap<Vec<(Symbol, Symbol)>, OfferingKey, rustc_hash::FxBuildHasher> =
+        indexmap::IndexMap::default();
+    let cost = |row: u32| scores.first().map_or(0.0, |s| s.cost[row as usize]);
+    let single = |r: &Requirement| match &r.op {
+        Op::In(values) if values.len() == 1 => Some((r.key, values[0])),
+        _ => None,
+    };
+    let mut values: Vec<(Symbol, Symbol)> = Vec::new();
+    let short = catalogue.short();
+    for (row, offering) in catalogue.offerings().iter().enumerate() {
+        values.clear();
+        values.extend(offering.requirements.iter().filter_map(single));
+        values.sort_unstable();
+        let at = cells.get_index_of(values.as_slice()).unwrap_or_else(|| {
+            let rows = vec![u32::MAX; catalogue.types().len()];
+            let reservation = offering.reservation.map(|r| r.0);
+            let offered = BitSet::none(catalogue.types().len());
+            cells
+                .insert_full(
+                    values.clone(),
+                    OfferingKey { values: values.clone(), offerings: rows, reservation, offered },
+                )
+                .0
+        });
+        let cell = &mut cells[at];
+        if offering.available || short.binary_search_by_key(&OfferingId(row as u32), |(id, _)| *id).is_ok() {
+            cell.offered.insert(offering.instance_type.0 as usize);
+        }
+        let mine = &mut cell.offerings[offering.instance_type.0 as usize];
+        let better = *mine == u32::MAX
+            || !catalogue.offering(OfferingId(*mine)).available && offering.available
+            || offering.available && cost(row as u32) < cost(*mine);
+        if better {
+            *mine = row as u32;
+        }
+    }
+    let keys = cells.keys().flatten().map(|&(k, _)| k).collect();
+    (cells.into_values().collect(), keys)
+}
+
+/// The requirements that every node of a NodePool starts with.
+pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Sets {
+    let pool = &world.pools[pool.0 as usize];
+    let mut sets = Sets::new(&pool.requirements, numbers);
+    let mut label = |key: Symbol, value: Symbol| sets.add(key, &Set::of([value]), numbers);
+    pool.labels.iter().for_each(|(key, value)| label(key, value));
+    let get = |text: &str| world.names.get(text);
+    if let Some(key) = get("karpenter.sh/nodepool") {
+        label(key, pool.name);
+    }
+    let class =
+        format!("{}/{}", world.names.text(pool.class.group), world.names.text(pool.class.kind).to_ascii_lowercase());
+    if let Some(key) = get(&class) {
+        label(key, pool.class.name);
+    }
+    for key in ["karpenter.sh/registered", "karpenter.sh/initialized"] {
+        if let (Some(key), Some(truth)) = (get(key), get("true")) {
+            label(key, truth);
+        }
+    }
+    sets
+}

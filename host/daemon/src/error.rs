@@ -1,0 +1,112 @@
+//! Why a command gave no answer. Every one of these ends with exit code 2.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use longshore_api::manifests::{Diagnostic, Diagnostics};
+use longshore_core::planner::Rejected;
+use longshore_policy::LoadError;
+
+use crate::config::ConfigError;
+
+/// What stops a command; printed once, in `main`.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A file could not be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Configuration or settings with faults.
+    #[error("the configuration has {}", count(.0.len(), "fault"))]
+    Config(Vec<ConfigError>),
+    /// A file that cannot be used at all.
+    #[error("{}: {reason}", file.display())]
+    Input {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What can be done.
+        hint: String,
+    },
+    /// Manifests without a single usable object, or that are none.
+    #[error("{source_name} cannot be used")]
+    Unusable {
+        /// The first that cannot be used.
+        source_name: String,
+        /// Everything that is wrong, with it and with others.
+        problems: Diagnostics,
+    },
+    /// Arguments that say nothing sensible together.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What can be done.
+        hint: String,
+    },
+    /// A policy that is refused.
+    #[error("policy {0}")]
+    Policy(String, #[source] LoadError),
+    /// A plan that breaks a rule: our fault, not that of the input.
+    #[error("the plan breaks {} and is dropped: a defect of Longshore, please report it", count(.0.violations.len(), "rule"))]
+    Rejected(Box<Rejected>),
+    /// The daemon has lost a part that it cannot do without.
+    #[error("the daemon has ended")]
+    Ended(#[from] crate::live::environment::Ended),
+    /// Standard output is gone.
+    #[error("cannot print the answer")]
+    Print(#[source] std::io::Error),
+}
+
+impl Failure {
+    /// A text that one problem makes useless.
+    pub fn unusable(problem: Diagnostic) -> Self {
+        let source_name = problem.location.source.clone();
+        let mut problems = Diagnostics::default();
+        problems.push(problem);
+        Failure::Unusable { source_name, problems }
+    }
+
+    /// The failure with its cause, its faults and its hint, over several lines.
+    pub fn report(&self) -> String {
+        let mut text = self.to_string();
+        match self {
+            Failure::Config(faults) => faults.iter().for_each(|fault| _ = write!(text, "\n  {fault}")),
+            Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() => {
+                _ = write!(text, "\n  hint: {hint}");
+            }
+            Failure::Rejected(rejected) => {
+                rejected.violations.iter().for_each(|violation| _ = write!(text, "\n  {violation}"));
+            }
+            Failure::Unusable { problems, .. } => {
+                problems.list.iter().for_each(|problem| _ = write!(text, "\n  {problem}"));
+                if problems.more > 0 {
+                    _ = write!(text, "\n  … and {} more", problems.more);
+                }
+            }
+            _ => {
+                let mut cause = std::error::Error::source(self);
+                while let Some(error) = cause {
+                    // A cause that its effect already quotes is not said twice.
+                    let said = error.to_string();
+                    if !text.contains(&said) {
+                        _ = write!(text, ": {said}");
+                    }
+                    cause = error.source();
+                }
+            }
+        }
+        text
+    }
+}
+
+/// `1 fault`, `2 faults`.
+pub fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}

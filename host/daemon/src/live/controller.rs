@@ -1,0 +1,776 @@
+//! The loop: what is observed is folded in, what it touches is looked at again, and now and then a round plans.
+//!
+//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time ([`WorkQueue`]), with
+//! copies of what it needs, and what comes of it returns as an observation like any other. What this process writes is
+//! folded in from the answers, so that no round forgets a NodeClaim that the watch has not brought yet; while a watch is known
+//! to be behind nothing is planned ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or the next
+//! of its own dates.
+
+mod apply_plan;
+mod observed;
+mod status_view;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_core::model::Symbols;
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::claims::{Planned, planned_pods};
+use super::context::Context;
+use super::explain_requests::ExplainRequests;
+use super::freshness::{Freshness, OwnWrite};
+use super::garbage;
+use super::guard::{guarded, guarded_now};
+use super::kinds::Kind;
+use super::launch_groups::LaunchGroups;
+use super::lifecycle::{self, Outcome, is_true, launch_of};
+use super::mutants::mutant;
+use super::node::NodeView;
+use super::nominations::{Nomination, Nominations};
+use super::plan_index::PlanIndex;
+use super::pod_events::PodEvents;
+use super::pod_latency::PodLatency;
+use super::pools;
+use super::pulse;
+use super::repair::{self, UnhealthyCounts};
+use super::round::{self, Created, Round, RoundConfig};
+use super::round_timer::RoundTimer;
+use super::serve::{Query, SharedBoard};
+use super::state::{Class, ClusterState, WorkItem};
+use super::step_error::StepError;
+use super::termination;
+use super::watch::Observed;
+use super::work_queue::{Lane, WorkQueue};
+use crate::config::NewPods;
+use crate::process;
+
+/// What tasks report.
+enum Done {
+    Step(WorkItem, Outcome),
+    Round(Box<Round>),
+    /// A round has panicked.
+    RoundPanicked,
+    /// Claims that were written, and how many could not be.
+    Written(Vec<Created>, usize),
+    /// Claims were not written: the server has other pods that wait than the state has.
+    Outdated,
+    Collected,
+    Explained,
+}
+
+/// Pods and their groups, by the claim that they were planned for after it was made.
+type InFlightPods = BTreeMap<String, Vec<(String, Option<u32>)>>;
+
+type Work = futures::future::BoxFuture<'static, Outcome>;
+
+/// While nothing may be planned, whether that is over is looked at this often.
+const RECHECK: Duration = Duration::from_secs(1);
+const GARBAGE: Duration = Duration::from_secs(120);
+/// NodePools are counted again at most this often.
+const POOLS: Duration = Duration::from_secs(1);
+/// Who leads is looked at this often, where replicas compete for it.
+const LEADER: Duration = Duration::from_millis(250);
+/// No round is made for so long where memory is given back to the system.
+const TRIM_MARGIN: Duration = Duration::from_millis(50);
+/// The status for others is written anew at most this often.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The loop's own.
+struct Controller {
+    ctx: Arc<Context>,
+    config: Arc<RoundConfig>,
+    board: SharedBoard,
+    state: ClusterState,
+    work: WorkQueue,
+    done: Sender<Done>,
+    round_timer: RoundTimer,
+    planning: bool,
+    /// What the watches can be trusted with.
+    watches: Freshness,
+    /// Why nothing may be planned now, if so.
+    blocked: Option<String>,
+    /// Pods that wait and that a node was bought for: it is not done again without asking the server.
+    bought: HashSet<String>,
+    /// Which claim each pod is planned for.
+    plans: PlanIndex,
+    /// This process has not asked the server yet which pods wait, since it leads.
+    unproven: bool,
+    /// How many rounds have panicked one after the other.
+    panics: u32,
+    rounds: u64,
+    was_leader: bool,
+    collecting: bool,
+    last_garbage: Instant,
+    last_pools: Instant,
+    pools_changed: bool,
+    launch_groups: LaunchGroups,
+    nominations: Nominations,
+    pod_latency: PodLatency,
+    /// Pods planned for a claim after it was made, until its node is there.
+    in_flight_pods: InFlightPods,
+    /// Nodes whose pods have changed, until their claims say so.
+    pod_events: PodEvents,
+    /// How many nodes are unhealthy.
+    unhealthy_counts: UnhealthyCounts,
+    last_plan: serde_json::Value,
+    /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
+    incompatible_pools: BTreeMap<String, String>,
+    explain_requests: ExplainRequests,
+    published: Instant,
+    changed: bool,
+    /// Whether the heap has free what somebody needed for a while.
+    trim_due: bool,
+    /// When this process began to watch.
+    began: Instant,
+}
+
+/// Where the loop hears from.
+pub struct Heard {
+    /// What the watches bring.
+    pub observations: Receiver<Observed>,
+    /// What this process has written.
+    pub echoes: UnboundedReceiver<OwnWrite>,
+    /// What others want to know.
+    pub queries: Receiver<Query>,
+}
+
+/// Runs until this replica retires and nothing of it is under way any more, or the channel of observations closes.
+pub async fn run(
+    ctx: Arc<Context>,
+    how: RoundConfig,
+    round_timer: RoundTimer,
+    names: Symbols,
+    board: SharedBoard,
+    heard: Heard,
+) {
+    let Heard { mut observations, mut echoes, queries: mut asks } = heard;
+    let (mut control, mut reports) = Controller::new(ctx, how, round_timer, names, board);
+    control.apply_config();
+    let leadership = control.ctx.leadership.clone();
+    loop {
+        if leadership.is_retiring() && control.is_idle() {
+            return;
+        }
+        let next = control.next(Instant::now());
+        tokio::select! {
+            biased;
+            Some(report) = reports.recv() => control.report(report),
+            observed = observations.recv() => {
+                let Some(observed) = observed else { return };
+                control.observe(observed);
+                // Whatever else has arrived belongs to the same moment.
+                for _ in 0..4096 {
+                    let Ok(observed) = observations.try_recv() else { break };
+                    control.observe(observed);
+                }
+            }
+            Some(write) = echoes.recv() => control.wrote(write),
+            Some(ask) = asks.recv() => control.asked(ask),
+            () = sleep_until(next) => {}
+            () = leadership.retires(), if !leadership.is_retiring() => {}
+        }
+        // No step begins from a copy that is older than what this process has written.
+        while let Ok(write) = echoes.try_recv() {
+            control.wrote(write);
+        }
+        control.tick(Instant::now());
+    }
+}
+
+impl Controller {
+    /// A loop that knows nothing yet, and where its tasks report.
+    fn new(
+        ctx: Arc<Context>,
+        how: RoundConfig,
+        round_timer: RoundTimer,
+        names: Symbols,
+        board: SharedBoard,
+    ) -> (Self, Receiver<Done>) {
+        let (done, reports) = channel(1024);
+        let now = Instant::now();
+        let control = Controller {
+            ctx,
+            config: Arc::new(how),
+            board,
+            state: ClusterState::new(names),
+            work: WorkQueue::default(),
+            done,
+            round_timer,
+            planning: false,
+            watches: Freshness::default(),
+            blocked: None,
+            bought: HashSet::new(),
+            plans: PlanIndex::default(),
+            unproven: true,
+            panics: 0,
+            rounds: 0,
+            was_leader: false,
+            collecting: false,
+            last_garbage: now,
+            last_pools: now,
+            pools_changed: true,
+            launch_groups: LaunchGroups::default(),
+            nominations: Nominations::default(),
+            pod_latency: PodLatency::default(),
+            in_flight_pods: BTreeMap::new(),
+            pod_events: PodEvents::default(),
+            unhealthy_counts: UnhealthyCounts::default(),
+            last_plan: serde_json::Value::Null,
+            incompatible_pools: BTreeMap::new(),
+            explain_requests: ExplainRequests::default(),
+            published: now,
+            changed: true,
+            trim_due: false,
+            began: now,
+        };
+        (control, reports)
+    }
+
+    /// Whether nothing is under way that another replica would have to take up.
+    fn is_idle(&self) -> bool {
+        !self.planning && !self.collecting && self.work.running() == 0
+    }
+
+    /// Has an object looked at again. A replica that stands by acts on nothing and keeps no list of it: whoever takes over
+    /// looks at everything.
+    fn enqueue(&mut self, what: WorkItem, now: Instant) {
+        match &what {
+            WorkItem::Claim(name) => {
+                self.pools_changed = true;
+                let claim = self.state.claims.get(name).cloned();
+                let id = claim.as_ref().and_then(|c| c.status.as_ref()).map_or("", |s| s.provider_id.as_str());
+                let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
+                for other in self.launch_groups.note(name, claim.as_deref(), joined, now) {
+                    self.work(WorkItem::Claim(other), Lane::Launch, now);
+                }
+                match &claim {
+                    Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
+                        if !self.plans.knows(name) {
+                            let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+                            planned_pods(claim).for_each(|planned| self.plans.plan(planned.pod, name, created));
+                        }
+                    }
+                    _ => {
+                        self.plans.forget(name);
+                        if claim.is_none() {
+                            self.in_flight_pods.remove(name);
+                        }
+                    }
+                }
+            }
+            WorkItem::Node(name) => {
+                self.pools_changed = true;
+                if !self.state.nodes.contains_key(name) {
+                    self.pod_events.forget(name);
+                    self.ctx.drains.end(name);
+                }
+            }
+            _ => {}
+        }
+        let lane = self.lane(&what);
+        self.work(what, lane, now);
+    }
+
+    fn work(&mut self, what: WorkItem, lane: Lane, now: Instant) {
+        if self.was_leader {
+            self.work.enqueue(what, lane, now);
+        }
+    }
+
+    /// What kind of work there is on an object.
+    fn lane(&self, what: &WorkItem) -> Lane {
+        match what {
+            WorkItem::Claim(name) => match self.state.claims.get(name) {
+                Some(claim) if claim.metadata.deletion_timestamp.is_some() => Lane::End,
+                _ => Lane::Launch,
+            },
+            WorkItem::Pool(_) => Lane::Pool,
+            _ => Lane::Drain,
+        }
+    }
+
+    /// Notes that pods came to a node or went.
+    fn pod_event(&mut self, node: String, now: Instant) {
+        if self.state.nodes.contains_key(&node) {
+            self.pod_events.note(node, lifecycle::rfc3339(self.ctx.now()), now);
+        }
+    }
+
+    fn write_pod_events(&mut self, now: Instant) {
+        for (node, time) in self.pod_events.due(now) {
+            let view = self.state.nodes.get(&node);
+            let claims = view.map(|view| self.state.claim_of(view)).unwrap_or_default();
+            let [claim] = claims.as_slice() else { continue };
+            let (ctx, claim) = (self.ctx.clone(), claim.clone());
+            tokio::spawn(async move {
+                if let Err(error) = lifecycle::pod_event(&ctx, &claim, &time).await {
+                    tracing::debug!(%error, "lastPodEventTime was not written; the next pod does it");
+                }
+            });
+        }
+    }
+
+    fn report(&mut self, report: Done) {
+        self.changed = true;
+        match report {
+            Done::Step(what, _) if !self.was_leader => self.work.forget(&what),
+            Done::Step(what, outcome) => {
+                let failures = self.work.ended(&what, &outcome, Instant::now());
+                if let (Some(failures), Err(error)) = (failures, outcome) {
+                    tracing::warn!(?what, %error, failures, "not done yet; trying again");
+                }
+            }
+            Done::Round(round) => {
+                self.trim_due = true;
+                self.apply_plan(*round);
+            }
+            Done::RoundPanicked => self.round_panicked(),
+            Done::Outdated => {
+                self.planning = false;
+                self.ctx.metrics.rounds.with_label_values(&["outdated"]).inc();
+                tracing::warn!(
+                    "pods that were planned for do not wait any more: the watch of pods is behind; listing them"
+                );
+                self.relist(Kind::Pod);
+                self.round_timer.pod_arrived(Instant::now());
+            }
+            Done::Written(claims, failed) => {
+                let state = &self.state;
+                let pods = claims.into_iter().flat_map(|created| created.pods);
+                self.bought.extend(pods.filter(|pod| state.waits(pod)));
+                self.planning = false;
+                if failed > 0 {
+                    self.round_timer.pod_arrived(Instant::now());
+                }
+            }
+            Done::Collected => (self.collecting, self.pools_changed) = (false, true),
+            Done::Explained => self.explain_requests.ended(),
+        }
+    }
+
+    /// When to wake up if nothing arrives.
+    fn next(&self, now: Instant) -> Instant {
+        let mut next = now + pulse::BEAT;
+        let mut by = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
+        if !self.ctx.leadership.is_permanent() {
+            by(Some(now + LEADER));
+        }
+        by(self.changed.then(|| self.published + PUBLISH_INTERVAL));
+        by(self.next_answer(now));
+        if self.was_leader && self.state.synced() && !self.ctx.leadership.is_retiring() {
+            by(self.work.next());
+            by(self.nominations.next());
+            by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
+            by(self.pools_changed.then(|| self.last_pools + POOLS));
+            by(self.pod_events.next());
+            if !self.planning {
+                let blocked = self.why_blocked(now).map(|_| now + RECHECK);
+                by(self.next_round().map(|at| blocked.map_or(at, |again| at.max(again))));
+            }
+        }
+        next.max(now)
+    }
+
+    /// When the next round may be made.
+    fn next_round(&self) -> Option<Instant> {
+        self.round_timer.next(self.nominations.any(), self.waits()).filter(|_| self.waits())
+    }
+
+    /// When the question that waits may be answered: between two rounds, or at any time where another replica makes them.
+    fn next_answer(&self, now: Instant) -> Option<Instant> {
+        let round = if self.was_leader { self.next_round() } else { None };
+        if self.planning || !self.state.synced() { None } else { self.explain_requests.due(now, round) }
+    }
+
+    /// Whether there is anything to plan for.
+    fn waits(&self) -> bool {
+        self.state.pending() > 0 || self.state.any_node_leaves()
+    }
+
+    /// Does what is due.
+    fn tick(&mut self, now: Instant) {
+        self.ctx.pulse.beat(now);
+        let leads = self.ctx.leadership.is_leader();
+        let synced = self.state.synced();
+        if self.changed && now >= self.published + PUBLISH_INTERVAL {
+            self.publish_status(synced, leads, now);
+        }
+        if self.next_answer(now).is_some_and(|at| at <= now) {
+            self.answer_query(now);
+        }
+        self.trim_heap(now);
+        let blocked = self.why_blocked(now);
+        self.ctx.fresh.store(blocked.is_none(), Ordering::Relaxed);
+        self.changed |= self.blocked != blocked;
+        self.blocked = blocked;
+        if !synced || !leads || self.ctx.leadership.is_retiring() {
+            if self.was_leader && !leads {
+                self.was_leader = false;
+                self.work.stand_by();
+                self.nominations.stand_by();
+            }
+            self.follow_pods(now);
+            return;
+        }
+        if !self.was_leader {
+            self.was_leader = true;
+            self.on_elected(now);
+            // What another leader wrote last is to be listed before anything is planned.
+            self.blocked = self.why_blocked(now);
+            self.ctx.fresh.store(self.blocked.is_none(), Ordering::Relaxed);
+        }
+        let mut told = Vec::new();
+        if self.follow_pods(now) {
+            let state = &self.state;
+            told = self.nominations.advance(|pod| state.waits(pod));
+            self.renominate();
+        }
+        self.nominate(told);
+        self.expire_nominations(now);
+        if self.pools_changed && now >= self.last_pools + POOLS {
+            (self.pools_changed, self.last_pools) = (false, now);
+            let names: Vec<String> = self.state.pools.keys().cloned().collect();
+            names.into_iter().for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
+        }
+        if !self.collecting && now >= self.last_garbage + GARBAGE {
+            self.last_garbage = now;
+            self.collect();
+        }
+        self.write_pod_events(now);
+        while let Some(what) = self.work.take(now) {
+            self.start(what, now);
+        }
+        if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none() {
+            self.plan(now);
+        }
+    }
+
+    /// Notes which pods wait in another way than before; a replica that stands by does so too, and acts on nothing of it. Says
+    /// whether there were any.
+    fn follow_pods(&mut self, now: Instant) -> bool {
+        let changes = self.state.waits_changed();
+        for (pod, nominated) in &changes {
+            match nominated {
+                Some(nominated) => {
+                    self.nominations.seen(pod, *nominated, now);
+                    self.pod_latency.waits(pod, self.ctx.now());
+                }
+                None => {
+                    self.bought.remove(&**pod);
+                    self.nominations.gone(pod);
+                    self.ctx.registration_queue.placed(pod);
+                    if !self.was_leader {
+                        self.pod_latency.forget(pod);
+                    }
+                    if self.state.has_pod(pod) {
+                        self.round_timer.pod_bound(now);
+                    }
+                }
+            }
+        }
+        !changes.is_empty()
+    }
+
+    /// Why nothing may be planned, if so.
+    fn why_blocked(&self, now: Instant) -> Option<String> {
+        let stale = self.watches.stale(now).map(|stale| stale.to_string());
+        stale.or_else(|| {
+            let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
+            needed.filter_map(|kind| self.state.trouble(kind)).next().map(str::to_owned)
+        })
+    }
+
+    /// Has a kind listed again; nothing is planned before it was.
+    fn relist(&mut self, kind: Kind) {
+        self.watches.relist(kind);
+        self.ctx.relists.ask(kind);
+    }
+
+    /// A round has panicked. The next one does without improving; should that panic too, liveness says so in time.
+    fn round_panicked(&mut self) {
+        self.planning = false;
+        self.panics += 1;
+    }
+
+    /// Gives memory back that rounds have left, or policies that were replaced, when that holds up no round.
+    fn trim_heap(&mut self, now: Instant) {
+        self.trim_due |= self.config.policies.take_trim_due();
+        if !self.trim_due
+            || self.config.inline
+            || self.planning
+            || self.next_round().is_some_and(|at| at <= now + TRIM_MARGIN)
+        {
+            return;
+        }
+        self.trim_due = false;
+        tokio::task::spawn_blocking(process::trim_heap);
+    }
+
+    /// What a leader does first: everything is looked at once.
+    fn on_elected(&mut self, now: Instant) {
+        let claims: Vec<String> = self.state.claims.keys().cloned().collect();
+        let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
+        let pools: Vec<String> = self.state.pools.keys().cloned().collect();
+        claims.into_iter().for_each(|name| self.enqueue(WorkItem::Claim(name), now));
+        nodes.into_iter().for_each(|name| self.enqueue(WorkItem::Node(name), now));
+        pools.into_iter().for_each(|name| self.enqueue(WorkItem::Pool(name), now));
+        self.round_timer.pod_arrived(now);
+        // What another leader has written may not have been brought yet by the watch of a replica that only stood by.
+        self.unproven = true;
+        let since = self.ctx.leadership.since();
+        for kind in [Kind::NodeClaim, Kind::Node] {
+            if !self.watches.was_listed_since(kind, since) {
+                self.relist(kind);
+            }
+        }
+        let coming = self.state.claims.values().filter(|claim| {
+            let status = claim.status.clone().unwrap_or_default();
+            claim.metadata.deletion_timestamp.is_none()
+                && is_true(&status, "Launched")
+                && self.state.nodes_of(&status.provider_id).is_empty()
+        });
+        let launched: Vec<_> = coming.map(|claim| launch_of(claim)).collect();
+        let provider = self.ctx.provider.clone();
+        tokio::spawn(async move { provider.restore_launches(launched).await });
+    }
+
+    fn start(&mut self, what: WorkItem, now: Instant) {
+        let work = match &what {
+            WorkItem::Claim(name) => self.work_on_claim(name, now),
+            WorkItem::Node(name) => self.work_on_node(name, now),
+            WorkItem::Pool(name) => self.work_on_pool(name),
+            WorkItem::Pending | WorkItem::PodEvent(_) => None,
+        };
+        let Some(work) = work else {
+            self.work.forget(&what);
+            return;
+        };
+        let done = self.done.clone();
+        let metrics = self.ctx.metrics.clone();
+        tokio::spawn(async move {
+            // Whatever becomes of it, its slot is given back.
+            let outcome = guarded(&metrics, "step", work).await;
+            let outcome = outcome.unwrap_or_else(|| Err(StepError::Other("it has panicked".to_owned())));
+            let _ = done.send(Done::Step(what, outcome)).await;
+        });
+    }
+
+    fn work_on_claim(&mut self, name: &str, now: Instant) -> Option<Work> {
+        let claim = self.state.claims.get(name)?.clone();
+        let status = claim.status.clone().unwrap_or_default();
+        let nodes = match status.provider_id.as_str() {
+            "" => Vec::new(),
+            id => self.state.nodes_of(id),
+        };
+        let mut hold = None;
+        let mut nominations = Vec::new();
+        if is_true(&status, "Registered") {
+            if self.launch_groups.registered(name) {
+                self.round_timer.node_registered(now);
+            }
+            self.in_flight_pods.remove(name);
+        } else if let [node] = nodes.as_slice() {
+            hold = self.launch_groups.hold(name, &claim, node, now);
+            let (state, plans) = (&self.state, &self.plans);
+            let is_ours = |planned: &Planned| {
+                state.waits(planned.pod) && plans.owner(planned.pod).is_none_or(|owner| owner == name)
+            };
+            let pods = planned_for(&self.in_flight_pods, name, &claim).filter(is_ours);
+            nominations = self.nominations.plan(&node.name, pods);
+        }
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes, hold, nominations).await }))
+    }
+
+    fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
+        let node = self.state.nodes.get(name).cloned();
+        let Some(node) = node.filter(|node| node.deletion.is_some()) else {
+            self.ctx.drains.end(name);
+            let node = self.state.nodes.get(name)?.clone();
+            return if self.ctx.repairs { self.repair_node(&node, now) } else { None };
+        };
+        let claims = self.state.claim_of(&node);
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { termination::step(&ctx, &node, &claims).await }))
+    }
+
+    /// Work on a node that nobody has deleted: it is replaced if it is unhealthy for too long.
+    fn repair_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
+        let (ctx, node) = (self.ctx.clone(), node.clone());
+        let [claim] = &self.state.claim_of(&node)[..] else { return None };
+        let claim = claim.clone();
+        if claim.metadata.deletion_timestamp.is_some() || !node.is_registered() {
+            return None;
+        }
+        let policies = ctx.provider.repair_policies();
+        let Some(unhealthy) = repair::unhealthy_condition(&node, policies) else {
+            let left_over = repair::is_left_over(&claim);
+            return left_over.then(|| -> Work { Box::pin(async move { repair::take_back(&ctx, &claim).await }) });
+        };
+        if let Some(left) = unhealthy.tolerated(ctx.now()) {
+            return Some(Box::pin(async move { Ok(Some(left)) }));
+        }
+        let scope = self.unhealthy_counts.of(&claim, self.state.nodes.values(), policies, now);
+        let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
+        Some(Box::pin(async move { repair::look_and_step(&ctx, &node, &claim, pool.as_deref(), scope).await }))
+    }
+
+    fn work_on_pool(&self, name: &str) -> Option<Work> {
+        let Some(pool) = self.state.pools.get(name).cloned() else {
+            self.ctx.metrics.pool(name, &BTreeMap::new(), &BTreeMap::new());
+            return None;
+        };
+        let class = self.class_of(&pool);
+        let own = |labels: Option<&BTreeMap<String, String>>| {
+            labels.and_then(|l| l.get("karpenter.sh/nodepool")).is_some_and(|of| of == name)
+        };
+        let claims: Vec<_> = self.state.claims.values().filter(|c| own(c.metadata.labels.as_ref())).cloned().collect();
+        let nodes: Vec<_> = self.state.nodes.values().filter(|n| own(Some(&n.labels))).cloned().collect();
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move { pools::step(&ctx, &pool, class, &claims, &nodes).await }))
+    }
+
+    fn class_of(&self, pool: &NodePool) -> (Class, Option<i64>) {
+        let class = &pool.spec.template.spec.node_class_ref;
+        (self.state.class(&class.kind, &class.name), self.state.class_generation(&class.kind, &class.name))
+    }
+
+    fn plan(&mut self, now: Instant) {
+        self.round_timer.close();
+        if !self.waits() {
+            return;
+        }
+        self.planning = true;
+        self.round_timer.begin(now);
+        self.rounds += 1;
+        let (clock, number) = (self.ctx.clock.clone(), self.rounds);
+        self.apply_config();
+        self.ctx.pulse.due(now, round::time_limit(&self.config.policies.take()));
+        self.config.journal.began(clock.now().as_millisecond(), number, self.state.revision);
+        let world = self.world();
+        let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
+        let decide = move |how: &RoundConfig| {
+            guarded_now(&metrics, "planning", || round::decide(how, &clock, number, careful, world))
+        };
+        if self.config.inline {
+            match decide(&self.config) {
+                Some(round) => self.apply_plan(round),
+                None => self.round_panicked(),
+            }
+            return;
+        }
+        let (how, done) = (self.config.clone(), self.done.clone());
+        tokio::task::spawn_blocking(move || {
+            let _ = done.blocking_send(match decide(&how) {
+                Some(round) => Done::Round(Box::new(round)),
+                None => Done::RoundPanicked,
+            });
+        });
+    }
+
+    fn asked(&mut self, ask: Query) {
+        match ask {
+            Query::Pod(question) => self.explain_requests.ask(question, Instant::now()),
+            Query::Metrics(reply) if self.was_leader => drop(reply.send(self.metrics_snapshot())),
+            Query::Metrics(_) => {}
+        }
+    }
+
+    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it. A round that
+    /// becomes due meanwhile does not wait for it.
+    fn answer_query(&mut self, now: Instant) {
+        let Some(question) = self.explain_requests.begin(now) else { return };
+        let (how, world) = (self.config.clone(), self.world());
+        let live = how.policies.take().apart();
+        let answer = tokio::task::spawn_blocking(move || {
+            let explained = round::explain(&how, &live, world, &question.pod);
+            let _ = question.reply.send(explained);
+            drop(question.turn);
+        });
+        let done = self.done.clone();
+        tokio::spawn(async move {
+            // Whatever became of it.
+            let _ = answer.await;
+            let _ = done.send(Done::Explained).await;
+        });
+    }
+
+    /// What the configuration says to whoever folds what is seen. To be called between two rounds.
+    fn apply_config(&mut self) {
+        self.state.plans_unattempted =
+            self.config.policies.take().planning().new_pods.unwrap_or_default() == NewPods::Immediate;
+    }
+
+    fn nominate(&self, nominations: Vec<Nomination>) {
+        if !nominations.is_empty() {
+            let ctx = self.ctx.clone();
+            tokio::spawn(async move { ctx.nominate(nominations).await });
+        }
+    }
+
+    fn renominate(&mut self) {
+        let nominations = self.nominations.repeat();
+        if !nominations.is_empty() {
+            let ctx = self.ctx.clone();
+            tokio::spawn(async move { ctx.renominate(nominations).await });
+        }
+    }
+
+    /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for again.
+    fn expire_nominations(&mut self, now: Instant) {
+        let nodes = &self.state.nodes;
+        let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
+        let stale = self.nominations.stale(now, open);
+        self.clear_nominations(stale);
+    }
+
+    fn clear_nominations(&self, pods: Vec<String>) {
+        if !pods.is_empty() {
+            let ctx = self.ctx.clone();
+            tokio::spawn(async move { ctx.clear_nominations(pods).await });
+        }
+    }
+
+    /// Garbage, both ways: claims whose instance is gone, and instances whose claim is.
+    fn collect(&mut self) {
+        self.collecting = true;
+        let state = &self.state;
+        self.pod_latency.retain(|pod| state.has_pod(pod));
+        let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
+        if mutant("garbage-trusts-cache") {
+            let unseen = self.unseen_claims();
+            claims.retain(|claim| claim.metadata.name.as_ref().is_none_or(|name| !unseen.contains(name)));
+        }
+        let ready: BTreeSet<String> = self
+            .state
+            .nodes
+            .values()
+            .filter(|n| n.is_ready() && n.is_registered())
+            .map(|n| n.provider_id.clone())
+            .collect();
+        let (ctx, done) = (self.ctx.clone(), self.done.clone());
+        tokio::spawn(async move {
+            let collected = guarded(&ctx.metrics, "garbage", garbage::collect(&ctx, &claims, &ready)).await;
+            if let Some(Err(error)) = collected {
+                tracing::warn!(%error, "garbage was not collected; trying again in two minutes");
+            }
+            let _ = done.send(Done::Collected).await;
+        });
+    }
+}
+
+/// All pods that were planned for a claim, those of its own round first.
+fn planned_for<'a>(expected: &'a InFlightPods, name: &str, claim: &'a NodeClaim) -> impl Iterator<Item = Planned<'a>> {
+    let more =
+        expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) });
+    planned_pods(claim).chain(more)
+}
+
+#[cfg(test)]
+mod tests;

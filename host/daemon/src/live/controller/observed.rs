@@ -1,0 +1,105 @@
+//! What watches bring, and what this process has written: folded into the state, and passed on to all that it touches.
+
+use tokio::time::Instant;
+
+use super::Controller;
+use crate::live::freshness::OwnWrite;
+use crate::live::kinds::Kind;
+use crate::live::mutants::mutant;
+use crate::live::state::WorkItem;
+use crate::live::strip_managed_fields::full_name;
+use crate::live::watch::{Change, Observed};
+
+impl Controller {
+    /// Takes in what a watch has brought.
+    pub(super) fn observe(&mut self, observed: Observed) {
+        let Observed { kind, change, version } = observed;
+        let now = Instant::now();
+        self.changed = true;
+        // A watch that is open again has brought nothing yet.
+        if !matches!(change, Change::Failed(_) | Change::Recovered) {
+            self.watches.heard(kind, now);
+        }
+        match &change {
+            Change::Version => {
+                if let Some(version) = version {
+                    self.watches.reached(kind, version);
+                }
+                return;
+            }
+            Change::Begin => self.watches.list_begins(kind, now),
+            Change::End => {
+                // No list can have what was written after it: that is there all the same.
+                for object in self.watches.unseen(kind) {
+                    self.fold(kind, Change::Upsert(object));
+                }
+                self.watches.listed(kind);
+            }
+            Change::Upsert(json) | Change::Remove(json) => {
+                if let Some(version) = version
+                    && self.watches.brought(kind, version)
+                    && let Some(name) = full_name(json)
+                    && self.watches.is_older_than_own(kind, &name, version)
+                {
+                    self.state.is_listed(kind, &name);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.fold(kind, change);
+    }
+
+    /// Takes in what this process has written, before the watch brings it.
+    pub(super) fn wrote(&mut self, write: OwnWrite) {
+        if mutant("ignores-awaited") || !self.watches.wrote(&write, Instant::now()) {
+            return;
+        }
+        if let OwnWrite { kind, object: Some(object), .. } = write {
+            self.changed = true;
+            self.fold(kind, Change::Upsert(object));
+        }
+    }
+
+    fn fold(&mut self, kind: Kind, change: Change) {
+        match (&change, self.state.trouble(kind)) {
+            // Said once, however often it is tried.
+            (Change::Failed(why), nominated) if nominated != Some(why) => {
+                tracing::warn!(?kind, why, "cannot watch; trying again");
+            }
+            (Change::End | Change::Recovered, Some(_)) => tracing::info!(?kind, "watching again"),
+            _ => {}
+        }
+        let (touched, refused) = self.state.fold(kind, &change);
+        for node in self.ctx.drains.observe(kind, &change) {
+            self.enqueue(WorkItem::Node(node), Instant::now());
+        }
+        let time = self.ctx.now().as_millisecond();
+        self.config.journal.observed(time, self.state.revision, kind, change, refused.is_some());
+        if let Some(refused) = refused {
+            tracing::warn!(
+                ?kind,
+                name = refused.name,
+                why = refused.why,
+                "object cannot be read; the last version stays"
+            );
+        }
+        let reached = self.state.transitions();
+        let turned = self.state.condition_changes();
+        if self.was_leader {
+            turned.iter().for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
+            for milestone in &reached {
+                let placed = self.pod_latency.reached(&milestone.pod, milestone.what, self.ctx.now());
+                self.ctx.metrics.reached(milestone, self.ctx.now(), placed);
+            }
+        }
+        let now = Instant::now();
+        for what in touched {
+            match what {
+                WorkItem::Pending => self.round_timer.pod_arrived(now),
+                WorkItem::PodEvent(node) => self.pod_event(node, now),
+                what => self.enqueue(what, now),
+            }
+        }
+    }
+}

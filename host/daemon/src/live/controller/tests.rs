@@ -1,0 +1,169 @@
+//! The loop behind a real listener. What it observes is told by hand; the API server takes whatever is written.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::*;
+use crate::input;
+use crate::live::environment::fixed;
+use crate::live::journal::Journal;
+use crate::live::leader::Leadership;
+use crate::live::lifecycle::tests::{context, fresh, instance};
+use crate::live::policies::{PolicyReloader, Setup};
+use crate::live::serve;
+use crate::live::watch::Change;
+
+const POOL: &str = r#"{"metadata":{"name":"default","uid":"p","generation":1},"spec":{"template":{"spec":{
+    "requirements":[{"key":"kubernetes.io/os","operator":"In","values":["linux"]}],
+    "nodeClassRef":{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}}}},
+    "status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-05T09:00:00Z","reason":"Ready",
+    "message":"","observedGeneration":1}]}}"#;
+const CLASS: &str = r#"{"metadata":{"name":"default","uid":"c","generation":1},"spec":{},"status":{"conditions":[
+    {"type":"Ready","status":"True","lastTransitionTime":"2026-01-05T09:00:00Z","reason":"Ready","message":""}]}}"#;
+
+/// A pod of the namespace `shop` that kube-scheduler finds no node for.
+fn pod(name: &str) -> Change {
+    let text = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","resourceVersion":"7"}},
+        "spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"1"}}}}}}]}},
+        "status":{{"phase":"Pending","conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#
+    );
+    Change::Upsert(text.into())
+}
+
+/// Tells of a cluster with a NodePool and no pods.
+async fn empty_cluster(out: &Sender<Observed>) {
+    for kind in Kind::ALL {
+        let object = match kind {
+            Kind::NodePool => Some(POOL),
+            Kind::KwokNodeClass => Some(CLASS),
+            _ => None,
+        };
+        let changes =
+            [Change::Begin].into_iter().chain(object.map(|text| Change::Upsert(text.into()))).chain([Change::End]);
+        for change in changes {
+            out.send(Observed::of(kind, change)).await.unwrap();
+        }
+    }
+}
+
+/// What the daemon answers about a pod: the code and the body.
+async fn explained(at: SocketAddr, pod: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let request = format!("GET /explain/pod/shop/{pod} HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (code, answer)
+}
+
+fn how(ctx: &Context) -> (RoundConfig, Symbols) {
+    let (world, _) = input::catalogue_only(None).map_err(|failure| failure.report()).unwrap();
+    let how = RoundConfig {
+        catalogue: fixed(world.catalogue),
+        unavailable: ctx.unavailable.clone(),
+        settings: longshore_core::model::Settings::default(),
+        policies: PolicyReloader::manual(Setup::default()).map_err(|failure| failure.report()).unwrap().0,
+        journal: Journal::off(),
+        inline: false,
+    };
+    (how, world.names)
+}
+
+#[tokio::test]
+async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
+    let (server, _) = fresh();
+    let ctx = Arc::new(context(&server, Ok(instance())));
+    let (how, names) = how(&ctx);
+    let (out, observations) = channel(64);
+    let (asks, asked) = channel(16);
+    let board = SharedBoard::default();
+    let at = serve::tests::status_on_loopback(&ctx, &board, &asks).await;
+    let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
+    let (_echoes, echoes) = tokio::sync::mpsc::unbounded_channel();
+    let heard = Heard { observations, echoes, queries: asked };
+    let control = tokio::spawn(run(ctx.clone(), how, round_timer, names, board, heard));
+    empty_cluster(&out).await;
+
+    let bought = || ctx.metrics.rounds.with_label_values(&["bought"]).get();
+    let ask = async |pods: Option<Sender<Observed>>| {
+        let (mut pods, mut codes) = (pods, BTreeSet::new());
+        while bought() == 0 {
+            let (code, answer) = explained(at, "nobody").await;
+            assert!([404, 429].contains(&code), "{answer}");
+            codes.insert(code);
+            // Questions are being answered by now, and go on being asked.
+            if let Some(out) = pods.take_if(|_| code == 404) {
+                out.send(Observed::of(Kind::Pod, pod("web"))).await.unwrap();
+            }
+        }
+        codes
+    };
+    let both = timeout(Duration::from_secs(60), async { tokio::join!(ask(Some(out.clone())), ask(None)) }).await;
+    let (one, other) = both.expect("a round is made all the same");
+    assert!(one.contains(&404), "{one:?}");
+    assert!(one.contains(&429) || other.contains(&429), "one question at a time: {one:?} {other:?}");
+    drop(out);
+    control.await.unwrap();
+}
+
+/// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it. Each has a label of its own.
+fn passing(at: usize) -> Vec<(Kind, Change)> {
+    let meta = |name: String| {
+        format!(r#""metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","labels":{{"own-{name}":"{at}"}}}}"#)
+    };
+    let claim = format!(
+        r#"{{{},"spec":{{"nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}},
+        "requirements":[]}}}}"#,
+        meta(format!("claim{at}")).replace(r#""namespace":"shop","#, "")
+    );
+    let node = format!("{{{}}}", meta(format!("node{at}")).replace(r#""namespace":"shop","#, ""));
+    let waits = format!(
+        r#"{{{},"spec":{{"containers":[{{"name":"c"}}]}},"status":{{"phase":"Pending","nominatedNodeName":"node{at}",
+        "conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
+        meta(format!("pod{at}"))
+    );
+    let bound = waits.replace(r#""containers""#, &format!(r#""nodeName":"node{at}","containers""#));
+    [
+        (Kind::NodeClaim, Change::Upsert(claim.clone().into())),
+        (Kind::Pod, Change::Upsert(waits.into())),
+        (Kind::Node, Change::Upsert(node.clone().into())),
+        (Kind::Pod, Change::Upsert(bound.clone().into())),
+        (Kind::Pod, Change::Remove(bound.into())),
+        (Kind::Node, Change::Remove(node.into())),
+        (Kind::NodeClaim, Change::Remove(claim.into())),
+    ]
+    .into()
+}
+
+/// A replica that stands by for months sees all that comes and goes, and acts on nothing of it.
+#[tokio::test]
+async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
+    let (server, _) = fresh();
+    let ctx = Arc::new(Context { leadership: Leadership::new(false), ..context(&server, Ok(instance())) });
+    let (how, names) = how(&ctx);
+    let lasting = names.len();
+    let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
+    let (mut control, _reports) = Controller::new(ctx, how, round_timer, names, SharedBoard::default());
+    for kind in Kind::ALL {
+        control.observe(Observed::of(kind, Change::Begin));
+        control.observe(Observed::of(kind, Change::End));
+    }
+    for at in 0..10_000 {
+        for (kind, change) in passing(at) {
+            control.observe(Observed::of(kind, change));
+            control.tick(Instant::now());
+        }
+    }
+    assert!(control.state.claims.is_empty() && control.state.nodes.is_empty() && control.state.pods() == 0);
+    let kept = [control.work.len(), control.pod_latency.len(), control.pod_events.len(), control.bought.len()];
+    assert_eq!(kept, [0; 4], "jobs, decisions, pod events, pods that were bought for");
+    assert_eq!(control.state.waits_changed().len() + control.state.transitions().len(), 0);
+    assert!(!control.nominations.any());
+    let names = control.state.world().names.len() - lasting;
+    assert!(names < 20_000, "{names} of 30 000 labels are kept");
+}

@@ -1,0 +1,250 @@
+//! What the daemon stands on: clients, a cloud, a clock. `longshore run` puts real ones there, a simulation its own, and
+//! everything in between is the same code.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::Client;
+use longshore_cloud::CloudProvider;
+use longshore_core::model::{Catalogue, Settings, Symbols};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::clock::Clock;
+use super::context::{Context, NominationPacer, RegistrationHealth};
+use super::controller;
+use super::drains::Drains;
+use super::events::Events;
+use super::freshness::OwnWrite;
+use super::garbage::Garbage;
+use super::instrumented::Measured;
+use super::journal::Journal;
+use super::kinds::Kind;
+use super::launch_backoff::LaunchBackoff;
+use super::launches::Launches;
+use super::leader::{self, Elector, Leadership};
+use super::metrics::Metrics;
+use super::policies::PolicyReloader;
+use super::pulse::Pulse;
+use super::registration_queue::RegistrationQueue;
+pub use super::round::Offers;
+use super::round::RoundConfig;
+use super::round_timer::RoundTimer;
+use super::serve::{Query, SharedBoard, StatusBoard};
+use super::watch;
+
+/// Everything that differs between a cluster and a simulation of one.
+pub struct Environment {
+    /// Whether this replica leads; `client` and `plain` ask it before each write, see
+    /// [`clients`](super::connection::clients).
+    pub leadership: Leadership,
+    /// Asks again where the server says so.
+    pub client: Client,
+    /// Does not.
+    pub plain: Client,
+    /// Where nodes come from.
+    pub provider: Arc<dyn CloudProvider>,
+    /// The time of day.
+    pub clock: Clock,
+    /// What can be bought.
+    pub catalogue: Offers,
+    /// The table of names that every catalogue of `catalogue` is written in.
+    pub names: Symbols,
+    /// How pods are planned for.
+    pub settings: Settings,
+    /// Who scores.
+    pub manager: PolicyReloader,
+    /// Where everything is written down.
+    pub journal: Journal,
+    /// How long a batch waits for one more pod, and at most.
+    pub window: (Duration, Duration),
+    /// The Lease that is competed for; nothing to lead for ever.
+    pub lease: Option<Lease>,
+    /// Whether nodes that stay unhealthy are replaced.
+    pub repairs: bool,
+    /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
+    pub inline: bool,
+}
+
+/// Offers that never change.
+pub fn fixed(catalogue: Catalogue) -> Offers {
+    Arc::new(move || catalogue.clone())
+}
+
+/// A Lease, and who wants it.
+pub struct Lease {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Who asks, as `<pod>_<id>`.
+    pub holder: String,
+}
+
+/// A daemon that has not begun yet.
+pub struct Daemon {
+    pub(super) ctx: Arc<Context>,
+    pub(super) board: SharedBoard,
+    pub(super) queries: Sender<Query>,
+    asked: Receiver<Query>,
+    echoed: UnboundedReceiver<OwnWrite>,
+    how: RoundConfig,
+    round_timer: RoundTimer,
+    names: Symbols,
+    candidate: Option<Arc<Elector>>,
+}
+
+impl Daemon {
+    /// Puts the parts together.
+    pub fn new(edges: Environment) -> Self {
+        let Environment {
+            leadership,
+            client,
+            plain,
+            provider,
+            clock,
+            catalogue,
+            names,
+            settings,
+            manager,
+            journal,
+            window,
+            lease,
+            repairs,
+            inline,
+        } = edges;
+        let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
+        let events = Events::new(plain.clone(), clock.clone(), (own.0.to_owned(), own.1.to_owned()));
+        let metrics = Arc::new(Metrics::new());
+        let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
+        let candidate = lease.map(|lease| {
+            let Lease { namespace, name, holder } = lease;
+            Arc::new(Elector { client: plain.clone(), clock: clock.clone(), namespace, name, holder })
+        });
+        let (echoes, echoed) = unbounded_channel();
+        let ctx = Arc::new(Context {
+            client,
+            events,
+            plain,
+            provider,
+            metrics,
+            health: RegistrationHealth::default(),
+            leadership,
+            clock,
+            pulse: Pulse::new(tokio::time::Instant::now()),
+            echoes,
+            relists: Arc::default(),
+            fresh: AtomicBool::new(true),
+            unavailable: Arc::default(),
+            backoff: LaunchBackoff::default(),
+            launches: Launches::default(),
+            nomination_pacer: NominationPacer::default(),
+            registration_queue: RegistrationQueue::default(),
+            drains: Drains::default(),
+            garbage: Garbage::default(),
+            repairs,
+            nominates: AtomicBool::new(true),
+            observes: AtomicBool::new(false),
+        });
+        let (asks, asked) = channel(16);
+        let round_timer = RoundTimer::new(window.0, window.1);
+        let shortages = ctx.unavailable.clone();
+        let how = RoundConfig { catalogue, unavailable: shortages, settings, policies: manager, journal, inline };
+        let board = Arc::new(Mutex::new(StatusBoard::default()));
+        Daemon { ctx, board, queries: asks, asked, echoed, how, round_timer, names, candidate }
+    }
+
+    /// The client that asks again.
+    pub(super) fn client(&self) -> Client {
+        self.ctx.client.clone()
+    }
+
+    /// Who leads.
+    pub fn leadership(&self) -> Leadership {
+        self.ctx.leadership.clone()
+    }
+
+    /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`, `rejected`.
+    pub fn rounds(&self) -> impl Fn(&str) -> u64 + Send + Sync + use<> {
+        let ctx = self.ctx.clone();
+        move |outcome| ctx.metrics.rounds.with_label_values(&[outcome]).get()
+    }
+
+    /// Runs until it is told to retire ([`Leadership::retire`]): then it starts nothing any more, waits for what is under
+    /// way, and gives the Lease back. What is under way when it is dropped is left as it is.
+    ///
+    /// # Errors
+    /// If a part that it cannot do without has ended: the process has to begin anew.
+    pub async fn run(self) -> Result<(), Ended> {
+        let (out, observations) = channel(4096);
+        // Ends with this future.
+        let mut tasks: JoinSet<&'static str> = JoinSet::new();
+        for kind in Kind::ALL {
+            let (client, relists, out) = (self.ctx.client.clone(), self.ctx.relists.clone(), out.clone());
+            tasks.spawn(async move {
+                watch::watch(client, kind, &relists, out).await;
+                kind.at().plural
+            });
+        }
+        drop(out);
+        if let Some(candidate) = self.candidate.clone() {
+            let leadership = self.ctx.leadership.clone();
+            tasks.spawn(async move {
+                leader::run_election(&candidate, &leadership).await;
+                "leader election"
+            });
+        }
+        let leadership = self.ctx.leadership.clone();
+        let heard = controller::Heard { observations, echoes: self.echoed, queries: self.asked };
+        let control = controller::run(self.ctx, self.how, self.round_timer, self.names, self.board, heard);
+        let retiring = async {
+            leadership.retires().await;
+            tokio::time::sleep(FINISH).await;
+        };
+        tokio::select! {
+            biased;
+            () = control => {}
+            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "work is still under way; stopping all the same"),
+            Some(ended) = tasks.join_next() => {
+                let ended = match ended {
+                    Ok(what) => Ended::Task(what),
+                    Err(error) => Ended::Panicked(error.to_string()),
+                };
+                leadership.stop();
+                return Err(ended);
+            }
+        }
+        // The Lease is renewed meanwhile: the tasks are still there.
+        if tokio::time::timeout(HAND_OVER, leadership.is_idle()).await.is_err() {
+            tracing::warn!(
+                seconds = HAND_OVER.as_secs(),
+                "writes are still under way; giving the Lease back all the same"
+            );
+        }
+        leadership.stop();
+        tasks.shutdown().await;
+        if let Some(candidate) = self.candidate {
+            _ = tokio::time::timeout(RELEASE, leader::release(&candidate)).await;
+        }
+        Ok(())
+    }
+}
+
+/// How long a process that retires waits for the work that is under way, and then for its writes; with giving the Lease back
+/// it is done before kubelet kills it, after 30 s.
+const FINISH: Duration = Duration::from_secs(20);
+const HAND_OVER: Duration = Duration::from_secs(4);
+/// How long it tries to give its Lease back.
+const RELEASE: Duration = Duration::from_secs(3);
+
+/// Why a daemon has ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// A task that runs for ever has returned.
+    #[error("{0} ended by itself")]
+    Task(&'static str),
+    /// A task has panicked.
+    #[error("a task has panicked ({0}): a defect, please report it")]
+    Panicked(String),
+}

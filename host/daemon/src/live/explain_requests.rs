@@ -1,0 +1,133 @@
+//! Questions about pods, one at a time and never at a round's cost.
+//!
+//! A question is answered by planning, on a thread of its own and with instances of the policies of its own, so that a
+//! round that becomes due meanwhile is made at once. It does not begin while a round is under way or about to begin.
+
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+
+use crate::explain::Explained;
+
+/// A question about a pod, `namespace/name`.
+pub struct ExplainRequest {
+    pub pod: String,
+    pub reply: oneshot::Sender<Result<Explained, String>>,
+    /// Held until the answer is there, whether or not anybody still waits for it: there is one.
+    pub turn: OwnedSemaphorePermit,
+}
+
+/// No answer begins so shortly before a round.
+const CLEAR: Duration = Duration::from_secs(1);
+/// Unless it has been waited for this long: where pods keep coming a round is always near.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Answers begin at most this often: each takes a copy of the cluster on the loop's thread.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The question that waits, and when the next answer may begin.
+#[derive(Default)]
+pub struct ExplainRequests {
+    waits: Option<(ExplainRequest, Instant)>,
+    answering: bool,
+    last: Option<Instant>,
+}
+
+impl ExplainRequests {
+    /// Takes a question. One that waits already is replaced, which senders rule out by [`ExplainRequest::turn`].
+    pub fn ask(&mut self, question: ExplainRequest, now: Instant) {
+        self.waits = Some((question, now));
+    }
+
+    /// When the question that waits may be answered, if the next round is due at `round`. Nothing where the loop is woken
+    /// for something else first.
+    pub fn due(&self, now: Instant, round: Option<Instant>) -> Option<Instant> {
+        let (_, asked) = self.waits.as_ref().filter(|_| !self.answering)?;
+        let at = self.last.map_or(now, |last| (last + EVERY).max(now));
+        match round {
+            Some(round) if round <= at + CLEAR => {
+                let at = at.max(*asked + QUERY_TIMEOUT);
+                (at < round).then_some(at)
+            }
+            _ => Some(at),
+        }
+    }
+
+    /// Begins an answer, unless nobody waits for it any more.
+    pub fn begin(&mut self, now: Instant) -> Option<ExplainRequest> {
+        let (question, _) = self.waits.take()?;
+        if question.reply.is_closed() {
+            return None;
+        }
+        (self.answering, self.last) = (true, Some(now));
+        Some(question)
+    }
+
+    /// The answer is there, or there is none.
+    pub fn ended(&mut self) {
+        self.answering = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn question() -> (ExplainRequest, oneshot::Receiver<Result<Explained, String>>) {
+        let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let (reply, answer) = oneshot::channel();
+        (ExplainRequest { pod: "shop/web".into(), reply, turn }, answer)
+    }
+
+    /// Seconds after `begin` at which a question asked then is due.
+    fn due(questions: &ExplainRequests, begin: Instant, now: f64, round: Option<f64>) -> Option<f64> {
+        let at = |seconds: f64| begin + Duration::from_secs_f64(seconds);
+        questions.due(at(now), round.map(at)).map(|due| (due - begin).as_secs_f64())
+    }
+
+    #[test]
+    fn a_question_waits_for_a_round_that_is_near_but_not_for_ever() {
+        let begin = Instant::now();
+        let mut questions = ExplainRequests::default();
+        assert_eq!(due(&questions, begin, 0.0, None), None, "nobody asks");
+        let (asked, _answer) = question();
+        questions.ask(asked, begin);
+        assert_eq!(due(&questions, begin, 0.0, None), Some(0.0));
+        assert_eq!(due(&questions, begin, 0.0, Some(1.5)), Some(0.0));
+        assert_eq!(due(&questions, begin, 0.0, Some(0.9)), None, "the round wakes the loop");
+        assert_eq!(due(&questions, begin, 4.5, Some(5.4)), Some(5.0));
+        assert_eq!(due(&questions, begin, 6.0, Some(6.5)), Some(6.0));
+        assert_eq!(due(&questions, begin, 60.0, Some(60.0)), None, "never before a round that is due");
+        assert_eq!(due(&questions, begin, 60.0, Some(50.0)), None, "nor before one that is late");
+    }
+
+    #[test]
+    fn answers_are_given_one_at_a_time_and_a_second_apart() {
+        let begin = Instant::now();
+        let mut questions = ExplainRequests::default();
+        let (first, _answer) = question();
+        questions.ask(first, begin);
+        assert!(questions.begin(begin).is_some());
+        let (second, _answer) = question();
+        questions.ask(second, begin);
+        assert_eq!(due(&questions, begin, 9.0, None), None, "the first is being answered");
+        questions.ended();
+        assert_eq!(due(&questions, begin, 0.2, None), Some(1.0));
+        assert_eq!(due(&questions, begin, 9.0, None), Some(9.0));
+    }
+
+    #[test]
+    fn a_question_that_nobody_waits_for_is_dropped() {
+        let begin = Instant::now();
+        let mut questions = ExplainRequests::default();
+        let (asked, answer) = question();
+        questions.ask(asked, begin);
+        drop(answer);
+        assert!(questions.begin(begin).is_none());
+        assert_eq!(due(&questions, begin, 0.0, None), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! A cloud whose calls have an end, are timed, and whose errors are counted. Calls that change something are made while this
+//! replica leads, and count as under way like writes to the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use longshore_cloud::{CloudError, CloudProvider, Instance, Launch, RepairPolicy};
+use tokio::time::{Instant, timeout};
+
+use super::leader::Leadership;
+use super::metrics::Metrics;
+
+/// Passes everything on.
+pub struct Measured {
+    cloud: Arc<dyn CloudProvider>,
+    metrics: Arc<Metrics>,
+    leadership: Leadership,
+}
+
+/// How long a call may take that asks for something, or for all that there is. A launch that was given up is asked for
+/// again with the same token, so that it is not made twice.
+const CALL: Duration = Duration::from_secs(60);
+const LIST: Duration = Duration::from_secs(180);
+
+impl Measured {
+    /// Measures the calls to `cloud`.
+    pub fn new(cloud: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, leadership: Leadership) -> Self {
+        Measured { cloud, metrics, leadership }
+    }
+
+    /// A call that changes something.
+    async fn writing<T>(
+        &self,
+        method: &str,
+        call: impl Future<Output = Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        let _under_way = self.leadership.begin_write().map_err(|refused| CloudError::Other(refused.to_string()))?;
+        self.timed("nodeclaim.lifecycle", method, CALL, call).await
+    }
+
+    async fn timed<T>(
+        &self,
+        controller: &str,
+        method: &str,
+        limit: Duration,
+        call: impl Future<Output = Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        let begun = Instant::now();
+        let late =
+            |_| Err(CloudError::Other(format!("the cloud did not answer {method} within {} s", limit.as_secs())));
+        let answer = timeout(limit, call).await.unwrap_or_else(late);
+        let provider = self.cloud.name();
+        let labels = [controller, method, provider];
+        self.metrics.cloud_seconds.with_label_values(&labels).observe(begun.elapsed().as_secs_f64());
+        if let Err(error) = &answer {
+            self.metrics.cloud_errors.with_label_values(&[controller, method, provider, error.reason()]).inc();
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Measured {
+    fn name(&self) -> &'static str {
+        self.cloud.name()
+    }
+
+    async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
+        self.writing("Create", self.cloud.create(launch)).await
+    }
+
+    async fn restore_launches(&self, launched: Vec<Launch>) {
+        self.cloud.restore_launches(launched).await;
+    }
+
+    async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
+        self.writing("Delete", self.cloud.delete(provider_id)).await
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.cloud.repair_policies()
+    }
+
+    fn ends_with_node(&self) -> bool {
+        self.cloud.ends_with_node()
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
+        self.timed("node.termination", "Get", CALL, self.cloud.get(provider_id)).await
+    }
+
+    async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
+        self.timed("nodeclaim.garbagecollection", "List", LIST, self.cloud.list()).await
+    }
+}

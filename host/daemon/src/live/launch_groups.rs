@@ -1,0 +1,190 @@
+//! Nodes that were bought together open to pods together.
+//!
+//! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
+//! are there, pods that must spread would crowd onto it and take places that the plan means for others; and each node
+//! that opens has kube-scheduler try every pod that waits, in vain where its node is still to come, and then wait longer
+//! before it tries again. So a node is registered when the other nodes of its round have joined, or a few seconds later
+//! unless one more has just come; and not before it is Ready, or some seconds later: pods could not start on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use longshore_api::crd::NodeClaim;
+use tokio::time::Instant;
+
+use super::claims::{ROUND, planned_pods};
+use super::node::NodeView;
+
+/// How long a node with pods that must spread waits for the others.
+const TOGETHER: Duration = Duration::from_secs(5);
+/// How long any other node does: its pods would only be delayed.
+const BRIEFLY: Duration = Duration::from_secs(2);
+/// While others of the round come one after the other, this long after the last of them,
+const QUIET: Duration = Duration::from_secs(1);
+/// but no longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How long a node waits to be Ready.
+const READY: Duration = Duration::from_secs(3);
+
+/// Who has joined and who is awaited.
+#[derive(Default)]
+pub struct LaunchGroups {
+    /// Claims without a node, by round.
+    unobserved_claims: BTreeMap<String, BTreeSet<String>>,
+    /// Claims that wait for others, by round.
+    waiting: BTreeMap<String, BTreeSet<String>>,
+    /// When a claim's node was first seen.
+    joined: BTreeMap<String, Instant>,
+    /// When the last node of a round was, by round of which more are awaited.
+    last: BTreeMap<String, Instant>,
+}
+
+impl LaunchGroups {
+    /// Notes a claim as it stands now. Returns claims that have waited for it and need not any longer.
+    pub fn note(&mut self, name: &str, claim: Option<&NodeClaim>, joined: bool, now: Instant) -> Vec<String> {
+        let Some(claim) = claim.filter(|c| c.metadata.deletion_timestamp.is_none()) else {
+            self.joined.remove(name);
+            return self.node_joined(name);
+        };
+        if joined {
+            if !self.joined.contains_key(name) {
+                self.joined.insert(name.to_owned(), now);
+                if let Some(round) = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round)) {
+                    self.last.insert(round.to_owned(), now);
+                }
+            }
+            return self.node_joined(name);
+        }
+        if let Some(round) = round_of(claim) {
+            self.unobserved_claims.entry(round.to_owned()).or_default().insert(name.to_owned());
+        }
+        Vec::new()
+    }
+
+    fn node_joined(&mut self, name: &str) -> Vec<String> {
+        let mut free = Vec::new();
+        self.unobserved_claims.retain(|round, claims| {
+            if claims.remove(name) && claims.is_empty() {
+                free.extend(self.waiting.remove(round).into_iter().flatten());
+                self.last.remove(round);
+            }
+            !claims.is_empty()
+        });
+        free
+    }
+
+    /// How much longer a claim's node should not be registered.
+    pub fn hold(&mut self, name: &str, claim: &NodeClaim, node: &NodeView, now: Instant) -> Option<Duration> {
+        let since = now.duration_since(*self.joined.get(name)?);
+        if !node.is_ready() && since < READY {
+            return Some(READY - since);
+        }
+        let round = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round))?;
+        let together = if spreads(claim) { TOGETHER } else { BRIEFLY };
+        let quiet = self.last.get(round).map_or(QUIET, |at| now.duration_since(*at));
+        let more = QUIET.saturating_sub(quiet).min(LONGEST.saturating_sub(since));
+        let left = Some(together.saturating_sub(since).max(more)).filter(|left| !left.is_zero());
+        match left {
+            Some(_) => drop(self.waiting.entry(round.to_owned()).or_default().insert(name.to_owned())),
+            None => drop(self.waiting.get_mut(round).map(|waiting| waiting.remove(name))),
+        }
+        left
+    }
+
+    /// A claim is registered: nothing is awaited of it any more. Says whether that is news.
+    pub fn registered(&mut self, name: &str) -> bool {
+        self.joined.remove(name).is_some()
+    }
+}
+
+fn round_of(claim: &NodeClaim) -> Option<&str> {
+    claim.metadata.annotations.as_ref()?.get(ROUND).map(String::as_str)
+}
+
+fn spreads(claim: &NodeClaim) -> bool {
+    planned_pods(claim).any(|planned| planned.group.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::claims::PODS;
+
+    fn claim(round: &str, pods: &str) -> NodeClaim {
+        let object = serde_json::json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "x", "annotations": {ROUND: round, PODS: pods}},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn node(ready: bool) -> NodeView {
+        let status = if ready { "True" } else { "False" };
+        NodeView::read(&format!(r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn nodes_of_a_round_wait_for_each_other_but_not_for_ever() {
+        let now = Instant::now();
+        let (spread, plain) = (claim("1", "shop/a~0"), claim("1", "shop/b"));
+        let mut launch_groups = LaunchGroups::default();
+        launch_groups.note("a", Some(&spread), false, now);
+        launch_groups.note("b", Some(&spread), false, now);
+        launch_groups.note("c", Some(&plain), false, now);
+        launch_groups.note("a", Some(&spread), true, now);
+        launch_groups.note("c", Some(&plain), true, now);
+        assert_eq!(launch_groups.hold("c", &plain, &node(true), now), Some(BRIEFLY), "its pods go anywhere");
+        assert_eq!(launch_groups.hold("c", &plain, &node(true), now + BRIEFLY), None);
+        assert_eq!(launch_groups.hold("a", &spread, &node(true), now), Some(TOGETHER));
+        assert_eq!(launch_groups.note("b", Some(&spread), true, now), ["a"], "the last one frees the others");
+        assert_eq!(launch_groups.hold("a", &spread, &node(true), now), None);
+        launch_groups.note("d", Some(&claim("2", "shop/a~0")), false, now);
+        let other = claim("2", "shop/e~0");
+        launch_groups.note("e", Some(&other), true, now);
+        assert_eq!(launch_groups.hold("e", &other, &node(true), now + TOGETHER), None, "long enough");
+    }
+
+    #[test]
+    fn while_nodes_of_a_round_come_one_after_the_other_the_first_waits_longer() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let plain = claim("1", "shop/a");
+        let mut launch_groups = LaunchGroups::default();
+        for name in 0..20 {
+            launch_groups.note(&name.to_string(), Some(&plain), false, now);
+        }
+        for name in 0..5 {
+            launch_groups.note(&name.to_string(), Some(&plain), true, now + second * name);
+        }
+        let hold = |launch_groups: &mut LaunchGroups, seconds| {
+            launch_groups.hold("0", &plain, &node(true), now + second * seconds)
+        };
+        assert_eq!(hold(&mut launch_groups, 4), Some(second), "the fifth has just come");
+        assert_eq!(hold(&mut launch_groups, 5), None, "and nobody after it");
+        launch_groups.note("5", Some(&plain), true, now + LONGEST);
+        assert_eq!(hold(&mut launch_groups, 10), None, "this must end some time");
+    }
+
+    #[test]
+    fn a_node_may_take_a_while_to_get_ready() {
+        let now = Instant::now();
+        let plain = claim("1", "shop/b");
+        let mut launch_groups = LaunchGroups::default();
+        launch_groups.note("a", Some(&plain), true, now);
+        assert_eq!(launch_groups.hold("a", &plain, &node(false), now), Some(READY));
+        assert_eq!(launch_groups.hold("a", &plain, &node(true), now), None);
+        assert_eq!(launch_groups.hold("a", &plain, &node(false), now + READY), None);
+    }
+
+    #[test]
+    fn a_claim_that_is_given_up_keeps_nobody_waiting() {
+        let now = Instant::now();
+        let spread = claim("1", "shop/a~0");
+        let mut launch_groups = LaunchGroups::default();
+        launch_groups.note("a", Some(&spread), true, now);
+        launch_groups.note("b", Some(&spread), false, now);
+        assert!(launch_groups.hold("a", &spread, &node(true), now).is_some());
+        assert_eq!(launch_groups.note("b", None, false, now), ["a"]);
+    }
+}

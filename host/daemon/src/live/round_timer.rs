@@ -1,0 +1,141 @@
+//! When rounds are made.
+//!
+//! Pods that come open a batching window; it closes when none has come for a while. Pods that a round had no node for, or
+//! whose node others have filled, are planned for again later: soon where nodes have just opened, for then it is decided
+//! who runs where, but not while kube-scheduler is at it. It refuses pods whose place another one has taken, and places
+//! some of them a moment later where that one should have gone; a node that is bought in between is one too many.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::nominations::NOMINATION_TIMEOUT;
+
+/// After this long a round is made for pods that wait, whatever has changed,
+const RETRY: Duration = Duration::from_secs(10);
+/// and sooner where pods have been told of a node, or one has just opened: others may have taken their places.
+const SOON: Duration = Duration::from_secs(3);
+/// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can place. To pods that it
+/// has refused it comes back at whole seconds, a little later where it is busy.
+const SETTLES: Duration = Duration::from_millis(1200);
+
+/// What decides when the next round is made.
+#[derive(Debug)]
+pub struct RoundTimer {
+    idle: Duration,
+    longest: Duration,
+    /// When the batching window opened, and when the last pod came into it.
+    window: Option<(Instant, Instant)>,
+    /// When a round for pods began last.
+    last: Option<Instant>,
+    /// When a node was opened to pods last.
+    registered_at: Option<Instant>,
+    /// When a pod that waited got a node last.
+    bound_at: Option<Instant>,
+}
+
+impl RoundTimer {
+    /// A window closes `idle` after the last pod that came, but at most `longest` after it opened.
+    pub fn new(idle: Duration, longest: Duration) -> Self {
+        RoundTimer { idle, longest, window: None, last: None, registered_at: None, bound_at: None }
+    }
+
+    /// There may be a place for somebody who has none, or somebody without one has come.
+    pub fn pod_arrived(&mut self, now: Instant) {
+        let opened = self.window.map_or(now, |(opened, _)| opened);
+        self.window = Some((opened, now));
+    }
+
+    /// A node was opened to pods.
+    pub fn node_registered(&mut self, now: Instant) {
+        self.registered_at = Some(now);
+    }
+
+    /// A pod that waited got a node.
+    pub fn pod_bound(&mut self, now: Instant) {
+        self.bound_at = Some(now);
+    }
+
+    /// What was there to be planned for has been looked at.
+    pub fn close(&mut self) {
+        self.window = None;
+    }
+
+    /// A round begins.
+    pub fn begin(&mut self, now: Instant) {
+        self.last = Some(now);
+    }
+
+    /// When the last round began.
+    pub fn last(&self) -> Option<Instant> {
+        self.last
+    }
+
+    /// When the next round is due, if pods wait, `told` of a node or not.
+    pub fn next(&self, nominated: bool, wait: bool) -> Option<Instant> {
+        match (self.window, self.last) {
+            (Some((opened, last)), _) => Some((last + self.idle).min(opened + self.longest)),
+            (None, Some(last)) if nominated || wait => Some(self.retry_at(last, nominated)),
+            _ => None,
+        }
+    }
+
+    fn retry_at(&self, last: Instant, nominated: bool) -> Instant {
+        let opened = self.registered_at.is_some_and(|at| last < at + NOMINATION_TIMEOUT);
+        if !opened && !nominated {
+            return last + RETRY;
+        }
+        let settled = self.bound_at.filter(|_| opened).map_or(last, |moved| moved + SETTLES);
+        settled.clamp(last + SOON, last + RETRY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_window_closes_when_nobody_comes_any_more_or_has_been_open_for_long() {
+        let now = Instant::now();
+        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
+        assert_eq!(table.next(true, true), None, "nothing has been seen yet");
+        table.pod_arrived(now);
+        assert_eq!(table.next(false, false), Some(now + seconds(1.0)));
+        (1..=19).for_each(|n| table.pod_arrived(now + seconds(0.5) * n));
+        assert_eq!(table.next(false, true), Some(now + seconds(10.0)));
+        table.close();
+        assert_eq!(table.next(false, true), None);
+    }
+
+    #[test]
+    fn who_waits_is_planned_for_again_sooner_where_nodes_have_opened() {
+        let now = Instant::now();
+        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
+        table.begin(now);
+        assert_eq!(table.next(false, false), None);
+        assert_eq!(table.next(false, true), Some(now + RETRY));
+        assert_eq!(table.next(true, true), Some(now + SOON));
+        table.node_registered(now);
+        assert_eq!(table.next(false, true), Some(now + SOON));
+        table.begin(now + NOMINATION_TIMEOUT);
+        assert_eq!(table.next(false, true), Some(now + NOMINATION_TIMEOUT + RETRY), "that was long ago");
+    }
+
+    #[test]
+    fn nobody_is_planned_for_again_while_kube_scheduler_fills_nodes_but_not_for_ever() {
+        let now = Instant::now();
+        let mut table = RoundTimer::new(seconds(1.0), seconds(10.0));
+        table.begin(now);
+        table.node_registered(now + seconds(2.0));
+        table.pod_bound(now + seconds(2.8));
+        assert_eq!(table.next(true, true), Some(now + seconds(2.8) + SETTLES));
+        table.pod_bound(now + seconds(9.9));
+        assert_eq!(table.next(true, true), Some(now + RETRY));
+        table.pod_arrived(now + seconds(4.0));
+        assert_eq!(table.next(true, true), Some(now + seconds(5.0)), "others have come and do not wait for it");
+    }
+}

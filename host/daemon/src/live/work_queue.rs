@@ -1,0 +1,241 @@
+//! Who has to be looked at, and when: one task at a time for each object, failures later and later.
+//!
+//! Work is in lanes with slots of their own, so that a cloud that answers slowly to one kind of call holds up no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::context::back_off;
+use super::lifecycle::Outcome;
+use super::state::WorkItem;
+use super::step_error::StepError;
+
+/// After somebody else wrote first: the watch brings the new version in a moment, and that is when it is looked at again;
+/// this long if the watch says nothing. To ask sooner with the same old copy is refused again.
+const CONFLICT: Duration = Duration::from_secs(2);
+
+/// What kind of work it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// A NodeClaim on its way up.
+    #[default]
+    Launch,
+    /// A NodeClaim on its way out.
+    End,
+    /// A node: drained or repaired.
+    Drain,
+    /// A NodePool.
+    Pool,
+}
+
+impl Lane {
+    const ALL: [Lane; 4] = [Lane::Launch, Lane::End, Lane::Drain, Lane::Pool];
+
+    /// Most tasks of it at a time.
+    const fn slots(self) -> usize {
+        match self {
+            Lane::Launch => 64,
+            Lane::End | Lane::Drain => 32,
+            Lane::Pool => 4,
+        }
+    }
+}
+
+/// Work on one object.
+#[derive(Default)]
+struct Job {
+    lane: Lane,
+    running: bool,
+    /// It was touched while it ran.
+    again: bool,
+    failures: u32,
+    due: Option<Instant>,
+}
+
+/// Work of one kind.
+#[derive(Default)]
+struct Queue {
+    due: BTreeSet<(Instant, WorkItem)>,
+    running: usize,
+}
+
+/// All work, by object. Nothing here outlives the process, and nothing needs to.
+#[derive(Default)]
+pub struct WorkQueue {
+    jobs: BTreeMap<WorkItem, Job>,
+    lanes: [Queue; Lane::ALL.len()],
+}
+
+impl WorkQueue {
+    /// How many objects there is work on.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// How many tasks run.
+    pub fn running(&self) -> usize {
+        self.lanes.iter().map(|queue| queue.running).sum()
+    }
+
+    /// Something has changed about an object: it is due at once, or again once the task that runs has ended.
+    pub fn enqueue(&mut self, what: WorkItem, lane: Lane, now: Instant) {
+        let job = self.jobs.entry(what.clone()).or_default();
+        if job.running {
+            job.again = true;
+            return;
+        }
+        let due = job.due.filter(|due| *due <= now).unwrap_or(now);
+        if let Some(old) = job.due.replace(due) {
+            self.lanes[job.lane as usize].due.remove(&(old, what.clone()));
+        }
+        job.lane = lane;
+        self.lanes[lane as usize].due.insert((due, what));
+    }
+
+    /// When something is due next, of what may run.
+    pub fn next(&self) -> Option<Instant> {
+        self.free().filter_map(|(_, queue)| queue.due.first()).map(|(at, _)| *at).min()
+    }
+
+    /// The object that has been due for longest; it counts as running from here on.
+    pub fn take(&mut self, now: Instant) -> Option<WorkItem> {
+        let first = |(lane, queue): (Lane, &Queue)| queue.due.first().map(|(at, _)| (*at, lane));
+        let (_, lane) = self.free().filter_map(first).min().filter(|(at, _)| *at <= now)?;
+        let queue = &mut self.lanes[lane as usize];
+        let (_, what) = queue.due.pop_first()?;
+        if let Some(job) = self.jobs.get_mut(&what) {
+            (job.running, job.again, job.due) = (true, false, None);
+            queue.running += 1;
+        }
+        Some(what)
+    }
+
+    fn free(&self) -> impl Iterator<Item = (Lane, &Queue)> {
+        let lanes = Lane::ALL.into_iter().zip(&self.lanes);
+        lanes.filter(|(lane, queue)| queue.running < lane.slots())
+    }
+
+    /// This replica leads no more: what has not begun is for another one.
+    pub fn stand_by(&mut self) {
+        self.lanes.iter_mut().for_each(|queue| queue.due.clear());
+        self.jobs.retain(|_, job| {
+            (job.again, job.due) = (false, None);
+            job.running
+        });
+    }
+
+    /// There was nothing to do for an object that was taken.
+    pub fn forget(&mut self, what: &WorkItem) {
+        if let Some(job) = self.jobs.remove(what).filter(|job| job.running) {
+            self.lanes[job.lane as usize].running -= 1;
+        }
+    }
+
+    /// A task has ended. Returns how often it has failed in a row, where that is worth a word.
+    pub fn ended(&mut self, what: &WorkItem, outcome: &Outcome, now: Instant) -> Option<u32> {
+        let job = self.jobs.get_mut(what)?;
+        job.running = false;
+        self.lanes[job.lane as usize].running -= 1;
+        let mut said = None;
+        let due = match outcome {
+            Ok(wait) => {
+                job.failures = 0;
+                if job.again { Some(now) } else { wait.map(|wait| now + wait) }
+            }
+            Err(StepError::Conflict(_)) => Some(if job.again { now } else { now + CONFLICT }),
+            Err(error) => {
+                job.failures += 1;
+                said = (job.failures > 1 && *error != StepError::NotLeading).then_some(job.failures);
+                Some(now + back_off(job.failures))
+            }
+        };
+        job.due = due;
+        match due {
+            Some(due) => drop(self.lanes[job.lane as usize].due.insert((due, what.clone()))),
+            None => drop(self.jobs.remove(what)),
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(name: &str) -> WorkItem {
+        WorkItem::Claim(name.into())
+    }
+
+    #[test]
+    fn an_object_is_worked_on_by_one_task_and_again_if_it_changed_meanwhile() {
+        let now = Instant::now();
+        let mut jobs = WorkQueue::default();
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(jobs.take(now), Some(claim("a")));
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(jobs.take(now), None, "it runs");
+        assert_eq!(jobs.ended(&claim("a"), &Ok(None), now), None);
+        assert_eq!(jobs.take(now), Some(claim("a")));
+        jobs.ended(&claim("a"), &Ok(Some(Duration::from_secs(5))), now);
+        assert_eq!((jobs.next(), jobs.take(now)), (Some(now + Duration::from_secs(5)), None));
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(jobs.take(now), Some(claim("a")), "a change does not wait");
+        jobs.ended(&claim("a"), &Ok(None), now);
+        assert!(jobs.len() == 0 && jobs.next().is_none());
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time_and_conflicts_hardly() {
+        let now = Instant::now();
+        let mut jobs = WorkQueue::default();
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        jobs.take(now);
+        assert_eq!(jobs.ended(&claim("a"), &Err(StepError::Conflict("changed".into())), now), None);
+        assert_eq!(jobs.next(), Some(now + CONFLICT));
+        let now = now + CONFLICT;
+        jobs.take(now);
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        jobs.ended(&claim("a"), &Err(StepError::Conflict("changed".into())), now);
+        assert_eq!(jobs.next(), Some(now), "the new version has come meanwhile");
+        for (failures, wait) in [(None, 1), (Some(2), 2), (Some(3), 4)] {
+            let at = jobs.next().unwrap();
+            jobs.take(at);
+            assert_eq!(jobs.ended(&claim("a"), &Err(StepError::Other("no".into())), at), failures);
+            assert_eq!(jobs.next(), Some(at + Duration::from_secs(wait)));
+        }
+    }
+
+    #[test]
+    fn a_replica_that_leads_no_more_keeps_only_what_is_under_way() {
+        let now = Instant::now();
+        let mut jobs = WorkQueue::default();
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        assert_eq!(jobs.take(now), Some(claim("a")));
+        jobs.enqueue(claim("a"), Lane::Launch, now);
+        jobs.enqueue(claim("b"), Lane::Launch, now);
+        jobs.stand_by();
+        assert_eq!((jobs.len(), jobs.running(), jobs.next()), (1, 1, None));
+        jobs.forget(&claim("a"));
+        assert_eq!((jobs.len(), jobs.running()), (0, 0));
+    }
+
+    #[test]
+    fn so_many_of_a_kind_run_at_once_and_hold_up_no_others() {
+        const MOST: usize = Lane::Launch.slots();
+        let now = Instant::now();
+        let mut jobs = WorkQueue::default();
+        (0..MOST + 2).for_each(|n| jobs.enqueue(claim(&n.to_string()), Lane::Launch, now));
+        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(now)).collect();
+        assert_eq!((taken.len(), jobs.next()), (MOST, None));
+        jobs.enqueue(WorkItem::Node("n".into()), Lane::Drain, now);
+        assert_eq!(jobs.take(now), Some(WorkItem::Node("n".into())), "a drain has slots of its own");
+        let waits = (0..).map(|n| claim(&n.to_string())).find(|waits| !taken.contains(waits)).unwrap();
+        jobs.enqueue(waits.clone(), Lane::End, now);
+        assert_eq!(jobs.take(now), Some(waits), "so has a claim that is deleted before its turn");
+        jobs.forget(&taken[0]);
+        assert!(jobs.take(now).is_some());
+    }
+}

@@ -1,0 +1,400 @@
+//! Reasons in words: the one place where an [`Unfit`] becomes a code for programs and a sentence for people.
+
+mod amount;
+
+use std::collections::BTreeMap;
+
+use longshore_api::labels;
+use longshore_core::model::{
+    ClusterObjects, Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Symbol, Taint, TaintEffect,
+};
+use longshore_core::plan::{Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit};
+use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
+
+pub use amount::{amount, size};
+
+use crate::error::count;
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+
+/// The code of a reason: stable, for programs.
+pub fn code(unfit: &Unfit) -> &'static str {
+    match unfit {
+        Unfit::Invalid(_) => "Invalid",
+        Unfit::Excess(_) => "TooMuch",
+        Unfit::ResourceClaims => "ResourceClaims",
+        Unfit::Volume(_) => "Volume",
+        Unfit::NoPools => "NoNodePools",
+        Unfit::Unusable(_) => "NodePoolUnusable",
+        Unfit::Taint(_) => "Taint",
+        Unfit::Label { .. } => "Label",
+        Unfit::Resource { .. } => "Resource",
+        Unfit::Types(_) => "InstanceTypes",
+        Unfit::Topology { rule: TopologyRule::Spread, .. } => "TopologySpread",
+        Unfit::Topology { rule: TopologyRule::Affinity, .. } => "PodAffinity",
+        Unfit::Topology { rule: TopologyRule::AntiAffinity, .. } => "PodAntiAffinity",
+        Unfit::Topology { rule: TopologyRule::InverseAntiAffinity, .. } => "PodAntiAffinityOfOthers",
+        Unfit::HostPort { .. } => "HostPort",
+        Unfit::VolumeLimit { .. } => "VolumeLimit",
+        Unfit::LimitReached { .. } => "LimitReached",
+        Unfit::NodeLimitReached => "NodeLimitReached",
+        Unfit::MinValues { .. } => "MinValues",
+        Unfit::ReservedCapacity => "ReservedCapacity",
+        Unfit::Excluded => "Excluded",
+        Unfit::Unexplained => "Unexplained",
+    }
+}
+
+/// Instance types removed by each rule, zero counts left out; `None` where types are not the reason.
+pub fn type_counts(unfit: &Unfit) -> Option<BTreeMap<&'static str, u32>> {
+    let Unfit::Types(left) = unfit else { return None };
+    let [cpu, memory, pods, storage, other] = left.resources;
+    let counts = [
+        ("all", left.all),
+        ("labels", left.labels),
+        ("cpu", cpu),
+        ("memory", memory),
+        ("pods", pods),
+        ("ephemeral-storage", storage),
+        ("other resources", other),
+        ("offerings", left.offerings),
+        ("limits", left.limits),
+    ];
+    Some(counts.into_iter().filter(|&(_, count)| count > 0).collect())
+}
+
+/// Whom a reason is about, so that its sentence can say what was wanted and what is there.
+#[derive(Clone, Copy)]
+pub struct Messages<'w> {
+    /// Everything observed.
+    pub world: &'w ClusterObjects,
+    /// The pod's shape, if known.
+    pub shape: Option<&'w PodShape>,
+    /// The NodePool that refuses, if one does.
+    pub pool: Option<&'w NodePool>,
+}
+
+impl Messages<'_> {
+    fn text(&self, sym: Symbol) -> &str {
+        self.world.names.text(sym)
+    }
+
+    /// A reason as a sentence without a full stop.
+    pub fn sentence(&self, unfit: &Unfit) -> String {
+        match unfit {
+            Unfit::Invalid(why) => format!("the pod cannot be planned: {why}"),
+            Unfit::Excess(Excess { part, count }) => {
+                format!("it has {count} {}, and pods with more than {} are not planned for", part.words(), part.most())
+            }
+            Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned for yet".into(),
+            Unfit::Volume(why) => format!("volume: {why}"),
+            Unfit::NoPools => "there is no NodePool".into(),
+            Unfit::Unusable(why) => self.unusable(why),
+            Unfit::Taint(taint) => format!("it does not tolerate taint {}", self.taint(taint)),
+            Unfit::Label { key } => self.label(*key),
+            Unfit::Resource { resource, wants, free } => format!(
+                "too little {}: wants {}, free {}",
+                resource.name(&self.world.names),
+                amount(*resource, *wants),
+                amount(*resource, *free)
+            ),
+            Unfit::Types(left) => self.types(left),
+            Unfit::Topology { rule, key, least } => {
+                let key = self.text(*key);
+                match rule {
+                    // A node that exists is refused because they are not there; a new one because they cannot be.
+                    TopologyRule::Affinity if self.pool.is_some() && key == labels::HOSTNAME => {
+                        "its affinity wants pods on the same node that a new one does not have: they run where there is \
+                         no room for it, or not at all"
+                            .into()
+                    }
+                    TopologyRule::Spread => {
+                        let least = least.as_ref().map(|least| self.least(least)).unwrap_or_default();
+                        format!("topology spread over {key} leaves no domain{least}")
+                    }
+                    TopologyRule::Affinity => format!("no {key} has the pods that its affinity wants"),
+                    TopologyRule::AntiAffinity => {
+                        format!("every {key} has pods that its anti-affinity keeps away from")
+                    }
+                    TopologyRule::InverseAntiAffinity => {
+                        format!("pods in every {key} keep it away by their anti-affinity")
+                    }
+                }
+            }
+            Unfit::HostPort { port } => format!("host port {port} is taken"),
+            Unfit::VolumeLimit { driver } => format!("no more volumes of {} can be attached", self.text(*driver)),
+            Unfit::LimitReached { resource } => {
+                format!("the NodePool's limit of {} is reached", resource.name(&self.world.names))
+            }
+            Unfit::NodeLimitReached => "the NodePool's limit of nodes is reached".into(),
+            Unfit::MinValues { key } => format!("too few values of {} are left for minValues", self.text(*key)),
+            Unfit::ReservedCapacity => "reserved capacity that fits is used up, and it waits for more".into(),
+            Unfit::Excluded => "the scorer excludes every offering that would do".into(),
+            Unfit::Unexplained => {
+                "no rule is known that refuses it, and yet it was not placed: a defect of longshore, please report it"
+                    .into()
+            }
+        }
+    }
+
+    /// Which domain a spread constraint would fill first, and what keeps pods out of it.
+    fn least(&self, least: &Least) -> String {
+        let domain = self.text(least.domain);
+        let has = format!(": {domain} has the fewest pods ({})", least.pods);
+        match &least.barred {
+            Barred::Unasked => has,
+            Barred::NotOffered => format!("{has}, and no NodePool offers it"),
+            Barred::TooFewDomains { domains, wanted } => {
+                format!(
+                    "{has}, and each counts as if another had none, for minDomains is {wanted} and there are {domains}"
+                )
+            }
+            Barred::Refused(refusal) => {
+                let pool = match refusal.target {
+                    Target::Pool(pool) => self.world.pools.get(pool.0 as usize),
+                    Target::Pod | Target::Node(_) => None,
+                };
+                let name = pool.map(|pool| format!("NodePool {}: ", self.text(pool.name))).unwrap_or_default();
+                let why = Messages { pool, ..*self }.sentence(&refusal.unfit);
+                format!("{has}, and none can be added there: {name}{why}")
+            }
+        }
+    }
+
+    /// Why a NodePool may not be bought from.
+    pub fn unusable(&self, why: &Ineligible) -> String {
+        let class = |class: &NodeClassRef| format!("{} {}", self.text(class.kind), self.text(class.name));
+        match why {
+            Ineligible::Deleting => "it is being deleted".into(),
+            Ineligible::Static => "it is static (spec.replicas): its nodes are kept by count, not by pods".into(),
+            Ineligible::NotReady => "its condition Ready is False".into(),
+            Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
+            Ineligible::ClassDeleting(deleting) => format!("its {} is being deleted", class(deleting)),
+            Ineligible::ClassNotReady(not_ready) => format!("its {} is not Ready", class(not_ready)),
+            Ineligible::ForeignTaints(ForeignTaintBackoff { nodes, taint, until }) => format!(
+                "{} that it has just got are empty, for something has tainted them ({}); the next one is not bought \
+                 before {} UTC. A taint that goes away by itself belongs in its startupTaints",
+                count(*nodes as usize, "node"),
+                self.taint(taint),
+                time_of_day(*until)
+            ),
+        }
+    }
+
+    fn taint(&self, taint: &Taint) -> String {
+        let value = match self.text(taint.value) {
+            "" => String::new(),
+            value => format!("={value}"),
+        };
+        let effect = match taint.effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        format!("{}{value}:{effect}", self.text(taint.key))
+    }
+
+    /// Why nothing can be bought for a NodePool, whatever pod asks.
+    pub fn incompatible_pool(&self, incompatible: &IncompatiblePool) -> String {
+        let why = self.sentence(&incompatible.unfit);
+        let alone = |key: Symbol| self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key));
+        match (&incompatible.unfit, incompatible.requirement) {
+            (Unfit::MinValues { .. }, _) => format!("no instance types can be had together: {why}"),
+            (_, Some(key)) => {
+                let wanted = alone(key).map(|r| format!(": {}", self.requirement(r))).unwrap_or_default();
+                let key = self.text(key);
+                format!("no instance type can be had: {why}; none has what the NodePool requires of {key}{wanted}")
+            }
+            (_, None) => format!("no instance type can be had: {why}"),
+        }
+    }
+
+    fn label(&self, key: Symbol) -> String {
+        let mut sentence = format!("label {} does not match", self.text(key));
+        if let Some(wanted) = self.shape.and_then(|shape| demand(shape, key)) {
+            sentence += &format!(": wants {}", self.requirement(wanted));
+        }
+        if let Some(offered) = self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key)) {
+            sentence += &format!(", the NodePool has {}", self.requirement(offered));
+        } else if let Some(value) = self.pool.and_then(|pool| pool.labels.get(key)) {
+            sentence += &format!(", the NodePool has {}", self.text(value));
+        }
+        sentence
+    }
+
+    /// `812 of 844 types: too little memory; 32: no offering in us-east-1c`, the largest part first.
+    fn types(&self, left: &TypesLeft) -> String {
+        let [cpu, memory, pods, storage, other] = left.resources;
+        let mut parts = [
+            (cpu, "too little cpu".to_owned()),
+            (memory, "too little memory".to_owned()),
+            (pods, "room for too few pods".to_owned()),
+            (storage, "too little ephemeral-storage".to_owned()),
+            (other, self.other_resource()),
+            (left.labels, "labels do not match".to_owned()),
+            (left.offerings, self.no_offering()),
+            (left.limits, "would pass the NodePool's limits".to_owned()),
+        ];
+        parts.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+        let mut sentences = Vec::new();
+        for (count, why) in parts.iter().filter(|(count, _)| *count > 0) {
+            match sentences.is_empty() {
+                true => sentences.push(format!("{count} of {} types: {why}", left.all)),
+                false => sentences.push(format!("{count}: {why}")),
+            }
+        }
+        if left.short > 0 {
+            let (offerings, are) = (count(left.short as usize, "offering"), if left.short == 1 { "is" } else { "are" });
+            sentences.push(format!("{offerings} {are} without capacity until {} UTC", time_of_day(left.short_until)));
+        }
+        match sentences.is_empty() {
+            true => format!("none of {} types is left", left.all),
+            false => sentences.join("; "),
+        }
+    }
+
+    fn other_resource(&self) -> String {
+        let asked: Vec<&str> = self
+            .shape
+            .iter()
+            .flat_map(|shape| shape.requests.iter())
+            .filter_map(|(resource, _)| match resource {
+                longshore_core::model::ResourceId::Other(name) => Some(self.text(name)),
+                _ => None,
+            })
+            .collect();
+        match asked.is_empty() {
+            true => "too little of another resource".into(),
+            false => format!("too little {}", asked.join(" or ")),
+        }
+    }
+
+    /// Names the zones and capacity types that the pod (or else the NodePool) insists on.
+    fn no_offering(&self) -> String {
+        let pinned = |key: &str| {
+            let key = self.world.names.get(key)?;
+            let wanted = self.shape.and_then(|shape| demand(shape, key));
+            let offered = || self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key));
+            match &wanted.or_else(offered)?.op {
+                Op::In(values) => Some(self.values(values, " or ")),
+                _ => None,
+            }
+        };
+        match (pinned(CAPACITY_TYPE), pinned(ZONE)) {
+            (None, None) => "no offering available".into(),
+            (None, Some(zones)) => format!("no offering in {zones}"),
+            (Some(kinds), None) => format!("no {kinds} offering"),
+            (Some(kinds), Some(zones)) => format!("no {kinds} offering in {zones}"),
+        }
+    }
+
+    fn requirement(&self, requirement: &Requirement) -> String {
+        match &requirement.op {
+            Op::In(values) => self.values(values, " or "),
+            Op::NotIn(values) => format!("not {}", self.values(values, " nor ")),
+            Op::Exists => "any value".into(),
+            Op::DoesNotExist => "none".into(),
+            Op::Gte(bound) => format!("at least {bound}"),
+            Op::Lte(bound) => format!("at most {bound}"),
+        }
+    }
+
+    fn values(&self, values: &[Symbol], between: &str) -> String {
+        let mut texts: Vec<&str> = values.iter().map(|&value| self.text(value)).collect();
+        texts.sort_unstable();
+        let more = texts.len().saturating_sub(4);
+        if more > 0 {
+            texts.truncate(4);
+        }
+        let shown = texts.join(between);
+        if more > 0 { format!("{shown} (and {more} more)") } else { shown }
+    }
+}
+
+/// `14:03:20` of a second since 1970.
+pub fn time_of_day(second: i64) -> String {
+    let of_day = second.rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+/// What a pod demands of a label without an alternative: its node selector, or its only term of required affinity.
+fn demand(shape: &PodShape, key: Symbol) -> Option<&Requirement> {
+    let only_term = match shape.required.as_slice() {
+        [term] => term.as_slice(),
+        _ => &[],
+    };
+    shape.node_selector.iter().chain(only_term).find(|requirement| requirement.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_core::model::ResourceId;
+    use longshore_core::plan::Refusal;
+
+    fn words(world: &ClusterObjects) -> Messages<'_> {
+        Messages { world, shape: None, pool: None }
+    }
+
+    #[test]
+    fn counts_of_types_come_largest_first() {
+        let left = TypesLeft { all: 844, resources: [0, 812, 0, 0, 0], offerings: 32, ..TypesLeft::default() };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
+            "812 of 844 types: too little memory; 32: no offering available"
+        );
+    }
+
+    #[test]
+    fn what_is_without_capacity_for_now_is_said_with_its_end() {
+        let until = 1_793_541_800;
+        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: until, ..TypesLeft::default() };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
+            "3 of 3 types: no offering available; 5 offerings are without capacity until 14:03:20 UTC"
+        );
+    }
+
+    #[test]
+    fn a_spread_constraint_names_the_domain_with_the_fewest_pods_and_what_keeps_pods_out_of_it() {
+        let mut world = ClusterObjects::default();
+        let [key, domain] = ["topology.kubernetes.io/zone", "us-east-1e"].map(|text| world.names.intern(text));
+        let said = |barred| {
+            let least = Some(Box::new(Least { domain, pods: 2, barred }));
+            words(&world).sentence(&Unfit::Topology { rule: TopologyRule::Spread, key, least })
+        };
+        let start =
+            "topology spread over topology.kubernetes.io/zone leaves no domain: us-east-1e has the fewest pods (2)";
+        assert_eq!(said(Barred::Unasked), start);
+        assert_eq!(said(Barred::NotOffered), format!("{start}, and no NodePool offers it"));
+        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: 1_793_541_800, ..TypesLeft::default() };
+        let refusal = Refusal { target: Target::Pod, unfit: Unfit::Types(left) };
+        assert_eq!(
+            said(Barred::Refused(refusal)),
+            format!(
+                "{start}, and none can be added there: 3 of 3 types: no offering available; \
+                 5 offerings are without capacity until 14:03:20 UTC"
+            )
+        );
+    }
+
+    #[test]
+    fn amounts_are_in_the_units_of_manifests() {
+        let unfit = Unfit::Resource { resource: ResourceId::Memory, wants: 3 << 30, free: 512 << 20 };
+        assert_eq!(words(&ClusterObjects::default()).sentence(&unfit), "too little memory: wants 3Gi, free 512Mi");
+        let unfit = Unfit::Resource { resource: ResourceId::Cpu, wants: 4000, free: -250 };
+        assert_eq!(words(&ClusterObjects::default()).sentence(&unfit), "too little cpu: wants 4, free -250m");
+    }
+
+    #[test]
+    fn a_taint_is_written_as_kubectl_does() {
+        let mut world = ClusterObjects::default();
+        let taint = longshore_core::model::Taint {
+            key: world.names.intern("gpu"),
+            value: world.names.intern(""),
+            effect: TaintEffect::NoSchedule,
+        };
+        assert_eq!(words(&world).sentence(&Unfit::Taint(taint)), "it does not tolerate taint gpu:NoSchedule");
+    }
+}

@@ -1,0 +1,37 @@
+//! What a policy is asked: kept, it can be asked again of somebody else.
+
+use std::sync::Arc;
+
+use crate::columns::Columns;
+use crate::signals::Signals;
+
+/// A question as policies see it: the catalogue's columns, signals, NodePool and time. Everything is shared, so that a
+/// copy costs nothing and holds no world.
+#[derive(Clone)]
+pub struct ScoreRequest {
+    pub(crate) columns: Arc<Columns>,
+    pub(crate) signals: (Arc<Signals>, u32),
+    pub(crate) node_pool: Arc<str>,
+    pub(crate) now: f64,
+}
+
+impl ScoreRequest {
+    /// The NodePool that nodes are wanted for.
+    pub fn node_pool(&self) -> &str {
+        &self.node_pool
+    }
+
+    /// How many offerings it is about.
+    pub fn offerings(&self) -> usize {
+        self.columns.count()
+    }
+
+    /// The same question in the light of other signals.
+    pub fn with_signals(&self, signals: &Arc<Signals>) -> Self {
+        ScoreRequest {
+            columns: Arc::new(self.columns.with_signals(signals)),
+            signals: (signals.clone(), self.signals.1.wrapping_add(1)),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A story: what people, the cloud and bad luck do to a cluster in an hour, made up from a seed.
+//!
+//! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods asks for more zones
+//! or budgets than there are. What a story cannot hold against the daemon is done by an operator who looks after the
+//! cluster every minute: nodes that never get ready are deleted, where the daemon does not do it.
+
+mod acts;
+mod pods;
+mod pools;
+mod rng;
+mod safe;
+mod trouble;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Symbols};
+
+use crate::cloud;
+use crate::faults::Faults;
+use crate::harness::Jump;
+use crate::world;
+pub use acts::ScenarioEvent;
+pub(crate) use acts::operator_cleanup;
+pub use rng::Rng;
+pub use trouble::{Trouble, Watches};
+
+/// How long a story is told.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// A story.
+#[derive(Clone, Debug)]
+pub struct GeneratedScenario {
+    /// Of what seed.
+    pub seed: u64,
+    /// The cluster and its cloud, with the cloud's own faults.
+    pub world: world::Options,
+    /// Processes of the daemon.
+    pub replicas: u32,
+    /// Whether they ask for a Lease.
+    pub elects: bool,
+    /// Whether the daemon replaces nodes that stay unhealthy.
+    pub repairs: bool,
+    /// What goes wrong on the way to the server while it is told.
+    pub faults: Faults,
+    /// What is there at the beginning.
+    pub base: String,
+    /// What happens, by time.
+    pub acts: Vec<(Duration, ScenarioEvent)>,
+    /// Clocks of processes that are set anew.
+    pub jumps: Vec<Jump>,
+    /// What people do every minute once everything else is over.
+    pub operator: Vec<ScenarioEvent>,
+}
+
+/// Which stories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stories {
+    /// Mostly one process, faults of requests, watches that end or forget.
+    #[default]
+    Usual,
+    /// Mostly two processes; watches late or silent by kind, processes stopped or told to end, pods and volumes that hold
+    /// their nodes, clouds that say half, clocks that jump, claims from a backup.
+    Safe,
+}
+
+impl Stories {
+    /// By name: `usual`, `safe`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Stories::Usual, Stories::Safe].into_iter().find(|stories| stories.name() == name)
+    }
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stories::Usual => "usual",
+            Stories::Safe => "safe",
+        }
+    }
+
+    /// The story of a seed.
+    pub fn scenario(self, seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> GeneratedScenario {
+        match self {
+            Stories::Usual => GeneratedScenario::new(seed, size, types),
+            Stories::Safe => safe::scenario(seed, size, types),
+        }
+    }
+}
+
+/// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and have up to
+/// `most` CPUs.
+pub fn types(most: i64) -> Arc<(Catalogue, Symbols)> {
+    let mut names = Symbols::default();
+    let all = longshore_kwok::catalogue::built_in(&mut names);
+    let fits = |name: &str| {
+        let size = name.split('-').nth(1).and_then(|size| size.strip_suffix('x')?.parse::<i64>().ok());
+        name.ends_with("-amd64-linux") && size.is_some_and(|size| size <= most)
+    };
+    let rows = all.types().iter().enumerate().filter(|(_, t)| fits(names.text(t.name)));
+    let rows = rows.map(|(at, t)| {
+        let offerings = all.offerings_of(longshore_core::model::TypeId(at as u32)).to_vec();
+        (t.clone(), offerings)
+    });
+    let catalogue = Catalogue::new(rows.collect(), &names);
+    Arc::new((catalogue, names))
+}
+
+impl GeneratedScenario {
+    /// The story of a seed. `size` is about how many nodes there are at the busiest.
+    pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut world = world::Options { types: Some(types), ..world::Options::default() };
+        cloud_of(&mut rng, &mut world.cloud);
+        let replicas = if rng.hits(0.15) { 2 } else { 1 };
+        let elects = replicas > 1 || rng.hits(0.15);
+        let faults = faults_of(&mut rng);
+        let base = pools::pools(&mut rng);
+        let workloads = pods::workloads(&mut rng, size);
+        let capacity = &mut world.cloud.capacity;
+        *capacity = capacity.map(|capacity| capacity.max(workloads.needs_of_each_offering(size)));
+        let acts = acts::acts(&mut rng, &workloads, &faults, replicas);
+        let repairs = rng.hits(0.7);
+        let (jumps, operator) = (Vec::new(), vec![ScenarioEvent::OperatorCleanup]);
+        GeneratedScenario { seed, world, replicas, elects, repairs, faults, base, acts, jumps, operator }
+    }
+}
+
+/// Each fault of the cloud is there in some stories, so that others are told without it.
+fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
+    let share = |rng: &mut Rng, chance, most| if rng.hits(chance) { rng.unit() * most } else { 0.0 };
+    let faults = &mut cloud.faults;
+    faults.fail = share(rng, 0.5, 0.3);
+    faults.slow = share(rng, 0.4, 0.3);
+    faults.lost = share(rng, 0.5, 0.3);
+    faults.never_register = share(rng, 0.3, 0.1);
+    faults.never_ready = share(rng, 0.2, 0.1);
+    let disturbances = &mut cloud.disturbances;
+    disturbances.interruptions = share(rng, 0.5, 1.0);
+    disturbances.capacity_outages = share(rng, 0.4, 6.0);
+    if rng.hits(0.5) {
+        disturbances.prices_every = Duration::from_secs(300);
+        disturbances.volatility = 0.1;
+    }
+    if rng.hits(0.2) {
+        cloud.capacity = Some(rng.between(2, 6) as u32);
+    }
+}
+
+fn faults_of(rng: &mut Rng) -> Faults {
+    let mut share = |chance: f64, most: f64| if rng.hits(chance) { rng.unit() * most } else { 0.0 };
+    Faults {
+        conflict: share(0.5, 0.05),
+        busy: share(0.5, 0.05),
+        failing: share(0.5, 0.05),
+        lost_request: share(0.4, 0.01),
+        lost_answer: share(0.5, 0.02),
+        late: share(0.5, 0.05),
+        stale: share(0.4, 0.1),
+        kill: share(0.4, 0.004),
+        calls: share(0.4, 0.1),
+        ..Faults::default()
+    }
+}

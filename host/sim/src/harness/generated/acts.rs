@@ -1,0 +1,203 @@
+//! What happens in a story, and when.
+
+use std::time::Duration;
+
+use super::pods::Workloads;
+use super::trouble::Trouble;
+use super::{HOUR, Rng};
+use crate::actors::fields;
+use crate::faults::Faults;
+use crate::harness::Harness;
+use crate::server::resources;
+
+/// Something that happens. `lot` picks one of those that are there then.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScenarioEvent {
+    /// Somebody applies manifests.
+    Apply(String),
+    /// A Deployment gets another number of replicas.
+    Scale(String, u32),
+    /// Somebody deletes a pod.
+    DeletePod(u64),
+    /// Somebody deletes a NodeClaim.
+    DeleteClaim(u64),
+    /// Somebody deletes a Node.
+    DeleteNode(u64),
+    /// The cloud takes an instance back, with notice.
+    Interrupt(u64),
+    /// A machine dies.
+    Break(u64),
+    /// Offerings run short: pattern and for how long.
+    CapacityOutage(String, Duration),
+    /// All watches end.
+    DropWatches,
+    /// All watches are silent for a while.
+    Stall(Duration),
+    /// The server forgets the past: whoever watches has to list.
+    Compact,
+    /// A process of the daemon is killed.
+    Kill(u64),
+    /// Whoever leads cannot renew its Lease for a while.
+    CutLease(Duration),
+    /// The operator deletes nodes that have not been ready for long.
+    OperatorCleanup,
+    /// What only stories of the second kind have.
+    Trouble(Trouble),
+}
+
+/// The acts of a story, by time. The last of them is before the hour is over.
+pub(super) fn acts(
+    rng: &mut Rng,
+    workloads: &Workloads,
+    faults: &Faults,
+    replicas: u32,
+) -> Vec<(Duration, ScenarioEvent)> {
+    let mut acts = vec![(Duration::from_secs(1), ScenarioEvent::Apply(workloads.base.clone()))];
+    let minute = |n: u64| Duration::from_secs(60 * n);
+    // They come in the first ten minutes, some of them all at once.
+    for workload in &workloads.workloads {
+        let begins = if rng.hits(0.3) { Duration::from_secs(5) } else { rng.time(minute(10)) };
+        let (least, most) = workload.replicas;
+        let begin = rng.between(1, u64::from(most)) as u32;
+        acts.push((begins, ScenarioEvent::Apply(workload.with(begin))));
+        for _ in 0..rng.between(1, 5) {
+            let at = begins + rng.time(minute(45));
+            let replicas = if rng.hits(0.3) { most } else { rng.between(u64::from(least), u64::from(most)) as u32 };
+            acts.push((at, ScenarioEvent::Scale(workload.name.clone(), replicas)));
+        }
+        if rng.hits(0.5) {
+            acts.push((minute(56), ScenarioEvent::Scale(workload.name.clone(), (least + most) / 4)));
+        }
+    }
+    for other in &workloads.others {
+        acts.push((rng.time(minute(30)), ScenarioEvent::Apply(other.clone())));
+    }
+    let mut some = |most: u64, make: &mut dyn FnMut(&mut Rng) -> ScenarioEvent| {
+        for _ in 0..rng.between(0, most) {
+            let at = Duration::from_secs(30) + rng.time(minute(57));
+            let act = make(rng);
+            acts.push((at, act));
+        }
+    };
+    let lot = |rng: &mut Rng| rng.between(0, 1 << 20);
+    some(8, &mut |rng| ScenarioEvent::DeletePod(lot(rng)));
+    some(5, &mut |rng| ScenarioEvent::DeleteClaim(lot(rng)));
+    some(3, &mut |rng| ScenarioEvent::DeleteNode(lot(rng)));
+    some(2, &mut |rng| ScenarioEvent::Interrupt(lot(rng)));
+    some(1, &mut |rng| ScenarioEvent::Break(lot(rng)));
+    some(2, &mut |rng| {
+        let zone = rng.one_of(&["*", "test-zone-a", "test-zone-b"]);
+        let capacity = rng.one_of(&["*", "spot", "spot", "on-demand"]);
+        ScenarioEvent::CapacityOutage(format!("*/{zone}/{capacity}"), rng.time(Duration::from_secs(900)))
+    });
+    let watches = rng.hits(0.6);
+    let mut some = |most: u64, make: &mut dyn FnMut(&mut Rng) -> ScenarioEvent| {
+        for _ in 0..rng.between(0, most) {
+            let at = Duration::from_secs(10) + rng.time(minute(57));
+            let act = make(rng);
+            acts.push((at, act));
+        }
+    };
+    if watches {
+        some(4, &mut |_| ScenarioEvent::DropWatches);
+        some(2, &mut |rng| ScenarioEvent::Stall(rng.time(Duration::from_secs(60))));
+        some(3, &mut |_| ScenarioEvent::Compact);
+    }
+    // Who was deaf for a while and then finds the past forgotten has to find out from a list what is gone.
+    let stalls: Vec<_> = acts.iter().filter(|(_, act)| matches!(act, ScenarioEvent::Stall(_))).cloned().collect();
+    for (at, act) in stalls {
+        if let (ScenarioEvent::Stall(length), true) = (act, rng.hits(0.6)) {
+            acts.push((at + length.mul_f64(0.9), ScenarioEvent::Compact));
+        }
+    }
+    let mut some = |most: u64, make: &mut dyn FnMut(&mut Rng) -> ScenarioEvent| {
+        for _ in 0..rng.between(0, most) {
+            let at = Duration::from_secs(10) + rng.time(minute(57));
+            let act = make(rng);
+            acts.push((at, act));
+        }
+    };
+    if faults.kill > 0.0 {
+        some(4, &mut |rng| ScenarioEvent::Kill(lot(rng)));
+    }
+    if replicas > 1 {
+        some(4, &mut |rng| ScenarioEvent::CutLease(Duration::from_secs(20) + rng.time(Duration::from_secs(60))));
+    }
+    for n in 1..60 {
+        acts.push((minute(n), ScenarioEvent::OperatorCleanup));
+    }
+    acts.retain(|(at, _)| *at < HOUR);
+    acts.sort_by_key(|(at, _)| *at);
+    acts
+}
+
+/// A node that is not ready for so long, seconds, is deleted by the operator.
+const UNREADY: i64 = 300;
+
+impl ScenarioEvent {
+    /// Lets it happen.
+    pub fn happen(&self, harness: &Harness) {
+        let world = &harness.world;
+        let server = &world.server;
+        match self {
+            ScenarioEvent::Apply(manifests) => {
+                if let Err(error) = world.apply(manifests) {
+                    world.log.say(world.clock, format!("VIOLATION of the story: {error}"));
+                }
+            }
+            ScenarioEvent::Scale(name, replicas) => drop(world.scale("Deployment", "default", name, *replicas)),
+            ScenarioEvent::DeletePod(lot) => {
+                let pods = server.list_in(resources::POD, "default");
+                if let Some(pod) = pods.get(*lot as usize % pods.len().max(1)) {
+                    world.delete("Pod", "default", fields::name(pod));
+                }
+            }
+            ScenarioEvent::DeleteClaim(lot) => {
+                let claims = server.list(resources::NODE_CLAIM);
+                if let Some(claim) = claims.get(*lot as usize % claims.len().max(1)) {
+                    world.delete("NodeClaim", "", fields::name(claim));
+                }
+            }
+            ScenarioEvent::DeleteNode(lot) => {
+                let nodes = server.list(resources::NODE);
+                if let Some(node) = nodes.get(*lot as usize % nodes.len().max(1)) {
+                    world.delete("Node", "", fields::name(node));
+                }
+            }
+            ScenarioEvent::Interrupt(lot) | ScenarioEvent::Break(lot) => {
+                let ledger = world.cloud.ledger();
+                let running: Vec<&str> = ledger.running().map(|entry| entry.provider_id.as_str()).collect();
+                if let Some(id) = running.get(*lot as usize % running.len().max(1)) {
+                    match self {
+                        ScenarioEvent::Interrupt(_) => world.cloud.interrupt(id),
+                        _ => world.cloud.kill(id),
+                    };
+                }
+            }
+            ScenarioEvent::CapacityOutage(pattern, length) => world.cloud.capacity_outage(pattern, *length),
+            ScenarioEvent::DropWatches => server.drop_watches(),
+            ScenarioEvent::Stall(length) => harness.stall_watches(*length),
+            ScenarioEvent::Compact => server.compact(),
+            ScenarioEvent::Kill(lot) => drop(harness.kill(*lot)),
+            ScenarioEvent::CutLease(length) => harness.cut_lease(*length),
+            ScenarioEvent::OperatorCleanup => operator_cleanup(harness),
+            ScenarioEvent::Trouble(trouble) => trouble.happen(harness),
+        }
+    }
+}
+
+/// Deletes nodes that have not been ready for long: nobody else repairs them.
+pub(crate) fn operator_cleanup(harness: &Harness) {
+    let world = &harness.world;
+    let now = world.clock.now().as_second();
+    for node in world.server.list(resources::NODE) {
+        let ready = fields::items(&node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
+        let unready = ready.is_none_or(|c| c["status"] != "True");
+        let since = ready.and_then(|c| fields::time(c, "/lastTransitionTime"));
+        let since = since.or(fields::time(&node, "/metadata/creationTimestamp")).map_or(now, |at| at.as_second());
+        if unready && now - since > UNREADY && !fields::deleting(&node) {
+            world.log.say(world.clock, format!("the operator deletes {}: it is not ready", fields::name(&node)));
+            world.delete("Node", "", fields::name(&node));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Stories of the second kind: everything of the first, and what tempts a controller to buy twice or to end what is in
+//! use. Each scale-up has its own stall, at a time that the seed decides.
+//!
+//! Their seeds are other ones: seed 7 here tells nothing of what seed 7 of [`GeneratedScenario::new`](super::GeneratedScenario::new) does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Symbols};
+
+use super::pods::{self, Workloads};
+use super::trouble::{Trouble, Watches};
+use super::{GeneratedScenario, HOUR, Rng, ScenarioEvent, acts, pools};
+use crate::cloud;
+use crate::faults::Faults;
+use crate::harness::Jump;
+use crate::object::Resource;
+use crate::server::resources::{self, NODE, NODE_CLAIM, POD};
+use crate::world;
+
+/// Tells these dice from those of the other stories.
+const SAFE: u64 = 0x5afe_0000_0000;
+/// Tells the dice of what one story in ten has from its others.
+const RARE: u64 = 0x5afe_7a7e_0000;
+const fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+/// How long watches are silent.
+const STALLS: [Duration; 4] = [seconds(15), seconds(60), seconds(120), seconds(290)];
+/// What is told late; the three kinds that planning lives on more often than others.
+const KINDS: [Option<Resource>; 10] = [
+    None,
+    None,
+    Some(POD),
+    Some(POD),
+    Some(NODE),
+    Some(NODE),
+    Some(NODE_CLAIM),
+    Some(NODE_CLAIM),
+    Some(resources::NODE_POOL),
+    Some(resources::POD_DISRUPTION_BUDGET),
+];
+
+/// A scale-up of many pods at once.
+struct Burst {
+    at: Duration,
+    pods: u32,
+    manifest: String,
+    name: String,
+}
+
+/// The story of a seed.
+pub(super) fn scenario(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> GeneratedScenario {
+    let mut rng = Rng::new(seed ^ SAFE);
+    let mut world = world::Options { types: Some(types), ..world::Options::default() };
+    world.timing.scheduler_lag = seconds(rng.one_of(&[0, 1, 2, 4]));
+    world.timing.detach = seconds(rng.one_of(&[0, 5, 20]));
+    cloud_of(&mut rng, &mut world.cloud);
+    let replicas = if rng.hits(0.8) { 2 } else { 1 };
+    let elects = replicas > 1 || rng.hits(0.5);
+    let faults = faults_of(&mut rng);
+    let base = pools::pools(&mut rng) + &pools::tight(&mut rng, size) + DISKS;
+    let mut workloads = pods::workloads(&mut rng, size);
+    workloads.others.retain(|other| !other.contains("name: store"));
+    if rng.hits(0.6) {
+        workloads.others.push(pods::with_disks(&mut rng));
+    }
+    hold_some(&mut rng, &mut workloads);
+    let bursts = bursts(&mut rng);
+    let mut acts = acts::acts(&mut rng, &workloads, &faults, replicas);
+    // Those are silent by kind here.
+    acts.retain(|(_, act)| !matches!(act, ScenarioEvent::Stall(_)));
+    acts.extend(budgets(&mut rng, &workloads));
+    acts.extend(scale_ups(&mut rng, &bursts));
+    acts.extend(troubles(&mut rng));
+    acts.extend(rare(seed, &bursts));
+    for n in 1..60 {
+        acts.push((seconds(60 * n), ScenarioEvent::Trouble(Trouble::LetGo)));
+    }
+    acts.retain(|(at, _)| *at < HOUR);
+    acts.sort_by_key(|(at, _)| *at);
+    let jumps = jumps(&mut rng, replicas);
+    let repairs = rng.hits(0.7);
+    let operator = vec![ScenarioEvent::OperatorCleanup, ScenarioEvent::Trouble(Trouble::LetGo)];
+    GeneratedScenario { seed, world, replicas, elects, repairs, faults, base, acts, jumps, operator }
+}
+
+const DISKS: &str = "---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: disk}
+provisioner: sim.longshore.dev
+volumeBindingMode: WaitForFirstConsumer
+";
+
+fn share(rng: &mut Rng, chance: f64, most: f64) -> f64 {
+    if rng.hits(chance) { rng.unit() * most } else { 0.0 }
+}
+
+fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
+    let faults = &mut cloud.faults;
+    faults.fail = share(rng, 0.4, 0.3);
+    faults.slow = share(rng, 0.4, 0.3);
+    faults.lost = share(rng, 0.6, 0.4);
+    faults.never_register = share(rng, 0.2, 0.1);
+    faults.never_ready = share(rng, 0.1, 0.1);
+    let disturbances = &mut cloud.disturbances;
+    disturbances.interruptions = share(rng, 0.3, 1.0);
+    disturbances.capacity_outages = share(rng, 0.3, 6.0);
+}
+
+fn faults_of(rng: &mut Rng) -> Faults {
+    Faults {
+        conflict: share(rng, 0.5, 0.05),
+        busy: share(rng, 0.5, 0.05),
+        failing: share(rng, 0.4, 0.03),
+        lost_request: share(rng, 0.4, 0.01),
+        lost_answer: share(rng, 0.5, 0.02),
+        late: share(rng, 0.5, 0.05),
+        stale: share(rng, 0.4, 0.1),
+        kill: share(rng, 0.3, 0.003),
+        calls: share(rng, 0.4, 0.1),
+        unavailable: share(rng, 0.5, 0.05),
+        gateway: share(rng, 0.5, 0.03),
+        done_and_failed: share(rng, 0.6, 0.05),
+    }
+}
+
+/// Pods of some Deployments must not be disrupted.
+fn hold_some(rng: &mut Rng, workloads: &mut Workloads) {
+    for workload in &mut workloads.workloads {
+        if rng.hits(0.25) && !workload.manifest.contains("annotations") {
+            let held = "template: {metadata: {annotations: {karpenter.sh/do-not-disrupt: 'true'}, labels";
+            workload.manifest = workload.manifest.replacen("template: {metadata: {labels", held, 1);
+        }
+    }
+}
+
+/// Nobody may leave for a while.
+fn budgets(rng: &mut Rng, workloads: &Workloads) -> Vec<(Duration, ScenarioEvent)> {
+    let mut acts = Vec::new();
+    for workload in workloads.workloads.iter().filter(|workload| !workload.manifest.contains("PodDisruptionBudget")) {
+        if rng.hits(0.4) {
+            let at = seconds(60) + rng.time(seconds(40 * 60));
+            let until = at + seconds(30) + rng.time(seconds(600));
+            acts.push((at, ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 0"))));
+            acts.push((until, ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 50%"))));
+        }
+    }
+    acts
+}
+
+fn bursts(rng: &mut Rng) -> Vec<Burst> {
+    let mut all = Vec::new();
+    for number in 0..rng.between(1, 2) {
+        let name = format!("burst{number}");
+        let (pods, cpus) = if rng.hits(0.06) { (400, ["50m", "100m"]) } else { (40, ["250m", "900m"]) };
+        let manifest = pods::burst(&name, rng.one_of(&cpus), rng.hits(0.3));
+        all.push(Burst { at: seconds(60) + rng.time(seconds(40 * 60)), pods, manifest, name });
+    }
+    all
+}
+
+fn watches(rng: &mut Rng) -> Watches {
+    let process = rng.hits(0.4).then(|| rng.between(0, 1 << 20));
+    Watches { process, kind: rng.one_of(&KINDS) }
+}
+
+/// Scale-ups, each with a stall of its own from before it begins until its nodes are there.
+fn scale_ups(rng: &mut Rng, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
+    let mut acts = Vec::new();
+    for burst in bursts {
+        acts.push((seconds(2), ScenarioEvent::Apply(burst.manifest.clone())));
+        acts.push((burst.at, ScenarioEvent::Scale(burst.name.clone(), burst.pods)));
+        let down = burst.at + seconds(300) + rng.time(seconds(1200));
+        acts.push((down, ScenarioEvent::Scale(burst.name.clone(), rng.between(0, 10) as u32)));
+        if rng.hits(0.8) {
+            let at = (burst.at + rng.time(seconds(70))).saturating_sub(seconds(10));
+            let (whose, length) = (watches(rng), rng.one_of(&STALLS));
+            let late = Trouble::Late(whose, seconds(rng.one_of(&[3, 10, 30, 100])), length + seconds(60));
+            acts.push((at, ScenarioEvent::Trouble(if rng.hits(0.6) { Trouble::Silent(whose, length) } else { late })));
+        }
+    }
+    acts
+}
+
+fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
+    let mut acts = Vec::new();
+    let mut some = |chance: f64, most: u64, make: &mut dyn FnMut(&mut Rng) -> Trouble| {
+        if !rng.hits(chance) {
+            return;
+        }
+        for _ in 0..rng.between(1, most) {
+            let at = seconds(20) + rng.time(seconds(50 * 60));
+            let trouble = make(rng);
+            acts.push((at, ScenarioEvent::Trouble(trouble)));
+        }
+    };
+    let lot = |rng: &mut Rng| rng.between(0, 1 << 20);
+    some(0.5, 3, &mut |rng| Trouble::Freeze(lot(rng), seconds(rng.one_of(&[3, 12, 20, 60, 180]))));
+    some(0.5, 3, &mut |rng| Trouble::Terminate(lot(rng)));
+    some(0.2, 1, &mut |_| Trouble::Restore);
+    some(0.4, 2, &mut |rng| {
+        let listed = rng.one_of(&[0.0, 0.5, 0.9]);
+        Trouble::PartialLists(listed, seconds(30) + rng.time(seconds(270)))
+    });
+    some(0.3, 2, &mut |rng| Trouble::Throttled(seconds(30) + rng.time(seconds(240))));
+    some(0.3, 2, &mut |rng| Trouble::NothingEnds(seconds(30) + rng.time(seconds(240))));
+    some(0.4, 2, &mut |rng| Trouble::Silent(watches(rng), rng.one_of(&STALLS)));
+    acts
+}
+
+/// What one story in ten has: the leader is refused while it buys and loses its Lease meanwhile, or most nodes are sick at
+/// once. By dice of their own, so that all other stories stay what they are.
+fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
+    let mut rng = Rng::new(seed ^ RARE);
+    match seed % 10 {
+        3 => {
+            let overload = |burst: &Burst| {
+                let at = burst.at + rng.time(seconds(20));
+                (at, ScenarioEvent::Trouble(Trouble::Overloaded(seconds(12) + rng.time(seconds(20)))))
+            };
+            bursts.iter().map(overload).collect()
+        }
+        7 => {
+            let at = seconds(15 * 60) + rng.time(seconds(30 * 60));
+            let sick = Trouble::Sick(rng.one_of(&[0.3, 0.6, 0.9]), rng.between(0, 1 << 20));
+            let well = at + seconds(200) + rng.time(seconds(300));
+            vec![(at, ScenarioEvent::Trouble(sick)), (well, ScenarioEvent::Trouble(Trouble::Well))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Clocks that are set wrong for a while.
+fn jumps(rng: &mut Rng, replicas: u32) -> Vec<Jump> {
+    let mut jumps = Vec::new();
+    if rng.hits(0.35) {
+        let slot = rng.between(0, u64::from(replicas) - 1) as u32;
+        let by = rng.one_of(&[90, 600, 3600, -90, -600, -3600]);
+        let at = seconds(60) + rng.time(seconds(30 * 60));
+        let back = at + seconds(60) + rng.time(seconds(15 * 60));
+        jumps.extend([Jump { slot, at, seconds: by }, Jump { slot, at: back, seconds: -by }]);
+    }
+    jumps
+}

@@ -1,0 +1,395 @@
+//! What all that stands between a process and its world has in common: who lives, what was asked, what goes wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::generated::Watches;
+use super::judges::Judges;
+use super::{Setup, safety};
+use crate::actors::keyed_rng::KeyedRng;
+use crate::clock::Clock;
+use crate::cloud::Cloud;
+use crate::faults::{FaultAction, Faults, STALEST, unit, writes};
+use crate::log::{Log, clock_text};
+use crate::server::resources::LEASE;
+use crate::server::{RequestInfo, Server, Verdict, Whose};
+use crate::world::World;
+
+/// Something that the daemon does to the outside, in the order of doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// A call of the cloud's API; a write to the API server otherwise.
+    pub call: bool,
+    /// In words, as `patch nodeclaims/status default-abcde`.
+    pub what: String,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.call { "call " } else { "" }, self.what)
+    }
+}
+
+/// When a process is killed, as seen from a write or a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Nothing of it has been done.
+    Before,
+    /// It has been sent and will be carried out.
+    During,
+    /// It has been carried out, and the answer was not read.
+    After,
+}
+
+/// The death of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// Number of the write or call, from 0.
+    pub point: usize,
+    /// Before or after.
+    pub when: When,
+}
+
+/// What becomes of a call of the cloud's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Go,
+    Fail,
+    /// The process is dead, or dies now.
+    Never,
+    /// It dies once the call has been sent.
+    During,
+    /// It dies when the answer is there.
+    After,
+}
+
+/// What a process is told.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// It is gone.
+    pub killed: Arc<Notify>,
+    /// It is to end.
+    pub terminate: Arc<Notify>,
+}
+
+/// What is wrong with the cloud, and until when.
+#[derive(Default)]
+pub(super) struct CloudTrouble {
+    /// It lists this share of its instances.
+    pub partial: Option<(f64, Duration)>,
+    /// It refuses every call.
+    pub throttled: Duration,
+    /// It ends nothing.
+    pub nothing_ends: Duration,
+}
+
+/// The interceptor.
+pub(super) struct Interceptor {
+    pub clock: Clock,
+    pub server: Server,
+    pub cloud: Cloud,
+    pub log: Log,
+    pub elects: bool,
+    pub judges: Judges,
+    keeps: bool,
+    seed: u64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Who lives, and what wakes who waits for its end.
+    alive: BTreeMap<String, Signals>,
+    processes: u32,
+    faults: Faults,
+    kill: Option<Kill>,
+    points: Vec<Point>,
+    requests: String,
+    calls: u64,
+    violations: Vec<String>,
+    /// Requests of Leases by this process are not answered before then.
+    cut: Option<(String, Duration)>,
+    /// All other requests of this process are refused before then.
+    overloaded: Option<(String, Duration)>,
+    cloud: CloudTrouble,
+    /// Revisions of the last seconds, for stale lists.
+    revisions: VecDeque<(Duration, u64)>,
+}
+
+impl Interceptor {
+    pub fn new(world: &World, setup: &Setup) -> Self {
+        let inner = Inner { faults: setup.faults, kill: setup.kill, ..Inner::default() };
+        Interceptor {
+            clock: world.clock,
+            server: world.server.clone(),
+            cloud: world.cloud.clone(),
+            log: world.log.clone(),
+            elects: setup.elects || setup.replicas > 1,
+            judges: Judges::default(),
+            keeps: setup.keeps_requests,
+            seed: setup.seed,
+            inner: Mutex::new(inner),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process begins. Its name, and what says that it has been killed.
+    pub fn begin(&self) -> (String, Signals) {
+        let mut inner = self.inner();
+        inner.processes += 1;
+        let name = format!("daemon#{}", inner.processes);
+        let signals = Signals::default();
+        inner.alive.insert(name.clone(), signals.clone());
+        self.log.say(self.clock, format!("{name} begins"));
+        (name, signals)
+    }
+
+    /// Whether a process lives.
+    pub fn lives(&self, who: &str) -> bool {
+        self.inner().alive.contains_key(who)
+    }
+
+    /// A process ends.
+    pub fn kill(&self, who: &str, why: &str) {
+        self.end(&mut self.inner(), who, why);
+    }
+
+    fn end(&self, inner: &mut Inner, who: &str, why: &str) {
+        if let Some(signals) = inner.alive.remove(who) {
+            self.log.say(self.clock, format!("{who} is killed{why}"));
+            signals.killed.notify_one();
+        }
+    }
+
+    /// A process has ended as it was told to.
+    pub fn ended(&self, who: &str) {
+        self.inner().alive.remove(who);
+        self.log.say(self.clock, format!("{who} has ended"));
+    }
+
+    /// Stops a process for a while.
+    pub fn freeze(&self, lot: u64, length: Duration) -> bool {
+        let Some(who) = self.inner().pick(lot) else { return false };
+        self.log.say(self.clock, format!("{who} is stopped for {} s", length.as_secs()));
+        self.server.stop_client(&who, tokio::time::Instant::now() + length);
+        true
+    }
+
+    /// Tells a process to end.
+    pub fn terminate(&self, lot: u64) -> bool {
+        let inner = self.inner();
+        let Some(who) = inner.pick(lot) else { return false };
+        self.log.say(self.clock, format!("{who} is told to end"));
+        inner.alive[&who].terminate.notify_one();
+        true
+    }
+
+    /// Whose watches these are now.
+    pub fn whose(&self, watches: Watches) -> Whose {
+        Whose { client: watches.process.and_then(|lot| self.inner().pick(lot)), kind: watches.kind }
+    }
+
+    /// Something is wrong with the cloud for a while.
+    pub fn cloud_trouble(&self, what: impl FnOnce(&mut CloudTrouble, Duration), length: Duration) {
+        what(&mut self.inner().cloud, self.clock.elapsed() + length);
+    }
+
+    /// Whether the cloud refuses calls now.
+    pub fn is_throttled(&self) -> bool {
+        self.clock.elapsed() < self.inner().cloud.throttled
+    }
+
+    /// Whether the cloud ends no instance now.
+    pub fn ends_nothing(&self) -> bool {
+        self.clock.elapsed() < self.inner().cloud.nothing_ends
+    }
+
+    /// Whether the cloud lists an instance now.
+    pub fn is_listed(&self, provider_id: &str) -> bool {
+        let now = self.clock.elapsed();
+        let Some((share, _)) = self.inner().cloud.partial.filter(|(_, until)| now < *until) else { return true };
+        KeyedRng(self.seed).unit("listed", provider_id) < share
+    }
+
+    pub fn kill_one(&self, lot: u64) -> bool {
+        let mut inner = self.inner();
+        let Some(who) = inner.pick(lot) else { return false };
+        self.end(&mut inner, &who, "");
+        true
+    }
+
+    /// Whoever holds the Lease cannot renew it for a while; everything else is answered.
+    pub fn cut_lease(&self, length: Duration) {
+        let holder = safety::holder(self);
+        self.log.say(self.clock, format!("{holder} cannot renew its Lease for {} s", length.as_secs()));
+        self.inner().cut = Some((holder, self.clock.elapsed() + length));
+    }
+
+    /// Whoever holds the Lease is refused all that it asks for a while, and cannot renew it for a minute longer.
+    pub fn overload(&self, length: Duration) {
+        self.cut_lease(length + Duration::from_secs(60));
+        let mut inner = self.inner();
+        inner.overloaded = inner.cut.clone().map(|(who, until)| (who, until - Duration::from_secs(60)));
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.inner().faults = faults;
+    }
+
+    pub fn points(&self) -> Vec<Point> {
+        self.inner().points.clone()
+    }
+
+    pub fn processes(&self) -> u32 {
+        self.inner().processes
+    }
+
+    pub fn requests(&self) -> String {
+        self.inner().requests.clone()
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.inner().violations.clone()
+    }
+
+    /// A rule was broken.
+    pub fn violated(&self, what: String) {
+        self.log.say(self.clock, format!("VIOLATION: {what}"));
+        let line = format!("{} {what}", clock_text(self.clock.elapsed()));
+        self.inner().violations.push(line);
+    }
+
+    /// What becomes of a request.
+    pub fn judge(&self, asked: &RequestInfo) -> Verdict {
+        if !asked.who.starts_with("daemon#") {
+            return Verdict::Go;
+        }
+        if !self.lives(&asked.who) {
+            return Verdict::Kill;
+        }
+        if writes(asked) {
+            safety::write(self, asked);
+        }
+        let mut inner = self.inner();
+        let now = self.clock.elapsed();
+        let what = words(asked);
+        let fate = if writes(asked) && self.is_due(&mut inner, false, &what) {
+            let when = inner.kill.take().map(|kill| kill.when);
+            FaultAction::Kill { after: when != Some(When::Before) }
+        } else {
+            inner.faults.fate(self.seed, asked.number, asked)
+        };
+        let lease = asked.resource == Some(LEASE);
+        let cut = lease && inner.cut.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
+        let refused = !lease && asked.verb != "watch";
+        let overloaded =
+            refused && inner.overloaded.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
+        let verdict = match fate {
+            FaultAction::Verdict(_) if cut => Verdict::TimeOutBefore,
+            FaultAction::Verdict(_) if overloaded => {
+                Verdict::Refuse { code: 429, reason: "TooManyRequests", retry_after: Some(5) }
+            }
+            FaultAction::Verdict(verdict) => verdict,
+            FaultAction::Stale(share) => Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share)))),
+            FaultAction::Kill { after } => {
+                self.end(&mut inner, &asked.who, &format!(" {} {what}", if after { "after" } else { "before" }));
+                if after { Verdict::TimeOutAfter } else { Verdict::Kill }
+            }
+        };
+        if self.keeps {
+            inner.note(now, &asked.who, &what, &verdict);
+        }
+        inner.remember(now, self.server.revision());
+        verdict
+    }
+
+    /// Notes a write or a call; says whether the process is to be killed at it.
+    fn is_due(&self, inner: &mut Inner, call: bool, what: &str) -> bool {
+        let due = inner.kill.is_some_and(|kill| kill.point == inner.points.len());
+        if self.keeps {
+            inner.points.push(Point { call, what: what.to_owned() });
+        }
+        due
+    }
+
+    /// What becomes of a call of the cloud's API.
+    pub fn call(&self, who: &str, what: &str, may_fail: bool) -> Call {
+        if !self.lives(who) {
+            return Call::Never;
+        }
+        let mut inner = self.inner();
+        inner.calls += 1;
+        let number = inner.calls;
+        let now = self.clock.elapsed();
+        let due = self.is_due(&mut inner, true, what);
+        let when = due.then(|| inner.kill.take()).flatten().map(|kill| kill.when);
+        // A call is a moment like any other to die at; there are fewer of them.
+        let dies = unit(self.seed.rotate_left(29), number) < inner.faults.kill * 4.0;
+        let when = when.or_else(|| {
+            let lot = unit(self.seed.rotate_left(31), number);
+            dies.then_some(if lot < 0.33 {
+                When::Before
+            } else if lot < 0.66 {
+                When::During
+            } else {
+                When::After
+            })
+        });
+        let call = match when {
+            Some(When::Before) => {
+                self.end(&mut inner, who, &format!(" before {what}"));
+                Call::Never
+            }
+            Some(When::During) => Call::During,
+            Some(When::After) => Call::After,
+            None if may_fail && inner.faults.call_fails(self.seed, number) => Call::Fail,
+            None => Call::Go,
+        };
+        if self.keeps {
+            inner.note(now, who, what, &call);
+        }
+        call
+    }
+}
+
+impl Inner {
+    /// One of the processes that are there.
+    fn pick(&self, lot: u64) -> Option<String> {
+        self.alive.keys().nth(lot as usize % self.alive.len().max(1)).cloned()
+    }
+
+    fn note(&mut self, now: Duration, who: &str, what: &str, became: &dyn fmt::Debug) {
+        let _ = writeln!(self.requests, "{} {who} {what}: {became:?}", clock_text(now));
+    }
+
+    fn remember(&mut self, now: Duration, revision: u64) {
+        self.revisions.push_back((now, revision));
+        while self.revisions.front().is_some_and(|(at, _)| *at + STALEST * 2 < now) {
+            self.revisions.pop_front();
+        }
+    }
+
+    /// The last revision known to be no younger than a time, or the oldest that is known.
+    fn revision_at(&self, at: Duration) -> u64 {
+        let older = self.revisions.iter().rev().find(|(when, _)| *when <= at);
+        older.or(self.revisions.front()).map_or(u64::MAX, |(_, revision)| *revision)
+    }
+}
+
+fn words(asked: &RequestInfo) -> String {
+    let mut text = format!("{} {}", asked.verb, asked.resource.map_or("?", |r| r.plural));
+    for (sign, part) in [("/", &asked.subresource), (" ", &asked.namespace), (" ", &asked.name)] {
+        if !part.is_empty() {
+            text.push_str(sign);
+            text.push_str(part);
+        }
+    }
+    text
+}

@@ -1,0 +1,118 @@
+//! A seed's story, told to its end, and what is to be said of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::model::{Catalogue, Symbols};
+use longshore_daemon::live::policies::PolicyReloader;
+
+use super::generated::{GeneratedScenario, HOUR, ScenarioEvent};
+use super::{Harness, Setup};
+use crate::cloud;
+use crate::faults::Faults;
+use crate::world::paused;
+
+/// How long a cluster may take after the last fault until all is as it must be: a claim whose node never joined is given
+/// up after fifteen minutes, its successor needs a few, and waits between failed attempts are a minute at most.
+pub const QUIET: Duration = Duration::from_secs(40 * 60);
+
+/// How long nothing happens in the end, while the daemon has to rest as well.
+const REST: Duration = Duration::from_secs(15 * 60);
+
+/// What came of a seed.
+#[derive(Clone, Debug, Default)]
+pub struct SeedResult {
+    /// Of what seed.
+    pub seed: u64,
+    /// Rules that were broken, and what was not as it must be in the end; empty if all is well.
+    pub wrong: Vec<String>,
+    /// Most instances that ran at once, as of every minute.
+    pub busiest: usize,
+    /// Instances ever made.
+    pub bought: usize,
+    /// Processes of the daemon.
+    pub processes: u32,
+    /// Requests of the daemon.
+    pub requests: u64,
+    /// Everything that happened, if it was asked for.
+    pub transcript: String,
+}
+
+/// Tells a story in a runtime of its own, on this thread.
+///
+/// # Errors
+/// If the system has no resources for a runtime.
+pub fn run_scenario(
+    story: &GeneratedScenario,
+    manager: PolicyReloader,
+    transcript: bool,
+) -> std::io::Result<SeedResult> {
+    paused(run_now(story, manager, transcript))
+}
+
+/// Tells the story of a seed.
+///
+/// # Errors
+/// If the system has no resources for a runtime.
+pub fn run_seed(
+    seed: u64,
+    size: u32,
+    types: &Arc<(Catalogue, Symbols)>,
+    manager: PolicyReloader,
+    transcript: bool,
+) -> std::io::Result<SeedResult> {
+    run_scenario(&GeneratedScenario::new(seed, size, types.clone()), manager, transcript)
+}
+
+async fn run_now(story: &GeneratedScenario, manager: PolicyReloader, transcript: bool) -> SeedResult {
+    let harness = Harness::new(Setup {
+        world: story.world.clone(),
+        replicas: story.replicas,
+        elects: story.elects,
+        faults: story.faults,
+        // The seeds that found a defect were told so.
+        sees_prices: false,
+        repairs: story.repairs,
+        jumps: story.jumps.clone(),
+        ..Setup::with(story.seed, manager)
+    });
+    let world = &harness.world;
+    let mut wrong = Vec::new();
+    if let Err(error) = world.apply(&story.base) {
+        wrong.push(error.to_string());
+    }
+    let mut busiest = 0;
+    for (at, act) in &story.acts {
+        world.run_for(at.saturating_sub(world.clock.elapsed())).await;
+        world.log.say(world.clock, format!("story: {act:?}").chars().take(200).collect());
+        act.happen(&harness);
+        if *act == ScenarioEvent::OperatorCleanup {
+            busiest = busiest.max(world.cloud.ledger().running().count());
+        }
+    }
+    world.run_for(HOUR.saturating_sub(world.clock.elapsed())).await;
+    harness.set_faults(Faults::default());
+    world.cloud.set_faults(cloud::Faults::default());
+    world.cloud.set_disturbances(cloud::Disturbances::default());
+    world.log.say(world.clock, "story: faults have stopped".to_owned());
+    let end = world.clock.elapsed() + QUIET;
+    let mut left = harness.settle(Duration::from_secs(60)).await;
+    while !left.is_empty() && world.clock.elapsed() < end {
+        story.operator.iter().for_each(|act| act.happen(&harness));
+        left = harness.settle(Duration::from_secs(60)).await;
+    }
+    if left.is_empty() {
+        harness.rest(REST).await;
+    }
+    wrong.extend(harness.violations());
+    wrong.extend(left.into_iter().map(|line| format!("in the end: {line}")));
+    SeedResult {
+        seed: story.seed,
+        wrong,
+        busiest,
+        bought: world.cloud.ledger().entries.len(),
+        processes: harness.processes(),
+        requests: world.server.requests().total,
+        transcript: if transcript { harness.transcript() } else { String::new() },
+    }
+}
