@@ -29,7 +29,10 @@ fn main() -> std::io::Result<()> {
     );
     println!("ignored: {:?}", problems.ignored);
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
-        status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
+        status
+            .lines()
+            .filter(|line| line.starts_with("VmHWM"))
+            .for_each(|line| println!("{line}"));
     }
     Ok(())
 }

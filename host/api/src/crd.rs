@@ -1,14 +1,19 @@
-//! The custom resources as Rust types: NodePool, NodeClaim, NodeOverlay, CapacityBuffer and KWOKNodeClass.
+//! The custom resources as Rust types: NodePool, NodeClaim, NodeOverlay, CapacityBuffer and
+//! KWOKNodeClass.
 //!
-//! These are the wire types, shaped as the API server stores them. The definitions that a cluster installs
-//! (`deploy/crds`) are generated from them by [`definition`], so field, schema and rule stand in one place. Every
-//! optional field may be absent and is left out when empty, so that what is read can be written back.
+//! These are the wire types, shaped as the API server stores them. The definitions that a cluster
+//! installs (`deploy/crds`) are generated from them by [`definition`], so field, schema and rule
+//! stand in one place. Every optional field may be absent and is left out when empty, so that what
+//! is read can be written back.
 //!
-//! Absent on purpose: a client, any decision, and checks that the API server makes from the schema. An object that
-//! holds a value outside a closed list (an unknown operator, say) cannot be read at all; watches take such objects
-//! with kube's `DeserializeGuard`.
+//! Absent on purpose: a client, any decision, and checks that the API server makes from the schema.
+//! An object that holds a value outside a closed list (an unknown operator, say) cannot be read at
+//! all; watches take such objects with kube's `DeserializeGuard`.
 
-#![allow(clippy::duplicated_attributes, reason = "each printed column names its type to kube's derive")]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printed column names its type to kube's derive"
+)]
 
 mod buffer;
 mod condition;
@@ -24,13 +29,15 @@ mod requirement;
 mod schema;
 mod taint;
 
-pub use buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, PodTemplateRef, ScalableRef};
+pub use buffer::{
+    CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, PodTemplateRef, ScalableRef,
+};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use kwok::{KWOKNodeClass, KWOKNodeClassFields, KWOKNodeClassSpec, KWOKNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests};
 pub use nodepool::{
-    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate, NodeClaimTemplateSpec, NodePool,
-    NodePoolSpec, NodePoolStatus, TemplateMetadata,
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate,
+    NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus, TemplateMetadata,
 };
 pub use overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus, OverlayRequirement};
 pub use quantities::{Quantities, Quantity};

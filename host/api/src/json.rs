@@ -1,8 +1,9 @@
-//! Finds the objects of a JSON text without reading them: ranges of bytes, one per object, in one pass.
+//! Finds the objects of a JSON text without reading them: ranges of bytes, one per object, in one
+//! pass.
 //!
-//! Nothing is allocated per object and nothing recurses, so neither size nor depth of a text matters here. Whether an
-//! object is well formed inside is left to whoever reads it: a broken one that still has its brackets costs only
-//! itself.
+//! Nothing is allocated per object and nothing recurses, so neither size nor depth of a text
+//! matters here. Whether an object is well formed inside is left to whoever reads it: a broken one
+//! that still has its brackets costs only itself.
 
 use std::ops::Range;
 
@@ -17,7 +18,10 @@ pub struct Broken {
 
 /// The first byte from `at` that is not white space.
 pub fn skip_space(text: &[u8], mut at: usize) -> usize {
-    while text.get(at).is_some_and(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t')) {
+    while text
+        .get(at)
+        .is_some_and(|b| matches!(b, b' ' | b'\n' | b'\r' | b'\t'))
+    {
         at += 1;
     }
     at
@@ -26,13 +30,19 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
 /// The end of the string whose opening quote is at `at`.
 pub fn skip_string(text: &[u8], at: usize) -> Result<usize, Broken> {
     let mut from = at + 1;
-    while let Some(found) = text.get(from..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+    while let Some(found) = text
+        .get(from..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
         if text[from + found] == b'"' {
             return Ok(from + found + 1);
         }
         from += found + 2;
     }
-    Err(Broken { at: text.len(), at_end: true })
+    Err(Broken {
+        at: text.len(),
+        at_end: true,
+    })
 }
 
 /// The end of the value that starts at `at`: brackets are counted, not matched.
@@ -43,7 +53,11 @@ pub fn skip_value(text: &[u8], at: usize) -> Result<usize, Broken> {
         Some(b'{' | b'[') => skip_brackets(text, at),
         Some(b) if b.is_ascii_alphanumeric() || *b == b'-' => {
             let rest = &text[at..];
-            Ok(at + rest.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b))).unwrap_or(rest.len()))
+            Ok(at
+                + rest
+                    .iter()
+                    .position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)))
+                    .unwrap_or(rest.len()))
         }
         Some(_) => Err(Broken { at, at_end: false }),
     }
@@ -68,17 +82,24 @@ fn skip_brackets(text: &[u8], mut at: usize) -> Result<usize, Broken> {
         }
         at += 1;
     }
-    Err(Broken { at: text.len(), at_end: true })
+    Err(Broken {
+        at: text.len(),
+        at_end: true,
+    })
 }
 
-/// Calls `each` with the start of every entry of the list or object at `at` (for objects: key and start of the value)
-/// until it says `None`; it answers with the entry's end. Returns the end of the whole, if it was reached.
+/// Calls `each` with the start of every entry of the list or object at `at` (for objects: key and
+/// start of the value) until it says `None`; it answers with the entry's end. Returns the end of
+/// the whole, if it was reached.
 pub fn walk<'a>(
     text: &'a [u8],
     at: usize,
     mut each: impl FnMut(&'a [u8], usize) -> Option<Result<usize, Broken>>,
 ) -> Result<Option<usize>, Broken> {
-    let broken = |at: usize| Broken { at, at_end: at >= text.len() };
+    let broken = |at: usize| Broken {
+        at,
+        at_end: at >= text.len(),
+    };
     let (object, close) = match text.get(at) {
         Some(b'{') => (true, b'}'),
         Some(b'[') => (false, b']'),
@@ -128,8 +149,8 @@ pub fn member(text: &[u8], at: usize, wanted: &str) -> Option<Range<usize>> {
     found
 }
 
-/// Where the deepest part of a path such as `spec.containers[0].image` or `metadata.labels[a.b/c]` is found that is
-/// there at all.
+/// Where the deepest part of a path such as `spec.containers[0].image` or `metadata.labels[a.b/c]`
+/// is found that is there at all.
 pub fn locate(text: &[u8], path: &str) -> usize {
     let mut at = skip_space(text, 0);
     let mut rest = path;
@@ -170,7 +191,9 @@ fn element(text: &[u8], at: usize, index: usize) -> Option<usize> {
 
 /// How many lines end before `at`.
 pub fn lines_before(text: &[u8], at: usize) -> u32 {
-    memchr::memchr_iter(b'\n', &text[..at.min(text.len())]).count().min(u32::MAX as usize) as u32
+    memchr::memchr_iter(b'\n', &text[..at.min(text.len())])
+        .count()
+        .min(u32::MAX as usize) as u32
 }
 
 #[cfg(test)]
@@ -180,12 +203,21 @@ mod tests {
     #[test]
     fn places_are_found_by_path() {
         let text = br#"{"a": {"b": [1, {"c": "x"}], "d.e/f": {}}, "z": "q\"}"}"#;
-        let at = |path: &str| String::from_utf8_lossy(&text[locate(text, path)..]).chars().take(5).collect::<String>();
+        let at = |path: &str| {
+            String::from_utf8_lossy(&text[locate(text, path)..])
+                .chars()
+                .take(5)
+                .collect::<String>()
+        };
         assert_eq!(at("a.b[1].c"), "\"x\"}]");
         assert_eq!(at("a.b[0]"), "1, {\"");
         assert_eq!(at("a[d.e/f]"), "{}}, ");
         assert_eq!(at("z"), "\"q\\\"}");
-        assert_eq!(at("a.nothing.here"), "{\"b\":", "the parent, where the field is missing");
+        assert_eq!(
+            at("a.nothing.here"),
+            "{\"b\":",
+            "the parent, where the field is missing"
+        );
         assert_eq!(at(""), "{\"a\":");
     }
 
@@ -197,10 +229,34 @@ mod tests {
             ("-1.5e3,", Ok(6)),
             ("null]", Ok(4)),
             (r#""\\" "#, Ok(4)),
-            (r#"{"a":1"#, Err(Broken { at: 6, at_end: true })),
-            (r#""a\"#, Err(Broken { at: 3, at_end: true })),
-            (",", Err(Broken { at: 0, at_end: false })),
-            ("", Err(Broken { at: 0, at_end: true })),
+            (
+                r#"{"a":1"#,
+                Err(Broken {
+                    at: 6,
+                    at_end: true,
+                }),
+            ),
+            (
+                r#""a\"#,
+                Err(Broken {
+                    at: 3,
+                    at_end: true,
+                }),
+            ),
+            (
+                ",",
+                Err(Broken {
+                    at: 0,
+                    at_end: false,
+                }),
+            ),
+            (
+                "",
+                Err(Broken {
+                    at: 0,
+                    at_end: true,
+                }),
+            ),
         ] {
             assert_eq!(skip_value(text.as_bytes(), 0), end, "{text}");
         }

@@ -56,15 +56,27 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Annotation of mirrors of static pods.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// Annotation of the default StorageClass, and its older name.
-pub const DEFAULT_CLASS: [&str; 2] =
-    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+pub const DEFAULT_CLASS: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
 /// Annotation of a claim that is bound.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation that named a claim's class before the field did.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Labels that a requirement may name although a NodePool does not define them: the cloud knows their values.
-pub const WELL_KNOWN: [&str; 8] = [NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
+/// Labels that a requirement may name although a NodePool does not define them: the cloud knows
+/// their values.
+pub const WELL_KNOWN: [&str; 8] = [
+    NODEPOOL,
+    ZONE,
+    REGION,
+    INSTANCE_TYPE,
+    ARCH,
+    OS,
+    CAPACITY_TYPE,
+    WINDOWS_BUILD,
+];
 
 /// The stable name of a label that had another one in beta; any other label is itself.
 pub fn stable(key: &str) -> &str {
@@ -91,15 +103,19 @@ pub fn restricted(key: &str) -> Option<&'static str> {
         Some("karpenter.sh/nodepool is set by the autoscaler")
     } else if key == HOSTNAME {
         Some("kubernetes.io/hostname differs from node to node")
-    } else if key.split('/').next().is_some_and(|first| first.ends_with("karpenter.sh")) {
+    } else if key
+        .split('/')
+        .next()
+        .is_some_and(|first| first.ends_with("karpenter.sh"))
+    {
         Some("labels under karpenter.sh are the autoscaler's own")
     } else {
         None
     }
 }
 
-/// Whether `key` has the form of a label key: an optional DNS domain and a slash, then a name of at most 63
-/// characters.
+/// Whether `key` has the form of a label key: an optional DNS domain and a slash, then a name of at
+/// most 63 characters.
 pub fn is_label_key(key: &str) -> bool {
     let (domain, name) = match key.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
@@ -108,15 +124,17 @@ pub fn is_label_key(key: &str) -> bool {
     !name.is_empty() && is_label_value(name) && domain.is_none_or(is_dns_name)
 }
 
-/// Whether `value` has the form of a label value: at most 63 letters, digits, `-`, `_` and `.`, first and last a
-/// letter or digit.
+/// Whether `value` has the form of a label value: at most 63 letters, digits, `-`, `_` and `.`,
+/// first and last a letter or digit.
 pub fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     let edge = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
 fn is_dns_name(name: &str) -> bool {

@@ -1,14 +1,15 @@
 //! Reads Kubernetes manifests, as people have them, into a [`ClusterObjects`].
 //!
-//! YAML with several documents, JSON, JSON objects one after the other, v1 Lists and typed lists (`PodList`), from any
-//! number of sources. Objects are found one by one and read one by one: no tree of a whole file is ever built, and a
-//! bad object costs only itself. [`Reader::normalize`] returns what was read, in an order that does not depend on the
-//! order of the input, and every [`Diagnostic`] with its place.
+//! YAML with several documents, JSON, JSON objects one after the other, v1 Lists and typed lists
+//! (`PodList`), from any number of sources. Objects are found one by one and read one by one: no
+//! tree of a whole file is ever built, and a bad object costs only itself. [`Reader::normalize`]
+//! returns what was read, in an order that does not depend on the order of the input, and every
+//! [`Diagnostic`] with its place.
 //!
-//! Decided here: of two objects of one kind and name the first is kept and the second is a problem; kinds that
-//! planning has no use for are counted, not complained about; a pod that can be read but never be planned is kept (see
-//! [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files, `ClusterObjects::now`, settings and the
-//! catalogue.
+//! Decided here: of two objects of one kind and name the first is kept and the second is a problem;
+//! kinds that planning has no use for are counted, not complained about; a pod that can be read but
+//! never be planned is kept (see [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller:
+//! opening files, `ClusterObjects::now`, settings and the catalogue.
 
 mod cluster;
 mod diagnostic;
@@ -95,7 +96,10 @@ fn identity(group: &str, kind: &str, name: &str) -> u64 {
 }
 
 fn namespace<'a>(meta: &'a Meta<'_>) -> &'a str {
-    meta.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+    meta.namespace
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .unwrap_or("default")
 }
 
 /// A text that objects are found in.
@@ -105,20 +109,30 @@ struct Source<'a> {
     /// Lines of the source before this text.
     lines_before: u32,
     document: u32,
-    /// A byte and the number of lines before it, so that lines of later bytes are counted from there.
+    /// A byte and the number of lines before it, so that lines of later bytes are counted from
+    /// there.
     counted: (usize, u32),
 }
 
 impl Source<'_> {
     fn line(&mut self, at: usize) -> u32 {
-        let (from, lines) = if self.counted.0 <= at { self.counted } else { (0, 0) };
+        let (from, lines) = if self.counted.0 <= at {
+            self.counted
+        } else {
+            (0, 0)
+        };
         let lines = lines + json::lines_before(&self.text[from..], at - from);
         self.counted = (at, lines);
         self.lines_before + lines + 1
     }
 
     fn place(&mut self, at: usize, item: Option<u32>) -> Location {
-        Location { source: self.name.to_owned(), document: self.document, item, line: Some(self.line(at)) }
+        Location {
+            source: self.name.to_owned(),
+            document: self.document,
+            item,
+            line: Some(self.line(at)),
+        }
     }
 }
 
@@ -134,18 +148,30 @@ impl Reader {
         Reader::default()
     }
 
-    /// Reads everything in `bytes`; `source` names it in problems. May be called any number of times.
+    /// Reads everything in `bytes`; `source` names it in problems. May be called any number of
+    /// times.
     pub fn read(&mut self, source: &str, bytes: &[u8]) {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-            return self.whole(source, 1, "is UTF-16", "save it as UTF-8 (PowerShell: `| Out-File -Encoding utf8`)");
+            return self.whole(
+                source,
+                1,
+                "is UTF-16",
+                "save it as UTF-8 (PowerShell: `| Out-File -Encoding utf8`)",
+            );
         }
         let start = json::skip_space(bytes, 0);
         if start == bytes.len() {
             return self.whole(source, 1, "is empty", "check the command that made it");
         }
         if looks_like_json(&bytes[start..]) {
-            self.json(&mut Source { name: source, text: bytes, lines_before: 0, document: 0, counted: (0, 0) });
+            self.json(&mut Source {
+                name: source,
+                text: bytes,
+                lines_before: 0,
+                document: 0,
+                counted: (0, 0),
+            });
             return;
         }
         match std::str::from_utf8(bytes) {
@@ -164,7 +190,12 @@ impl Reader {
 
     /// A problem of a source as a whole.
     fn whole(&mut self, source: &str, line: u32, what: &str, hint: &str) {
-        let place = Location { source: source.to_owned(), document: 0, item: None, line: Some(line) };
+        let place = Location {
+            source: source.to_owned(),
+            document: 0,
+            item: None,
+            line: Some(line),
+        };
         self.problems.push(Diagnostic {
             location: place,
             what: what.to_owned(),
@@ -181,7 +212,13 @@ impl Reader {
                 let from = document.len() - content.len();
                 let lines_before = first_line + json::lines_before(document.as_bytes(), from);
                 let text = content.as_bytes();
-                let mut part = Source { name: source, text, lines_before, document: number, counted: (0, 0) };
+                let mut part = Source {
+                    name: source,
+                    text,
+                    lines_before,
+                    document: number,
+                    counted: (0, 0),
+                };
                 self.json(&mut part);
                 number = part.document;
                 continue;
@@ -190,15 +227,25 @@ impl Reader {
                 Ok(json) if json.trim().is_empty() => {}
                 Ok(json) => {
                     let text = json.as_bytes();
-                    let mut part =
-                        Source { name: source, text, lines_before: first_line, document: number, counted: (0, 0) };
+                    let mut part = Source {
+                        name: source,
+                        text,
+                        lines_before: first_line,
+                        document: number,
+                        counted: (0, 0),
+                    };
                     self.json(&mut part);
                     number = part.document;
                 }
                 Err(fault) => {
                     number += 1;
                     let line = Some(first_line + fault.line + 1);
-                    let place = Location { source: source.to_owned(), document: number, item: None, line };
+                    let place = Location {
+                        source: source.to_owned(),
+                        document: number,
+                        item: None,
+                        line,
+                    };
                     self.problems.push(Diagnostic {
                         location: place,
                         what: fault.what,
@@ -234,14 +281,27 @@ impl Reader {
     fn broken(&mut self, source: &mut Source<'_>, broken: json::Broken) {
         let place = source.place(broken.at, None);
         let (what, hint) = if broken.at_end {
-            ("is not JSON: the text ends in the middle of an object".to_owned(), "the file may have been cut short")
+            (
+                "is not JSON: the text ends in the middle of an object".to_owned(),
+                "the file may have been cut short",
+            )
         } else {
-            let found =
-                String::from_utf8_lossy(&source.text[broken.at..source.text.len().min(broken.at + 20)]).into_owned();
+            let found = String::from_utf8_lossy(
+                &source.text[broken.at..source.text.len().min(broken.at + 20)],
+            )
+            .into_owned();
             let found = found.lines().next().unwrap_or_default();
-            (format!("is not JSON: unexpected {}", quoted(found)), "check commas, colons and quotes before it")
+            (
+                format!("is not JSON: unexpected {}", quoted(found)),
+                "check commas, colons and quotes before it",
+            )
         };
-        self.problems.push(Diagnostic { location: place, what, hint: hint.to_owned(), ..Diagnostic::default() });
+        self.problems.push(Diagnostic {
+            location: place,
+            what,
+            hint: hint.to_owned(),
+            ..Diagnostic::default()
+        });
     }
 
     /// Reads the value at `at`: an object, a list object or a bare list. Returns its end.
@@ -263,10 +323,21 @@ impl Reader {
                 what: format!("is not an object: {}", quoted(&found)),
                 hint: "a manifest starts with apiVersion and kind".to_owned(),
             };
-            self.refuse(source, at..end, None, &TypeOf { api_version: "", kind: "" }, "", fault);
+            self.refuse(
+                source,
+                at..end,
+                None,
+                &TypeOf {
+                    api_version: "",
+                    kind: "",
+                },
+                "",
+                fault,
+            );
             return Ok(end);
         }
-        // Items come before the list's own kind when fields are sorted; those without a kind wait for it.
+        // Items come before the list's own kind when fields are sorted; those without a kind wait
+        // for it.
         let (mut is_list, mut unnamed) = (false, Vec::new());
         let end = json::walk(text, at, |key, start| {
             if key == b"items" && text.get(start) == Some(&b'[') {
@@ -281,15 +352,21 @@ impl Reader {
             return Ok(end);
         }
         let (kind, api_version) = (field(text, at, "kind"), field(text, at, "apiVersion"));
-        let of_items = kind.and_then(|kind| kind.strip_suffix("List")).filter(|kind| !kind.is_empty());
-        let of_items = of_items.map(|kind| TypeOf { api_version: api_version.unwrap_or(""), kind });
+        let of_items = kind
+            .and_then(|kind| kind.strip_suffix("List"))
+            .filter(|kind| !kind.is_empty());
+        let of_items = of_items.map(|kind| TypeOf {
+            api_version: api_version.unwrap_or(""),
+            kind,
+        });
         for (range, item) in unnamed {
             self.object(source, range, Some(item), of_items.as_ref());
         }
         Ok(end)
     }
 
-    /// Reads the items of the list at `at`; those without a kind are put aside. Returns the list's end.
+    /// Reads the items of the list at `at`; those without a kind are put aside. Returns the list's
+    /// end.
     fn items(
         &mut self,
         source: &mut Source<'_>,
@@ -323,7 +400,10 @@ impl Reader {
         of_list: Option<&TypeOf<'_>>,
     ) {
         let all = source.text;
-        let mut of = TypeOf { api_version: "", kind: "" };
+        let mut of = TypeOf {
+            api_version: "",
+            kind: "",
+        };
         let fault = |field: &str, what: &str, hint: &str| Fault {
             field: field.to_owned(),
             what: what.to_owned(),
@@ -332,31 +412,64 @@ impl Reader {
         let text = match std::str::from_utf8(&all[range.clone()]) {
             Ok(text) if text.starts_with('{') => text,
             Ok(_) => {
-                let fault = fault("", "is not an object", "a manifest starts with apiVersion and kind");
+                let fault = fault(
+                    "",
+                    "is not an object",
+                    "a manifest starts with apiVersion and kind",
+                );
                 return self.refuse(source, range, item, &of, "", fault);
             }
             Err(_) => {
-                return self.refuse(source, range, item, &of, "", fault("", "is not UTF-8", "save it as UTF-8 text"));
+                return self.refuse(
+                    source,
+                    range,
+                    item,
+                    &of,
+                    "",
+                    fault("", "is not UTF-8", "save it as UTF-8 text"),
+                );
             }
         };
-        let (kind, api_version) = (field(all, range.start, "kind"), field(all, range.start, "apiVersion"));
+        let (kind, api_version) = (
+            field(all, range.start, "kind"),
+            field(all, range.start, "apiVersion"),
+        );
         of.kind = kind.or(of_list.map(|of| of.kind)).unwrap_or("");
-        of.api_version = api_version.or(of_list.map(|of| of.api_version)).unwrap_or("");
+        of.api_version = api_version
+            .or(of_list.map(|of| of.api_version))
+            .unwrap_or("");
         if of.kind.is_empty() {
-            let fault = fault("kind", "is missing", "every object needs apiVersion and kind");
+            let fault = fault(
+                "kind",
+                "is missing",
+                "every object needs apiVersion and kind",
+            );
             return self.refuse(source, range, item, &of, "", fault);
         }
         if of.api_version.is_empty() {
-            let fault = fault("apiVersion", "is missing", "every object needs apiVersion and kind");
+            let fault = fault(
+                "apiVersion",
+                "is missing",
+                "every object needs apiVersion and kind",
+            );
             return self.refuse(source, range, item, &of, "", fault);
         }
-        let object = Object { text, range, item, of };
+        let object = Object {
+            text,
+            range,
+            item,
+            of,
+        };
         self.dispatch(source, object);
     }
 
     /// The table of kinds.
     fn dispatch(&mut self, source: &mut Source<'_>, object: Object<'_>) {
-        let (group, version) = object.of.api_version.split_once('/').unwrap_or(("", object.of.api_version));
+        let (group, version) = object
+            .of
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", object.of.api_version));
         let kind = object.of.kind;
         match (group, kind) {
             ("", "Pod") => self.take(source, object, true, pod::read),
@@ -373,23 +486,43 @@ impl Reader {
             ("karpenter.sh", "NodeClaim") => self.take(source, object, false, node::read_claim),
             ("apps", "DaemonSet") => self.take(source, object, true, workload::read_daemon),
             ("apps", "ReplicaSet" | "StatefulSet") => {
-                self.take(source, object, true, |wire, objects| workload::read_workload(kind, wire, objects))
+                self.take(source, object, true, |wire, objects| {
+                    workload::read_workload(kind, wire, objects)
+                })
             }
             ("", "Service" | "ReplicationController") => {
-                self.take(source, object, true, |wire, objects| workload::read_mapped(kind, wire, objects))
+                self.take(source, object, true, |wire, objects| {
+                    workload::read_mapped(kind, wire, objects)
+                })
             }
-            ("policy", "PodDisruptionBudget") => self.take(source, object, true, workload::read_budget),
+            ("policy", "PodDisruptionBudget") => {
+                self.take(source, object, true, workload::read_budget)
+            }
             ("", "PersistentVolumeClaim") => self.take(source, object, true, storage::read_claim),
             ("", "PersistentVolume") => self.take(source, object, false, storage::read_volume),
-            ("storage.k8s.io", "StorageClass") => self.take(source, object, false, storage::read_class),
-            ("storage.k8s.io", "CSINode") => self.take(source, object, false, storage::read_csi_node),
+            ("storage.k8s.io", "StorageClass") => {
+                self.take(source, object, false, storage::read_class)
+            }
+            ("storage.k8s.io", "CSINode") => {
+                self.take(source, object, false, storage::read_csi_node)
+            }
             ("", "LimitRange") => self.take(source, object, true, limit_range::read),
             ("", "Namespace") => self.take(source, object, false, cluster::read_namespace),
-            ("scheduling.k8s.io", "PriorityClass") => self.take(source, object, false, cluster::read_priority_class),
-            (_, kind) if kind.ends_with("NodeClass") => {
-                self.take(source, object, false, |wire, objects| cluster::read_node_class(group, kind, wire, objects))
+            ("scheduling.k8s.io", "PriorityClass") => {
+                self.take(source, object, false, cluster::read_priority_class)
             }
-            _ => *self.problems.ignored.entry(kind.chars().take(100).collect()).or_default() += 1,
+            (_, kind) if kind.ends_with("NodeClass") => {
+                self.take(source, object, false, |wire, objects| {
+                    cluster::read_node_class(group, kind, wire, objects)
+                })
+            }
+            _ => {
+                *self
+                    .problems
+                    .ignored
+                    .entry(kind.chars().take(100).collect())
+                    .or_default() += 1
+            }
         }
     }
 
@@ -401,7 +534,12 @@ impl Reader {
         namespaced: bool,
         into: impl FnOnce(W, &mut ObjectsBuilder) -> Result<(), Fault>,
     ) {
-        let Object { text, range, item, of } = object;
+        let Object {
+            text,
+            range,
+            item,
+            of,
+        } = object;
         let wire: W = match serde_json::from_str(text) {
             Ok(wire) => wire,
             Err(_) => {
@@ -411,21 +549,37 @@ impl Reader {
         };
         let meta = wire.meta();
         let plain = meta.name.as_deref().unwrap_or_default();
-        let name = if namespaced { format!("{}/{plain}", namespace(meta)) } else { plain.to_owned() };
+        let name = if namespaced {
+            format!("{}/{plain}", namespace(meta))
+        } else {
+            plain.to_owned()
+        };
         if plain.is_empty() {
             let hint = match meta.generate_name {
                 Some(_) => "generateName only works in a cluster; give it a name",
                 None => "give it one",
             };
-            let fault =
-                Fault { field: "metadata.name".to_owned(), what: "is missing".to_owned(), hint: hint.to_owned() };
+            let fault = Fault {
+                field: "metadata.name".to_owned(),
+                what: "is missing".to_owned(),
+                hint: hint.to_owned(),
+            };
             return self.refuse(source, range, item, &of, "", fault);
         }
-        let group = of.api_version.split('/').next().filter(|_| of.api_version.contains('/')).unwrap_or("");
+        let group = of
+            .api_version
+            .split('/')
+            .next()
+            .filter(|_| of.api_version.contains('/'))
+            .unwrap_or("");
         let identity = identity(group, of.kind, &name);
         if self.seen.contains(&identity) {
             let hint = "remove one; the first is used".to_owned();
-            let fault = Fault { field: String::new(), what: "is there twice".to_owned(), hint };
+            let fault = Fault {
+                field: String::new(),
+                what: "is there twice".to_owned(),
+                hint,
+            };
             return self.refuse(source, range, item, &of, &name, fault);
         }
         match into(wire, &mut self.objects) {
@@ -505,7 +659,9 @@ has_meta!(
 fn field<'a>(text: &'a [u8], at: usize, name: &str) -> Option<&'a str> {
     let range = json::member(text, at, name)?;
     let inner = text[range].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    std::str::from_utf8(inner).ok().filter(|text| !text.is_empty())
+    std::str::from_utf8(inner)
+        .ok()
+        .filter(|text| !text.is_empty())
 }
 
 /// Whether a text is JSON rather than YAML, which may start with a brace too.

@@ -1,8 +1,9 @@
 //! Kubernetes quantities: `1500m`, `2Gi`, `0.5`, `1e3`.
 //!
-//! A quantity is read exactly, to a billionth (finer digits round up, as Kubernetes does), and then taken as a whole
-//! number of its resource's unit, rounded up. Reading never panics and never wraps; what is too large for the unit is
-//! an error, or the largest number where the caller asks for [`Quantity::whole_saturating`].
+//! A quantity is read exactly, to a billionth (finer digits round up, as Kubernetes does), and then
+//! taken as a whole number of its resource's unit, rounded up. Reading never panics and never
+//! wraps; what is too large for the unit is an error, or the largest number where the caller asks
+//! for [`Quantity::whole_saturating`].
 
 /// An amount in billionths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -20,7 +21,9 @@ pub enum QuantityError {
     #[error("does not start with a number")]
     NoNumber,
     /// What follows the number is not a suffix.
-    #[error("has an unknown suffix (expected m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent like e3)")]
+    #[error(
+        "has an unknown suffix (expected m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent like e3)"
+    )]
     Suffix,
     /// It is larger than any resource can be.
     #[error("is larger than 9223372036854775807")]
@@ -44,14 +47,19 @@ impl Quantity {
             Some(b'+') => (false, &text[1..]),
             Some(_) => (false, text),
         };
-        let end = rest.bytes().position(|b| !b.is_ascii_digit() && b != b'.').unwrap_or(rest.len());
+        let end = rest
+            .bytes()
+            .position(|b| !b.is_ascii_digit() && b != b'.')
+            .unwrap_or(rest.len());
         let (number, suffix) = rest.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return Err(QuantityError::NoNumber);
         }
         let nano = scaled(whole, fraction, Scale::of(suffix)?);
-        Ok(Quantity { nano: if negative { -nano } else { nano } })
+        Ok(Quantity {
+            nano: if negative { -nano } else { nano },
+        })
     }
 
     /// Below zero.
@@ -144,14 +152,16 @@ fn exponent(suffix: &str) -> Option<i32> {
 /// `whole.fraction × scale` in billionths, rounded up, at most [`CEILING`].
 fn scaled(whole: &str, fraction: &str, scale: Scale) -> i128 {
     match scale {
-        Scale::Decimal(power) => {
-            decimal(whole.bytes().chain(fraction.bytes()), whole.len() as i64 + i64::from(power) + 9)
-        }
+        Scale::Decimal(power) => decimal(
+            whole.bytes().chain(fraction.bytes()),
+            whole.len() as i64 + i64::from(power) + 9,
+        ),
         Scale::Binary(power) => binary(whole, fraction, 1024i128.pow(power)),
     }
 }
 
-/// The number whose decimal point stands after `point` of these digits, rounded up, at most [`CEILING`].
+/// The number whose decimal point stands after `point` of these digits, rounded up, at most
+/// [`CEILING`].
 fn decimal(digits: impl Iterator<Item = u8>, point: i64) -> i128 {
     let mut amount: i128 = 0;
     let mut missing = point;
@@ -171,8 +181,8 @@ fn decimal(digits: impl Iterator<Item = u8>, point: i64) -> i128 {
     amount + i128::from(rest)
 }
 
-/// `whole.fraction × factor` (at most 2^60) in billionths. Eighteen digits of the fraction are read (10^18 × 2^60 fits
-/// 128 bits); more only round up.
+/// `whole.fraction × factor` (at most 2^60) in billionths. Eighteen digits of the fraction are read
+/// (10^18 × 2^60 fits 128 bits); more only round up.
 fn binary(whole: &str, fraction: &str, factor: i128) -> i128 {
     const DIGITS: i64 = 18;
     const ONE: i128 = 10i128.pow(DIGITS as u32);
@@ -180,7 +190,12 @@ fn binary(whole: &str, fraction: &str, factor: i128) -> i128 {
     let parts = decimal(fraction.bytes(), DIGITS) * factor;
     let below_one = (parts % ONE) * NANO;
     let nano = below_one / ONE + i128::from(below_one % ONE != 0);
-    whole.saturating_mul(factor).saturating_add(parts / ONE).min(CEILING / NANO) * NANO + nano
+    whole
+        .saturating_mul(factor)
+        .saturating_add(parts / ONE)
+        .min(CEILING / NANO)
+        * NANO
+        + nano
 }
 
 #[cfg(test)]
@@ -294,14 +309,23 @@ mod tests {
             ("-1m", Negative),
             ("9223372036854775808", TooLarge),
             ("8Ei", TooLarge),
-            ("9999999999999999999999999999999999999999999999999", TooLarge),
+            (
+                "9999999999999999999999999999999999999999999999999",
+                TooLarge,
+            ),
             ("1e999", TooLarge),
             ("99999999999999999999999999999999999999Ei", TooLarge),
         ] {
             assert_eq!(whole(text), Err(error), "{text}");
         }
         assert_eq!(milli("9223372036854775807"), Err(TooLarge));
-        assert_eq!(Quantity::parse("1e99").and_then(Quantity::whole_saturating), Ok(i64::MAX));
-        assert_eq!(Quantity::parse("-1e99").and_then(Quantity::whole_saturating), Err(Negative));
+        assert_eq!(
+            Quantity::parse("1e99").and_then(Quantity::whole_saturating),
+            Ok(i64::MAX)
+        );
+        assert_eq!(
+            Quantity::parse("-1e99").and_then(Quantity::whole_saturating),
+            Err(Negative)
+        );
     }
 }

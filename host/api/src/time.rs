@@ -1,11 +1,15 @@
 //! Times and durations as Kubernetes writes them, in seconds.
 
-/// Seconds since 1970 of an RFC 3339 time such as `2026-11-01T00:00:00Z` or `…T01:00:00.5+01:00`; fractions are cut.
+/// Seconds since 1970 of an RFC 3339 time such as `2026-11-01T00:00:00Z` or `…T01:00:00.5+01:00`;
+/// fractions are cut.
 pub fn timestamp(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = bytes.get(from..to)?;
-        digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+        digits
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then(|| digits.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
     };
     let is = |at: usize, any: &[u8]| bytes.get(at).is_some_and(|b| any.contains(b));
     if !(is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":")) {
@@ -13,12 +17,21 @@ pub fn timestamp(text: &str) -> Option<i64> {
     }
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) || hour > 23 || minute > 59 || second > 60 {
+    if !(1..=12).contains(&month)
+        || day < 1
+        || day > days_in(year, month)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
         return None;
     }
     let mut at = 19;
     if is(at, b".") {
-        let digits = bytes[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let digits = bytes[at + 1..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count();
         if digits == 0 {
             return None;
         }
@@ -44,11 +57,19 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar. Years are counted from March, so that the leap day is the
-/// last of its year and the days before a month follow one line: (153 m + 2) / 5.
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Years are counted from March, so that
+/// the leap day is the last of its year and the days before a month follow one line: (153 m + 2) /
+/// 5.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    year * 365 + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * month + 2) / 5
+        + day
         - 719_469
 }
 
@@ -67,10 +88,15 @@ pub fn go_duration(text: &str) -> Option<i64> {
     }
     let mut seconds = 0f64;
     while !rest.is_empty() {
-        let end = rest.bytes().position(|b| !b.is_ascii_digit() && b != b'.')?;
+        let end = rest
+            .bytes()
+            .position(|b| !b.is_ascii_digit() && b != b'.')?;
         let number: f64 = rest[..end].parse().ok()?;
         rest = &rest[end..];
-        let end = rest.bytes().position(|b| b.is_ascii_digit() || b == b'.').unwrap_or(rest.len());
+        let end = rest
+            .bytes()
+            .position(|b| b.is_ascii_digit() || b == b'.')
+            .unwrap_or(rest.len());
         seconds += number
             * match &rest[..end] {
                 "ns" => 1e-9,
@@ -94,7 +120,12 @@ pub fn plain_duration(text: &str) -> Option<i64> {
     for byte in text.bytes() {
         let unit = match byte {
             b'0'..=b'9' => {
-                number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(i64::from(byte - b'0'))?);
+                number = Some(
+                    number
+                        .unwrap_or(0)
+                        .checked_mul(10)?
+                        .checked_add(i64::from(byte - b'0'))?,
+                );
                 continue;
             }
             b's' => 1,
@@ -150,7 +181,11 @@ mod tests {
             ("99999999999999999999h", None, None),
             ("1.2.3s", None, None),
         ] {
-            assert_eq!((go_duration(text), plain_duration(text)), (go, plain), "{text}");
+            assert_eq!(
+                (go_duration(text), plain_duration(text)),
+                (go, plain),
+                "{text}"
+            );
         }
     }
 }

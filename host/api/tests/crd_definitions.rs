@@ -29,9 +29,17 @@ fn the_files_read_as_the_definitions() {
 fn no_other_definition_is_shipped() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds");
     let files = std::fs::read_dir(folder).expect("the folder is there");
-    let mut files: Vec<_> = files.map(|file| file.expect("it has a name").file_name()).collect();
+    let mut files: Vec<_> = files
+        .map(|file| file.expect("it has a name").file_name())
+        .collect();
     files.sort();
-    assert_eq!(files, definition::all().iter().map(|d| d.file().into()).collect::<Vec<std::ffi::OsString>>());
+    assert_eq!(
+        files,
+        definition::all()
+            .iter()
+            .map(|d| d.file().into())
+            .collect::<Vec<std::ffi::OsString>>()
+    );
 }
 
 #[test]
@@ -40,12 +48,24 @@ fn the_definitions_are_upstreams_but_for_prose() {
     let recorded: Vec<&str> = upstream.split("\n\n").skip(1).map(str::trim).collect();
     let ours: Vec<String> = definition::all().iter().map(shape).collect();
     let lines = |part: &str| part.trim().lines().map(str::to_owned).collect::<Vec<_>>();
-    let (ours, recorded): (Vec<_>, Vec<_>) =
-        (ours.iter().map(|part| lines(part)).collect(), recorded.iter().map(|part| lines(part)).collect());
+    let (ours, recorded): (Vec<_>, Vec<_>) = (
+        ours.iter().map(|part| lines(part)).collect(),
+        recorded.iter().map(|part| lines(part)).collect(),
+    );
     for (ours, recorded) in ours.iter().zip(&recorded) {
-        let missing: Vec<_> = recorded.iter().filter(|line| !ours.contains(line)).collect();
-        let extra: Vec<_> = ours.iter().filter(|line| !recorded.contains(line)).collect();
-        assert!(missing.is_empty() && extra.is_empty(), "{}\nmissing: {missing:#?}\nextra: {extra:#?}", ours[0]);
+        let missing: Vec<_> = recorded
+            .iter()
+            .filter(|line| !ours.contains(line))
+            .collect();
+        let extra: Vec<_> = ours
+            .iter()
+            .filter(|line| !recorded.contains(line))
+            .collect();
+        assert!(
+            missing.is_empty() && extra.is_empty(),
+            "{}\nmissing: {missing:#?}\nextra: {extra:#?}",
+            ours[0]
+        );
     }
     assert_eq!(ours, recorded);
 }
@@ -56,13 +76,19 @@ fn everything_is_described_and_every_rule_says_what_it_wants() {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{name}");
             // What stands at the top describes itself, and metadata must not be described.
-            let top = [".spec", ".status", ".metadata"].iter().any(|name| path.ends_with(name));
+            let top = [".spec", ".status", ".metadata"]
+                .iter()
+                .any(|name| path.ends_with(name));
             if !property["description"].is_string() && !top {
                 undescribed.push(path.clone());
             }
             visit(&path, property, undescribed);
         }
-        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        for rule in schema["x-kubernetes-validations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             if !rule["message"].is_string() {
                 undescribed.push(format!("{path}: {}", rule["rule"]));
             }
@@ -75,7 +101,11 @@ fn everything_is_described_and_every_rule_says_what_it_wants() {
     for definition in definition::all() {
         visit(definition.name(), definition.schema(), &mut undescribed);
         let text = definition.yaml();
-        assert!(!text.contains("[`") && !text.contains("super::"), "{} points into the code", definition.name());
+        assert!(
+            !text.contains("[`") && !text.contains("super::"),
+            "{} points into the code",
+            definition.name()
+        );
     }
     assert!(undescribed.is_empty(), "{undescribed:#?}");
 }
@@ -88,15 +118,28 @@ fn shape(definition: &Definition) -> String {
         let _ = writeln!(out, "{part} {}", spec[part]);
     }
     let others = |fields: &Value, but: &[&str]| -> Map<String, Value> {
-        let fields = fields.as_object().into_iter().flatten().filter(|(key, _)| !but.contains(&key.as_str()));
-        fields.map(|(key, value)| (key.clone(), value.clone())).collect()
+        let fields = fields
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !but.contains(&key.as_str()));
+        fields
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     };
-    assert_eq!(others(spec, &["group", "scope", "names", "versions"]), Map::new());
+    assert_eq!(
+        others(spec, &["group", "scope", "names", "versions"]),
+        Map::new()
+    );
     assert_eq!(spec["versions"].as_array().map(Vec::len), Some(1));
     let version = &spec["versions"][0];
     let rest = others(version, &["additionalPrinterColumns", "schema"]);
     let _ = writeln!(out, "version {}", Value::Object(rest));
-    for column in version["additionalPrinterColumns"].as_array().into_iter().flatten() {
+    for column in version["additionalPrinterColumns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let _ = writeln!(out, "column {column}");
     }
     assert_eq!(others(&version["schema"], &["openAPIV3Schema"]), Map::new());
@@ -111,7 +154,11 @@ fn shape_of(out: &mut String, path: &str, schema: &Value) {
         match key.as_str() {
             "description" | "properties" | "items" | "additionalProperties" => continue,
             "x-kubernetes-validations" => {
-                let rules = value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+                let rules = value
+                    .as_array_mut()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_object_mut);
                 rules.for_each(|rule| drop(rule.remove("message")));
             }
             "required" => {

@@ -26,8 +26,12 @@ fn hash(spec: NodePoolSpec) -> Result<String, String> {
 fn a_pool_has_the_hash_that_karpenter_gives_it() {
     let all = recorded();
     assert!(all.len() >= 50);
-    let wrong = |one: &Recorded| (hash(one.spec.clone()) != Ok(one.hash.clone())).then(|| one.what.clone());
-    assert_eq!(all.iter().filter_map(wrong).collect::<Vec<_>>(), Vec::<String>::new());
+    let wrong =
+        |one: &Recorded| (hash(one.spec.clone()) != Ok(one.hash.clone())).then(|| one.what.clone());
+    assert_eq!(
+        all.iter().filter_map(wrong).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -35,18 +39,30 @@ fn the_record_varies_every_field_of_the_template() {
     fn leaves(path: &str, value: &serde_json::Value, out: &mut BTreeMap<String, BTreeSet<String>>) {
         let path = path.to_owned();
         match value {
-            serde_json::Value::Object(fields) if !path.ends_with("labels") && !path.ends_with("annotations") => {
-                fields.iter().for_each(|(key, value)| leaves(&format!("{path}.{key}"), value, out));
+            serde_json::Value::Object(fields)
+                if !path.ends_with("labels") && !path.ends_with("annotations") =>
+            {
+                fields
+                    .iter()
+                    .for_each(|(key, value)| leaves(&format!("{path}.{key}"), value, out));
             }
-            serde_json::Value::Array(items) => items.iter().for_each(|item| leaves(&format!("{path}[]"), item, out)),
+            serde_json::Value::Array(items) => items
+                .iter()
+                .for_each(|item| leaves(&format!("{path}[]"), item, out)),
             other => drop(out.entry(path).or_default().insert(other.to_string())),
         }
     }
     let mut varied = BTreeMap::new();
     for one in recorded() {
-        leaves("template", &serde_json::to_value(one.spec.template).expect("it is JSON"), &mut varied);
+        leaves(
+            "template",
+            &serde_json::to_value(one.spec.template).expect("it is JSON"),
+            &mut varied,
+        );
     }
-    let taint = |list: &str| ["key", "value", "effect"].map(|field| format!("template.spec.{list}[].{field}"));
+    let taint = |list: &str| {
+        ["key", "value", "effect"].map(|field| format!("template.spec.{list}[].{field}"))
+    };
     let plain = [
         "template.metadata.labels",
         "template.metadata.annotations",
@@ -57,9 +73,16 @@ fn the_record_varies_every_field_of_the_template() {
         "template.spec.terminationGracePeriod",
         "template.spec.taints[].timeAdded",
     ];
-    let fields = plain.map(str::to_owned).into_iter().chain(taint("taints")).chain(taint("startupTaints"));
+    let fields = plain
+        .map(str::to_owned)
+        .into_iter()
+        .chain(taint("taints"))
+        .chain(taint("startupTaints"));
     for field in fields {
-        assert!(varied.get(&field).is_some_and(|values| values.len() > 1), "{field} never varies");
+        assert!(
+            varied.get(&field).is_some_and(|values| values.len() > 1),
+            "{field} never varies"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! A real API server agrees with the table about what the definitions take and refuse, rule by rule. Where there is no
-//! control plane, the test is reported as ignored, by name.
+//! A real API server agrees with the table about what the definitions take and refuse, rule by
+//! rule. Where there is no control plane, the test is reported as ignored, by name.
 
 #[path = "crd/server.rs"]
 mod server;
@@ -19,7 +19,8 @@ const AT_ONCE: usize = 4;
 fn main() {
     let ignored = control_plane::tests_are_ignored();
     let agrees = || a_real_server_agrees_with_the_table().map_err(Failed::from);
-    let trial = Trial::test("a_real_server_agrees_with_the_table", agrees).with_ignored_flag(ignored);
+    let trial =
+        Trial::test("a_real_server_agrees_with_the_table", agrees).with_ignored_flag(ignored);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
 }
 
@@ -38,11 +39,18 @@ fn a_real_server_agrees_with_the_table() -> Result<(), String> {
                 _ => false,
             };
             if !right && let Ok(mut wrong) = wrong.lock() {
-                wrong.push(format!("{}\n  expected {:?}\n  found {answer:?}", case.what, case.because));
+                wrong.push(format!(
+                    "{}\n  expected {:?}\n  found {answer:?}",
+                    case.what, case.because
+                ));
             }
         }
     };
     std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(ask))));
     let wrong = wrong.into_inner().map_err(|error| error.to_string())?;
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n"))
+    }
 }

@@ -39,15 +39,16 @@ fn what_is_read_is_written_back() {
 fn again<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, String> {
     let read: T = serde_json::from_value(object.clone()).map_err(|error| error.to_string())?;
     let written = serde_json::to_value(&read).map_err(|error| error.to_string())?;
-    let twice: T = serde_json::from_value(written.clone()).map_err(|error| format!("the second time: {error}"))?;
+    let twice: T = serde_json::from_value(written.clone())
+        .map_err(|error| format!("the second time: {error}"))?;
     match serde_json::to_value(&twice) {
         Ok(second) if second == written => Ok(written),
         _ => Err("is not the same the second time".to_owned()),
     }
 }
 
-/// The first thing that is in `before` and not in `after`. Defaults may be added, what is empty may be left out, and
-/// a quantity's number may become its text.
+/// The first thing that is in `before` and not in `after`. Defaults may be added, what is empty may
+/// be left out, and a quantity's number may become its text.
 fn lost(path: &str, before: &Value, after: &Value) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
@@ -57,9 +58,10 @@ fn lost(path: &str, before: &Value, after: &Value) -> Option<String> {
                 None => (!is_empty(value)).then(|| format!("{path} is lost")),
             }
         }),
-        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
-            before.iter().zip(after).find_map(|(before, after)| lost(&format!("{path}[]"), before, after))
-        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => before
+            .iter()
+            .zip(after)
+            .find_map(|(before, after)| lost(&format!("{path}[]"), before, after)),
         (Value::Number(before), Value::String(after)) if before.to_string() == *after => None,
         (before, after) => (before != after).then(|| format!("{path} is {after}")),
     }

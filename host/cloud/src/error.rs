@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::OfferingName;
 
-/// Why a cloud did not do as it was asked. Messages name what was asked for, the cloud's reason and, where there is
-/// one, a hint.
+/// Why a cloud did not do as it was asked. Messages name what was asked for, the cloud's reason
+/// and, where there is one, a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// None of the offerings that the claim admits can be had now. The claim is deleted, and its pods are planned again
-    /// without what is known to be short.
+    /// None of the offerings that the claim admits can be had now. The claim is deleted, and its
+    /// pods are planned again without what is known to be short.
     #[error("insufficient capacity: {0}")]
     InsufficientCapacity(Shortage),
     /// The node class is missing or not ready. The claim is deleted; its pods wait for the class.
@@ -52,7 +52,8 @@ impl CloudError {
 pub struct Shortage {
     /// In words.
     pub message: String,
-    /// Which offerings the cloud has no instance of now, where it says so. They are not asked for again for a while.
+    /// Which offerings the cloud has no instance of now, where it says so. They are not asked for
+    /// again for a while.
     pub offerings: Vec<OfferingName>,
 }
 
@@ -64,6 +65,9 @@ impl fmt::Display for Shortage {
 
 impl From<String> for Shortage {
     fn from(message: String) -> Self {
-        Shortage { message, offerings: Vec::new() }
+        Shortage {
+            message,
+            offerings: Vec::new(),
+        }
     }
 }

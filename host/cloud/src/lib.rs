@@ -1,8 +1,9 @@
 //! What Longshore asks of a cloud: make an instance, end it, say what there is.
 //!
-//! Implementations are in crates of their own (`host/kwok`, later `host/aws`). Absent on purpose: any decision. Which
-//! NodeClaims exist, when they are launched and what follows from an error is `host/daemon`'s; a provider answers for
-//! one call and keeps nothing that it could not find again after a restart.
+//! Implementations are in crates of their own (`host/kwok`, later `host/aws`). Absent on purpose:
+//! any decision. Which NodeClaims exist, when they are launched and what follows from an error is
+//! `host/daemon`'s; a provider answers for one call and keeps nothing that it could not find again
+//! after a restart.
 
 mod error;
 
@@ -20,20 +21,21 @@ pub trait CloudProvider: Send + Sync {
     /// Its name, as metrics and logs have it.
     fn name(&self) -> &'static str;
 
-    /// Makes an instance for a NodeClaim. Asked again with the same `uid`, also by another process, it answers with the
-    /// instance that is there: nothing is ever made twice.
+    /// Makes an instance for a NodeClaim. Asked again with the same `uid`, also by another process,
+    /// it answers with the instance that is there: nothing is ever made twice.
     ///
     /// # Errors
     /// See [`CloudError`]; what the caller does next depends on the kind.
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError>;
 
-    /// Told once after a start, and after taking over from another replica, which claims were launched and have no node
-    /// yet: for providers that see to it themselves that a node appears.
+    /// Told once after a start, and after taking over from another replica, which claims were
+    /// launched and have no node yet: for providers that see to it themselves that a node appears.
     async fn restore_launches(&self, launched: Vec<Launch>) {
         drop(launched);
     }
 
-    /// Begins to end an instance, by provider ID. Asked again while it ends, it answers `Ok` as well.
+    /// Begins to end an instance, by provider ID. Asked again while it ends, it answers `Ok` as
+    /// well.
     ///
     /// # Errors
     /// [`CloudError::NotFound`] once it is gone.
@@ -77,7 +79,8 @@ pub struct Launch {
     pub annotations: BTreeMap<String, String>,
     /// What the node's labels must satisfy.
     pub requirements: Vec<Requirement>,
-    /// What the node must have room for: resource and quantity as Kubernetes writes it (`500m`, `4Gi`).
+    /// What the node must have room for: resource and quantity as Kubernetes writes it (`500m`,
+    /// `4Gi`).
     pub requests: BTreeMap<String, String>,
     /// Taints of the node.
     pub taints: Vec<Taint>,
@@ -123,8 +126,8 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether a label of this value (`None`: no such label) satisfies it. An operator that is none of the eight is
-    /// satisfied by nothing.
+    /// Whether a label of this value (`None`: no such label) satisfies it. An operator that is none
+    /// of the eight is satisfied by nothing.
     pub fn admits(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|v| v == value);
         let bound = || self.values.first().and_then(|v| v.parse::<i64>().ok());
@@ -181,14 +184,21 @@ mod tests {
     fn every_operator_is_understood() {
         let admits = |operator: &str, values: &[&str], value: Option<&str>| {
             let values = values.iter().map(ToString::to_string).collect();
-            Requirement { key: "k".into(), operator: operator.into(), values }.admits(value)
+            Requirement {
+                key: "k".into(),
+                operator: operator.into(),
+                values,
+            }
+            .admits(value)
         };
         assert!(admits("In", &["a", "b"], Some("b")) && !admits("In", &["a"], None));
         assert!(admits("NotIn", &["a"], None) && !admits("NotIn", &["a"], Some("a")));
         assert!(admits("Exists", &[], Some("")) && !admits("Exists", &[], None));
         assert!(admits("DoesNotExist", &[], None) && !admits("DoesNotExist", &[], Some("")));
         assert!(
-            admits("Gt", &["3"], Some("4")) && !admits("Gt", &["3"], Some("3")) && !admits("Gt", &["3"], Some("x"))
+            admits("Gt", &["3"], Some("4"))
+                && !admits("Gt", &["3"], Some("3"))
+                && !admits("Gt", &["3"], Some("x"))
         );
         assert!(admits("Lt", &["3"], Some("2")) && !admits("Lt", &["3"], None));
         assert!(admits("Gte", &["3"], Some("3")) && admits("Lte", &["3"], Some("3")));

@@ -1,6 +1,7 @@
-//! How long it takes to ask of each node of a cluster where its pods would go if the node were gone, first-fit, and what
-//! is allocated for it. `cargo xtask bench questions` runs it with the clusters that it has:
-//! `cargo bench -p longshore-core --bench questions -- CLUSTER.json TYPES.json`.
+//! How long it takes to ask of each node of a cluster where its pods would go if the node were
+//! gone, first-fit, and what is allocated for it. `cargo xtask bench questions` runs it with the
+//! clusters that it has: `cargo bench -p longshore-core --bench questions -- CLUSTER.json
+//! TYPES.json`.
 #![allow(clippy::print_stdout, missing_docs)]
 #![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 
@@ -23,7 +24,10 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 /// The largest allocation since it was set to 0.
 static LARGEST: AtomicU64 = AtomicU64::new(0);
 
-#[allow(unsafe_code, reason = "an allocator is unsafe; this one hands everything on")]
+#[allow(
+    unsafe_code,
+    reason = "an allocator is unsafe; this one hands everything on"
+)]
 // SAFETY: every call goes to the system's allocator as it is.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -44,17 +48,22 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
-    let files: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let files: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
     let [cluster, types] = files.as_slice() else {
         println!("questions: no cluster and no instance types were given, nothing is measured");
         return;
     };
-    let read = |file: &String| std::fs::read(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let read =
+        |file: &String| std::fs::read(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     let mut reader = Reader::new();
     reader.read(cluster, &read(cluster));
     let (mut world, problems) = reader.finish();
     assert!(problems.list.is_empty(), "{problems}");
-    let (catalogue, problems) = longshore_kwok::catalogue::parse(types, &read(types), &mut world.names);
+    let (catalogue, problems) =
+        longshore_kwok::catalogue::parse(types, &read(types), &mut world.names);
     assert!(problems.list.is_empty(), "{problems}");
     world.catalogue = catalogue;
     let snapshot = Snapshot::new(Arc::new(world));
@@ -78,7 +87,9 @@ fn main() {
             alone += usize::from(answer.bought.is_empty() && answer.unplaced.is_empty());
         }
         seconds.push(begun.elapsed().as_secs_f64());
-        let per = |now: &AtomicU64, before: u64| (now.load(Ordering::Relaxed) - before) / u64::from(nodes.max(1));
+        let per = |now: &AtomicU64, before: u64| {
+            (now.load(Ordering::Relaxed) - before) / u64::from(nodes.max(1))
+        };
         told = format!(
             "{moved} pods to other nodes, {bought} nodes bought, {unplaced} pods unplaced, {alone} nodes could go; \
              {} allocations and {} bytes a question, the largest {} bytes",

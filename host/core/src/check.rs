@@ -1,10 +1,11 @@
-//! Does a plan keep every rule? Asked of every plan before it is carried out, and written from the rules of Kubernetes
-//! and Karpenter without a look at the planner: it shares no code with it but the records and the elementary questions
-//! of [`matching`](crate::matching).
+//! Does a plan keep every rule? Asked of every plan before it is carried out, and written from the
+//! rules of Kubernetes and Karpenter without a look at the planner: it shares no code with it but
+//! the records and the elementary questions of [`matching`](crate::matching).
 //!
-//! What it asks is whether the plan *can* come true: every node that may be launched for a claim, whichever of its types
-//! and offerings that is, takes all the claim's pods; and pods can be placed in some order in which no topology rule is
-//! broken. Preferences (preferred terms, ScheduleAnyway, `PreferNoSchedule`) are not rules.
+//! What it asks is whether the plan *can* come true: every node that may be launched for a claim,
+//! whichever of its types and offerings that is, takes all the claim's pods; and pods can be placed
+//! in some order in which no topology rule is broken. Preferences (preferred terms, ScheduleAnyway,
+//! `PreferNoSchedule`) are not rules.
 
 mod hosts;
 mod limits;
@@ -24,7 +25,10 @@ use hosts::Hosts;
 /// # Errors
 /// Everything that is wrong with it, in no particular order.
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
-    let mut found = Violations { world: &snapshot.world, violations: Vec::new() };
+    let mut found = Violations {
+        world: &snapshot.world,
+        violations: Vec::new(),
+    };
     accounting(snapshot, plan, &mut found);
     if !found.violations.is_empty() {
         return Err(found.violations);
@@ -34,7 +38,11 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Result<(), Vec<Violation>> {
     topology::check(&hosts, &mut found);
     limits::check(snapshot, plan, &mut found);
     totals(snapshot, plan, &mut found);
-    if found.violations.is_empty() { Ok(()) } else { Err(found.violations) }
+    if found.violations.is_empty() {
+        Ok(())
+    } else {
+        Err(found.violations)
+    }
 }
 
 /// Collects violations.
@@ -46,12 +54,21 @@ struct Violations<'a> {
 impl Violations<'_> {
     fn add(&mut self, rule: Invariant, at: Option<String>, pod: Option<PodIx>, detail: String) {
         let pod = pod.map(|p| self.pod_name(p));
-        self.violations.push(Violation { invariant: rule, at, pod, detail });
+        self.violations.push(Violation {
+            invariant: rule,
+            at,
+            pod,
+            detail,
+        });
     }
 
     fn pod_name(&self, pod: PodIx) -> String {
         match self.world.pods.get(pod.0 as usize) {
-            Some(p) => format!("{}/{}", self.text(self.world.shapes.get(p.shape).namespace), p.name),
+            Some(p) => format!(
+                "{}/{}",
+                self.text(self.world.shapes.get(p.shape).namespace),
+                p.name
+            ),
             None => format!("number {}", pod.0),
         }
     }
@@ -64,29 +81,67 @@ impl Violations<'_> {
 fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let pods = snapshot.world.pods.len();
     let mut times = vec![0u32; pods];
-    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
+    let placed = plan
+        .claims
+        .iter()
+        .flat_map(|c| &c.pods)
+        .chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
     for &pod in placed.chain(plan.unplaced.iter().map(|u| &u.pod)) {
         match times.get_mut(pod.0 as usize) {
             Some(n) => *n += 1,
-            None => found.add(Invariant::Accounting, None, Some(pod), "there is no such pod".into()),
+            None => found.add(
+                Invariant::Accounting,
+                None,
+                Some(pod),
+                "there is no such pod".into(),
+            ),
         }
     }
     for p in &snapshot.pending {
         let n = std::mem::take(&mut times[p.pod.0 as usize]);
         if n != 1 {
-            found.add(Invariant::Accounting, None, Some(p.pod), format!("is in {n} places of the plan instead of one"));
+            found.add(
+                Invariant::Accounting,
+                None,
+                Some(p.pod),
+                format!("is in {n} places of the plan instead of one"),
+            );
         }
     }
     for (at, _) in times.iter().enumerate().filter(|(_, n)| **n > 0) {
-        found.add(Invariant::Accounting, None, Some(PodIx(at as u32)), "is not to be planned".into());
+        found.add(
+            Invariant::Accounting,
+            None,
+            Some(PodIx(at as u32)),
+            "is not to be planned".into(),
+        );
     }
-    let cannot: FxHashSet<PodIx> = snapshot.pending.iter().filter(|p| p.unfit.is_some()).map(|p| p.pod).collect();
-    let placed = plan.claims.iter().flat_map(|c| &c.pods).chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
+    let cannot: FxHashSet<PodIx> = snapshot
+        .pending
+        .iter()
+        .filter(|p| p.unfit.is_some())
+        .map(|p| p.pod)
+        .collect();
+    let placed = plan
+        .claims
+        .iter()
+        .flat_map(|c| &c.pods)
+        .chain(plan.on_existing_nodes.iter().flat_map(|e| &e.pods));
     for &pod in placed.filter(|p| cannot.contains(p)) {
-        found.add(Invariant::Accounting, None, Some(pod), "cannot be planned, and yet has a place".into());
+        found.add(
+            Invariant::Accounting,
+            None,
+            Some(pod),
+            "cannot be planned, and yet has a place".into(),
+        );
     }
     for u in plan.unplaced.iter().filter(|u| u.refusals.is_empty()) {
-        found.add(Invariant::Accounting, None, Some(u.pod), "is left over without a reason".into());
+        found.add(
+            Invariant::Accounting,
+            None,
+            Some(u.pod),
+            "is left over without a reason".into(),
+        );
     }
     for e in &plan.on_existing_nodes {
         if e.node.0 as usize >= snapshot.nodes.len() {
@@ -100,12 +155,20 @@ fn accounting(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     }
     let catalogue = &snapshot.world.catalogue;
     for (at, claim) in plan.claims.iter().enumerate() {
-        let known = claim.types.iter().all(|t| (t.0 as usize) < catalogue.types().len())
+        let known = claim
+            .types
+            .iter()
+            .all(|t| (t.0 as usize) < catalogue.types().len())
             && (claim.offering.0 as usize) < catalogue.offerings().len()
             && (claim.pool.0 as usize) < snapshot.world.pools.len();
         if !known || claim.pods.is_empty() || claim.types.is_empty() {
             let detail = "it has no pods, no types, or names what does not exist";
-            found.add(Invariant::Accounting, Some(format!("claim {at}")), None, detail.into());
+            found.add(
+                Invariant::Accounting,
+                Some(format!("claim {at}")),
+                None,
+                detail.into(),
+            );
         }
     }
 }
@@ -116,18 +179,29 @@ fn totals(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     let effective: f64 = plan.claims.iter().map(|c| c.effective_cost).sum::<f64>() + nodes;
     let differs = |a: f64, b: f64| (a - b).is_nan() || (a - b).abs() > 1e-6 * (1.0 + a.abs());
     if differs(cost, plan.cost) {
-        found.add(Invariant::Totals, None, None, format!("cost is {} but claims add up to {cost}", plan.cost));
+        found.add(
+            Invariant::Totals,
+            None,
+            None,
+            format!("cost is {} but claims add up to {cost}", plan.cost),
+        );
     }
     if differs(effective, plan.effective_cost) {
         found.add(
             Invariant::Totals,
             None,
             None,
-            format!("effective is {} but adds up to {effective}", plan.effective_cost),
+            format!(
+                "effective is {} but adds up to {effective}",
+                plan.effective_cost
+            ),
         );
     }
     if plan.lower_bound > plan.effective_cost * (1.0 + 1e-9) + 1e-9 || plan.lower_bound.is_nan() {
-        let detail = format!("lower bound {} is above the objective {}", plan.lower_bound, plan.effective_cost);
+        let detail = format!(
+            "lower bound {} is above the objective {}",
+            plan.lower_bound, plan.effective_cost
+        );
         found.add(Invariant::Totals, None, None, detail);
     }
 }

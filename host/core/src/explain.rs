@@ -9,23 +9,44 @@ use crate::schedule::refusal;
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
-/// The first rule of each NodePool and each node that refuses `pod`, after first-fit-decreasing has placed what it
-/// could. NodePools are asked only about a pod that it left over: one that took the pod has nothing to refuse. Nodes
-/// that would take the pod are left out; a pod that is not pending is refused by nobody. Domains count in which `plan`
-/// buys a node. If `stop` is raised, pods that others left no place get no second choice.
-pub fn refusals(snapshot: &Snapshot, policies: &dyn Policies, plan: &Plan, pod: PodIx, stop: Stop<'_>) -> Vec<Refusal> {
-    let Some(pending) = snapshot.pending.iter().find(|pending| pending.pod == pod) else { return Vec::new() };
+/// The first rule of each NodePool and each node that refuses `pod`, after first-fit-decreasing has
+/// placed what it could. NodePools are asked only about a pod that it left over: one that took the
+/// pod has nothing to refuse. Nodes that would take the pod are left out; a pod that is not pending
+/// is refused by nobody. Domains count in which `plan` buys a node. If `stop` is raised, pods that
+/// others left no place get no second choice.
+pub fn refusals(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    plan: &Plan,
+    pod: PodIx,
+    stop: Stop<'_>,
+) -> Vec<Refusal> {
+    let Some(pending) = snapshot.pending.iter().find(|pending| pending.pod == pod) else {
+        return Vec::new();
+    };
     if let Some(unfit) = &pending.unfit {
-        return vec![Refusal { target: Target::Pod, unfit: unfit.clone() }];
+        return vec![Refusal {
+            target: Target::Pod,
+            unfit: unfit.clone(),
+        }];
     }
     let (mut compiled, packing) = first_fit(snapshot, &Once::new(policies), plan, stop);
     let place = compiled.items.iter().enumerate().find_map(|(item, it)| {
         let at = it.pods.iter().position(|&other| other == pod)?;
         Some((item, at))
     });
-    let Some((item, at)) = place else { return Vec::new() };
-    let left_over = packing.placed.get(item).is_none_or(|&placed| at >= placed as usize);
-    let mut all = if left_over { refusal::by_pools(&mut compiled, &packing, item) } else { Vec::new() };
+    let Some((item, at)) = place else {
+        return Vec::new();
+    };
+    let left_over = packing
+        .placed
+        .get(item)
+        .is_none_or(|&placed| at >= placed as usize);
+    let mut all = if left_over {
+        refusal::by_pools(&mut compiled, &packing, item)
+    } else {
+        Vec::new()
+    };
     all.extend(refusal::by_nodes(&compiled, &packing, item));
     all
 }
@@ -40,7 +61,8 @@ fn first_fit<'a>(
     let mut counted = Counted::default();
     let mut attempts = 0;
     loop {
-        let (compiled, packing) = planner::initial_solution(snapshot, policies, Effort::Normal, &counted, stop);
+        let (compiled, packing) =
+            planner::initial_solution(snapshot, policies, Effort::Normal, &counted, stop);
         let overlooked = bought_by_others(&compiled, plan, &counted);
         if overlooked.is_empty() {
             return (compiled, packing);

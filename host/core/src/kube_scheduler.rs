@@ -1,25 +1,30 @@
-//! Will kube-scheduler find what a plan has in mind? A model of it, run on the nodes that a plan buys.
+//! Will kube-scheduler find what a plan has in mind? A model of it, run on the nodes that a plan
+//! buys.
 //!
-//! A plan says which pod it bought which node for, but it is kube-scheduler that places pods: one by one, in queue
-//! order, on the node that it likes best at that moment, while nodes come up one after the other. A plan that only one
-//! assignment can realise leaves pods over. [`simulate`] says which.
+//! A plan says which pod it bought which node for, but it is kube-scheduler that places pods: one
+//! by one, in queue order, on the node that it likes best at that moment, while nodes come up one
+//! after the other. A plan that only one assignment can realise leaves pods over. [`simulate`] says
+//! which.
 //!
-//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to counters; [`existing_nodes`]:
-//! existing nodes); [`Simulator::run`] plays one scenario ([`queue`]) on a set of nodes, so that many candidate
-//! plans can be tried cheaply. Filters ([`filter`]) and scores ([`score`]) are those of kube-scheduler 1.36's default
-//! profile.
+//! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to
+//! counters; [`existing_nodes`]: existing nodes); [`Simulator::run`] plays one scenario ([`queue`])
+//! on a set of nodes, so that many candidate plans can be tried cheaply. Filters ([`filter`]) and
+//! scores ([`score`]) are those of kube-scheduler 1.36's default profile.
 //!
-//! Since 1.36 balance of resources counts by its change (kubernetes/kubernetes#135573), which sends small pods to the
-//! emptiest nodes whatever their shape. Plans chosen with that score, played in sixteen courses, were measured to need a
-//! second purchase more often (11 mixes of 40, against 3 of 20), so the older one is still here; why is not known yet.
+//! Since 1.36 balance of resources counts by its change (kubernetes/kubernetes#135573), which sends
+//! small pods to the emptiest nodes whatever their shape. Plans chosen with that score, played in
+//! sixteen courses, were measured to need a second purchase more often (11 mixes of 40, against 3
+//! of 20), so the older one is still here; why is not known yet.
 //!
 //! What it leaves out, on purpose:
 //! - preemption, and back-off times: every waiting pod is tried again whenever a node arrives;
 //! - the scheduling of daemons: they are on their nodes before anybody else;
-//! - the selectors that built-in default spread constraints get from Services and owners: pods of one owner are taken
-//!   to be those of the same labels, and pods without an owner get none;
-//! - images; dynamic resources; stand-ins for missing requests container by container (here: pod by pod);
-//! - the order of nodes by zone, which above a hundred nodes decides which of them are looked at (here: as they came).
+//! - the selectors that built-in default spread constraints get from Services and owners: pods of
+//!   one owner are taken to be those of the same labels, and pods without an owner get none;
+//! - images; dynamic resources; stand-ins for missing requests container by container (here: pod by
+//!   pod);
+//! - the order of nodes by zone, which above a hundred nodes decides which of them are looked at
+//!   (here: as they came).
 //!
 //! No clock, no randomness but the seed.
 
@@ -48,15 +53,16 @@ use existing_nodes::ExistingNodes;
 pub use nominations::{affinity_leaders, pods_without_nomination};
 use rules::VirtualLabels;
 
-/// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its type and the claim's
-/// requirements every label that has a single value.
+/// A node that may be bought. It gets the NodePool's labels and taints, and of the offering, its
+/// type and the claim's requirements every label that has a single value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VirtualNode<'a> {
     /// The NodePool.
     pub pool: PoolIx,
     /// What it is bought as.
     pub offering: OfferingId,
-    /// Labels with the values that the claim leaves, as in [`PlannedClaim`](crate::plan::PlannedClaim).
+    /// Labels with the values that the claim leaves, as in
+    /// [`PlannedClaim`](crate::plan::PlannedClaim).
     pub requirements: &'a [(Symbol, Vec<Symbol>)],
 }
 
@@ -81,7 +87,11 @@ pub enum NodeReadiness {
 impl NodeReadiness {
     /// Even seeds bring nodes one by one, odd ones together, so that consecutive seeds cover both.
     pub fn of(seed: u64) -> Self {
-        if seed.is_multiple_of(2) { NodeReadiness::OneByOne } else { NodeReadiness::Together }
+        if seed.is_multiple_of(2) {
+            NodeReadiness::OneByOne
+        } else {
+            NodeReadiness::Together
+        }
     }
 }
 
@@ -103,8 +113,8 @@ impl SimulationResult {
     }
 }
 
-/// Plays one scenario on a plan. Pods that the plan left over are in the queue and may take places; they do not
-/// count as left over again.
+/// Plays one scenario on a plan. Pods that the plan left over are in the queue and may take places;
+/// they do not count as left over again.
 pub fn simulate(snapshot: &Snapshot, plan: &Plan, seed: u64) -> SimulationResult {
     Simulator::new(snapshot).simulate(plan, seed)
 }
@@ -143,12 +153,14 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// The same, ended by a signal: from then on nobody is placed any more, and answers are of no use.
+    /// The same, ended by a signal: from then on nobody is placed any more, and answers are of no
+    /// use.
     pub fn until(self, stop: Stop<'a>) -> Self {
         Simulator { stop, ..self }
     }
 
-    /// Whether its answers are of no use: it has been ended, or selectors select more than can be modelled.
+    /// Whether its answers are of no use: it has been ended, or selectors select more than can be
+    /// modelled.
     pub fn is_stopped(&self) -> bool {
         self.compiled.is_too_large || self.stop.is_raised()
     }
@@ -159,7 +171,12 @@ impl<'a> Simulator<'a> {
     }
 
     /// Places the pending pods on existing nodes and `nodes`.
-    pub fn run_as(&self, nodes: &[VirtualNode<'_>], arrival: NodeReadiness, seed: u64) -> SimulationResult {
+    pub fn run_as(
+        &self,
+        nodes: &[VirtualNode<'_>],
+        arrival: NodeReadiness,
+        seed: u64,
+    ) -> SimulationResult {
         queue::Run::new(self, nodes, FxHashMap::default(), seed).finish(arrival)
     }
 
@@ -168,10 +185,11 @@ impl<'a> Simulator<'a> {
         self.run_simulation(plan, FxHashMap::default(), seed)
     }
 
-    /// The same where kube-scheduler is told of the plan, as the daemon does (`status.nominatedNodeName`): once a pod's
-    /// node is there it is tried first, and its room is kept for the pod. Before that the pod is like any other. Of pods
-    /// that must spread one of a shape is told at a time on each node, since those that are nominated to a node count
-    /// there as if they ran; the others are like any other pod until they are told.
+    /// The same where kube-scheduler is told of the plan, as the daemon does
+    /// (`status.nominatedNodeName`): once a pod's node is there it is tried first, and its room is
+    /// kept for the pod. Before that the pod is like any other. Of pods that must spread one of a
+    /// shape is told at a time on each node, since those that are nominated to a node count there
+    /// as if they ran; the others are like any other pod until they are told.
     pub fn simulate_nominated(&self, plan: &Plan, seed: u64) -> SimulationResult {
         self.run_simulation(plan, self.nominated(plan), seed)
     }
@@ -180,21 +198,48 @@ impl<'a> Simulator<'a> {
     fn nominated(&self, plan: &Plan) -> FxHashMap<PodIx, u32> {
         let first = self.snapshot.nodes.len() as u32;
         let existing = plan.on_existing_nodes.iter().map(|e| (e.node.0, &e.pods));
-        let new = plan.claims.iter().enumerate().map(|(at, c)| (first + at as u32, &c.pods));
-        existing.chain(new).flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node))).collect()
+        let new = plan
+            .claims
+            .iter()
+            .enumerate()
+            .map(|(at, c)| (first + at as u32, &c.pods));
+        existing
+            .chain(new)
+            .flat_map(|(node, pods)| pods.iter().map(move |&pod| (pod, node)))
+            .collect()
     }
 
-    fn run_simulation(&self, plan: &Plan, told: FxHashMap<PodIx, u32>, seed: u64) -> SimulationResult {
+    fn run_simulation(
+        &self,
+        plan: &Plan,
+        told: FxHashMap<PodIx, u32>,
+        seed: u64,
+    ) -> SimulationResult {
         let nodes: Vec<VirtualNode> = plan
             .claims
             .iter()
-            .map(|c| VirtualNode { pool: c.pool, offering: c.offering, requirements: &c.requirements })
+            .map(|c| VirtualNode {
+                pool: c.pool,
+                offering: c.offering,
+                requirements: &c.requirements,
+            })
             .collect();
         let survival = queue::Run::new(self, &nodes, told, seed).finish(NodeReadiness::of(seed));
         let known: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
-        let SimulationResult { unplaced: left, feasible_if_larger: welcome, placements: seats } = survival;
-        let ours = left.into_iter().zip(welcome).filter(|(pod, _)| !known.contains(pod));
+        let SimulationResult {
+            unplaced: left,
+            feasible_if_larger: welcome,
+            placements: seats,
+        } = survival;
+        let ours = left
+            .into_iter()
+            .zip(welcome)
+            .filter(|(pod, _)| !known.contains(pod));
         let (left, welcome) = ours.unzip();
-        SimulationResult { unplaced: left, feasible_if_larger: welcome, placements: seats }
+        SimulationResult {
+            unplaced: left,
+            feasible_if_larger: welcome,
+            placements: seats,
+        }
     }
 }

@@ -1,6 +1,9 @@
-//! The elementary questions of scheduling that need no solver: is a taint tolerated, do labels satisfy requirements.
+//! The elementary questions of scheduling that need no solver: is a taint tolerated, do labels
+//! satisfy requirements.
 
-use crate::model::{Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration};
+use crate::model::{
+    Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration,
+};
 
 /// Whether one of the tolerations covers the taint.
 pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
@@ -13,11 +16,16 @@ pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
-/// The first taint that keeps the pod away. `PreferNoSchedule` keeps nobody away where `prefer` is false.
-pub fn untolerated<'a>(tolerations: &[Toleration], taints: &'a [Taint], prefer: bool) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .find(|taint| (prefer || taint.effect != TaintEffect::PreferNoSchedule) && !tolerates(tolerations, taint))
+/// The first taint that keeps the pod away. `PreferNoSchedule` keeps nobody away where `prefer` is
+/// false.
+pub fn untolerated<'a>(
+    tolerations: &[Toleration],
+    taints: &'a [Taint],
+    prefer: bool,
+) -> Option<&'a Taint> {
+    taints.iter().find(|taint| {
+        (prefer || taint.effect != TaintEffect::PreferNoSchedule) && !tolerates(tolerations, taint)
+    })
 }
 
 /// Whether a node with these labels satisfies one requirement.
@@ -34,9 +42,10 @@ pub fn satisfies(labels: &Labels, requirement: &Requirement, names: &Symbols) ->
     }
 }
 
-/// Whether a node with these labels satisfies the pod's node selector and one term of its required node affinity. An
-/// empty term selects nothing.
+/// Whether a node with these labels satisfies the pod's node selector and one term of its required
+/// node affinity. An empty term selects nothing.
 pub fn admits(labels: &Labels, shape: &PodShape, names: &Symbols) -> bool {
     let all = |rs: &[Requirement]| rs.iter().all(|r| satisfies(labels, r, names));
-    all(&shape.node_selector) && (shape.required.is_empty() || shape.required.iter().any(|t| !t.is_empty() && all(t)))
+    all(&shape.node_selector)
+        && (shape.required.is_empty() || shape.required.iter().any(|t| !t.is_empty() && all(t)))
 }

@@ -1,8 +1,8 @@
 //! The records that every decision is made on: slim, interned, parsed once at the boundary.
 //!
-//! Whoever builds them (the manifest reader, later the watches) has already validated them: quantities are
-//! integers in the unit of their resource, operators are one of eight, times are seconds. Nothing here is checked
-//! again by the solver.
+//! Whoever builds them (the manifest reader, later the watches) has already validated them:
+//! quantities are integers in the unit of their resource, operators are one of eight, times are
+//! seconds. Nothing here is checked again by the solver.
 
 pub mod catalogue;
 pub mod cluster_objects;
@@ -18,13 +18,14 @@ pub mod symbols;
 
 pub use catalogue::{Catalogue, InstanceType, Offering, OfferingId, TypeId};
 pub use cluster_objects::{
-    ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings, Workload,
+    ClusterObjects, DaemonSet, MinValuesPolicy, PodDisruptionBudget, PreferencePolicy, Settings,
+    Workload,
 };
 pub use excess::{Excess, Part};
 pub use node::{NodeClaim, NodeRecord, Taint, TaintEffect};
 pub use pod::{
-    HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, ShapeId, Shapes, Spread,
-    Toleration,
+    HostPort, LabelSelector, NodeInclusion, Pod, PodShape, PodTerm, SelectorOp, SelectorRule,
+    ShapeId, Shapes, Spread, Toleration,
 };
 pub use pool::{Budget, ConsolidationPolicy, NodeClass, NodeClassRef, NodePool};
 pub use requirement::{Op, Requirement};

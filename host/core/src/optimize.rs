@@ -1,11 +1,12 @@
 //! From first fit to a cheaper plan, within a budget of steps.
 //!
-//! First fit has decided which pods can be placed, in which NodePool, with which preferences and in which topology
-//! domain. What is left is packing: pods of the same size and the same demands on labels form a [`classes::Class`];
-//! what can be bought forms a [`bin_types::BinTypes`]. Prices of classes come from a linear program over ways to fill a
-//! node ([`lp`]); nodes are then bought one by one, each time the one whose contents are worth most per dollar
-//! ([`pack`]), and small groups of nodes are repacked for as long as the budget lasts. Claims with rules that this
-//! does not model (reservations, host ports, volumes, affinity to a host) stay as first fit made them.
+//! First fit has decided which pods can be placed, in which NodePool, with which preferences and in
+//! which topology domain. What is left is packing: pods of the same size and the same demands on
+//! labels form a [`classes::Class`]; what can be bought forms a [`bin_types::BinTypes`]. Prices of
+//! classes come from a linear program over ways to fill a node ([`lp`]); nodes are then bought one
+//! by one, each time the one whose contents are worth most per dollar ([`pack`]), and small groups
+//! of nodes are repacked for as long as the budget lasts. Claims with rules that this does not
+//! model (reservations, host ports, volumes, affinity to a host) stay as first fit made them.
 //!
 //! The outcome replaces first fit's only where it costs less and keeps limits and `minValues`.
 
@@ -40,27 +41,48 @@ pub struct Budget<'s> {
 }
 
 impl Budget<'_> {
-    /// Steps for so many pods. Figures were chosen so that a thousand pods take about 10, 50 and 1 000 ms.
+    /// Steps for so many pods. Figures were chosen so that a thousand pods take about 10, 50 and 1
+    /// 000 ms.
     pub fn of(effort: Effort, pods: usize) -> Option<Self> {
         let stop = Stop::never();
         let thousands = pods.div_ceil(1000).max(1);
         match effort {
             Effort::None => None,
-            Effort::Quick => Some(Budget { rounds: 2, packings: 2, repacks: 20 * thousands, stop }),
-            Effort::Normal => Some(Budget { rounds: 6, packings: 4, repacks: 250 + 100 * thousands, stop }),
-            Effort::Thorough => Some(Budget { rounds: 40, packings: 50, repacks: 12_000 * thousands, stop }),
+            Effort::Quick => Some(Budget {
+                rounds: 2,
+                packings: 2,
+                repacks: 20 * thousands,
+                stop,
+            }),
+            Effort::Normal => Some(Budget {
+                rounds: 6,
+                packings: 4,
+                repacks: 250 + 100 * thousands,
+                stop,
+            }),
+            Effort::Thorough => Some(Budget {
+                rounds: 40,
+                packings: 50,
+                repacks: 12_000 * thousands,
+                stop,
+            }),
         }
     }
 
     /// The same, ended by a signal.
     pub fn until(self, stop: Stop<'_>) -> Budget<'_> {
-        Budget { rounds: self.rounds, packings: self.packings, repacks: self.repacks, stop }
+        Budget {
+            rounds: self.rounds,
+            packings: self.packings,
+            repacks: self.repacks,
+            stop,
+        }
     }
 }
 
-/// Cheaper packings of what first fit placed on new nodes, at least one, and a lower bound on any packing of it (USD per
-/// hour of objective). Where they are `played` through afterwards, pods that kube-scheduler cannot be told of all at once
-/// are bundled, if that is not too dear.
+/// Cheaper packings of what first fit placed on new nodes, at least one, and a lower bound on any
+/// packing of it (USD per hour of objective). Where they are `played` through afterwards, pods that
+/// kube-scheduler cannot be told of all at once are bundled, if that is not too dear.
 pub fn optimize(
     p: &mut CompiledCluster<'_>,
     packing: Packing,
@@ -74,19 +96,38 @@ pub fn optimize(
     let budget = Budget::of(effort, pods);
     let duals = lp::solve(&relaxed, &market, budget.map_or(1, |b| b.rounds), p.stop);
     let bound = duals.bound;
-    let Some(budget) = budget else { return (vec![packing], bound) };
-    let between: Vec<f64> = duals.values.iter().zip(&duals.last).map(|(a, b)| 0.5 * (a + b)).collect();
+    let Some(budget) = budget else {
+        return (vec![packing], bound);
+    };
+    let between: Vec<f64> = duals
+        .values
+        .iter()
+        .zip(&duals.last)
+        .map(|(a, b)| 0.5 * (a + b))
+        .collect();
     let (stocks, movable) = classes::movable(p, &packing);
     let pack = |p: &mut CompiledCluster<'_>, stocks: Vec<UnpackedPods>| -> Vec<Packing> {
         let classes = classes::gather(p, stocks);
         let market = BinTypes::new(p, &classes, Commitments::Limited);
         let values = [&duals.values, &between].map(|v| classes.prices(&relaxed, v));
-        let found = pack::pack(&classes, &market, &values, &duals.scarcity, budget.until(p.stop), seed);
-        let replaced =
-            |nodes: &Vec<Node>| to_claims::replace_movable(p, packing.clone(), &movable, (&classes, &market), nodes);
+        let found = pack::pack(
+            &classes,
+            &market,
+            &values,
+            &duals.scarcity,
+            budget.until(p.stop),
+            seed,
+        );
+        let replaced = |nodes: &Vec<Node>| {
+            to_claims::replace_movable(p, packing.clone(), &movable, (&classes, &market), nodes)
+        };
         found.iter().map(replaced).collect()
     };
-    let loosely = if stocks.is_empty() { Vec::new() } else { pack(p, stocks.clone()) };
+    let loosely = if stocks.is_empty() {
+        Vec::new()
+    } else {
+        pack(p, stocks.clone())
+    };
     if loosely.is_empty() || p.stop.is_raised() {
         return (vec![packing], bound);
     }
@@ -95,7 +136,9 @@ pub fn optimize(
         let most = (to_claims::lowest_cost(p, &loosely) * (1.0 + colocate::WORTH))
             .min(to_claims::lowest_cost(p, std::slice::from_ref(&packing)));
         for way in colocate::STRATEGIES {
-            let Some(tied) = colocate::colocate(p, &stocks, way) else { break };
+            let Some(tied) = colocate::colocate(p, &stocks, way) else {
+                break;
+            };
             let bundled = pack(p, tied);
             if to_claims::lowest_cost(p, &bundled) < most {
                 return (bundled, bound);

@@ -19,7 +19,8 @@ pub enum Effort {
     Thorough,
 }
 
-/// What to do for the pods of a snapshot. Complete: whoever carries it out has nothing left to choose.
+/// What to do for the pods of a snapshot. Complete: whoever carries it out has nothing left to
+/// choose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Plan {
     /// Nodes to buy.
@@ -30,13 +31,16 @@ pub struct Plan {
     pub unplaced: Vec<Unplaced>,
     /// USD per hour of all claims, each at the price of its offering.
     pub cost: f64,
-    /// The objective, USD per hour: effective cost of all claims as the scorer sees it, and the cost per node.
+    /// The objective, USD per hour: effective cost of all claims as the scorer sees it, and the
+    /// cost per node.
     pub effective_cost: f64,
-    /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour, as `effective`).
+    /// No plan that places the pods placed here on new nodes has a smaller objective (USD per hour,
+    /// as `effective`).
     pub lower_bound: f64,
     /// NodePools that nothing can be bought for, whatever pod asks, in order of preference.
     pub incompatible_pools: Vec<IncompatiblePool>,
-    /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner, worth a report.
+    /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner,
+    /// worth a report.
     pub rejected_candidates: Vec<Violation>,
     /// The search for a cheaper plan was stopped, and this is the one that effort `none` gives.
     pub cut_short: bool,
@@ -47,9 +51,11 @@ pub struct Plan {
 pub struct IncompatiblePool {
     /// The NodePool.
     pub pool: PoolIx,
-    /// [`Unfit::Types`], or [`Unfit::MinValues`] where the types that there are have too few values.
+    /// [`Unfit::Types`], or [`Unfit::MinValues`] where the types that there are have too few
+    /// values.
     pub unfit: Unfit,
-    /// The label whose requirement, taken alone, is more than there is; nothing where only several together are.
+    /// The label whose requirement, taken alone, is more than there is; nothing where only several
+    /// together are.
     pub requirement: Option<Symbol>,
 }
 
@@ -60,14 +66,14 @@ pub struct PlannedClaim {
     pub pool: PoolIx,
     /// What the planner counts on: the cheapest of all the offerings that the claim admits.
     pub offering: OfferingId,
-    /// Instance types that take all its pods, cheapest first (by effective cost, then price, then name), the type of
-    /// `offering` first; at most 600.
+    /// Instance types that take all its pods, cheapest first (by effective cost, then price, then
+    /// name), the type of `offering` first; at most 600.
     pub types: Vec<TypeId>,
-    /// Labels narrowed to a set of values, by key text: what NodePool, pods and topology leave (zone, capacity type,
-    /// arch, …), the instance type left out. Values are sorted by text.
+    /// Labels narrowed to a set of values, by key text: what NodePool, pods and topology leave
+    /// (zone, capacity type, arch, …), the instance type left out. Values are sorted by text.
     pub requirements: Vec<(Symbol, Vec<Symbol>)>,
-    /// What is required of labels that types and offerings do not settle, where no set of values is known (NotIn, Exists,
-    /// bounds).
+    /// What is required of labels that types and offerings do not settle, where no set of values is
+    /// known (NotIn, Exists, bounds).
     pub open: Vec<Requirement>,
     /// Price of `offering`, USD per hour.
     pub price: f64,
@@ -95,7 +101,7 @@ pub struct Placement {
 pub struct Unplaced {
     /// The pod.
     pub pod: PodIx,
-    /// For a pod that cannot be planned at all one reason without a target; otherwise the first rule that refuses it,
-    /// for each NodePool. Never empty.
+    /// For a pod that cannot be planned at all one reason without a target; otherwise the first
+    /// rule that refuses it, for each NodePool. Never empty.
     pub refusals: Vec<Refusal>,
 }

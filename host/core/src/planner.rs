@@ -32,7 +32,8 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// A plan that breaks a rule all the same: a defect of the planner, caught before anybody acts on it.
+/// A plan that breaks a rule all the same: a defect of the planner, caught before anybody acts on
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
     /// The plan.
@@ -53,14 +54,19 @@ const FEW: usize = 200;
 ///
 /// # Errors
 /// Even the first-fit plan breaks a rule.
-pub fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: Options) -> Result<Plan, Box<Rejected>> {
+pub fn plan(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+) -> Result<Plan, Box<Rejected>> {
     plan_until(snapshot, policies, options, Stop::never())
 }
 
-/// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than first-fit-decreasing. Every
-/// plan is checked; should the improved one break a rule, first fit's takes its place and says so in
-/// [`rejected_candidates`](Plan::rejected_candidates). If `stop` is raised before a cheaper plan is done, the plan is exactly that of effort
-/// `none`, and says so in [`cut_short`](Plan::cut_short). It is made anew for that, since nothing of an unfinished search
+/// Plans for every pending pod of a snapshot: pure, deterministic, and never dearer than
+/// first-fit-decreasing. Every plan is checked; should the improved one break a rule, first fit's
+/// takes its place and says so in [`rejected_candidates`](Plan::rejected_candidates). If `stop` is
+/// raised before a cheaper plan is done, the plan is exactly that of effort `none`, and says so in
+/// [`cut_short`](Plan::cut_short). It is made anew for that, since nothing of an unfinished search
 /// may show in it; the signal does not end that part.
 ///
 /// # Errors
@@ -71,22 +77,36 @@ pub fn plan_until(
     options: Options,
     stop: Stop<'_>,
 ) -> Result<Plan, Box<Rejected>> {
-    // A round is made for whoever waits, and most of those are on their way to a node already: nobody is asked for
-    // scores, and nothing compiled, to plan for nobody.
+    // A round is made for whoever waits, and most of those are on their way to a node already:
+    // nobody is asked for scores, and nothing compiled, to plan for nobody.
     if snapshot.pending.is_empty() {
         return Ok(Plan::default());
     }
     let policies = &Once::new(policies);
-    let stop = if options.effort == Effort::None { Stop::never() } else { stop };
+    let stop = if options.effort == Effort::None {
+        Stop::never()
+    } else {
+        stop
+    };
     if let Some(outcome) = search(snapshot, policies, options, stop) {
         return outcome;
     }
-    let first_fit = Options { effort: Effort::None, ..options };
-    let outcome = search(snapshot, policies, first_fit, Stop::never()).unwrap_or_else(|| Ok(Plan::default()));
+    let first_fit = Options {
+        effort: Effort::None,
+        ..options
+    };
+    let outcome =
+        search(snapshot, policies, first_fit, Stop::never()).unwrap_or_else(|| Ok(Plan::default()));
     let cut_short = true;
     match outcome {
         Ok(plan) => Ok(Plan { cut_short, ..plan }),
-        Err(rejected) => Err(Box::new(Rejected { plan: Plan { cut_short, ..rejected.plan }, ..*rejected })),
+        Err(rejected) => Err(Box::new(Rejected {
+            plan: Plan {
+                cut_short,
+                ..rejected.plan
+            },
+            ..*rejected
+        })),
     }
 }
 
@@ -127,15 +147,26 @@ fn attempt(
     stop: Stop<'_>,
 ) -> Option<Attempt> {
     let going = || (!stop.is_raised()).then_some(());
-    let (mut compiled, packing) = initial_solution(snapshot, policies, options.effort, counted, stop);
+    let (mut compiled, packing) =
+        initial_solution(snapshot, policies, options.effort, counted, stop);
     going()?;
     let incompatible = incompatible_pools::find(&mut compiled);
     let simulated = simulation_affordable(snapshot, packing.claims.len(), options.effort);
-    let (packed, lower_bound) =
-        optimize::optimize(&mut compiled, packing.clone(), options.effort, options.seed, simulated);
+    let (packed, lower_bound) = optimize::optimize(
+        &mut compiled,
+        packing.clone(),
+        options.effort,
+        options.seed,
+        simulated,
+    );
     going()?;
-    let candidates: Vec<Plan> =
-        packed.into_iter().map(|packed| Plan { lower_bound, ..finish::finish(&mut compiled, packed) }).collect();
+    let candidates: Vec<Plan> = packed
+        .into_iter()
+        .map(|packed| Plan {
+            lower_bound,
+            ..finish::finish(&mut compiled, packed)
+        })
+        .collect();
     going()?;
     let mut replaced = Vec::new();
     let candidates = rank_candidates(&mut compiled, candidates, &packing, options.effort);
@@ -180,19 +211,26 @@ pub(crate) struct Once<'p> {
 
 impl<'p> Once<'p> {
     pub(crate) fn new(policies: &'p dyn Policies) -> Self {
-        Once { policies, known: RefCell::default() }
+        Once {
+            policies,
+            known: RefCell::default(),
+        }
     }
 }
 
 impl Policies for Once<'_> {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let mut known = self.known.borrow_mut();
-        known.entry(pool).or_insert_with(|| self.policies.score(catalogue, names, pool)).clone()
+        known
+            .entry(pool)
+            .or_insert_with(|| self.policies.score(catalogue, names, pool))
+            .clone()
     }
 }
 
-/// Whether playing plans with so many claims through takes no longer than the effort allows. Without claims there is
-/// nothing to choose, and a model of a large cluster is not made for nothing.
+/// Whether playing plans with so many claims through takes no longer than the effort allows.
+/// Without claims there is nothing to choose, and a model of a large cluster is not made for
+/// nothing.
 fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {
     let most = match effort {
         Effort::None | Effort::Quick => 0,
@@ -202,13 +240,24 @@ fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> 
     claims > 0 && snapshot.pending.len() * (claims + snapshot.nodes.len()) <= most
 }
 
-/// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where playing them through would
-/// take longer than the effort allows, the cost alone decides.
-fn rank_candidates(p: &mut CompiledCluster<'_>, mut plans: Vec<Plan>, packing: &Packing, effort: Effort) -> Vec<Plan> {
+/// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where
+/// playing them through would take longer than the effort allows, the cost alone decides.
+fn rank_candidates(
+    p: &mut CompiledCluster<'_>,
+    mut plans: Vec<Plan>,
+    packing: &Packing,
+    effort: Effort,
+) -> Vec<Plan> {
     plans.sort_by(by_cost);
-    let worth = plans.first().map_or(0.0, |cheapest| cheapest.effective_cost * (1.0 + MAX_COST_INCREASE));
+    let worth = plans.first().map_or(0.0, |cheapest| {
+        cheapest.effective_cost * (1.0 + MAX_COST_INCREASE)
+    });
     plans.retain(|plan| plan.effective_cost <= worth);
-    let claims = plans.iter().map(|plan| plan.claims.len()).max().unwrap_or(0);
+    let claims = plans
+        .iter()
+        .map(|plan| plan.claims.len())
+        .max()
+        .unwrap_or(0);
     if !simulation_affordable(p.snapshot, claims, effort) {
         return plans;
     }
@@ -217,9 +266,12 @@ fn rank_candidates(p: &mut CompiledCluster<'_>, mut plans: Vec<Plan>, packing: &
         return plans;
     }
     let mut plans = rank_by_simulation(&simulator, plans);
-    let sturdier = plans.first().and_then(|plan| robust::add_slack(p, &simulator, plan));
+    let sturdier = plans
+        .first()
+        .and_then(|plan| robust::add_slack(p, &simulator, plan));
     // Never dearer than first fit.
-    if let Some(plan) = sturdier.filter(|plan| plan.effective_cost <= finish::finish(p, packing.clone()).effective_cost)
+    if let Some(plan) = sturdier
+        .filter(|plan| plan.effective_cost <= finish::finish(p, packing.clone()).effective_cost)
     {
         plans.insert(0, plan);
     }
@@ -230,9 +282,9 @@ fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
     a.effective_cost.total_cmp(&b.effective_cost)
 }
 
-/// Plans in the order in which they are wanted. The first is the one that costs least in the end, with what is to be
-/// bought for pods that kube-scheduler leaves over although it is told of the plan; of several the one that leaves fewest
-/// over if it is not told. The others follow by cost.
+/// Plans in the order in which they are wanted. The first is the one that costs least in the end,
+/// with what is to be bought for pods that kube-scheduler leaves over although it is told of the
+/// plan; of several the one that leaves fewest over if it is not told. The others follow by cost.
 pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by(by_cost);
     if plans.len() < 2 {
@@ -256,7 +308,9 @@ pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Ve
         if cost > least {
             continue;
         }
-        let alone = (0..2).map(|seed| simulator.simulate(plan, seed).unplaced.len()).sum::<usize>();
+        let alone = (0..2)
+            .map(|seed| simulator.simulate(plan, seed).unplaced.len())
+            .sum::<usize>();
         if best.is_none_or(|best| (cost, alone) < (best.0, best.1)) {
             best = Some((cost, alone, at));
         }
@@ -267,8 +321,9 @@ pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Ve
     plans
 }
 
-/// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all that keeps them out
-/// choose first in another try, which counts if it places more pods; not so with no effort at all.
+/// First-fit-decreasing. Pods that it leaves over although a rule on others or a limit may be all
+/// that keeps them out choose first in another try, which counts if it places more pods; not so
+/// with no effort at all.
 pub(crate) fn initial_solution<'a>(
     snapshot: &'a Snapshot,
     policies: &dyn Policies,
@@ -283,7 +338,11 @@ pub(crate) fn initial_solution<'a>(
     };
     let mut tries = Tries::begin(&compile);
     let mut first = Vec::new();
-    let chances = if effort == Effort::None { 0 } else { MAX_RETRIES };
+    let chances = if effort == Effort::None {
+        0
+    } else {
+        MAX_RETRIES
+    };
     for _ in 0..chances {
         let before = first.len();
         for item in tries.blocked_by_others() {
@@ -296,7 +355,8 @@ pub(crate) fn initial_solution<'a>(
         }
         tries.again(&first);
     }
-    // Together they can be in each other's way: the smallest of them, which take the least from others, one by one.
+    // Together they can be in each other's way: the smallest of them, which take the least from
+    // others, one by one.
     if chances > 0 && snapshot.pending.len() <= FEW {
         let mut alone = tries.blocked_by_others();
         let items = &tries.compiled.items;
@@ -326,7 +386,13 @@ impl<'t, 'a> Tries<'t, 'a> {
     fn begin(compile: &'t dyn Fn() -> CompiledCluster<'a>) -> Self {
         let mut compiled = compile();
         let best = first_fit::pack(&mut compiled, &[]);
-        Tries { compile, compiled, best, first: Vec::new(), current: true }
+        Tries {
+            compile,
+            compiled,
+            best,
+            first: Vec::new(),
+            current: true,
+        }
     }
 
     /// Packs as if for the first time.
@@ -367,11 +433,17 @@ fn count(packing: &Packing) -> u64 {
 
 /// Items with pods left over that have to do with other pods.
 fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<usize> {
-    let limited = compiled.pools.iter().any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
+    let limited = compiled
+        .pools
+        .iter()
+        .any(|p| !p.limits.is_empty() || p.nodes_left.is_some() || p.reserved);
     let tied = |item: &PodGroup| {
         limited
             || !item.repelled_by.is_empty()
-            || item.relaxations.iter().any(|relaxation| relaxation.uses.iter().any(|u| !u.soft))
+            || item
+                .relaxations
+                .iter()
+                .any(|relaxation| relaxation.uses.iter().any(|u| !u.soft))
     };
     let items = compiled.items.iter().enumerate().zip(&packing.placed);
     items

@@ -1,22 +1,23 @@
-//! What a plan asks of policies. The host of WebAssembly components implements [`Policies`]; [`ByPrice`] is the
-//! built-in floor.
+//! What a plan asks of policies. The host of WebAssembly components implements [`Policies`];
+//! [`ByPrice`] is the built-in floor.
 
 use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 
-/// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left, offerings that draw
-/// on it cost less.
+/// A finite, shared amount of something prepaid (a reservation, a savings plan): while any is left,
+/// offerings that draw on it cost less.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitmentPool {
     /// What to call it in reports.
     pub name: String,
-    /// How much is left, in the pool's own unit (instances, vCPUs, USD per hour); finite, not negative.
+    /// How much is left, in the pool's own unit (instances, vCPUs, USD per hour); finite, not
+    /// negative.
     pub remaining: f64,
     /// Which offerings draw on it.
     pub draws: Vec<Draw>,
 }
 
-/// An offering that draws on a commitment pool. A node draws wholly or not at all: it costs `cost` if the pool has at
-/// least `amount` left, and then takes it.
+/// An offering that draws on a commitment pool. A node draws wholly or not at all: it costs `cost`
+/// if the pool has at least `amount` left, and then takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// The offering.
@@ -30,14 +31,16 @@ pub struct Draw {
 /// A scorer's answer about a whole catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never negative.
+    /// Effective cost in USD per hour by [`OfferingId`]; infinite to exclude. Never NaN, never
+    /// negative.
     pub cost: Vec<f64>,
     /// Commitments; an offering draws on at most one pool.
     pub pools: Vec<CommitmentPool>,
 }
 
-/// What is asked of policies while planning. Implementations answer always: where a policy fails, they fall back to
-/// its last good version and then to the built-in answer, and report so themselves.
+/// What is asked of policies while planning. Implementations answer always: where a policy fails,
+/// they fall back to its last good version and then to the built-in answer, and report so
+/// themselves.
 pub trait Policies {
     /// Effective costs of the whole catalogue for nodes of one NodePool.
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores;
@@ -49,6 +52,9 @@ pub struct ByPrice;
 
 impl Policies for ByPrice {
     fn score(&self, catalogue: &Catalogue, _: &Symbols, _: Symbol) -> Scores {
-        Scores { cost: catalogue.offerings().iter().map(|o| o.price).collect(), pools: Vec::new() }
+        Scores {
+            cost: catalogue.offerings().iter().map(|o| o.price).collect(),
+            pools: Vec::new(),
+        }
     }
 }

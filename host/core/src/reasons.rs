@@ -69,8 +69,8 @@ pub enum Unfit {
         /// How much is free.
         free: i64,
     },
-    /// No instance type is left. Counts of types by the first reason that removes each; they add up to the types of
-    /// the catalogue.
+    /// No instance type is left. Counts of types by the first reason that removes each; they add up
+    /// to the types of the catalogue.
     Types(TypesLeft),
     /// A topology rule.
     Topology {
@@ -107,7 +107,8 @@ pub enum Unfit {
     ReservedCapacity,
     /// The scorer excludes every offering that would do.
     Excluded,
-    /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or of its reasons.
+    /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or
+    /// of its reasons.
     Unexplained,
 }
 
@@ -136,14 +137,18 @@ pub enum Barred {
     },
     /// No NodePool offers the domain: only nodes that exist are in it.
     NotOffered,
-    /// A NodePool that offers it refuses the pod there; of several the one whose refusal is likeliest to pass.
+    /// A NodePool that offers it refuses the pod there; of several the one whose refusal is
+    /// likeliest to pass.
     Refused(Refusal),
 }
 
 impl Unfit {
     /// Whether the pod itself is the reason, whatever there is to buy.
     pub fn is_of_the_pod(&self) -> bool {
-        matches!(self, Unfit::Invalid(_) | Unfit::Excess(_) | Unfit::ResourceClaims | Unfit::Volume(_))
+        matches!(
+            self,
+            Unfit::Invalid(_) | Unfit::Excess(_) | Unfit::ResourceClaims | Unfit::Volume(_)
+        )
     }
 }
 
@@ -160,7 +165,8 @@ pub struct TypesLeft {
     pub offerings: u32,
     /// Would pass the NodePool's limits.
     pub limits: u32,
-    /// Offerings of the types counted in `offerings` that would do and are taken to be without capacity for now.
+    /// Offerings of the types counted in `offerings` that would do and are taken to be without
+    /// capacity for now.
     pub short: u32,
     /// When the first of those is offered again, seconds since 1970; 0 where there is none.
     pub short_until: i64,

@@ -1,4 +1,5 @@
-//! A world made ready to plan on: nodes joined with their claims and pods, pods that count, NodePools in order.
+//! A world made ready to plan on: nodes joined with their claims and pods, pods that count,
+//! NodePools in order.
 
 mod foreign_taints;
 mod nodes;
@@ -13,7 +14,9 @@ use std::sync::Arc;
 pub use running::Running;
 
 use crate::ids::{PodIx, PoolIx};
-use crate::model::{ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint};
+use crate::model::{
+    ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint,
+};
 use crate::reasons::Unfit;
 pub use crate::reasons::{ForeignTaintBackoff, Ineligible};
 
@@ -22,12 +25,13 @@ pub use crate::reasons::{ForeignTaintBackoff, Ineligible};
 pub struct Snapshot {
     /// What was observed.
     pub world: Arc<ClusterObjects>,
-    /// Nodes that count as capacity, existing and in flight: initialised ones first, then by name. Nodes on their way
-    /// out are not here.
+    /// Nodes that count as capacity, existing and in flight: initialised ones first, then by name.
+    /// Nodes on their way out are not here.
     pub nodes: Vec<StateNode>,
     /// Pods to plan, in queue order (most CPU first, then most memory, then oldest, then UID).
     pub pending: Vec<PendingPod>,
-    /// NodePools that may be bought from, in order of preference (weight descending, then name descending).
+    /// NodePools that may be bought from, in order of preference (weight descending, then name
+    /// descending).
     pub pools: Vec<PoolIx>,
     /// NodePools that may not be bought from, by name.
     pub ineligible_pools: Vec<(PoolIx, Ineligible)>,
@@ -38,12 +42,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Joins nodes with their claims and pods, sorts out which pods are to be planned, and orders the NodePools.
+    /// Joins nodes with their claims and pods, sorts out which pods are to be planned, and orders
+    /// the NodePools.
     pub fn new(world: Arc<ClusterObjects>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
-        let nodes::Joined { mut nodes, deleting: leaving, lost_nominations: mut crowded_out, nominated: expected } =
-            nodes::join(&world, &daemons, &volumes);
+        let nodes::Joined {
+            mut nodes,
+            deleting: leaving,
+            lost_nominations: mut crowded_out,
+            nominated: expected,
+        } = nodes::join(&world, &daemons, &volumes);
         let mut running = Running::index(&world, &nodes);
         let too_many = spread::skew_violations(&world, &nodes, &running, &expected);
         if !too_many.is_empty() {
@@ -55,15 +64,29 @@ impl Snapshot {
         }
         let running = Arc::new(running);
         let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
-        let (pools, unusable_pools) = pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
-        Snapshot { world, nodes, pending, pools, ineligible_pools: unusable_pools, daemons, running }
+        let (pools, unusable_pools) =
+            pools::partition_pools(&world, &foreign_taints::find(&world, &nodes));
+        Snapshot {
+            world,
+            nodes,
+            pending,
+            pools,
+            ineligible_pools: unusable_pools,
+            daemons,
+            running,
+        }
     }
 }
 
 impl Snapshot {
-    /// The pods of its nodes that would have to find another place if their node went, in queue order.
+    /// The pods of its nodes that would have to find another place if their node went, in queue
+    /// order.
     pub fn movable(&self) -> Vec<PendingPod> {
-        pending::movable(&self.world, &self.nodes, &volumes::Volumes::index(&self.world))
+        pending::movable(
+            &self.world,
+            &self.nodes,
+            &volumes::Volumes::index(&self.world),
+        )
     }
 }
 
@@ -76,7 +99,8 @@ pub struct PendingPod {
     pub shape: Arc<PodShape>,
     /// Requirements of its volumes: one of the alternatives must hold; empty for none.
     pub volume_alternatives: Vec<Vec<Requirement>>,
-    /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per node).
+    /// CSI volumes it mounts, driver and a number for the volume (a shared claim counts once per
+    /// node).
     pub volumes: Vec<(Symbol, u32)>,
     /// Why it cannot be planned at all, if so.
     pub unfit: Option<Unfit>,
@@ -91,7 +115,8 @@ pub struct StateNode {
     pub pool: Option<Symbol>,
     /// Its labels: the claim's until it is registered.
     pub labels: Labels,
-    /// Taints that count: startup and ephemeral ones are left out while a managed node is not initialised.
+    /// Taints that count: startup and ephemeral ones are left out while a managed node is not
+    /// initialised.
     pub taints: Vec<Taint>,
     /// What pods can have in total.
     pub allocatable: Resources,
@@ -117,7 +142,10 @@ impl StateNode {
         self.free.add(&shape.requests);
         self.pods.retain(|other| *other != pod);
         for port in &shape.ports {
-            self.ports.iter().position(|other| other == port).map(|at| self.ports.swap_remove(at));
+            self.ports
+                .iter()
+                .position(|other| other == port)
+                .map(|at| self.ports.swap_remove(at));
         }
     }
 }

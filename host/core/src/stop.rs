@@ -1,9 +1,10 @@
-//! A signal that ends the search for a better plan. The core knows no clock: whoever plans decides when it is raised.
+//! A signal that ends the search for a better plan. The core knows no clock: whoever plans decides
+//! when it is raised.
 
 use std::fmt;
 
-/// A signal that may be raised while a plan is made, and that stays raised. Asking costs one call, so that loops ask at
-/// each turn of a microsecond or more.
+/// A signal that may be raised while a plan is made, and that stays raised. Asking costs one call,
+/// so that loops ask at each turn of a microsecond or more.
 #[derive(Clone, Copy, Default)]
 pub struct Stop<'a>(Option<&'a (dyn Fn() -> bool + Sync)>);
 
@@ -26,6 +27,10 @@ impl<'a> Stop<'a> {
 
 impl fmt::Debug for Stop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Stop(when told)" } else { "Stop(never)" })
+        f.write_str(if self.0.is_some() {
+            "Stop(when told)"
+        } else {
+            "Stop(never)"
+        })
     }
 }

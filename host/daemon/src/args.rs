@@ -33,7 +33,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// What is in a journal
     Journal(JournalArgs),
-    /// Tries a scenario in a simulated cluster, in virtual time: what it costs, who waits, what goes wrong
+    /// Tries a scenario in a simulated cluster, in virtual time: what it costs, who waits, what
+    /// goes wrong
     #[command(disable_help_flag = true)]
     Sim(SimArgs),
 }
@@ -49,10 +50,12 @@ pub struct SimArgs {
 /// Where the world comes from and how it is planned on; shared by `plan` and `explain`.
 #[derive(Debug, ClapArgs)]
 pub struct WorldArgs {
-    /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for standard input
+    /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for
+    /// standard input
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub snapshot: Vec<PathBuf>,
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
+    /// has built in]
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
     /// A WebAssembly component that scores offerings, and optionally a file with its settings
@@ -61,8 +64,8 @@ pub struct WorldArgs {
     /// Configuration
     #[arg(long, value_name = "longshore.toml")]
     pub config: Option<PathBuf>,
-    /// Default topology spread constraints, as `run` has them: podTopologySpread.defaultConstraints or a
-    /// KubeSchedulerConfiguration, itself or in a file
+    /// Default topology spread constraints, as `run` has them: podTopologySpread.defaultConstraints
+    /// or a KubeSchedulerConfiguration, itself or in a file
     #[arg(long, value_name = "YAML|FILE")]
     pub scheduler_config: Option<String>,
     /// How much work goes into a cheaper plan [default: normal]
@@ -97,7 +100,12 @@ pub struct ExplainArgs {
     pub world: WorldArgs,
     /// The status address of the daemon that is asked where there is no --snapshot
     /// [default: STATUS_ADDRESS, or 127.0.0.1:8082]
-    #[arg(long, visible_alias = "status-address", value_name = "HOST:PORT", conflicts_with = "snapshot")]
+    #[arg(
+        long,
+        visible_alias = "status-address",
+        value_name = "HOST:PORT",
+        conflicts_with = "snapshot"
+    )]
     pub at: Option<String>,
     /// How to print the explanation
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -112,17 +120,19 @@ pub struct RunArgs {
     /// Configuration
     #[arg(long, value_name = "longshore.toml")]
     pub config: Option<PathBuf>,
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
+    /// has built in]
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
     /// How to reach the API server [default: KUBECONFIG, or the ServiceAccount of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A folder to write down everything that is observed and decided [default: `dir` of [journal] in the configuration]
+    /// A folder to write down everything that is observed and decided [default: `dir` of [journal]
+    /// in the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
-    /// Where `longshore status` and `longshore explain` are answered, to whoever can reach it; also as STATUS_ADDRESS
-    /// [default: 127.0.0.1:8082]
+    /// Where `longshore status` and `longshore explain` are answered, to whoever can reach it; also
+    /// as STATUS_ADDRESS [default: 127.0.0.1:8082]
     #[arg(long, value_name = "HOST:PORT")]
     pub status_address: Option<String>,
     /// How to write the log, on standard error
@@ -161,8 +171,8 @@ pub struct ReplayArgs {
     /// A journal: the folder that `longshore run --journal` wrote, or a file in it
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// A WebAssembly component that scores offerings, and optionally a file with its settings: says where, and by how
-    /// much, it would have decided otherwise
+    /// A WebAssembly component that scores offerings, and optionally a file with its settings: says
+    /// where, and by how much, it would have decided otherwise
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
     /// How to print what was found
@@ -180,7 +190,8 @@ pub struct JournalArgs {
 pub enum JournalCommand {
     /// Prints what happened, a line each
     Show(ShowArgs),
-    /// Prints what happened to objects that have a text in them, a line each; exits with 1 if there are none
+    /// Prints what happened to objects that have a text in them, a line each; exits with 1 if there
+    /// are none
     Grep(GrepArgs),
 }
 
@@ -224,7 +235,8 @@ pub struct OnlyArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct TypesArgs {
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
+    /// has built in]
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
     /// How to print the list
@@ -254,7 +266,8 @@ pub struct BenchArgs {
     /// Settings to configure it with
     #[arg(long, value_name = "SETTINGS.toml")]
     pub settings: Option<PathBuf>,
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it has built in]
+    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
+    /// has built in]
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
 }
@@ -319,30 +332,48 @@ mod tests {
 
     #[test]
     fn karpenters_flags_are_taken_as_go_writes_them() {
-        let typed = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Command::Run(run)) => Ok(run.karpenter),
-            Ok(other) => panic!("not a run: {other:?}"),
-            Err(error) => Err(error.to_string()),
-        };
+        let typed =
+            |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
+                Ok(Command::Run(run)) => Ok(run.karpenter),
+                Ok(other) => panic!("not a run: {other:?}"),
+                Err(error) => Err(error.to_string()),
+            };
         let line = "longshore run --metrics-port 9000 --disable-leader-election --isolated-vpc=false --log-level=debug";
         let flags = typed(line).unwrap();
         let of = |name| flags.get(name);
-        assert_eq!([of("METRICS_PORT"), of("DISABLE_LEADER_ELECTION")], [Some("9000"), Some("true")]);
         assert_eq!(
-            [of("ISOLATED_VPC"), of("LOG_LEVEL"), of("BATCH_MAX_DURATION")],
+            [of("METRICS_PORT"), of("DISABLE_LEADER_ELECTION")],
+            [Some("9000"), Some("true")]
+        );
+        assert_eq!(
+            [
+                of("ISOLATED_VPC"),
+                of("LOG_LEVEL"),
+                of("BATCH_MAX_DURATION")
+            ],
             [Some("false"), Some("debug"), None]
         );
         let unknown = typed("longshore run --metric-port 9000").unwrap_err();
-        assert!(unknown.contains("--metric-port") && unknown.contains("'--metrics-port'"), "{unknown}");
+        assert!(
+            unknown.contains("--metric-port") && unknown.contains("'--metrics-port'"),
+            "{unknown}"
+        );
     }
 
     #[test]
     fn snapshots_may_follow_one_flag_or_repeat_it() {
-        let typed = |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
-            Ok(Command::Plan(plan)) => plan.world.snapshot,
-            other => panic!("not a plan: {other:?}"),
-        };
-        assert_eq!(typed("longshore plan --snapshot a b --seed 1"), [PathBuf::from("a"), PathBuf::from("b")]);
-        assert_eq!(typed("longshore plan --snapshot a --snapshot -"), [PathBuf::from("a"), PathBuf::from("-")]);
+        let typed =
+            |line: &str| match Args::try_parse_from(line.split(' ')).map(|args| args.command) {
+                Ok(Command::Plan(plan)) => plan.world.snapshot,
+                other => panic!("not a plan: {other:?}"),
+            };
+        assert_eq!(
+            typed("longshore plan --snapshot a b --seed 1"),
+            [PathBuf::from("a"), PathBuf::from("b")]
+        );
+        assert_eq!(
+            typed("longshore plan --snapshot a --snapshot -"),
+            [PathBuf::from("a"), PathBuf::from("-")]
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! `longshore.toml`: what an operator sets once.
 //!
-//! Owns the file's shape and every message about it. A fault names file, line and column, says what was expected and
-//! gives a hint; unknown keys are faults. All faults of a file are reported at once. Paths in the file are relative to
-//! its folder. What a flag also says, the flag decides ([`crate::options`]).
+//! Owns the file's shape and every message about it. A fault names file, line and column, says what
+//! was expected and gives a hint; unknown keys are faults. All faults of a file are reported at
+//! once. Paths in the file are relative to its folder. What a flag also says, the flag decides
+//! ([`crate::options`]).
 
 pub mod reader;
 
@@ -44,7 +45,8 @@ pub struct JournalEntry {
 /// What becomes of pods that kube-scheduler has not looked at yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NewPods {
-    /// They are planned for if no node has room for them, and if there is nobody that they could preempt.
+    /// They are planned for if no node has room for them, and if there is nobody that they could
+    /// preempt.
     #[default]
     Immediate,
     /// They are planned for once kube-scheduler has given up on them.
@@ -133,7 +135,8 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     document.end(config)
 }
 
-/// Reads what decides rounds out of a file that may hold more: `[planning]`, `[[policy]]`, `[signals]`.
+/// Reads what decides rounds out of a file that may hold more: `[planning]`, `[[policy]]`,
+/// `[signals]`.
 pub fn tables(root: &mut Table, folder: &Path) -> Config {
     let mut config = Config::default();
     if let Some(mut table) = root.table("planning") {
@@ -155,26 +158,45 @@ pub fn parse_settings(file: &Path, text: &str) -> Result<Value, Vec<ConfigError>
 }
 
 fn planning(table: &mut Table) -> Planning {
-    const EFFORTS: [(&str, Effort); 4] =
-        [("none", Effort::None), ("quick", Effort::Quick), ("normal", Effort::Normal), ("thorough", Effort::Thorough)];
+    const EFFORTS: [(&str, Effort); 4] = [
+        ("none", Effort::None),
+        ("quick", Effort::Quick),
+        ("normal", Effort::Normal),
+        ("thorough", Effort::Thorough),
+    ];
     Planning {
         improve: table.one_of("improve", &EFFORTS),
         node_cost: table.amount("node-cost"),
         new_pods: table.one_of_renamed(
             "new-pods",
-            &[("Immediate", NewPods::Immediate), ("AfterScheduler", NewPods::AfterScheduler)],
-            &[("Foresee", NewPods::Immediate), ("Await", NewPods::AfterScheduler)],
+            &[
+                ("Immediate", NewPods::Immediate),
+                ("AfterScheduler", NewPods::AfterScheduler),
+            ],
+            &[
+                ("Foresee", NewPods::Immediate),
+                ("Await", NewPods::AfterScheduler),
+            ],
         ),
         preferences: table.one_of(
             "preference-policy",
-            &[("Respect", PreferencePolicy::Respect), ("Ignore", PreferencePolicy::Ignore)],
+            &[
+                ("Respect", PreferencePolicy::Respect),
+                ("Ignore", PreferencePolicy::Ignore),
+            ],
         ),
         min_values: table.one_of(
             "min-values-policy",
-            &[("Strict", MinValuesPolicy::Strict), ("BestEffort", MinValuesPolicy::BestEffort)],
+            &[
+                ("Strict", MinValuesPolicy::Strict),
+                ("BestEffort", MinValuesPolicy::BestEffort),
+            ],
         ),
         seed: table.count("seed"),
-        time_limit: table.duration("time-limit", Duration::from_millis(100)..=Duration::from_secs(3600)),
+        time_limit: table.duration(
+            "time-limit",
+            Duration::from_millis(100)..=Duration::from_secs(3600),
+        ),
     }
 }
 
@@ -188,8 +210,13 @@ fn journal(table: &mut Table, folder: &Path) -> JournalEntry {
     if let (Some(all), Some(segment)) = (entry.max_size, entry.segment_size)
         && segment > all / 4
     {
-        let message = format!("`segment-size` is {segment} bytes: expected at most a quarter of `max-size`");
-        table.fault_at("segment-size", message, "each segment begins with all that is known, so four must fit".into());
+        let message =
+            format!("`segment-size` is {segment} bytes: expected at most a quarter of `max-size`");
+        table.fault_at(
+            "segment-size",
+            message,
+            "each segment begins with all that is known, so four must fit".into(),
+        );
     }
     entry
 }
@@ -209,7 +236,11 @@ fn policies(root: &mut Table, folder: &Path) -> Vec<PolicyEntry> {
         let mode = mode(&mut table);
         if let Some(name) = name {
             if all.iter().any(|other| other.name == name) {
-                table.fault_at("name", format!("policy `{name}` is there twice"), "give each a name of its own".into());
+                table.fault_at(
+                    "name",
+                    format!("policy `{name}` is there twice"),
+                    "give each a name of its own".into(),
+                );
             }
             all.push(PolicyEntry {
                 name: name.into(),
@@ -233,7 +264,8 @@ fn mode(table: &mut Table) -> Mode {
         Some("canary") => table.fault_at(
             "mode",
             "mode `canary` is not there yet".into(),
-            "write `mode = \"shadow\"` to compare without obeying, or `nodepools` to obey for some".into(),
+            "write `mode = \"shadow\"` to compare without obeying, or `nodepools` to obey for some"
+                .into(),
         ),
         Some(mode) => table.fault_at(
             "mode",
@@ -247,7 +279,9 @@ fn mode(table: &mut Table) -> Mode {
 fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, SignalEntry> {
     let mut entries = BTreeMap::new();
     for name in all.keys() {
-        let Some(mut table) = all.table(&name) else { continue };
+        let Some(mut table) = all.table(&name) else {
+            continue;
+        };
         if let Some(entry) = signal(&mut table, folder) {
             entries.insert(name, entry);
         }
@@ -258,7 +292,10 @@ fn signals(mut all: Table, folder: &Path) -> BTreeMap<String, SignalEntry> {
 
 fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
     let url = table.text("url");
-    let every = table.duration("every", Duration::from_secs(1)..=Duration::from_secs(86_400));
+    let every = table.duration(
+        "every",
+        Duration::from_secs(1)..=Duration::from_secs(86_400),
+    );
     if url.is_some() && table.has("file") {
         let message = "`url` stands beside `file`: expected one of them".into();
         table.fault_at("url", message, "delete one of the two".into());
@@ -266,17 +303,31 @@ fn signal(table: &mut Table, folder: &Path) -> Option<SignalEntry> {
     let Some(url) = url else {
         if every.is_some() {
             let hint = "delete the line; `every` is for `url`".into();
-            table.fault_at("every", "`every` without `url`: a file is read whenever it changes".into(), hint);
+            table.fault_at(
+                "every",
+                "`every` without `url`: a file is read whenever it changes".into(),
+                hint,
+            );
         }
-        return table.required_text("file").map(|file| SignalEntry::File(folder.join(file)));
+        return table
+            .required_text("file")
+            .map(|file| SignalEntry::File(folder.join(file)));
     };
-    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    if host.is_none_or(|host| host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)) {
-        let message = format!("`url` is `{url}`: expected an address that begins with http:// or https://");
+    let host = url
+        .strip_prefix("http://")
+        .or_else(|| url.strip_prefix("https://"));
+    if host.is_none_or(|host| {
+        host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)
+    }) {
+        let message =
+            format!("`url` is `{url}`: expected an address that begins with http:// or https://");
         table.fault_at("url", message, "for a file write `file = \"…\"`".into());
     }
     table.text("file");
-    Some(SignalEntry::Url { url: url.into(), every: every.unwrap_or(EVERY) })
+    Some(SignalEntry::Url {
+        url: url.into(),
+        every: every.unwrap_or(EVERY),
+    })
 }
 
 #[cfg(test)]
@@ -292,10 +343,19 @@ mod tests {
     fn former_words_of_new_pods_are_read() {
         let read = |word: &str| {
             let text = format!("[planning]\nnew-pods = \"{word}\"\n");
-            parse(std::path::Path::new("longshore.toml"), &text).unwrap().planning.new_pods
+            parse(std::path::Path::new("longshore.toml"), &text)
+                .unwrap()
+                .planning
+                .new_pods
         };
-        assert_eq!(["Immediate", "Foresee"].map(read), [Some(NewPods::Immediate); 2]);
-        assert_eq!(["AfterScheduler", "Await"].map(read), [Some(NewPods::AfterScheduler); 2]);
+        assert_eq!(
+            ["Immediate", "Foresee"].map(read),
+            [Some(NewPods::Immediate); 2]
+        );
+        assert_eq!(
+            ["AfterScheduler", "Await"].map(read),
+            [Some(NewPods::AfterScheduler); 2]
+        );
     }
 
     fn faults(text: &str, expected: Expect) {
@@ -376,7 +436,10 @@ mod tests {
                     },
                 ],
                 signals: BTreeMap::from([
-                    ("carbon-intensity".into(), SignalEntry::File("/data/carbon.json".into())),
+                    (
+                        "carbon-intensity".into(),
+                        SignalEntry::File("/data/carbon.json".into())
+                    ),
                     (
                         "prices".into(),
                         SignalEntry::Url {

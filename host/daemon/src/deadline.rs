@@ -1,9 +1,11 @@
-//! The time at which the search for a cheaper plan ends. The planner asks; it has no clock of its own.
+//! The time at which the search for a cheaper plan ends. The planner asks; it has no clock of its
+//! own.
 
 use std::time::{Duration, Instant};
 
-/// What a plan may take where nobody says otherwise. A round at the default effort takes about 50 ms for a thousand pods
-/// and a second for ten thousand; beyond ten seconds pods wait longer for the plan than a cheaper node is worth.
+/// What a plan may take where nobody says otherwise. A round at the default effort takes about 50
+/// ms for a thousand pods and a second for ten thousand; beyond ten seconds pods wait longer for
+/// the plan than a cheaper node is worth.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// A moment on the monotonic clock, or never.
@@ -40,6 +42,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_said_as_it_was_set() {
-        assert_eq!(words(TIME_LIMIT), "the time limit of 10s was reached: the first-fit answer is used");
+        assert_eq!(
+            words(TIME_LIMIT),
+            "the time limit of 10s was reached: the first-fit answer is used"
+        );
     }
 }

@@ -70,22 +70,33 @@ impl Failure {
         let source_name = problem.location.source.clone();
         let mut problems = Diagnostics::default();
         problems.push(problem);
-        Failure::Unusable { source_name, problems }
+        Failure::Unusable {
+            source_name,
+            problems,
+        }
     }
 
     /// The failure with its cause, its faults and its hint, over several lines.
     pub fn report(&self) -> String {
         let mut text = self.to_string();
         match self {
-            Failure::Config(faults) => faults.iter().for_each(|fault| _ = write!(text, "\n  {fault}")),
+            Failure::Config(faults) => faults
+                .iter()
+                .for_each(|fault| _ = write!(text, "\n  {fault}")),
             Failure::Input { hint, .. } | Failure::Usage { hint, .. } if !hint.is_empty() => {
                 _ = write!(text, "\n  hint: {hint}");
             }
             Failure::Rejected(rejected) => {
-                rejected.violations.iter().for_each(|violation| _ = write!(text, "\n  {violation}"));
+                rejected
+                    .violations
+                    .iter()
+                    .for_each(|violation| _ = write!(text, "\n  {violation}"));
             }
             Failure::Unusable { problems, .. } => {
-                problems.list.iter().for_each(|problem| _ = write!(text, "\n  {problem}"));
+                problems
+                    .list
+                    .iter()
+                    .for_each(|problem| _ = write!(text, "\n  {problem}"));
                 if problems.more > 0 {
                     _ = write!(text, "\n  … and {} more", problems.more);
                 }

@@ -1,4 +1,5 @@
-//! `longshore explain pod NAME`: why it got its node, or none. On files, or in the daemon that is asked.
+//! `longshore explain pod NAME`: why it got its node, or none. On files, or in the daemon that is
+//! asked.
 
 use longshore_core::model::ResourceId;
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
@@ -40,7 +41,10 @@ enum Outcome {
     /// It goes to a node that exists.
     Existing { node: String },
     /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
-    New { claim: Box<Claim>, alone: Option<Priced> },
+    New {
+        claim: Box<Claim>,
+        alone: Option<Priced>,
+    },
     /// It is left over.
     #[serde(rename = "leftover")]
     Unplaced,
@@ -77,24 +81,52 @@ pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
     } else {
         let planned = decide(&args.world)?;
         input::complain(&planned.problems);
-        let Planned { snapshot, scorers, options, plan, .. } = &planned;
+        let Planned {
+            snapshot,
+            scorers,
+            options,
+            plan,
+            ..
+        } = &planned;
         let deadline = Deadline::after(Some(options.time_limit));
         let is_over = || deadline.is_over();
         let stop = Stop::when(&is_over);
-        explain(&ExplainInput { snapshot, policies: scorers, options: options.how(), plan, stop }, &args.name)?
+        explain(
+            &ExplainInput {
+                snapshot,
+                policies: scorers,
+                options: options.how(),
+                plan,
+                stop,
+            },
+            &args.name,
+        )?
     };
     Ok(Answer::ok(match args.output {
         Output::Text => explained.text,
         Output::Json => {
-            format!("{}\n", serde_json::to_string_pretty(&explained.explanation).map_err(|e| Failure::Print(e.into()))?)
+            format!(
+                "{}\n",
+                serde_json::to_string_pretty(&explained.explanation)
+                    .map_err(|e| Failure::Print(e.into()))?
+            )
         }
     }))
 }
 
 /// Asks a daemon.
 fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
-    let escaped: String =
-        args.name.bytes().map(|b| if is_plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect();
+    let escaped: String = args
+        .name
+        .bytes()
+        .map(|b| {
+            if is_plain(b) {
+                (b as char).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect();
     let at = status::address(args.at.as_deref());
     let alone = "start `longshore run`, or give manifests with --snapshot.";
     let body = status::ask(&at, &format!("/explain/pod/{escaped}"), alone)?;
@@ -115,7 +147,8 @@ fn is_plain(b: u8) -> bool {
 pub fn explain(case: &ExplainInput<'_>, name: &str) -> Result<Explained, Failure> {
     let pod = find(case.snapshot, name)?;
     // Who refuses the pod once the plan is made: each NodePool, then each node.
-    let refusals = longshore_core::explain::refusals(case.snapshot, case.policies, case.plan, pod, case.stop);
+    let refusals =
+        longshore_core::explain::refusals(case.snapshot, case.policies, case.plan, pod, case.stop);
     let explanation = of_pod(case, pod, &refusals);
     Ok(Explained {
         text: text(case.snapshot, pod, &explanation, &refusals) + &incompatible_pools(case),
@@ -137,15 +170,23 @@ fn find(snapshot: &Snapshot, name: &str) -> Result<PodIx, Failure> {
         [pod] => Ok(*pod),
         [] => {
             let names = all().map(|pod| report::pod_name(world, pod));
-            let likeness = |other: &String| strsim::jaro_winkler(name, other.rsplit('/').next().unwrap_or(other));
+            let likeness = |other: &String| {
+                strsim::jaro_winkler(name, other.rsplit('/').next().unwrap_or(other))
+            };
             let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
             Err(Failure::Usage {
                 message: format!("there is no pod {name} in the snapshot"),
-                hint: nearest.map_or("it has no pods at all".into(), |pod| format!("did you mean {pod}?")),
+                hint: nearest.map_or("it has no pods at all".into(), |pod| {
+                    format!("did you mean {pod}?")
+                }),
             })
         }
         several => {
-            let names: Vec<String> = several.iter().take(4).map(|&pod| report::pod_name(world, pod)).collect();
+            let names: Vec<String> = several
+                .iter()
+                .take(4)
+                .map(|&pod| report::pod_name(world, pod))
+                .collect();
             Err(Failure::Usage {
                 message: format!("{} pods are called {name}", several.len()),
                 hint: format!("say which: {}", names.join(", ")),
@@ -161,13 +202,22 @@ fn of_pod(case: &ExplainInput<'_>, pod: PodIx, refusals: &[Refusal]) -> Explanat
     let requests = world.shapes.get(record.shape).requests.iter();
     let requests: Vec<String> = requests
         .filter(|(resource, _)| *resource != ResourceId::Pods)
-        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource.name(&world.names)))
+        .map(|(resource, value)| {
+            format!(
+                "{} {}",
+                amount(resource, value),
+                resource.name(&world.names)
+            )
+        })
         .collect();
     Explanation {
         pod: report::pod_name(world, pod),
         requests: requests.join(", "),
         outcome: outcome(case, pod),
-        refusals: refusals.iter().map(|r| report::refusal(snapshot, pod, r.target, &r.unfit)).collect(),
+        refusals: refusals
+            .iter()
+            .map(|r| report::refusal(snapshot, pod, r.target, &r.unfit))
+            .collect(),
     }
 }
 
@@ -177,24 +227,43 @@ fn outcome(case: &ExplainInput<'_>, pod: PodIx) -> Outcome {
     let text = |sym| world.names.text(sym).to_owned();
     let record = &world.pods[pod.0 as usize];
     if let Some(claim) = plan.claims.iter().find(|claim| claim.pods.contains(&pod)) {
-        return Outcome::New { claim: Box::new(report::claim_of(world, claim)), alone: alone(case, pod) };
+        return Outcome::New {
+            claim: Box::new(report::claim_of(world, claim)),
+            alone: alone(case, pod),
+        };
     }
-    if let Some(placement) = plan.on_existing_nodes.iter().find(|placement| placement.pods.contains(&pod)) {
-        return Outcome::Existing { node: text(snapshot.nodes[placement.node.0 as usize].name) };
+    if let Some(placement) = plan
+        .on_existing_nodes
+        .iter()
+        .find(|placement| placement.pods.contains(&pod))
+    {
+        return Outcome::Existing {
+            node: text(snapshot.nodes[placement.node.0 as usize].name),
+        };
     }
     if plan.unplaced.iter().any(|unplaced| unplaced.pod == pod) {
         return Outcome::Unplaced;
     }
     match record.node {
-        _ if record.terminal => Outcome::NotPlanned { why: "it has ended" },
-        _ if record.deleting => Outcome::NotPlanned { why: "it is being deleted" },
+        _ if record.terminal => Outcome::NotPlanned {
+            why: "it has ended",
+        },
+        _ if record.deleting => Outcome::NotPlanned {
+            why: "it is being deleted",
+        },
         Some(node) => Outcome::Runs { node: text(node) },
-        None if record.is_static => Outcome::NotPlanned { why: "it is a static pod" },
-        None if record.nominated.is_some() => Outcome::NotPlanned { why: "a node is nominated for it" },
-        None if !record.unschedulable && !record.unattempted => {
-            Outcome::NotPlanned { why: "kube-scheduler has not given up on it" }
-        }
-        None => Outcome::NotPlanned { why: "its owner places it itself" },
+        None if record.is_static => Outcome::NotPlanned {
+            why: "it is a static pod",
+        },
+        None if record.nominated.is_some() => Outcome::NotPlanned {
+            why: "a node is nominated for it",
+        },
+        None if !record.unschedulable && !record.unattempted => Outcome::NotPlanned {
+            why: "kube-scheduler has not given up on it",
+        },
+        None => Outcome::NotPlanned {
+            why: "its owner places it itself",
+        },
     }
 }
 
@@ -204,11 +273,25 @@ fn alone(case: &ExplainInput<'_>, pod: PodIx) -> Option<Priced> {
     snapshot.nodes.clear();
     snapshot.pending.retain(|pending| pending.pod == pod);
     let plan = planner::plan_until(&snapshot, case.policies, case.options, case.stop).ok()?;
-    Decision::new(&snapshot, &plan).claims.into_iter().next().map(|claim| claim.offering)
+    Decision::new(&snapshot, &plan)
+        .claims
+        .into_iter()
+        .next()
+        .map(|claim| claim.offering)
 }
 
-fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[Refusal]) -> String {
-    let Explanation { pod: name, requests, outcome, .. } = explanation;
+fn text(
+    snapshot: &Snapshot,
+    pod: PodIx,
+    explanation: &Explanation,
+    refusals: &[Refusal],
+) -> String {
+    let Explanation {
+        pod: name,
+        requests,
+        outcome,
+        ..
+    } = explanation;
     let mut text = format!("Pod {name} ({requests})");
     match outcome {
         Outcome::Runs { node } => text += &format!(" runs on node {node}.\n"),
@@ -225,7 +308,10 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
             Outcome::Unplaced => "WHY",
             _ => "WHY NOT THERE",
         };
-        text += &format!("\n{}", table(&[("WHERE", Align::Left), (title, Align::Left)], &rows));
+        text += &format!(
+            "\n{}",
+            table(&[("WHERE", Align::Left), (title, Align::Left)], &rows)
+        );
     }
     text
 }
@@ -233,14 +319,21 @@ fn text(snapshot: &Snapshot, pod: PodIx, explanation: &Explanation, refusals: &[
 /// NodePools that refuse every pod, behind those that refuse this one.
 fn incompatible_pools(case: &ExplainInput<'_>) -> String {
     let all = report::incompatible_pools(&case.snapshot.world, case.plan);
-    all.iter().map(|(pool, why)| format!("\nNodePool {pool}, whatever pod asks: {why}.\n")).collect()
+    all.iter()
+        .map(|(pool, why)| format!("\nNodePool {pool}, whatever pod asks: {why}.\n"))
+        .collect()
 }
 
 fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     let shown = |offering: &Priced| {
         let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
         let place: Vec<&str> = place.into_iter().flatten().collect();
-        format!("{} ({}) at {:.4} USD/h", offering.instance_type, place.join(", "), offering.price)
+        format!(
+            "{} ({}) at {:.4} USD/h",
+            offering.instance_type,
+            place.join(", "),
+            offering.price
+        )
     };
     let mut text = format!(
         " goes to a new node.\n\n  NodePool     {}\n  node         {}, {} on it\n",
@@ -261,7 +354,8 @@ fn bought(claim: &Claim, alone: Option<&Priced>) -> String {
     text
 }
 
-/// Refusals as rows: NodePools one by one, nodes that say the same together, with the most room that any of them has.
+/// Refusals as rows: NodePools one by one, nodes that say the same together, with the most room
+/// that any of them has.
 fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<String>> {
     let world = &*snapshot.world;
     let shape = Some(world.shapes.get(world.pods[pod.0 as usize].shape));
@@ -270,7 +364,10 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
     for refusal in refusals {
         match refusal.target {
             Target::Node(node) => {
-                match groups.iter_mut().find(|(unfit, _)| without_room(unfit) == without_room(&refusal.unfit)) {
+                match groups
+                    .iter_mut()
+                    .find(|(unfit, _)| without_room(unfit) == without_room(&refusal.unfit))
+                {
                     Some((unfit, nodes)) => {
                         if room(&refusal.unfit) > room(unfit) {
                             *unfit = refusal.unfit.clone();
@@ -282,21 +379,30 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
             }
             target => {
                 let shown = report::refusal(snapshot, pod, target, &refusal.unfit);
-                let place = shown.node_pool.map_or("anywhere".into(), |pool| format!("NodePool {pool}"));
+                let place = shown
+                    .node_pool
+                    .map_or("anywhere".into(), |pool| format!("NodePool {pool}"));
                 rows.push(vec![place, shown.message]);
             }
         }
     }
     groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
     for (unfit, nodes) in groups {
-        let names: Vec<&str> =
-            nodes.iter().map(|node| world.names.text(snapshot.nodes[node.0 as usize].name)).collect();
+        let names: Vec<&str> = nodes
+            .iter()
+            .map(|node| world.names.text(snapshot.nodes[node.0 as usize].name))
+            .collect();
         let place = match names.as_slice() {
             [one] => format!("node {one}"),
             [first, ..] => format!("{} nodes ({first}, …)", names.len()),
             [] => continue,
         };
-        let mut sentence = Messages { world, shape, pool: None }.sentence(&unfit);
+        let mut sentence = Messages {
+            world,
+            shape,
+            pool: None,
+        }
+        .sentence(&unfit);
         if nodes.len() > 1 {
             sentence = sentence.replace(", free ", ", free at most ");
         }
@@ -306,12 +412,22 @@ fn grouped(snapshot: &Snapshot, pod: PodIx, refusals: &[Refusal]) -> Vec<Vec<Str
 }
 
 fn room(unfit: &Unfit) -> i64 {
-    if let Unfit::Resource { free, .. } = unfit { *free } else { 0 }
+    if let Unfit::Resource { free, .. } = unfit {
+        *free
+    } else {
+        0
+    }
 }
 
 fn without_room(unfit: &Unfit) -> Unfit {
     match unfit {
-        Unfit::Resource { resource, wants, .. } => Unfit::Resource { resource: *resource, wants: *wants, free: 0 },
+        Unfit::Resource {
+            resource, wants, ..
+        } => Unfit::Resource {
+            resource: *resource,
+            wants: *wants,
+            free: 0,
+        },
         other => other.clone(),
     }
 }

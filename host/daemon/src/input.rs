@@ -1,8 +1,9 @@
 //! Files to a world: manifests and instance types are read, parsed and dropped one after the other.
 //!
-//! An object that makes no sense is a [`Diagnostic`] and the others go on. A text that holds no objects at all is a
-//! failure, which tells of every problem that was found, for planning on half of what was meant would mislead. Time is that
-//! of the youngest object, so that the same files give the same plan tomorrow.
+//! An object that makes no sense is a [`Diagnostic`] and the others go on. A text that holds no
+//! objects at all is a failure, which tells of every problem that was found, for planning on half
+//! of what was meant would mislead. Time is that of the youngest object, so that the same files
+//! give the same plan tomorrow.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -24,8 +25,15 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     }
     let (mut world, mut problems) = reader.finish();
     let bare = is_bare(&world);
-    if let Some(first) = problems.list.iter().find(|problem| bare || is_broken(problem)) {
-        return Err(Failure::Unusable { source_name: first.location.source.clone(), problems });
+    if let Some(first) = problems
+        .list
+        .iter()
+        .find(|problem| bare || is_broken(problem))
+    {
+        return Err(Failure::Unusable {
+            source_name: first.location.source.clone(),
+            problems,
+        });
     }
     world.settings = options.settings.clone();
     if let Some(config) = &options.scheduler {
@@ -50,7 +58,14 @@ pub fn complain(problems: &Diagnostics) {
 
 /// A problem as an object for programs.
 pub fn object(problem: &Diagnostic) -> Value {
-    let Diagnostic { location: place, kind, name, field, what, hint } = problem;
+    let Diagnostic {
+        location: place,
+        kind,
+        name,
+        field,
+        what,
+        hint,
+    } = problem;
     json!({
         "file": place.source,
         "document": place.document,
@@ -75,30 +90,48 @@ fn is_bare(world: &ClusterObjects) -> bool {
 
 /// The latest time that any object of the world mentions, in seconds since 1970.
 fn youngest(world: &ClusterObjects) -> i64 {
-    let pods = world.pods.iter().map(|pod| pod.created.max(pod.started.unwrap_or(0)));
+    let pods = world
+        .pods
+        .iter()
+        .map(|pod| pod.created.max(pod.started.unwrap_or(0)));
     let nodes = world.nodes.iter().map(|node| node.created);
     let claims = world.claims.iter().map(|claim| claim.created);
     pods.chain(nodes).chain(claims).max().unwrap_or(0)
 }
 
-fn catalogue(world: &mut ClusterObjects, file: Option<&Path>, problems: &mut Diagnostics) -> Result<(), Failure> {
+fn catalogue(
+    world: &mut ClusterObjects,
+    file: Option<&Path>,
+    problems: &mut Diagnostics,
+) -> Result<(), Failure> {
     let Some(file) = file else {
         world.catalogue = longshore_kwok::catalogue::built_in(&mut world.names);
         return Ok(());
     };
-    let (catalogue, found) = longshore_kwok::catalogue::parse(&shown(file), &bytes(file)?, &mut world.names);
+    let (catalogue, found) =
+        longshore_kwok::catalogue::parse(&shown(file), &bytes(file)?, &mut world.names);
     if let Some(first) = found.list.first().filter(|_| catalogue.types().is_empty()) {
-        return Err(Failure::Unusable { source_name: first.location.source.clone(), problems: found });
+        return Err(Failure::Unusable {
+            source_name: first.location.source.clone(),
+            problems: found,
+        });
     }
     world.catalogue = catalogue;
-    found.list.into_iter().for_each(|problem| problems.push(problem));
+    found
+        .list
+        .into_iter()
+        .for_each(|problem| problems.push(problem));
     problems.more += found.more;
     Ok(())
 }
 
 /// How a file is called in messages.
 fn shown(file: &Path) -> String {
-    if file.as_os_str() == "-" { "standard input".into() } else { file.display().to_string() }
+    if file.as_os_str() == "-" {
+        "standard input".into()
+    } else {
+        file.display().to_string()
+    }
 }
 
 fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
@@ -109,7 +142,10 @@ fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
         }
         false => std::fs::read(file),
     };
-    read.map_err(|source| Failure::Read { file: file.into(), source })
+    read.map_err(|source| Failure::Read {
+        file: file.into(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -125,15 +161,27 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("longshore-input-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let bad = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\n";
-        let texts =
-            [("a.yaml", bad.replace("NAME", "one") + "---\n" + &bad.replace("NAME", "two")), ("b.json", "{".into())];
+        let texts = [
+            (
+                "a.yaml",
+                bad.replace("NAME", "one") + "---\n" + &bad.replace("NAME", "two"),
+            ),
+            ("b.json", "{".into()),
+        ];
         let mut line = vec!["longshore".to_owned(), "plan".to_owned()];
         for (name, text) in texts {
             std::fs::write(folder.join(name), text).unwrap();
-            line.extend(["--snapshot".to_owned(), folder.join(name).display().to_string()]);
+            line.extend([
+                "--snapshot".to_owned(),
+                folder.join(name).display().to_string(),
+            ]);
         }
-        let Command::Plan(args) = Args::parse_from(line).command else { panic!("not a plan") };
-        let report = read(&options::resolve(&args.world).unwrap()).unwrap_err().report();
+        let Command::Plan(args) = Args::parse_from(line).command else {
+            panic!("not a plan")
+        };
+        let report = read(&options::resolve(&args.world).unwrap())
+            .unwrap_err()
+            .report();
         for problem in ["default/one", "default/two", "is not JSON"] {
             assert_eq!(report.matches(problem).count(), 1, "{problem} in {report}");
         }

@@ -1,11 +1,14 @@
-//! The `longshore` command as a library, for its own tests: reads files, asks the core, prints the answer.
+//! The `longshore` command as a library, for its own tests: reads files, asks the core, prints the
+//! answer.
 //!
-//! This crate owns everything that touches the outside: arguments, configuration, files, standard streams, exit codes.
-//! It decides nothing about nodes or pods; every number that it prints comes from a [`longshore_core::plan::Plan`].
+//! This crate owns everything that touches the outside: arguments, configuration, files, standard
+//! streams, exit codes. It decides nothing about nodes or pods; every number that it prints comes
+//! from a [`longshore_core::plan::Plan`].
 //!
-//! Two steps, two types: [`args`] holds what was typed, [`options`] what is meant once configuration and defaults are
-//! applied. Exit codes: 0 for an answer, 1 for a plan that leaves a pod over under `--strict`, for a replay that differs and
-//! for a text that nothing in a journal has, 2 for bad input or configuration.
+//! Two steps, two types: [`args`] holds what was typed, [`options`] what is meant once
+//! configuration and defaults are applied. Exit codes: 0 for an answer, 1 for a plan that leaves a
+//! pod over under `--strict`, for a replay that differs and for a text that nothing in a journal
+//! has, 2 for bad input or configuration.
 
 mod args;
 pub mod config;
@@ -60,9 +63,14 @@ pub fn main() -> ExitCode {
     };
     let answer = answer.and_then(|answer| {
         let mut out = std::io::stdout().lock();
-        match out.write_all(answer.text.as_bytes()).and_then(|()| out.flush()) {
+        match out
+            .write_all(answer.text.as_bytes())
+            .and_then(|()| out.flush())
+        {
             // A reader that has seen enough (`| head`) is no failure.
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Print(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::Print(error))
+            }
             _ => Ok(answer.code),
         }
     });

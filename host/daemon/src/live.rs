@@ -1,8 +1,9 @@
 //! The daemon: what runs for as long as `longshore run` does.
 //!
-//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`controller`] decides what to look at again and
-//! when to plan, [`lifecycle`], [`termination`] and [`pools`] act on single objects, and what they write comes back by
-//! the watch. `host/ARCHITECTURE.md` walks one pod through it.
+//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`controller`] decides
+//! what to look at again and when to plan, [`lifecycle`], [`termination`] and [`pools`] act on
+//! single objects, and what they write comes back by the watch. `host/ARCHITECTURE.md` walks one
+//! pod through it.
 
 mod claims;
 pub mod clock;

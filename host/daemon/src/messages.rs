@@ -1,4 +1,5 @@
-//! Reasons in words: the one place where an [`Unfit`] becomes a code for programs and a sentence for people.
+//! Reasons in words: the one place where an [`Unfit`] becomes a code for programs and a sentence
+//! for people.
 
 mod amount;
 
@@ -6,9 +7,12 @@ use std::collections::BTreeMap;
 
 use longshore_api::labels;
 use longshore_core::model::{
-    ClusterObjects, Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Symbol, Taint, TaintEffect,
+    ClusterObjects, Excess, NodeClassRef, NodePool, Op, PodShape, Requirement, Symbol, Taint,
+    TaintEffect,
 };
-use longshore_core::plan::{Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit};
+use longshore_core::plan::{
+    Barred, IncompatiblePool, Least, Target, TopologyRule, TypesLeft, Unfit,
+};
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
 pub use amount::{amount, size};
@@ -31,10 +35,22 @@ pub fn code(unfit: &Unfit) -> &'static str {
         Unfit::Label { .. } => "Label",
         Unfit::Resource { .. } => "Resource",
         Unfit::Types(_) => "InstanceTypes",
-        Unfit::Topology { rule: TopologyRule::Spread, .. } => "TopologySpread",
-        Unfit::Topology { rule: TopologyRule::Affinity, .. } => "PodAffinity",
-        Unfit::Topology { rule: TopologyRule::AntiAffinity, .. } => "PodAntiAffinity",
-        Unfit::Topology { rule: TopologyRule::InverseAntiAffinity, .. } => "PodAntiAffinityOfOthers",
+        Unfit::Topology {
+            rule: TopologyRule::Spread,
+            ..
+        } => "TopologySpread",
+        Unfit::Topology {
+            rule: TopologyRule::Affinity,
+            ..
+        } => "PodAffinity",
+        Unfit::Topology {
+            rule: TopologyRule::AntiAffinity,
+            ..
+        } => "PodAntiAffinity",
+        Unfit::Topology {
+            rule: TopologyRule::InverseAntiAffinity,
+            ..
+        } => "PodAntiAffinityOfOthers",
         Unfit::HostPort { .. } => "HostPort",
         Unfit::VolumeLimit { .. } => "VolumeLimit",
         Unfit::LimitReached { .. } => "LimitReached",
@@ -46,9 +62,12 @@ pub fn code(unfit: &Unfit) -> &'static str {
     }
 }
 
-/// Instance types removed by each rule, zero counts left out; `None` where types are not the reason.
+/// Instance types removed by each rule, zero counts left out; `None` where types are not the
+/// reason.
 pub fn type_counts(unfit: &Unfit) -> Option<BTreeMap<&'static str, u32>> {
-    let Unfit::Types(left) = unfit else { return None };
+    let Unfit::Types(left) = unfit else {
+        return None;
+    };
     let [cpu, memory, pods, storage, other] = left.resources;
     let counts = [
         ("all", left.all),
@@ -103,7 +122,8 @@ impl Messages<'_> {
             Unfit::Topology { rule, key, least } => {
                 let key = self.text(*key);
                 match rule {
-                    // A node that exists is refused because they are not there; a new one because they cannot be.
+                    // A node that exists is refused because they are not there; a new one because
+                    // they cannot be.
                     TopologyRule::Affinity if self.pool.is_some() && key == labels::HOSTNAME => {
                         "its affinity wants pods on the same node that a new one does not have: they run where there is \
                          no room for it, or not at all"
@@ -155,7 +175,9 @@ impl Messages<'_> {
                     Target::Pool(pool) => self.world.pools.get(pool.0 as usize),
                     Target::Pod | Target::Node(_) => None,
                 };
-                let name = pool.map(|pool| format!("NodePool {}: ", self.text(pool.name))).unwrap_or_default();
+                let name = pool
+                    .map(|pool| format!("NodePool {}: ", self.text(pool.name)))
+                    .unwrap_or_default();
                 let why = Messages { pool, ..*self }.sentence(&refusal.unfit);
                 format!("{has}, and none can be added there: {name}{why}")
             }
@@ -164,15 +186,26 @@ impl Messages<'_> {
 
     /// Why a NodePool may not be bought from.
     pub fn unusable(&self, why: &Ineligible) -> String {
-        let class = |class: &NodeClassRef| format!("{} {}", self.text(class.kind), self.text(class.name));
+        let class =
+            |class: &NodeClassRef| format!("{} {}", self.text(class.kind), self.text(class.name));
         match why {
             Ineligible::Deleting => "it is being deleted".into(),
-            Ineligible::Static => "it is static (spec.replicas): its nodes are kept by count, not by pods".into(),
+            Ineligible::Static => {
+                "it is static (spec.replicas): its nodes are kept by count, not by pods".into()
+            }
             Ineligible::NotReady => "its condition Ready is False".into(),
             Ineligible::ClassMissing(missing) => format!("its {} does not exist", class(missing)),
-            Ineligible::ClassDeleting(deleting) => format!("its {} is being deleted", class(deleting)),
-            Ineligible::ClassNotReady(not_ready) => format!("its {} is not Ready", class(not_ready)),
-            Ineligible::ForeignTaints(ForeignTaintBackoff { nodes, taint, until }) => format!(
+            Ineligible::ClassDeleting(deleting) => {
+                format!("its {} is being deleted", class(deleting))
+            }
+            Ineligible::ClassNotReady(not_ready) => {
+                format!("its {} is not Ready", class(not_ready))
+            }
+            Ineligible::ForeignTaints(ForeignTaintBackoff {
+                nodes,
+                taint,
+                until,
+            }) => format!(
                 "{} that it has just got are empty, for something has tainted them ({}); the next one is not bought \
                  before {} UTC. A taint that goes away by itself belongs in its startupTaints",
                 count(*nodes as usize, "node"),
@@ -198,13 +231,20 @@ impl Messages<'_> {
     /// Why nothing can be bought for a NodePool, whatever pod asks.
     pub fn incompatible_pool(&self, incompatible: &IncompatiblePool) -> String {
         let why = self.sentence(&incompatible.unfit);
-        let alone = |key: Symbol| self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key));
+        let alone = |key: Symbol| {
+            self.pool
+                .and_then(|pool| pool.requirements.iter().find(|r| r.key == key))
+        };
         match (&incompatible.unfit, incompatible.requirement) {
             (Unfit::MinValues { .. }, _) => format!("no instance types can be had together: {why}"),
             (_, Some(key)) => {
-                let wanted = alone(key).map(|r| format!(": {}", self.requirement(r))).unwrap_or_default();
+                let wanted = alone(key)
+                    .map(|r| format!(": {}", self.requirement(r)))
+                    .unwrap_or_default();
                 let key = self.text(key);
-                format!("no instance type can be had: {why}; none has what the NodePool requires of {key}{wanted}")
+                format!(
+                    "no instance type can be had: {why}; none has what the NodePool requires of {key}{wanted}"
+                )
             }
             (_, None) => format!("no instance type can be had: {why}"),
         }
@@ -215,7 +255,10 @@ impl Messages<'_> {
         if let Some(wanted) = self.shape.and_then(|shape| demand(shape, key)) {
             sentence += &format!(": wants {}", self.requirement(wanted));
         }
-        if let Some(offered) = self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key)) {
+        if let Some(offered) = self
+            .pool
+            .and_then(|pool| pool.requirements.iter().find(|r| r.key == key))
+        {
             sentence += &format!(", the NodePool has {}", self.requirement(offered));
         } else if let Some(value) = self.pool.and_then(|pool| pool.labels.get(key)) {
             sentence += &format!(", the NodePool has {}", self.text(value));
@@ -223,7 +266,8 @@ impl Messages<'_> {
         sentence
     }
 
-    /// `812 of 844 types: too little memory; 32: no offering in us-east-1c`, the largest part first.
+    /// `812 of 844 types: too little memory; 32: no offering in us-east-1c`, the largest part
+    /// first.
     fn types(&self, left: &TypesLeft) -> String {
         let [cpu, memory, pods, storage, other] = left.resources;
         let mut parts = [
@@ -245,8 +289,14 @@ impl Messages<'_> {
             }
         }
         if left.short > 0 {
-            let (offerings, are) = (count(left.short as usize, "offering"), if left.short == 1 { "is" } else { "are" });
-            sentences.push(format!("{offerings} {are} without capacity until {} UTC", time_of_day(left.short_until)));
+            let (offerings, are) = (
+                count(left.short as usize, "offering"),
+                if left.short == 1 { "is" } else { "are" },
+            );
+            sentences.push(format!(
+                "{offerings} {are} without capacity until {} UTC",
+                time_of_day(left.short_until)
+            ));
         }
         match sentences.is_empty() {
             true => format!("none of {} types is left", left.all),
@@ -275,7 +325,10 @@ impl Messages<'_> {
         let pinned = |key: &str| {
             let key = self.world.names.get(key)?;
             let wanted = self.shape.and_then(|shape| demand(shape, key));
-            let offered = || self.pool.and_then(|pool| pool.requirements.iter().find(|r| r.key == key));
+            let offered = || {
+                self.pool
+                    .and_then(|pool| pool.requirements.iter().find(|r| r.key == key))
+            };
             match &wanted.or_else(offered)?.op {
                 Op::In(values) => Some(self.values(values, " or ")),
                 _ => None,
@@ -308,23 +361,37 @@ impl Messages<'_> {
             texts.truncate(4);
         }
         let shown = texts.join(between);
-        if more > 0 { format!("{shown} (and {more} more)") } else { shown }
+        if more > 0 {
+            format!("{shown} (and {more} more)")
+        } else {
+            shown
+        }
     }
 }
 
 /// `14:03:20` of a second since 1970.
 pub fn time_of_day(second: i64) -> String {
     let of_day = second.rem_euclid(86_400);
-    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    format!(
+        "{:02}:{:02}:{:02}",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
 }
 
-/// What a pod demands of a label without an alternative: its node selector, or its only term of required affinity.
+/// What a pod demands of a label without an alternative: its node selector, or its only term of
+/// required affinity.
 fn demand(shape: &PodShape, key: Symbol) -> Option<&Requirement> {
     let only_term = match shape.required.as_slice() {
         [term] => term.as_slice(),
         _ => &[],
     };
-    shape.node_selector.iter().chain(only_term).find(|requirement| requirement.key == key)
+    shape
+        .node_selector
+        .iter()
+        .chain(only_term)
+        .find(|requirement| requirement.key == key)
 }
 
 #[cfg(test)]
@@ -334,12 +401,21 @@ mod tests {
     use longshore_core::plan::Refusal;
 
     fn words(world: &ClusterObjects) -> Messages<'_> {
-        Messages { world, shape: None, pool: None }
+        Messages {
+            world,
+            shape: None,
+            pool: None,
+        }
     }
 
     #[test]
     fn counts_of_types_come_largest_first() {
-        let left = TypesLeft { all: 844, resources: [0, 812, 0, 0, 0], offerings: 32, ..TypesLeft::default() };
+        let left = TypesLeft {
+            all: 844,
+            resources: [0, 812, 0, 0, 0],
+            offerings: 32,
+            ..TypesLeft::default()
+        };
         assert_eq!(
             words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
             "812 of 844 types: too little memory; 32: no offering available"
@@ -349,7 +425,13 @@ mod tests {
     #[test]
     fn what_is_without_capacity_for_now_is_said_with_its_end() {
         let until = 1_793_541_800;
-        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: until, ..TypesLeft::default() };
+        let left = TypesLeft {
+            all: 3,
+            offerings: 3,
+            short: 5,
+            short_until: until,
+            ..TypesLeft::default()
+        };
         assert_eq!(
             words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
             "3 of 3 types: no offering available; 5 offerings are without capacity until 14:03:20 UTC"
@@ -359,17 +441,37 @@ mod tests {
     #[test]
     fn a_spread_constraint_names_the_domain_with_the_fewest_pods_and_what_keeps_pods_out_of_it() {
         let mut world = ClusterObjects::default();
-        let [key, domain] = ["topology.kubernetes.io/zone", "us-east-1e"].map(|text| world.names.intern(text));
+        let [key, domain] =
+            ["topology.kubernetes.io/zone", "us-east-1e"].map(|text| world.names.intern(text));
         let said = |barred| {
-            let least = Some(Box::new(Least { domain, pods: 2, barred }));
-            words(&world).sentence(&Unfit::Topology { rule: TopologyRule::Spread, key, least })
+            let least = Some(Box::new(Least {
+                domain,
+                pods: 2,
+                barred,
+            }));
+            words(&world).sentence(&Unfit::Topology {
+                rule: TopologyRule::Spread,
+                key,
+                least,
+            })
         };
-        let start =
-            "topology spread over topology.kubernetes.io/zone leaves no domain: us-east-1e has the fewest pods (2)";
+        let start = "topology spread over topology.kubernetes.io/zone leaves no domain: us-east-1e has the fewest pods (2)";
         assert_eq!(said(Barred::Unasked), start);
-        assert_eq!(said(Barred::NotOffered), format!("{start}, and no NodePool offers it"));
-        let left = TypesLeft { all: 3, offerings: 3, short: 5, short_until: 1_793_541_800, ..TypesLeft::default() };
-        let refusal = Refusal { target: Target::Pod, unfit: Unfit::Types(left) };
+        assert_eq!(
+            said(Barred::NotOffered),
+            format!("{start}, and no NodePool offers it")
+        );
+        let left = TypesLeft {
+            all: 3,
+            offerings: 3,
+            short: 5,
+            short_until: 1_793_541_800,
+            ..TypesLeft::default()
+        };
+        let refusal = Refusal {
+            target: Target::Pod,
+            unfit: Unfit::Types(left),
+        };
         assert_eq!(
             said(Barred::Refused(refusal)),
             format!(
@@ -381,10 +483,24 @@ mod tests {
 
     #[test]
     fn amounts_are_in_the_units_of_manifests() {
-        let unfit = Unfit::Resource { resource: ResourceId::Memory, wants: 3 << 30, free: 512 << 20 };
-        assert_eq!(words(&ClusterObjects::default()).sentence(&unfit), "too little memory: wants 3Gi, free 512Mi");
-        let unfit = Unfit::Resource { resource: ResourceId::Cpu, wants: 4000, free: -250 };
-        assert_eq!(words(&ClusterObjects::default()).sentence(&unfit), "too little cpu: wants 4, free -250m");
+        let unfit = Unfit::Resource {
+            resource: ResourceId::Memory,
+            wants: 3 << 30,
+            free: 512 << 20,
+        };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&unfit),
+            "too little memory: wants 3Gi, free 512Mi"
+        );
+        let unfit = Unfit::Resource {
+            resource: ResourceId::Cpu,
+            wants: 4000,
+            free: -250,
+        };
+        assert_eq!(
+            words(&ClusterObjects::default()).sentence(&unfit),
+            "too little cpu: wants 4, free -250m"
+        );
     }
 
     #[test]
@@ -395,6 +511,9 @@ mod tests {
             value: world.names.intern(""),
             effect: TaintEffect::NoSchedule,
         };
-        assert_eq!(words(&world).sentence(&Unfit::Taint(taint)), "it does not tolerate taint gpu:NoSchedule");
+        assert_eq!(
+            words(&world).sentence(&Unfit::Taint(taint)),
+            "it does not tolerate taint gpu:NoSchedule"
+        );
     }
 }

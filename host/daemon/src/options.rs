@@ -30,7 +30,8 @@ pub struct Options {
     pub time_limit: Duration,
     /// What planning depends on.
     pub settings: Settings,
-    /// Default topology spread constraints; they join `settings` when they are read, in the names of the world.
+    /// Default topology spread constraints; they join `settings` when they are read, in the names
+    /// of the world.
     pub scheduler: Option<SchedulerConfig>,
     /// Scorers, in order.
     pub policies: Vec<PolicyEntry>,
@@ -41,7 +42,10 @@ pub struct Options {
 impl Options {
     /// What the planner wants to know.
     pub fn how(&self) -> planner::Options {
-        planner::Options { effort: self.effort, seed: self.seed }
+        planner::Options {
+            effort: self.effort,
+            seed: self.seed,
+        }
     }
 }
 
@@ -51,8 +55,17 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
         Some(file) => config::parse(file, &read(file)?).map_err(Failure::Config)?,
         None => Config::default(),
     };
-    if args.snapshot.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-        return Err(Failure::Usage { message: "standard input is named twice".into(), hint: "give `-` once".into() });
+    if args
+        .snapshot
+        .iter()
+        .filter(|file| file.as_os_str() == "-")
+        .count()
+        > 1
+    {
+        return Err(Failure::Usage {
+            message: "standard input is named twice".into(),
+            hint: "give `-` once".into(),
+        });
     }
     let planning = config.planning;
     let defaults = Settings::default();
@@ -70,7 +83,11 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     Ok(Options {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
-        effort: args.improve.map(Effort::from).or(planning.improve).unwrap_or_default(),
+        effort: args
+            .improve
+            .map(Effort::from)
+            .or(planning.improve)
+            .unwrap_or_default(),
         seed: args.seed.or(planning.seed).unwrap_or(0),
         time_limit: planning.time_limit.unwrap_or(TIME_LIMIT),
         settings: Settings {
@@ -79,7 +96,10 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             node_cost: planning.node_cost.unwrap_or(defaults.node_cost),
             ..defaults
         },
-        scheduler: args.scheduler_config.as_deref().and_then(SchedulerConfig::typed),
+        scheduler: args
+            .scheduler_config
+            .as_deref()
+            .and_then(SchedulerConfig::typed),
         policies,
         signals: files(config.signals)?,
     })
@@ -90,8 +110,12 @@ fn files(signals: BTreeMap<String, SignalEntry>) -> Result<BTreeMap<String, Path
     let file = |(name, entry)| match entry {
         SignalEntry::File(file) => Ok((name, file)),
         SignalEntry::Url { url, .. } => Err(Failure::Usage {
-            message: format!("signal `{name}` comes from {url}, and a plan on files asks no network"),
-            hint: format!("save it and name the file in a configuration of its own: `file = \"{name}.json\"`"),
+            message: format!(
+                "signal `{name}` comes from {url}, and a plan on files asks no network"
+            ),
+            hint: format!(
+                "save it and name the file in a configuration of its own: `file = \"{name}.json\"`"
+            ),
         }),
     };
     signals.into_iter().map(file).collect()
@@ -104,8 +128,20 @@ pub fn scorer(typed: &str) -> Result<PolicyEntry, Failure> {
         None => (typed, Value::Object(Default::default())),
     };
     let path = PathBuf::from(path);
-    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(PolicyEntry { name, path, settings, settings_file: None, nodepools: None, mode: Mode::Enforce, line: 0 })
+    let name = path
+        .file_stem()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned();
+    Ok(PolicyEntry {
+        name,
+        path,
+        settings,
+        settings_file: None,
+        nodepools: None,
+        mode: Mode::Enforce,
+        line: 0,
+    })
 }
 
 /// The settings of a policy from a file of their own.
@@ -114,7 +150,10 @@ pub fn settings_of(file: &Path) -> Result<Value, Failure> {
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })
+    std::fs::read_to_string(file).map_err(|source| Failure::Read {
+        file: file.into(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -135,28 +174,48 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("longshore-options-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("longshore.toml");
-        std::fs::write(&file, "[planning]\nseed = 3\nimprove = 'quick'\nnode-cost = 0.02\n").unwrap();
+        std::fs::write(
+            &file,
+            "[planning]\nseed = 3\nimprove = 'quick'\nnode-cost = 0.02\n",
+        )
+        .unwrap();
         let mut args = typed("longshore plan --snapshot x --seed 9");
         args.config = Some(file);
         let options = resolve(&args).unwrap();
-        assert_eq!((options.seed, options.effort, options.settings.node_cost), (9, Effort::Quick, 0.02));
+        assert_eq!(
+            (options.seed, options.effort, options.settings.node_cost),
+            (9, Effort::Quick, 0.02)
+        );
         args.improve = Some(Improve::None);
         args.config = None;
         let options = resolve(&args).unwrap();
-        assert_eq!((options.effort, options.settings.node_cost), (Effort::None, Settings::NODE_COST));
+        assert_eq!(
+            (options.effort, options.settings.node_cost),
+            (Effort::None, Settings::NODE_COST)
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_scorer_is_named_after_its_file() {
-        let options = resolve(&typed("longshore plan --snapshot x --scorer a/b/carbon.wasm")).unwrap();
+        let options = resolve(&typed(
+            "longshore plan --snapshot x --scorer a/b/carbon.wasm",
+        ))
+        .unwrap();
         assert_eq!(options.policies[0].name, "carbon");
         assert_eq!(options.policies[0].path, PathBuf::from("a/b/carbon.wasm"));
     }
 
     #[test]
     fn settings_of_a_scorer_must_be_readable() {
-        let failure = resolve(&typed("longshore plan --snapshot x --scorer a.wasm,nowhere.toml")).unwrap_err();
-        assert!(failure.report().starts_with("cannot read nowhere.toml: "), "{}", failure.report());
+        let failure = resolve(&typed(
+            "longshore plan --snapshot x --scorer a.wasm,nowhere.toml",
+        ))
+        .unwrap_err();
+        assert!(
+            failure.report().starts_with("cannot read nowhere.toml: "),
+            "{}",
+            failure.report()
+        );
     }
 }

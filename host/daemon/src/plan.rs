@@ -26,9 +26,15 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     let report = report(&planned);
     let text = match args.output {
         Output::Text => text::render(&report, &planned.snapshot.world),
-        Output::Json => format!("{}\n", serde_json::to_string_pretty(&report).map_err(|e| Failure::Print(e.into()))?),
+        Output::Json => format!(
+            "{}\n",
+            serde_json::to_string_pretty(&report).map_err(|e| Failure::Print(e.into()))?
+        ),
     };
-    Ok(Answer { text, code: u8::from(args.strict && !report.decision.errors.is_empty()) })
+    Ok(Answer {
+        text,
+        code: u8::from(args.strict && !report.decision.errors.is_empty()),
+    })
 }
 
 /// A plan with everything that it was made of.
@@ -69,8 +75,8 @@ pub fn decide(args: &WorldArgs) -> Result<Planned, Failure> {
     let joined = Instant::now();
     let deadline = Deadline::after(Some(options.time_limit));
     let is_over = || deadline.is_over();
-    let plan =
-        planner::plan_until(&snapshot, &scorers, options.how(), Stop::when(&is_over)).map_err(Failure::Rejected)?;
+    let plan = planner::plan_until(&snapshot, &scorers, options.how(), Stop::when(&is_over))
+        .map_err(Failure::Rejected)?;
     let decided = Instant::now();
     Ok(Planned {
         options,
@@ -100,7 +106,10 @@ fn report(planned: &Planned) -> Report {
         gap: decision.gap(),
         digest: decision.digest(),
         decision,
-        cut_short: planned.plan.cut_short.then(|| deadline::words(planned.options.time_limit)),
+        cut_short: planned
+            .plan
+            .cut_short
+            .then(|| deadline::words(planned.options.time_limit)),
         robustness: survives,
         robustness_nominated: survives_told,
         incompatible_pools: report::all_incompatible_pools(&planned.snapshot, &planned.plan),
@@ -109,14 +118,14 @@ fn report(planned: &Planned) -> Report {
     }
 }
 
-/// How often kube-scheduler is let loose on a plan: enough to tell one that always holds from one that hangs by luck,
-/// few enough to cost less than planning.
+/// How often kube-scheduler is let loose on a plan: enough to tell one that always holds from one
+/// that hangs by luck, few enough to cost less than planning.
 const RUNS: u32 = 10;
 /// Pods times nodes up to which that takes a fraction of a second; above, nothing is said.
 const MOST_PAIRS: usize = 2_000_000;
 
-/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan. Nothing where to try it takes
-/// longer than a plan may.
+/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan. Nothing
+/// where to try it takes longer than a plan may.
 fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     let (snapshot, plan) = (&planned.snapshot, &planned.plan);
     if snapshot.pending.len() * (snapshot.nodes.len() + plan.claims.len()) > MOST_PAIRS {
@@ -126,8 +135,13 @@ fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     let is_over = || deadline.is_over();
     let simulator = Simulator::new(snapshot).until(Stop::when(&is_over));
     let play = |run: &dyn Fn(u64) -> kube_scheduler::SimulationResult| {
-        let left: Vec<usize> =
-            (0..RUNS).map(|at| run(planned.options.seed.wrapping_add(u64::from(at))).unplaced.len()).collect();
+        let left: Vec<usize> = (0..RUNS)
+            .map(|at| {
+                run(planned.options.seed.wrapping_add(u64::from(at)))
+                    .unplaced
+                    .len()
+            })
+            .collect();
         Robustness {
             runs: RUNS,
             survived: left.iter().filter(|&&left| left == 0).count() as u32,
@@ -136,5 +150,9 @@ fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     };
     let alone = play(&|seed| simulator.simulate(plan, seed));
     let nominated = play(&|seed| simulator.simulate_nominated(plan, seed));
-    if simulator.is_stopped() { (None, None) } else { (Some(alone), Some(nominated)) }
+    if simulator.is_stopped() {
+        (None, None)
+    } else {
+        (Some(alone), Some(nominated))
+    }
 }

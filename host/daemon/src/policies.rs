@@ -23,7 +23,8 @@ pub enum Scorers {
     Wasm(Box<WasmPolicies>),
 }
 
-/// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was asked for.
+/// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was
+/// asked for.
 pub fn load(options: &Options) -> Result<Scorers, Failure> {
     if options.policies.is_empty() {
         return Ok(Scorers::Price);
@@ -32,9 +33,13 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     let mut assignments = Vec::new();
     for entry in &options.policies {
         let settings = toml_of(&entry.settings);
-        let policy =
-            host.load(&entry.path, Some(&settings)).map_err(|error| Failure::Policy(entry.name.clone(), error))?;
-        assignments.push(Assignment { policy, node_pools: entry.nodepools.clone().unwrap_or_default() });
+        let policy = host
+            .load(&entry.path, Some(&settings))
+            .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        assignments.push(Assignment {
+            policy,
+            node_pools: entry.nodepools.clone().unwrap_or_default(),
+        });
     }
     let policies = host.policies(assignments);
     let mut signals = Signals::default();
@@ -80,20 +85,31 @@ impl Policies for Scorers {
 
 /// Settings as TOML, which is what the policy host reads. Null, which TOML has not, is left out.
 pub fn toml_of(settings: &Value) -> String {
-    let fields = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    fields.map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), inline(value))).collect()
+    let fields = settings
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    fields
+        .map(|(key, value)| format!("{} = {}\n", Value::from(key.as_str()), inline(value)))
+        .collect()
 }
 
 fn inline(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().filter(|item| !item.is_null()).map(inline).collect();
+            let items: Vec<String> = items
+                .iter()
+                .filter(|item| !item.is_null())
+                .map(inline)
+                .collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            let fields: Vec<String> =
-                fields.map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value))).collect();
+            let fields: Vec<String> = fields
+                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value)))
+                .collect();
             format!("{{ {} }}", fields.join(", "))
         }
         // Strings of JSON are basic strings of TOML; numbers and booleans are written alike.

@@ -1,5 +1,6 @@
-//! The references in `host/docs`, generated from the code and compared with the files: every command and flag, every
-//! environment variable, every key of `longshore.toml`. `UPDATE_EXPECT=1` writes the files again.
+//! The references in `host/docs`, generated from the code and compared with the files: every
+//! command and flag, every environment variable, every key of `longshore.toml`. `UPDATE_EXPECT=1`
+//! writes the files again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,8 +26,12 @@ const PAGE: &str = include_str!("../../docs/configuration.md");
 /// The page has no such section.
 pub fn with_section(page: &str, name: &str, generated: &str) -> String {
     let begin = format!("<!-- generated: {name} -->\n");
-    let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no section {name}"));
-    let (_, after) = rest.split_once("<!-- end -->").unwrap_or_else(|| panic!("section {name} has no end"));
+    let (before, rest) = page
+        .split_once(&begin)
+        .unwrap_or_else(|| panic!("no section {name}"));
+    let (_, after) = rest
+        .split_once("<!-- end -->")
+        .unwrap_or_else(|| panic!("section {name} has no end"));
     format!("{before}{begin}\n{generated}\n<!-- end -->{after}")
 }
 
@@ -35,7 +40,9 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let head = line(head.iter().map(|&cell| cell.to_owned()).collect());
     let rule = format!("{}|\n", "|---".repeat(head.matches(" | ").count() + 1));
-    rows.into_iter().fold(head + &rule, |all, cells| all + &line(cells.iter().map(|cell| escaped(cell)).collect()))
+    rows.into_iter().fold(head + &rule, |all, cells| {
+        all + &line(cells.iter().map(|cell| escaped(cell)).collect())
+    })
 }
 
 fn escaped(cell: &str) -> String {
@@ -45,33 +52,57 @@ fn escaped(cell: &str) -> String {
 /// A flag or an argument, what follows it, its default and its help.
 fn argument(arg: &Arg) -> Vec<String> {
     let values: Vec<String> = match arg.get_possible_values() {
-        found if found.is_empty() => {
-            arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect()
-        }
-        found => found.iter().map(|value| value.get_name().to_owned()).collect(),
+        found if found.is_empty() => arg
+            .get_value_names()
+            .unwrap_or_default()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        found => found
+            .iter()
+            .map(|value| value.get_name().to_owned())
+            .collect(),
     };
-    let takes = if arg.get_action().takes_values() { values.join("|") } else { String::new() };
+    let takes = if arg.get_action().takes_values() {
+        values.join("|")
+    } else {
+        String::new()
+    };
     let name = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => format!("`-{short}`, `--{long}`"),
         (_, Some(long)) => format!("`--{long}`"),
         _ => format!("`{}`", arg.get_id().as_str().to_uppercase()),
     };
-    let default: Vec<String> = arg.get_default_values().iter().map(|v| v.to_string_lossy().into_owned()).collect();
+    let default: Vec<String> = arg
+        .get_default_values()
+        .iter()
+        .map(|v| v.to_string_lossy().into_owned())
+        .collect();
     vec![name, code(&takes), code(&default.join(" ")), help(arg)]
 }
 
 fn code(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("`{text}`") }
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
+    }
 }
 
 fn help(arg: &Arg) -> String {
-    arg.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ")
+    arg.get_help()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+        .replace('\n', " ")
 }
 
 /// Every command with its arguments, those of Karpenter left out.
 fn commands(command: &Command, path: &str) -> String {
     let mut text = String::new();
-    for sub in command.get_subcommands().filter(|sub| !["help", "sim"].contains(&sub.get_name())) {
+    for sub in command
+        .get_subcommands()
+        .filter(|sub| !["help", "sim"].contains(&sub.get_name()))
+    {
         let path = format!("{path} {}", sub.get_name());
         if sub.has_subcommands() {
             text += &commands(sub, &path);
@@ -80,7 +111,10 @@ fn commands(command: &Command, path: &str) -> String {
         let ours = |arg: &&Arg| arg.get_help_heading().is_none() && arg.get_id() != "help";
         let rows: Vec<_> = sub.get_arguments().filter(ours).map(argument).collect();
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
-        text += &format!("### {path}\n\n{about}.\n\n{}\n", table(&["argument", "value", "default", "meaning"], rows));
+        text += &format!(
+            "### {path}\n\n{about}.\n\n{}\n",
+            table(&["argument", "value", "default", "meaning"], rows)
+        );
     }
     text
 }
@@ -89,10 +123,21 @@ fn commands(command: &Command, path: &str) -> String {
 fn karpenter(command: &Command, hidden: bool) -> String {
     let run = command.find_subcommand("run").expect("a command `run`");
     let row = |flag: &crate::args::karpenter::Flag| {
-        let arg = run.get_arguments().find(|arg| arg.get_long() == Some(flag.name)).expect(flag.name);
-        (arg.is_hide_set() == hidden).then(|| vec![code(flag.variable), format!("`--{}`", flag.name), help(arg)])
+        let arg = run
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some(flag.name))
+            .expect(flag.name);
+        (arg.is_hide_set() == hidden)
+            .then(|| vec![code(flag.variable), format!("`--{}`", flag.name), help(arg)])
     };
-    table(&["variable", "flag", if hidden { "why not" } else { "meaning" }], FLAGS.iter().filter_map(row))
+    table(
+        &[
+            "variable",
+            "flag",
+            if hidden { "why not" } else { "meaning" },
+        ],
+        FLAGS.iter().filter_map(row),
+    )
 }
 
 /// A key of `longshore.toml`.
@@ -104,31 +149,131 @@ struct Key {
     meaning: &'static str,
 }
 
-const fn key(table: &'static str, key: &'static str, default: &'static str, meaning: &'static str) -> Key {
-    Key { table, key, default, meaning }
+const fn key(
+    table: &'static str,
+    key: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        table,
+        key,
+        default,
+        meaning,
+    }
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
 const KEYS: [Key; 19] = [
-    key("[planning]", "improve", "\"normal\"", "How much work goes into a cheaper plan."),
-    key("[planning]", "node-cost", "0.015", "Cost of each node beside its price, USD per hour."),
-    key("[planning]", "new-pods", "\"Immediate\"", "Whether to plan for pods that kube-scheduler has not tried."),
-    key("[planning]", "preference-policy", "\"Respect\"", "Whether preferred terms of pods count."),
-    key("[planning]", "min-values-policy", "\"Strict\"", "Whether `minValues` may be lowered to what is available."),
+    key(
+        "[planning]",
+        "improve",
+        "\"normal\"",
+        "How much work goes into a cheaper plan.",
+    ),
+    key(
+        "[planning]",
+        "node-cost",
+        "0.015",
+        "Cost of each node beside its price, USD per hour.",
+    ),
+    key(
+        "[planning]",
+        "new-pods",
+        "\"Immediate\"",
+        "Whether to plan for pods that kube-scheduler has not tried.",
+    ),
+    key(
+        "[planning]",
+        "preference-policy",
+        "\"Respect\"",
+        "Whether preferred terms of pods count.",
+    ),
+    key(
+        "[planning]",
+        "min-values-policy",
+        "\"Strict\"",
+        "Whether `minValues` may be lowered to what is available.",
+    ),
     key("[planning]", "seed", "0", "Decides between equal choices."),
-    key("[planning]", "time-limit", "\"10s\"", "A plan that takes longer is replaced by the first-fit plan."),
-    key("[[policy]]", "name", "", "Name in reports and metrics; unique. Required."),
-    key("[[policy]]", "path", "", "The component, relative to this file. Required."),
-    key("[[policy]]", "settings", "", "Settings that configure the policy."),
-    key("[[policy]]", "settings-file", "", "A TOML file with the settings, instead of `settings`."),
-    key("[[policy]]", "nodepools", "", "NodePools that it scores; all if left out."),
-    key("[[policy]]", "mode", "\"enforce\"", "Whether its costs decide, or are only compared."),
-    key("[signals.NAME]", "file", "", "A JSON object of numbers, read again when it changes."),
-    key("[signals.NAME]", "url", "", "Where `longshore run` fetches it, instead of `file`."),
-    key("[signals.NAME]", "every", "\"5m\"", "How often `url` is fetched."),
-    key("[journal]", "dir", "", "Folder of the journal; without it and `--journal` nothing is written."),
-    key("[journal]", "max-size", "\"1GiB\"", "Size of all segments together."),
-    key("[journal]", "segment-size", "\"64MiB\"", "Size of one segment; at most a quarter of `max-size`."),
+    key(
+        "[planning]",
+        "time-limit",
+        "\"10s\"",
+        "A plan that takes longer is replaced by the first-fit plan.",
+    ),
+    key(
+        "[[policy]]",
+        "name",
+        "",
+        "Name in reports and metrics; unique. Required.",
+    ),
+    key(
+        "[[policy]]",
+        "path",
+        "",
+        "The component, relative to this file. Required.",
+    ),
+    key(
+        "[[policy]]",
+        "settings",
+        "",
+        "Settings that configure the policy.",
+    ),
+    key(
+        "[[policy]]",
+        "settings-file",
+        "",
+        "A TOML file with the settings, instead of `settings`.",
+    ),
+    key(
+        "[[policy]]",
+        "nodepools",
+        "",
+        "NodePools that it scores; all if left out.",
+    ),
+    key(
+        "[[policy]]",
+        "mode",
+        "\"enforce\"",
+        "Whether its costs decide, or are only compared.",
+    ),
+    key(
+        "[signals.NAME]",
+        "file",
+        "",
+        "A JSON object of numbers, read again when it changes.",
+    ),
+    key(
+        "[signals.NAME]",
+        "url",
+        "",
+        "Where `longshore run` fetches it, instead of `file`.",
+    ),
+    key(
+        "[signals.NAME]",
+        "every",
+        "\"5m\"",
+        "How often `url` is fetched.",
+    ),
+    key(
+        "[journal]",
+        "dir",
+        "",
+        "Folder of the journal; without it and `--journal` nothing is written.",
+    ),
+    key(
+        "[journal]",
+        "max-size",
+        "\"1GiB\"",
+        "Size of all segments together.",
+    ),
+    key(
+        "[journal]",
+        "segment-size",
+        "\"64MiB\"",
+        "Size of one segment; at most a quarter of `max-size`.",
+    ),
 ];
 
 /// `[signals.NAME]` as a file has it.
@@ -138,34 +283,67 @@ fn header(table: &str) -> String {
 
 /// What the reader complains of.
 fn faults(text: &str) -> Vec<String> {
-    let faults = config::parse(Path::new("longshore.toml"), text).err().unwrap_or_default();
-    faults.iter().map(|fault| fault.message().to_owned()).collect()
+    let faults = config::parse(Path::new("longshore.toml"), text)
+        .err()
+        .unwrap_or_default();
+    faults
+        .iter()
+        .map(|fault| fault.message().to_owned())
+        .collect()
 }
 
 /// What the reader says it expects of a key, found with a value that is wrong.
 fn expected(key: &Key) -> String {
-    let wrong = ["\"?\"", "-1"].map(|value| format!("{}\n{} = {value}\n", header(key.table), key.key));
+    let wrong =
+        ["\"?\"", "-1"].map(|value| format!("{}\n{} = {value}\n", header(key.table), key.key));
     let unknown = format!("unknown {} ", key.key);
-    let about = |message: &&String| message.contains(&format!("`{}`", key.key)) || message.starts_with(&unknown);
-    let said = wrong.iter().flat_map(|text| faults(text)).collect::<Vec<_>>();
-    let said = said.iter().filter(about).filter_map(|message| message.split_once("expected "));
+    let about = |message: &&String| {
+        message.contains(&format!("`{}`", key.key)) || message.starts_with(&unknown)
+    };
+    let said = wrong
+        .iter()
+        .flat_map(|text| faults(text))
+        .collect::<Vec<_>>();
+    let said = said
+        .iter()
+        .filter(about)
+        .filter_map(|message| message.split_once("expected "));
     // A string is expected before anything that is more particular.
-    let said = said.map(|(_, expected)| expected.to_owned()).max_by_key(String::len);
+    let said = said
+        .map(|(_, expected)| expected.to_owned())
+        .max_by_key(String::len);
     said.unwrap_or_else(|| "a string".to_owned())
 }
 
 /// Keys that the reader knows, by table, from what it says of one that it does not know.
 fn known(table: &str) -> BTreeSet<String> {
     let said = faults(&format!("{}\nno-such-key = 1\n", header(table)));
-    let said = said.iter().find(|message| message.starts_with("unknown key `no-such-key`")).expect("a fault");
+    let said = said
+        .iter()
+        .find(|message| message.starts_with("unknown key `no-such-key`"))
+        .expect("a fault");
     let (_, keys) = said.split_once("expected ").expect("keys");
-    keys.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    keys.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn keys() -> String {
-    let row =
-        |key: &Key| vec![code(key.table), code(key.key), expected(key), code(key.default), key.meaning.to_owned()];
-    table(&["table", "key", "value", "default", "meaning"], KEYS.iter().map(row))
+    let row = |key: &Key| {
+        vec![
+            code(key.table),
+            code(key.key),
+            expected(key),
+            code(key.default),
+            key.meaning.to_owned(),
+        ]
+    };
+    table(
+        &["table", "key", "value", "default", "meaning"],
+        KEYS.iter().map(row),
+    )
 }
 
 #[test]
@@ -183,15 +361,25 @@ fn the_reference_of_the_configuration_is_that_of_the_code() {
 fn every_key_that_the_reader_knows_is_in_the_reference() {
     let tables: BTreeSet<&str> = KEYS.iter().map(|key| key.table).collect();
     for table in &tables {
-        let listed: BTreeSet<String> =
-            KEYS.iter().filter(|key| key.table == *table).map(|key| key.key.to_owned()).collect();
+        let listed: BTreeSet<String> = KEYS
+            .iter()
+            .filter(|key| key.table == *table)
+            .map(|key| key.key.to_owned())
+            .collect();
         assert_eq!(known(table), listed, "{table}");
     }
     let said = faults("no-such-table = {}\n").concat();
-    let named =
-        |table: &&str| said.contains(&format!("`{}`", table.trim_matches(['[', ']']).split('.').next().unwrap()));
+    let named = |table: &&str| {
+        said.contains(&format!(
+            "`{}`",
+            table.trim_matches(['[', ']']).split('.').next().unwrap()
+        ))
+    };
     assert_eq!(
-        (said.matches('`').count() / 2 - 1, tables.iter().filter(|table| named(table)).count()),
+        (
+            said.matches('`').count() / 2 - 1,
+            tables.iter().filter(|table| named(table)).count()
+        ),
         (4, 4),
         "{said}"
     );
@@ -202,8 +390,15 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
     let mut text = String::new();
     for table in ["[planning]", "[signals.NAME]", "[journal]"] {
         text += &format!("{}\n", header(table));
-        text += if table == "[signals.NAME]" { "url = 'https://example.test'\n" } else { "" };
-        for key in KEYS.iter().filter(|key| key.table == table && !key.default.is_empty()) {
+        text += if table == "[signals.NAME]" {
+            "url = 'https://example.test'\n"
+        } else {
+            ""
+        };
+        for key in KEYS
+            .iter()
+            .filter(|key| key.table == table && !key.default.is_empty())
+        {
             text += &format!("{} = {}\n", key.key, key.default);
         }
     }
@@ -217,13 +412,31 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
         seed: Some(0),
         time_limit: Some(TIME_LIMIT),
     };
-    let signal = SignalEntry::Url { url: "https://example.test".into(), every: EVERY };
-    let journal = JournalEntry { dir: None, max_size: Some(journal::ALL), segment_size: Some(journal::SEGMENT) };
+    let signal = SignalEntry::Url {
+        url: "https://example.test".into(),
+        every: EVERY,
+    };
+    let journal = JournalEntry {
+        dir: None,
+        max_size: Some(journal::ALL),
+        segment_size: Some(journal::SEGMENT),
+    };
     let signals = [("name".to_owned(), signal)].into();
-    let expected = Config { planning, signals, journal: Some(journal), ..Config::default() };
-    assert_eq!(config::parse(Path::new("longshore.toml"), &text), Ok(expected));
+    let expected = Config {
+        planning,
+        signals,
+        journal: Some(journal),
+        ..Config::default()
+    };
+    assert_eq!(
+        config::parse(Path::new("longshore.toml"), &text),
+        Ok(expected)
+    );
     let policy = "[[policy]]\nname = 'a'\npath = 'a.wasm'\n";
-    let with_mode = format!("{policy}mode = {}\n", KEYS.iter().find(|key| key.key == "mode").unwrap().default);
+    let with_mode = format!(
+        "{policy}mode = {}\n",
+        KEYS.iter().find(|key| key.key == "mode").unwrap().default
+    );
     let read = |text: &str| config::parse(Path::new("longshore.toml"), text).unwrap();
     assert_eq!(read(policy), read(&with_mode));
 }
@@ -245,17 +458,34 @@ fn every_variable_that_is_asked_for_is_in_the_reference() {
         None
     })
     .unwrap();
-    let missing: Vec<String> = asked.take().into_iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    let missing: Vec<String> = asked
+        .take()
+        .into_iter()
+        .filter(|name| !PAGE.contains(&format!("`{name}`")))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn every_feature_gate_of_the_reference_is_known() {
     let (_, gates) = PAGE.split_once("## Feature gates").expect("a section");
-    let rows = gates.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
-    let names: Vec<&str> = rows.map_while(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let rows = gates
+        .lines()
+        .skip_while(|line| !line.starts_with("|---"))
+        .skip(1);
+    let names: Vec<&str> = rows
+        .map_while(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
     assert!(names.len() >= 9, "{names:?}");
-    let typed = names.iter().map(|name| format!("{name}=true")).collect::<Vec<_>>().join(",");
+    let typed = names
+        .iter()
+        .map(|name| format!("{name}=true"))
+        .collect::<Vec<_>>()
+        .join(",");
     let read = settings::read(|name| (name == "FEATURE_GATES").then(|| typed.clone())).unwrap();
-    assert!(read.notes.iter().all(|note| !note.contains("is not known")), "{:?}", read.notes);
+    assert!(
+        read.notes.iter().all(|note| !note.contains("is not known")),
+        "{:?}",
+        read.notes
+    );
 }

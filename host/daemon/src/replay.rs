@@ -1,9 +1,11 @@
-//! `longshore replay`: a journal folded again, every round of it decided again, and compared with what was decided.
+//! `longshore replay`: a journal folded again, every round of it decided again, and compared with
+//! what was decided.
 //!
-//! The same state, snapshot and planner as the daemon's, fed by the journal alone: whatever differs is a defect, a gap in
-//! the journal, or a policy that does not answer twice alike, and each is said. With another scorer each round is also
-//! decided as that one would have it. Rounds are decided each on what was there: what would have followed from another
-//! purchase is not known to a journal.
+//! The same state, snapshot and planner as the daemon's, fed by the journal alone: whatever differs
+//! is a defect, a gap in the journal, or a policy that does not answer twice alike, and each is
+//! said. With another scorer each round is also decided as that one would have it. Rounds are
+//! decided each on what was there: what would have followed from another purchase is not known to a
+//! journal.
 
 mod compare;
 mod fold;
@@ -93,13 +95,19 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Answer, Failure> {
     let verdict = replay(&args.path, args.scorer.as_deref())?;
     let text = match args.output {
         Output::Text => text::render(&verdict),
-        Output::Json => format!("{}\n", serde_json::to_string_pretty(&verdict).map_err(|e| Failure::Print(e.into()))?),
+        Output::Json => format!(
+            "{}\n",
+            serde_json::to_string_pretty(&verdict).map_err(|e| Failure::Print(e.into()))?
+        ),
     };
-    Ok(Answer { text, code: u8::from(!verdict.holds()) })
+    Ok(Answer {
+        text,
+        code: u8::from(!verdict.holds()),
+    })
 }
 
-/// Decides every round of a journal (a folder or a segment) again, and with `scorer` (`FILE.wasm[,SETTINGS.toml]`), if
-/// one is given, as that would have it.
+/// Decides every round of a journal (a folder or a segment) again, and with `scorer`
+/// (`FILE.wasm[,SETTINGS.toml]`), if one is given, as that would have it.
 ///
 /// # Errors
 /// The journal cannot be read or is damaged; the scorer cannot be loaded.
@@ -133,14 +141,20 @@ struct Replay {
 impl Replay {
     fn take(&mut self, item: Item) {
         match item {
-            Item::Begins { file, head, goes_on } => {
+            Item::Begins {
+                file,
+                head,
+                goes_on,
+            } => {
                 self.verdict.segments += 1;
                 self.file = file.display().to_string();
                 self.end_rounds(goes_on);
                 self.folded.begin(&head, goes_on);
             }
             Item::Ends { file, end } => {
-                self.verdict.notes.extend(messages::end(end).map(|end| format!("{} {end}", file.display())));
+                self.verdict
+                    .notes
+                    .extend(messages::end(end).map(|end| format!("{} {end}", file.display())));
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
@@ -151,7 +165,9 @@ impl Replay {
                 Record::Decided(round) => self.decide(&round),
                 Record::Blob(blob) => self.folded.blobs.put(blob),
                 Record::Gap(gap) => {
-                    self.verdict.notes.push(format!("{}: {}", self.file, messages::gap(&gap)));
+                    self.verdict
+                        .notes
+                        .push(format!("{}: {}", self.file, messages::gap(&gap)));
                     self.folded.record_gap(gap.kinds);
                 }
                 Record::Head(_) | Record::CheckpointEnds { .. } | Record::Closed => {}
@@ -163,7 +179,9 @@ impl Replay {
     fn end_rounds(&mut self, goes_on: bool) {
         if !goes_on {
             for round in self.folded.open_rounds() {
-                self.verdict.notes.push(format!("round {round} began and is not decided in the journal"));
+                self.verdict.notes.push(format!(
+                    "round {round} began and is not decided in the journal"
+                ));
             }
         }
     }
@@ -174,27 +192,44 @@ impl Replay {
             other.notes.extend(scorer.notes());
         }
         if self.verdict.equal + self.verdict.different.len() == 0 {
-            self.verdict.notes.push("no round of it could be decided again".into());
+            self.verdict
+                .notes
+                .push("no round of it could be decided again".into());
         }
     }
 
     fn decide(&mut self, round: &Round) {
-        let place = RoundPlace { number: round.round, time: messages::time(round.time), file: self.file.clone() };
+        let place = RoundPlace {
+            number: round.round,
+            time: messages::time(round.time),
+            file: self.file.clone(),
+        };
         let snapshot = match self.folded.snapshot(round) {
             Ok((snapshot, options)) => (snapshot, options),
             Err(why) => {
                 self.verdict.passed_over += 1;
-                self.verdict.notes.push(format!("round {} at {} is passed over: {why}", place.number, place.time));
+                self.verdict.notes.push(format!(
+                    "round {} at {} is passed over: {why}",
+                    place.number, place.time
+                ));
                 return;
             }
         };
         let (snapshot, options) = snapshot;
-        let mut reasons: Vec<String> = round.missing.iter().map(|what| format!("not in the journal: {what}")).collect();
+        let mut reasons: Vec<String> = round
+            .missing
+            .iter()
+            .map(|what| format!("not in the journal: {what}"))
+            .collect();
         reasons.extend(self.folded.stale());
-        let signals = self.folded.blobs.signals(round.signals.as_deref()).unwrap_or_else(|why| {
-            reasons.push(why);
-            Default::default()
-        });
+        let signals = self
+            .folded
+            .blobs
+            .signals(round.signals.as_deref())
+            .unwrap_or_else(|why| {
+                reasons.push(why);
+                Default::default()
+            });
         let policies = self.asker.round(round, &self.folded.blobs, &signals);
         let outcome = plan(&snapshot, &policies, options);
         reasons.extend(policies.reasons());
@@ -205,7 +240,12 @@ impl Replay {
             None => self.verdict.equal += 1,
             Some((recorded, replayed)) => {
                 let round = place.clone();
-                self.verdict.different.push(Different { round, recorded, replayed, reasons });
+                self.verdict.different.push(Different {
+                    round,
+                    recorded,
+                    replayed,
+                    reasons,
+                });
             }
         }
         if let (Some(scorer), Some(other)) = (&self.other, &mut self.verdict.other) {
@@ -218,7 +258,10 @@ impl Replay {
 
 fn plan(snapshot: &Snapshot, policies: &dyn Policies, options: planner::Options) -> Outcome {
     match planner::plan(snapshot, policies, options) {
-        Ok(plan) => Outcome::Decided(Summary::new(&Decision::new(snapshot, &plan), snapshot.pending.len())),
+        Ok(plan) => Outcome::Decided(Summary::new(
+            &Decision::new(snapshot, &plan),
+            snapshot.pending.len(),
+        )),
         Err(rejected) => Outcome::Rejected(format!("{:?}", rejected.violations)),
     }
 }

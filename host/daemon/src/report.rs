@@ -1,8 +1,10 @@
-//! A plan as it leaves the process: names instead of indexes, everything sorted, and a digest over it.
+//! A plan as it leaves the process: names instead of indexes, everything sorted, and a digest over
+//! it.
 //!
-//! The keys are those of Karpenter's oracle (`seconds`, `cost`, `claims`, `existing`, `errors`) and ours beside them.
-//! [`Decision`] is what was decided and nothing else; the digest is taken over its JSON, so that equal digests mean
-//! equal plans, whatever the machine and the time that it took.
+//! The keys are those of Karpenter's oracle (`seconds`, `cost`, `claims`, `existing`, `errors`) and
+//! ours beside them. [`Decision`] is what was decided and nothing else; the digest is taken over
+//! its JSON, so that equal digests mean equal plans, whatever the machine and the time that it
+//! took.
 
 pub mod table;
 pub mod text;
@@ -10,7 +12,9 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use longshore_core::model::{ClusterObjects, Offering, TypeId};
-use longshore_core::plan::{IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced};
+use longshore_core::plan::{
+    IncompatiblePool, Plan, PlannedClaim, PodIx, PoolIx, Target, Unfit, Unplaced,
+};
 use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -39,14 +43,15 @@ pub struct Report {
     /// That the time limit was reached and the plan is the first-fit answer, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
-    /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where trying takes too long.
+    /// Whether kube-scheduler, placing the pods by itself, finds a place for each; absent where
+    /// trying takes too long.
     #[serde(rename = "survives")]
     pub robustness: Option<Robustness>,
     /// The same where it is told of the plan, as `longshore run` does.
     #[serde(rename = "survivesTold")]
     pub robustness_nominated: Option<Robustness>,
-    /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the decision: it follows from
-    /// what the plan was made on.
+    /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the
+    /// decision: it follows from what the plan was made on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(rename = "barren")]
     pub incompatible_pools: BTreeMap<String, String>,
@@ -159,14 +164,29 @@ impl Decision {
     /// The names of what `plan` decided for `snapshot`.
     pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
         let world = &*snapshot.world;
-        let mut claims: Vec<Claim> = plan.claims.iter().map(|claim| claim_of(world, claim)).collect();
+        let mut claims: Vec<Claim> = plan
+            .claims
+            .iter()
+            .map(|claim| claim_of(world, claim))
+            .collect();
         claims.sort_by(|a, b| a.pods.cmp(&b.pods));
-        let existing = plan.on_existing_nodes.iter().filter(|placement| !placement.pods.is_empty()).map(|placement| {
-            let node = snapshot.nodes[placement.node.0 as usize].name;
-            (world.names.text(node).to_owned(), pod_names(world, &placement.pods))
+        let existing = plan
+            .on_existing_nodes
+            .iter()
+            .filter(|placement| !placement.pods.is_empty())
+            .map(|placement| {
+                let node = snapshot.nodes[placement.node.0 as usize].name;
+                (
+                    world.names.text(node).to_owned(),
+                    pod_names(world, &placement.pods),
+                )
+            });
+        let errors = plan.unplaced.iter().map(|unplaced| {
+            (
+                pod_name(world, unplaced.pod),
+                unplaced_pod(snapshot, unplaced),
+            )
         });
-        let errors =
-            plan.unplaced.iter().map(|unplaced| (pod_name(world, unplaced.pod), unplaced_pod(snapshot, unplaced)));
         Decision {
             cost: plan.cost,
             effective: plan.effective_cost,
@@ -180,12 +200,19 @@ impl Decision {
     /// SHA-256 over the JSON of the decision, in hexadecimal.
     pub fn digest(&self) -> String {
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// `(effective - lowerBound) / effective`; 0 where nothing is bought.
     pub fn gap(&self) -> f64 {
-        if self.effective > 0.0 { ((self.effective - self.lower_bound) / self.effective).max(0.0) } else { 0.0 }
+        if self.effective > 0.0 {
+            ((self.effective - self.lower_bound) / self.effective).max(0.0)
+        } else {
+            0.0
+        }
     }
 }
 
@@ -202,8 +229,8 @@ fn pod_names(world: &ClusterObjects, pods: &[PodIx]) -> Vec<String> {
     names
 }
 
-/// Why nothing can be bought for NodePools, whatever pod asks, by their names: those that may not be bought from, and
-/// those that no instance type is left for.
+/// Why nothing can be bought for NodePools, whatever pod asks, by their names: those that may not
+/// be bought from, and those that no instance type is left for.
 pub fn all_incompatible_pools(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<String, String> {
     let world = &*snapshot.world;
     let unusable = |(pool, why): &(PoolIx, Ineligible)| {
@@ -226,7 +253,14 @@ pub fn incompatible_pools(world: &ClusterObjects, plan: &Plan) -> BTreeMap<Strin
 
 fn of_pool(world: &ClusterObjects, pool: PoolIx) -> (String, Messages<'_>) {
     let pool = &world.pools[pool.0 as usize];
-    (world.names.text(pool.name).to_owned(), Messages { world, shape: None, pool: Some(pool) })
+    (
+        world.names.text(pool.name).to_owned(),
+        Messages {
+            world,
+            shape: None,
+            pool: Some(pool),
+        },
+    )
 }
 
 /// One claim with names.
@@ -239,7 +273,11 @@ pub fn claim_of(world: &ClusterObjects, claim: &PlannedClaim) -> Claim {
     });
     Claim {
         node_pool: text(world.pools[claim.pool.0 as usize].name),
-        instance_types: claim.types.iter().map(|&id| text(world.catalogue.instance_type(id).name)).collect(),
+        instance_types: claim
+            .types
+            .iter()
+            .map(|&id| text(world.catalogue.instance_type(id).name))
+            .collect(),
         price: claim.price,
         effective: claim.effective_cost,
         offering: priced(world, world.catalogue.offering(claim.offering)),
@@ -260,29 +298,50 @@ fn priced(world: &ClusterObjects, offering: &Offering) -> Priced {
     }
 }
 
-/// The cheapest offering, by price, that the claim admits among types other than the one it counts on.
+/// The cheapest offering, by price, that the claim admits among types other than the one it counts
+/// on.
 fn next_best<'w>(world: &'w ClusterObjects, claim: &PlannedClaim) -> Option<&'w Offering> {
     let planned = world.catalogue.offering(claim.offering).instance_type;
     let others = claim.types.iter().copied().filter(|&id| id != planned);
-    others.filter_map(|id| cheapest(world, claim, id)).min_by(|a, b| a.price.total_cmp(&b.price))
+    others
+        .filter_map(|id| cheapest(world, claim, id))
+        .min_by(|a, b| a.price.total_cmp(&b.price))
 }
 
-fn cheapest<'w>(world: &'w ClusterObjects, claim: &PlannedClaim, id: TypeId) -> Option<&'w Offering> {
+fn cheapest<'w>(
+    world: &'w ClusterObjects,
+    claim: &PlannedClaim,
+    id: TypeId,
+) -> Option<&'w Offering> {
     let admits = |offering: &&Offering| {
         offering.available
             && claim.requirements.iter().all(|(key, values)| {
-                offering.requirements.iter().filter(|r| r.key == *key).all(|r| match &r.op {
-                    longshore_core::model::Op::In(pinned) => pinned.iter().any(|value| values.contains(value)),
-                    _ => true,
-                })
+                offering
+                    .requirements
+                    .iter()
+                    .filter(|r| r.key == *key)
+                    .all(|r| match &r.op {
+                        longshore_core::model::Op::In(pinned) => {
+                            pinned.iter().any(|value| values.contains(value))
+                        }
+                        _ => true,
+                    })
             })
     };
-    world.catalogue.offerings_of(id).iter().filter(admits).min_by(|a, b| a.price.total_cmp(&b.price))
+    world
+        .catalogue
+        .offerings_of(id)
+        .iter()
+        .filter(admits)
+        .min_by(|a, b| a.price.total_cmp(&b.price))
 }
 
 pub fn unplaced_pod(snapshot: &Snapshot, unplaced: &Unplaced) -> UnplacedPod {
-    let refusals: Vec<Refusal> =
-        unplaced.refusals.iter().map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit)).collect();
+    let refusals: Vec<Refusal> = unplaced
+        .refusals
+        .iter()
+        .map(|r| refusal(snapshot, unplaced.pod, r.target, &r.unfit))
+        .collect();
     let sentences: Vec<String> = refusals.iter().map(Refusal::sentence).collect();
     UnplacedPod {
         reason: refusals.first().map_or("Unknown", |refusal| refusal.reason),

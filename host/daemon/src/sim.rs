@@ -1,7 +1,7 @@
 //! `longshore sim`: hands over to `longshore-sim run`.
 //!
-//! The simulator runs this crate's daemon and so cannot be part of it: it is a program of its own, which is found beside
-//! this one, or on the path.
+//! The simulator runs this crate's daemon and so cannot be part of it: it is a program of its own,
+//! which is found beside this one, or on the path.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -16,7 +16,10 @@ const PROGRAM: &str = "longshore-sim";
 /// Becomes the simulator; returns only if there is none.
 pub fn run(args: &SimArgs) -> Result<Answer, Failure> {
     let beside = beside();
-    let program = beside.clone().filter(|file| file.is_file()).unwrap_or(PROGRAM.into());
+    let program = beside
+        .clone()
+        .filter(|file| file.is_file())
+        .unwrap_or(PROGRAM.into());
     let error = Command::new(&program).arg("run").args(&args.rest).exec();
     let message = match error.kind() {
         std::io::ErrorKind::NotFound => {

@@ -1,5 +1,6 @@
-//! Default topology spread constraints: where they are said, for the daemon (SCHEDULER_CONFIG) and for plans on files
-//! (`--scheduler-config`) alike. What such a text may say is [`longshore_api::manifests::default_spread`]'s to know.
+//! Default topology spread constraints: where they are said, for the daemon (SCHEDULER_CONFIG) and
+//! for plans on files (`--scheduler-config`) alike. What such a text may say is
+//! [`longshore_api::manifests::default_spread`]'s to know.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,8 +25,13 @@ impl SchedulerConfig {
             return None;
         }
         // YAML has a colon with a value behind it, or is a map of one line; a path hardly ever.
-        let inline = text.contains('\n') || text.contains(": ") || text.trim_start().starts_with('{');
-        Some(if inline { Self::Text(text.to_owned()) } else { Self::File(text.trim().into()) })
+        let inline =
+            text.contains('\n') || text.contains(": ") || text.trim_start().starts_with('{');
+        Some(if inline {
+            Self::Text(text.to_owned())
+        } else {
+            Self::File(text.trim().into())
+        })
     }
 }
 
@@ -43,11 +49,17 @@ impl fmt::Display for SchedulerConfig {
 ///
 /// # Errors
 /// A file that cannot be read, or the first fault with its line.
-pub fn default_spread(config: &SchedulerConfig, names: &mut Symbols) -> Result<Vec<Spread>, Failure> {
+pub fn default_spread(
+    config: &SchedulerConfig,
+    names: &mut Symbols,
+) -> Result<Vec<Spread>, Failure> {
     let text = match config {
         SchedulerConfig::Text(text) => text.clone(),
         SchedulerConfig::File(file) => {
-            std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.clone(), source })?
+            std::fs::read_to_string(file).map_err(|source| Failure::Read {
+                file: file.clone(),
+                source,
+            })?
         }
     };
     longshore_api::manifests::default_spread(&config.to_string(), &text, names)
@@ -61,10 +73,19 @@ mod tests {
     #[test]
     fn the_schedulers_configuration_is_a_text_or_a_file() {
         assert_eq!(SchedulerConfig::typed(" "), None);
-        assert_eq!(SchedulerConfig::typed("/etc/spread.yaml"), Some(SchedulerConfig::File("/etc/spread.yaml".into())));
-        for text in ["{podTopologySpread: {}}", "podTopologySpread: {}", "podTopologySpread:\n  defaultConstraints: []"]
-        {
-            assert_eq!(SchedulerConfig::typed(text), Some(SchedulerConfig::Text(text.into())));
+        assert_eq!(
+            SchedulerConfig::typed("/etc/spread.yaml"),
+            Some(SchedulerConfig::File("/etc/spread.yaml".into()))
+        );
+        for text in [
+            "{podTopologySpread: {}}",
+            "podTopologySpread: {}",
+            "podTopologySpread:\n  defaultConstraints: []",
+        ] {
+            assert_eq!(
+                SchedulerConfig::typed(text),
+                Some(SchedulerConfig::Text(text.into()))
+            );
         }
     }
 
@@ -72,7 +93,9 @@ mod tests {
     fn a_fault_names_its_source() {
         let nominated = |text: &str| {
             let config = SchedulerConfig::typed(text).unwrap();
-            default_spread(&config, &mut Symbols::default()).unwrap_err().report()
+            default_spread(&config, &mut Symbols::default())
+                .unwrap_err()
+                .report()
         };
         assert!(
             nominated("/no/such.yaml").starts_with("cannot read /no/such.yaml: "),
@@ -80,6 +103,9 @@ mod tests {
             nominated("/no/such.yaml")
         );
         let fault = nominated("podTopology: {}");
-        assert!(fault.contains("SCHEDULER_CONFIG:1: podTopology: unknown field"), "{fault}");
+        assert!(
+            fault.contains("SCHEDULER_CONFIG:1: podTopology: unknown field"),
+            "{fault}"
+        );
     }
 }

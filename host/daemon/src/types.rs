@@ -18,7 +18,10 @@ pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
     input::complain(&problems);
     Ok(Answer::ok(match args.output {
         Output::Text => text(&world),
-        Output::Json => format!("{:#}\n", Value::Array(types(&world).map(|id| object(&world, id)).collect())),
+        Output::Json => format!(
+            "{:#}\n",
+            Value::Array(types(&world).map(|id| object(&world, id)).collect())
+        ),
     }))
 }
 
@@ -39,7 +42,12 @@ fn text(world: &ClusterObjects) -> String {
         ("ALSO", Align::Left),
     ];
     let rows: Vec<Vec<String>> = types(world).map(|id| row(world, id)).collect();
-    let offerings = world.catalogue.offerings().iter().filter(|offering| offering.available).count();
+    let offerings = world
+        .catalogue
+        .offerings()
+        .iter()
+        .filter(|offering| offering.available)
+        .count();
     format!(
         "{}\n{}, {} available. Prices in USD per hour.\n",
         table(&columns, &rows),
@@ -50,19 +58,37 @@ fn text(world: &ClusterObjects) -> String {
 
 fn row(world: &ClusterObjects, id: TypeId) -> Vec<String> {
     let kind = world.catalogue.instance_type(id);
-    let offerings = || world.catalogue.offerings_of(id).iter().filter(|offering| offering.available);
+    let offerings = || {
+        world
+            .catalogue
+            .offerings_of(id)
+            .iter()
+            .filter(|offering| offering.available)
+    };
     let cheapest = |capacity_type: &str| {
         let prices = offerings()
-            .filter(|offering| offering.capacity_type.is_some_and(|sym| world.names.text(sym) == capacity_type))
+            .filter(|offering| {
+                offering
+                    .capacity_type
+                    .is_some_and(|sym| world.names.text(sym) == capacity_type)
+            })
             .map(|offering| offering.price);
-        prices.min_by(f64::total_cmp).map_or("-".into(), |price| format!("{price:.4}"))
+        prices
+            .min_by(f64::total_cmp)
+            .map_or("-".into(), |price| format!("{price:.4}"))
     };
     let zones: BTreeSet<_> = offerings().filter_map(|offering| offering.zone).collect();
     let others: Vec<String> = kind
         .capacity
         .iter()
         .filter(|(resource, _)| matches!(resource, ResourceId::Other(_)))
-        .map(|(resource, value)| format!("{} {}", amount(resource, value), resource.name(&world.names)))
+        .map(|(resource, value)| {
+            format!(
+                "{} {}",
+                amount(resource, value),
+                resource.name(&world.names)
+            )
+        })
         .collect();
     vec![
         world.names.text(kind.name).into(),
@@ -80,7 +106,12 @@ fn row(world: &ClusterObjects, id: TypeId) -> Vec<String> {
 /// The only value that a type allows for a label.
 fn label<'w>(world: &'w ClusterObjects, id: TypeId, key: &str) -> Option<&'w str> {
     let key = world.names.get(key)?;
-    let requirement = world.catalogue.instance_type(id).requirements.iter().find(|r| r.key == key)?;
+    let requirement = world
+        .catalogue
+        .instance_type(id)
+        .requirements
+        .iter()
+        .find(|r| r.key == key)?;
     match &requirement.op {
         Op::In(values) if values.len() == 1 => Some(world.names.text(values[0])),
         _ => None,
@@ -91,7 +122,12 @@ fn object(world: &ClusterObjects, id: TypeId) -> Value {
     let kind = world.catalogue.instance_type(id);
     let resources = |all: &longshore_core::model::Resources| -> Value {
         all.iter()
-            .map(|(resource, value)| (resource.name(&world.names).to_owned(), amount(resource, value).into()))
+            .map(|(resource, value)| {
+                (
+                    resource.name(&world.names).to_owned(),
+                    amount(resource, value).into(),
+                )
+            })
             .collect::<serde_json::Map<_, Value>>()
             .into()
     };

@@ -30,11 +30,21 @@ fn stderr(output: &Output) -> String {
 
 /// Fails with everything that the command said if its exit code is another one.
 fn exits(output: &Output, code: i32) {
-    assert_eq!(output.status.code(), Some(code), "\n{}\n{}", stdout(output), stderr(output));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "\n{}\n{}",
+        stdout(output),
+        stderr(output)
+    );
 }
 
 fn plan(more: &[&str]) -> Output {
-    run(&[&["plan", "--snapshot", SMALL, "--instance-types", TYPES], more].concat())
+    run(&[
+        &["plan", "--snapshot", SMALL, "--instance-types", TYPES],
+        more,
+    ]
+    .concat())
 }
 
 fn json(output: &Output) -> Value {
@@ -97,9 +107,18 @@ fn a_plan_is_shown_to_people_as_a_table() {
 #[test]
 fn a_plan_has_the_keys_of_the_oracle_and_ours() {
     let plan = json(&plan(&["-o", "json"]));
-    for key in
-        ["seconds", "cost", "claims", "existing", "errors", "effective", "lowerBound", "gap", "digest", "problems"]
-    {
+    for key in [
+        "seconds",
+        "cost",
+        "claims",
+        "existing",
+        "errors",
+        "effective",
+        "lowerBound",
+        "gap",
+        "digest",
+        "problems",
+    ] {
         assert!(plan.get(key).is_some(), "no {key} in {plan:#}");
     }
     for claim in plan["claims"].as_array().unwrap() {
@@ -108,7 +127,10 @@ fn a_plan_has_the_keys_of_the_oracle_and_ours() {
         }
     }
     assert_eq!(plan["errors"]["shop/huge"]["reason"], "InstanceTypes");
-    assert_eq!(plan["errors"]["shop/huge"]["refusals"][0]["nodePool"], "default");
+    assert_eq!(
+        plan["errors"]["shop/huge"]["refusals"][0]["nodePool"],
+        "default"
+    );
 }
 
 #[test]
@@ -124,15 +146,35 @@ fn the_same_objects_in_another_order_give_the_same_digest() {
     documents.reverse();
     let reversed = file("reversed.yaml", &documents.join("\n---\n"));
     let there = json(&plan(&["-o", "json"]));
-    let back = json(&run(&["plan", "--snapshot", path(&reversed), "--instance-types", TYPES, "-o", "json"]));
+    let back = json(&run(&[
+        "plan",
+        "--snapshot",
+        path(&reversed),
+        "--instance-types",
+        TYPES,
+        "-o",
+        "json",
+    ]));
     assert_eq!(there["digest"], back["digest"]);
     assert_eq!(there["digest"].as_str().map(str::len), Some(64));
 }
 
 #[test]
 fn standard_input_is_a_file_like_any_other() {
-    let mut command = longshore(&["plan", "--snapshot", "-", "--instance-types", TYPES, "-o", "json"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = longshore(&[
+        "plan",
+        "--snapshot",
+        "-",
+        "--instance-types",
+        TYPES,
+        "-o",
+        "json",
+    ]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
     child.stdin.take().unwrap().write_all(&text).unwrap();
     let piped = json(&child.wait_with_output().unwrap());
@@ -143,14 +185,26 @@ fn standard_input_is_a_file_like_any_other() {
 fn a_bad_object_is_reported_and_the_others_are_planned() {
     let bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd, namespace: shop}\nspec: {containers: [{name: a, resources: {requests: {cpu: lots}}}]}\n";
     let bad = file("bad.yaml", bad);
-    let output = run(&["plan", "--snapshot", SMALL, path(&bad), "--instance-types", TYPES, "-o", "json"]);
+    let output = run(&[
+        "plan",
+        "--snapshot",
+        SMALL,
+        path(&bad),
+        "--instance-types",
+        TYPES,
+        "-o",
+        "json",
+    ]);
     let plan = json(&output);
     let complaint = stderr(&output);
     for part in ["bad.yaml", "odd", "cpu", "lots"] {
         assert!(complaint.contains(part), "no {part} in {complaint}");
     }
     assert_eq!(plan["problems"].as_array().map(Vec::len), Some(1));
-    assert_eq!(plan["errors"].as_object().map(serde_json::Map::len), Some(1));
+    assert_eq!(
+        plan["errors"].as_object().map(serde_json::Map::len),
+        Some(1)
+    );
 }
 
 #[test]
@@ -173,8 +227,15 @@ fn what_cannot_be_used_at_all_is_an_error() {
     ] {
         let output = run(&arguments);
         exits(&output, 2);
-        assert!(!stderr(&output).is_empty(), "{arguments:?} failed without a word");
-        assert!(!stderr(&output).contains("panicked"), "{arguments:?}: {}", stderr(&output));
+        assert!(
+            !stderr(&output).is_empty(),
+            "{arguments:?} failed without a word"
+        );
+        assert!(
+            !stderr(&output).contains("panicked"),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -184,9 +245,18 @@ fn faults_of_the_configuration_name_file_line_and_hint() {
     let output = plan(&["--config", path(&config)]);
     exits(&output, 2);
     let complaint = stderr(&output);
-    assert!(complaint.starts_with("longshore: the configuration has 1 fault\n"), "{complaint}");
-    assert!(complaint.contains("longshore.toml:2:1: unknown key `improv` in [planning]"), "{complaint}");
-    assert!(complaint.contains("hint: did you mean `improve`?"), "{complaint}");
+    assert!(
+        complaint.starts_with("longshore: the configuration has 1 fault\n"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("longshore.toml:2:1: unknown key `improv` in [planning]"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("hint: did you mean `improve`?"),
+        "{complaint}"
+    );
 }
 
 #[test]
@@ -195,12 +265,23 @@ fn configuration_changes_the_plan() {
     let dear = json(&plan(&["--config", path(&config), "-o", "json"]));
     let nodes = dear["claims"].as_array().unwrap().len() as f64;
     let difference = dear["effective"].as_f64().unwrap() - dear["cost"].as_f64().unwrap();
-    assert!((difference - nodes).abs() < 1e-9, "{difference} for {nodes} nodes");
+    assert!(
+        (difference - nodes).abs() < 1e-9,
+        "{difference} for {nodes} nodes"
+    );
 }
 
 #[test]
 fn a_pod_left_over_is_explained_by_pool_and_node() {
-    let output = run(&["explain", "pod", "huge", "--snapshot", SMALL, "--instance-types", TYPES]);
+    let output = run(&[
+        "explain",
+        "pod",
+        "huge",
+        "--snapshot",
+        SMALL,
+        "--instance-types",
+        TYPES,
+    ]);
     exits(&output, 0);
     shown(
         &output,
@@ -221,7 +302,16 @@ fn a_pod_whose_affinity_binds_it_to_a_full_node_is_explained() {
                  topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: resident}}}]}}}\nstatus: {phase: Pending, \
                  conditions: [{type: PodScheduled, status: \"False\", reason: Unschedulable}]}\n";
     let guest = file("guest.yaml", guest);
-    let output = run(&["explain", "pod", "guest", "--snapshot", SMALL, path(&guest), "--instance-types", TYPES]);
+    let output = run(&[
+        "explain",
+        "pod",
+        "guest",
+        "--snapshot",
+        SMALL,
+        path(&guest),
+        "--instance-types",
+        TYPES,
+    ]);
     exits(&output, 0);
     shown(
         &output,
@@ -237,7 +327,15 @@ fn a_pod_whose_affinity_binds_it_to_a_full_node_is_explained() {
 
 #[test]
 fn a_placed_pod_is_explained_with_the_next_best() {
-    let output = run(&["explain", "pod", "shop/arm", "--snapshot", SMALL, "--instance-types", TYPES]);
+    let output = run(&[
+        "explain",
+        "pod",
+        "shop/arm",
+        "--snapshot",
+        SMALL,
+        "--instance-types",
+        TYPES,
+    ]);
     exits(&output, 0);
     shown(
         &output,
@@ -257,7 +355,15 @@ fn a_placed_pod_is_explained_with_the_next_best() {
 
 #[test]
 fn a_pod_that_runs_is_explained_by_its_node() {
-    let output = run(&["explain", "pod", "resident", "--snapshot", SMALL, "--instance-types", TYPES]);
+    let output = run(&[
+        "explain",
+        "pod",
+        "resident",
+        "--snapshot",
+        SMALL,
+        "--instance-types",
+        TYPES,
+    ]);
     exits(&output, 0);
     shown(
         &output,
@@ -292,7 +398,10 @@ fn types_are_listed() {
 fn version_is_said() {
     let output = run(&["--version"]);
     exits(&output, 0);
-    assert_eq!(stdout(&output), format!("longshore {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        stdout(&output),
+        format!("longshore {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -304,24 +413,45 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
              status: {{phase: Pending, conditions: [{{type: PodScheduled, status: \"False\", reason: Unschedulable}}]}}\n"
         )
     };
-    let service =
-        "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: {selector: {app: free}}\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: {selector: {app: free}}\n";
     let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
     let pool: Vec<&str> = small.split("\n---\n").take(2).collect();
-    let documents = [pool.join("\n---\n"), service.to_owned(), pod("free-0"), pod("free-1")];
+    let documents = [
+        pool.join("\n---\n"),
+        service.to_owned(),
+        pod("free-0"),
+        pod("free-1"),
+    ];
     let cluster = file("spread.yaml", &documents.join("\n---\n"));
     let constraints = "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}\n";
     let constraints = file("constraints.yaml", constraints);
     let claims = |more: &[&str]| {
-        let plan = ["plan", "--snapshot", path(&cluster), "--instance-types", TYPES, "-o", "json"];
-        json(&run(&[&plan[..], more].concat()))["claims"].as_array().unwrap().len()
+        let plan = [
+            "plan",
+            "--snapshot",
+            path(&cluster),
+            "--instance-types",
+            TYPES,
+            "-o",
+            "json",
+        ];
+        json(&run(&[&plan[..], more].concat()))["claims"]
+            .as_array()
+            .unwrap()
+            .len()
     };
     assert_eq!(claims(&[]), 1);
     assert_eq!(claims(&["--scheduler-config", path(&constraints)]), 2);
-    let refused = plan(&["--scheduler-config", "{podTopologySpread: {defaultConstraints: [{maxSkew: 0}]}}"]);
+    let refused = plan(&[
+        "--scheduler-config",
+        "{podTopologySpread: {defaultConstraints: [{maxSkew: 0}]}}",
+    ]);
     exits(&refused, 2);
     let complaint = stderr(&refused);
-    assert!(complaint.contains("SCHEDULER_CONFIG:1: podTopologySpread.defaultConstraints[0]"), "{complaint}");
+    assert!(
+        complaint.contains("SCHEDULER_CONFIG:1: podTopologySpread.defaultConstraints[0]"),
+        "{complaint}"
+    );
 }
 
 #[test]
@@ -330,11 +460,21 @@ fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
                   nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: [\
                   {key: kubernetes.io/arch, operator: In, values: [riscv64]}]}}}\n";
     let incompatible = file("barren.yaml", incompatible);
-    let args = ["--snapshot", SMALL, path(&incompatible), "--instance-types", TYPES];
+    let args = [
+        "--snapshot",
+        SMALL,
+        path(&incompatible),
+        "--instance-types",
+        TYPES,
+    ];
     let why = "no instance type can be had: 5 of 5 types: labels do not match; none has what the NodePool requires of kubernetes.io/arch: riscv64";
     let planned = run(&[&["plan"], &args[..]].concat());
     exits(&planned, 0);
-    assert!(stdout(&planned).contains(&format!("\nNodePool risc: {why}\n")), "{}", stdout(&planned));
+    assert!(
+        stdout(&planned).contains(&format!("\nNodePool risc: {why}\n")),
+        "{}",
+        stdout(&planned)
+    );
     let explained = run(&[&["explain", "pod", "huge"], &args[..]].concat());
     exits(&explained, 0);
     let line = format!("\nNodePool risc, whatever pod asks: {why}.\n");
@@ -346,24 +486,40 @@ fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
 #[test]
 fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
     let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
-    let rest: Vec<&str> = small.split("\n---\n").filter(|document| !document.contains("kind: NodePool")).collect();
+    let rest: Vec<&str> = small
+        .split("\n---\n")
+        .filter(|document| !document.contains("kind: NodePool"))
+        .collect();
     let pool = |name: &str, class: &str, more: &str| {
         format!(
             "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{\
              nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}}}}}{more}}}\n"
         )
     };
-    let pools = [pool("fixed", "default", ", replicas: 1"), pool("lost", "elsewhere", "")];
-    let cluster = file("unusable.yaml", &[&rest[..], &[&pools[0], &pools[1]]].concat().join("\n---\n"));
+    let pools = [
+        pool("fixed", "default", ", replicas: 1"),
+        pool("lost", "elsewhere", ""),
+    ];
+    let cluster = file(
+        "unusable.yaml",
+        &[&rest[..], &[&pools[0], &pools[1]]]
+            .concat()
+            .join("\n---\n"),
+    );
     let args = ["--snapshot", path(&cluster), "--instance-types", TYPES];
     let planned = run(&[&["plan"], &args[..]].concat());
     exits(&planned, 0);
-    assert!(stdout(&planned).contains("Price              0.0000"), "{}", stdout(&planned));
+    assert!(
+        stdout(&planned).contains("Price              0.0000"),
+        "{}",
+        stdout(&planned)
+    );
     let explained = run(&[&["explain", "pod", "huge"], &args[..]].concat());
     exits(&explained, 0);
-    for why in
-        ["it is static (spec.replicas): its nodes are kept by count", "its KWOKNodeClass elsewhere does not exist"]
-    {
+    for why in [
+        "it is static (spec.replicas): its nodes are kept by count",
+        "its KWOKNodeClass elsewhere does not exist",
+    ] {
         for told in [stdout(&planned), stdout(&explained)] {
             assert!(told.contains(why), "{told}");
         }
@@ -397,7 +553,15 @@ status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', re
     };
     let bought = |name: &str, ranges: &str| {
         let snapshot = file(name, &cluster(ranges));
-        let plan = json(&run(&["plan", "--snapshot", path(&snapshot), "--instance-types", TYPES, "-o", "json"]));
+        let plan = json(&run(&[
+            "plan",
+            "--snapshot",
+            path(&snapshot),
+            "--instance-types",
+            TYPES,
+            "-o",
+            "json",
+        ]));
         let claims = plan["claims"].as_array().unwrap();
         assert_eq!(claims.len(), 1, "{plan:#}");
         claims[0]["instanceTypes"]

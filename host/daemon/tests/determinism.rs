@@ -1,5 +1,5 @@
-//! The same cluster gives the same plan, byte for byte: in whatever order its objects come, in a debug build and in a
-//! release build, today and on another machine.
+//! The same cluster gives the same plan, byte for byte: in whatever order its objects come, in a
+//! debug build and in a release build, today and on another machine.
 
 #[path = "differential/generate.rs"]
 mod generate;
@@ -28,8 +28,18 @@ fn a_hundred_orders_of_the_same_objects_give_the_same_plan() {
         let seed = shuffle % SEEDS;
         let (mut cluster, mut types) = generate::cluster(seed);
         let straight = told(&cluster, &types, seed);
-        mix(cluster["items"].as_array_mut().into_iter().chain(types.as_array_mut()), shuffle);
-        assert_eq!(told(&cluster, &types, seed), straight, "seed {seed}, shuffle {shuffle}");
+        mix(
+            cluster["items"]
+                .as_array_mut()
+                .into_iter()
+                .chain(types.as_array_mut()),
+            shuffle,
+        );
+        assert_eq!(
+            told(&cluster, &types, seed),
+            straight,
+            "seed {seed}, shuffle {shuffle}"
+        );
     }
 }
 
@@ -40,7 +50,11 @@ fn plans_are_the_same_in_every_build() {
         let (cluster, types) = generate::cluster(seed);
         all.update(told(&cluster, &types, seed));
     }
-    let digest: String = all.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = all
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     // `UPDATE_EXPECT=1 cargo test --test determinism` where plans were meant to change.
     expect!["6e99acbb1c84f79359a50b5a9b5bf4e1de31aa91b3ce9443f196f1fcae9667d6"].assert_eq(&digest);
 }
@@ -50,7 +64,9 @@ fn mix<'a>(lists: impl Iterator<Item = &'a mut Vec<Value>>, seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for list in lists {
         for at in (1..list.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             list.swap(at, (state >> 33) as usize % (at + 1));
         }
     }
@@ -61,11 +77,22 @@ fn told(cluster: &Value, types: &Value, seed: u64) -> String {
     let mut reader = Reader::new();
     reader.read("cluster.json", cluster.to_string().as_bytes());
     let (mut world, _) = reader.finish();
-    let (catalogue, _) = longshore_kwok::catalogue::parse("types.json", types.to_string().as_bytes(), &mut world.names);
+    let (catalogue, _) = longshore_kwok::catalogue::parse(
+        "types.json",
+        types.to_string().as_bytes(),
+        &mut world.names,
+    );
     world.catalogue = catalogue;
     world.now = NOW;
     let snapshot = Snapshot::new(Arc::new(world));
-    match planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed }) {
+    match planner::plan(
+        &snapshot,
+        &ByPrice,
+        Options {
+            effort: Effort::Normal,
+            seed,
+        },
+    ) {
         Ok(plan) => words(&snapshot, &plan),
         Err(rejected) => panic!("seed {seed}: {:?}", rejected.violations),
     }
@@ -76,7 +103,10 @@ fn words(snapshot: &Snapshot, plan: &Plan) -> String {
     let text = |sym| world.names.text(sym);
     let mut out = String::new();
     for claim in &plan.claims {
-        let types = claim.types.iter().map(|&t| text(world.catalogue.instance_type(t).name));
+        let types = claim
+            .types
+            .iter()
+            .map(|&t| text(world.catalogue.instance_type(t).name));
         let requirements = claim.requirements.iter().map(|(key, values)| {
             let values: Vec<&str> = values.iter().map(|&v| text(v)).collect();
             format!("{}={}", text(*key), values.join("|"))
@@ -97,7 +127,12 @@ fn words(snapshot: &Snapshot, plan: &Plan) -> String {
         _ = writeln!(out, "{node}: {}", pods(world, &placement.pods));
     }
     for unplaced in &plan.unplaced {
-        _ = writeln!(out, "left {} ({})", pods(world, &[unplaced.pod]), unplaced.refusals.len());
+        _ = writeln!(
+            out,
+            "left {} ({})",
+            pods(world, &[unplaced.pod]),
+            unplaced.refusals.len()
+        );
     }
     let totals = [plan.cost, plan.effective_cost, plan.lower_bound].map(f64::to_bits);
     _ = writeln!(out, "{totals:x?}");
@@ -107,7 +142,11 @@ fn words(snapshot: &Snapshot, plan: &Plan) -> String {
 fn pods(world: &ClusterObjects, pods: &[PodIx]) -> String {
     let name = |pod: &PodIx| {
         let pod = &world.pods[pod.0 as usize];
-        format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
+        format!(
+            "{}/{}",
+            world.names.text(world.shapes.get(pod.shape).namespace),
+            pod.name
+        )
     };
     pods.iter().map(name).collect::<Vec<_>>().join(" ")
 }

@@ -1,10 +1,11 @@
-//! Which pods get a node is Karpenter's question as much as ours: on small clusters from seeds, what is placed must be
-//! what Karpenter's own core placed when it was asked.
+//! Which pods get a node is Karpenter's question as much as ours: on small clusters from seeds,
+//! what is placed must be what Karpenter's own core placed when it was asked.
 //!
-//! Karpenter's answers are recorded in `differential/answers.tsv` (by `examples/differential.rs`). What it
-//! places only sometimes is left open. Known differences stand in `differential/exceptions.tsv`: seed, class, which of
-//! the two places the pods, and the pods; `differential/EXCEPTIONS.md` explains every class. Another pod, another
-//! direction, or a pod that is no difference any more fails.
+//! Karpenter's answers are recorded in `differential/answers.tsv` (by `examples/differential.rs`).
+//! What it places only sometimes is left open. Known differences stand in
+//! `differential/exceptions.tsv`: seed, class, which of the two places the pods, and the pods;
+//! `differential/EXCEPTIONS.md` explains every class. Another pod, another direction, or a pod that
+//! is no difference any more fails.
 
 #[path = "differential/generate.rs"]
 mod generate;
@@ -52,11 +53,20 @@ fn the_same_pods_are_placed_as_by_karpenter() {
         report += &differences(&answer, &mut found);
     }
     for (seed, places, pod) in found.difference(&known) {
-        _ = writeln!(report, "seed {seed}: {places:?} places {pod} and the other does not");
-        _ = writeln!(report, "  cargo run -p longshore --example differential -- dump {seed} /tmp/seed-{seed}");
+        _ = writeln!(
+            report,
+            "seed {seed}: {places:?} places {pod} and the other does not"
+        );
+        _ = writeln!(
+            report,
+            "  cargo run -p longshore --example differential -- dump {seed} /tmp/seed-{seed}"
+        );
     }
     for (seed, places, pod) in known.difference(&found) {
-        _ = writeln!(report, "seed {seed}: it is not {places:?} alone that places {pod}: remove the exception");
+        _ = writeln!(
+            report,
+            "seed {seed}: it is not {places:?} alone that places {pod}: remove the exception"
+        );
     }
     assert!(report.is_empty(), "\n{report}");
 }
@@ -64,12 +74,19 @@ fn the_same_pods_are_placed_as_by_karpenter() {
 #[test]
 fn every_class_of_exceptions_is_explained_and_used() {
     let used: BTreeSet<&str> = exceptions().into_values().collect();
-    let explained: BTreeSet<&str> = CLASSES.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-    assert_eq!(used, explained, "left: classes in exceptions.tsv, right: headings of EXCEPTIONS.md");
+    let explained: BTreeSet<&str> = CLASSES
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    assert_eq!(
+        used, explained,
+        "left: classes in exceptions.tsv, right: headings of EXCEPTIONS.md"
+    );
 }
 
-/// Adds pods that one places and the other does not, and tells what is wrong whatever Karpenter does. First-fit is
-/// compared with Karpenter; more effort must place as many pods as first-fit, the same ones unless it places more.
+/// Adds pods that one places and the other does not, and tells what is wrong whatever Karpenter
+/// does. First-fit is compared with Karpenter; more effort must place as many pods as first-fit,
+/// the same ones unless it places more.
 fn differences(answer: &Answer, found: &mut Differences) -> String {
     let snapshot = snapshot(answer.seed);
     let seed = answer.seed;
@@ -77,24 +94,43 @@ fn differences(answer: &Answer, found: &mut Differences) -> String {
     let mut plan = |effort| match planner::plan(&snapshot, &ByPrice, Options { effort, seed }) {
         Ok(plan) => {
             for unplaced in &plan.unplaced {
-                if unplaced.refusals.iter().any(|refusal| refusal.unfit == Unfit::Unexplained) {
+                if unplaced
+                    .refusals
+                    .iter()
+                    .any(|refusal| refusal.unfit == Unfit::Unexplained)
+                {
                     let pod = &snapshot.world.pods[unplaced.pod.0 as usize].name;
-                    _ = writeln!(lines, "seed {seed} (effort {effort:?}): nothing explains why {pod} is left over");
+                    _ = writeln!(
+                        lines,
+                        "seed {seed} (effort {effort:?}): nothing explains why {pod} is left over"
+                    );
                 }
             }
             Some(placed(&snapshot, &plan))
         }
         Err(rejected) => {
-            _ = writeln!(lines, "seed {seed} (effort {effort:?}): rejected: {:?}", rejected.violations);
+            _ = writeln!(
+                lines,
+                "seed {seed} (effort {effort:?}): rejected: {:?}",
+                rejected.violations
+            );
             None
         }
     };
     if let (Some(first), Some(normal)) = (plan(Effort::None), plan(Effort::Normal)) {
-        let theirs = answer.always.difference(&first).map(|pod| (seed, Places::Karpenter, pod.clone()));
-        let ours = first.iter().filter(|pod| !answer.always.contains(*pod) && !answer.sometimes.contains(*pod));
+        let theirs = answer
+            .always
+            .difference(&first)
+            .map(|pod| (seed, Places::Karpenter, pod.clone()));
+        let ours = first
+            .iter()
+            .filter(|pod| !answer.always.contains(*pod) && !answer.sometimes.contains(*pod));
         found.extend(theirs.chain(ours.map(|pod| (seed, Places::Longshore, pod.clone()))));
         if normal.len() < first.len() || (normal.len() == first.len() && normal != first) {
-            _ = writeln!(lines, "seed {seed}: first-fit places {first:?}, effort makes it {normal:?}");
+            _ = writeln!(
+                lines,
+                "seed {seed}: first-fit places {first:?}, effort makes it {normal:?}"
+            );
         }
     }
     lines
@@ -106,7 +142,8 @@ fn snapshot(seed: u64) -> Snapshot {
     let mut reader = Reader::new();
     reader.read("cluster.json", &bytes(&cluster));
     let (mut world, _) = reader.finish();
-    let (catalogue, problems) = longshore_kwok::catalogue::parse("types.json", &bytes(&types), &mut world.names);
+    let (catalogue, problems) =
+        longshore_kwok::catalogue::parse("types.json", &bytes(&types), &mut world.names);
     assert!(problems.list.is_empty(), "seed {seed}: {problems}");
     world.catalogue = catalogue;
     world.now = NOW;
@@ -122,18 +159,32 @@ fn bytes(value: &Value) -> Vec<u8> {
 
 fn placed(snapshot: &Snapshot, plan: &Plan) -> Pods {
     let claims = plan.claims.iter().flat_map(|claim| &claim.pods);
-    let existing = plan.on_existing_nodes.iter().flat_map(|placement| &placement.pods);
-    claims.chain(existing).map(|pod| snapshot.world.pods[pod.0 as usize].name.to_string()).collect()
+    let existing = plan
+        .on_existing_nodes
+        .iter()
+        .flat_map(|placement| &placement.pods);
+    claims
+        .chain(existing)
+        .map(|pod| snapshot.world.pods[pod.0 as usize].name.to_string())
+        .collect()
 }
 
 fn answers() -> impl Iterator<Item = Answer> {
     ANSWERS.lines().map(|line| {
         let mut fields = line.split('\t');
         let seed = fields.next().and_then(|seed| seed.parse().ok());
-        let mut pods =
-            fields.skip(1).map(|list| list.split(',').filter(|pod| !pod.is_empty()).map(str::to_owned).collect());
+        let mut pods = fields.skip(1).map(|list| {
+            list.split(',')
+                .filter(|pod| !pod.is_empty())
+                .map(str::to_owned)
+                .collect()
+        });
         match (seed, pods.next(), pods.next()) {
-            (Some(seed), Some(always), Some(sometimes)) => Answer { seed, always, sometimes },
+            (Some(seed), Some(always), Some(sometimes)) => Answer {
+                seed,
+                always,
+                sometimes,
+            },
             _ => panic!("answers.tsv: cannot read {line:?}"),
         }
     })
@@ -144,16 +195,23 @@ fn exceptions() -> BTreeMap<(u64, Places, String), &'static str> {
     let mut known = BTreeMap::new();
     for line in EXCEPTIONS.lines() {
         let fields: Vec<&'static str> = line.split('\t').collect();
-        let [seed, class, places, pods] = fields[..] else { panic!("exceptions.tsv: cannot read {line:?}") };
+        let [seed, class, places, pods] = fields[..] else {
+            panic!("exceptions.tsv: cannot read {line:?}")
+        };
         let places = match places {
             "longshore" => Places::Longshore,
             "karpenter" => Places::Karpenter,
             _ => panic!("exceptions.tsv: {line:?} must say longshore or karpenter"),
         };
-        let seed = seed.parse().unwrap_or_else(|_| panic!("exceptions.tsv: cannot read {line:?}"));
+        let seed = seed
+            .parse()
+            .unwrap_or_else(|_| panic!("exceptions.tsv: cannot read {line:?}"));
         for pod in pods.split(',') {
             let twice = known.insert((seed, places, pod.to_owned()), class);
-            assert!(twice.is_none(), "exceptions.tsv: {pod} of seed {seed} stands there twice");
+            assert!(
+                twice.is_none(),
+                "exceptions.tsv: {pod} of seed {seed} stands there twice"
+            );
         }
     }
     known

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn longshore(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_longshore")).args(args).output().expect("longshore starts")
+    Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(args)
+        .output()
+        .expect("longshore starts")
 }
 
 /// A file of this test's own.
@@ -20,7 +23,11 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 fn refused(file: &Path) -> String {
     let path = file.to_str().unwrap();
     let mut said = String::new();
-    for args in [vec!["replay", path], vec!["journal", "show", path], vec!["journal", "grep", "web", path]] {
+    for args in [
+        vec!["replay", path],
+        vec!["journal", "show", path],
+        vec!["journal", "grep", "web", path],
+    ] {
         let output = longshore(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
@@ -54,7 +61,11 @@ fn a_journal_that_ends_in_its_header_is_read_up_to_there() {
     let output = longshore(&["replay", cut.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("read up to byte 0") && said.contains("no round of it could be decided again"), "{said}");
+    assert!(
+        said.contains("read up to byte 0")
+            && said.contains("no round of it could be decided again"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -62,9 +73,18 @@ fn arguments_that_make_no_sense_say_what_would() {
     let cut = file("arguments.journal", &header(1));
     let path = cut.to_str().unwrap();
     for (args, words) in [
-        (vec!["journal", "show", path, "--from", "yesterday"], "2026-11-01T12:00:00Z"),
-        (vec!["journal", "show", path, "--kind", "pot"], "nodepool, nodeclaim"),
-        (vec!["replay", path, "--scorer", "nowhere.wasm"], "cannot read nowhere.wasm"),
+        (
+            vec!["journal", "show", path, "--from", "yesterday"],
+            "2026-11-01T12:00:00Z",
+        ),
+        (
+            vec!["journal", "show", path, "--kind", "pot"],
+            "nodepool, nodeclaim",
+        ),
+        (
+            vec!["replay", path, "--scorer", "nowhere.wasm"],
+            "cannot read nowhere.wasm",
+        ),
     ] {
         let output = longshore(&args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

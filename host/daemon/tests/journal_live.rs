@@ -36,11 +36,15 @@ fn main() {
 
 fn scale(plane: &ControlPlane, replicas: usize) -> Result<()> {
     plane.apply(&deployment("web", replicas, ""))?;
-    until(&format!("{replicas} pods run"), || Ok(running(plane)? == replicas))
+    until(&format!("{replicas} pods run"), || {
+        Ok(running(plane)? == replicas)
+    })
 }
 
 fn longshore(args: &[&str]) -> Result<Output> {
-    Ok(Command::new(env!("CARGO_BIN_EXE_longshore")).args(args).output()?)
+    Ok(Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(args)
+        .output()?)
 }
 
 fn renamed(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
@@ -49,12 +53,16 @@ fn renamed(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 fn decided_again() -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("longshore-journal-live-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("longshore-journal-live-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("longshore.toml"), CONFIG)?;
     std::fs::write(folder.join("carbon.json"), "{\"us-east-1a\": 379.5}")?;
-    std::fs::write(folder.join("one.wasm"), guest("1.0.0", Way::Alternates(0.2, 0.1)))?;
+    std::fs::write(
+        folder.join("one.wasm"),
+        guest("1.0.0", Way::Alternates(0.2, 0.1)),
+    )?;
     let plane = ControlPlane::start("journal")?;
     plane.apply(&usual_pool())?;
     let config = folder.join("longshore.toml");
@@ -62,7 +70,11 @@ fn decided_again() -> Result<()> {
     let start = || Daemon::start(&plane.longshore_kubeconfig(), &["--config", config]);
     let first = start()?;
     scale(&plane, 20)?;
-    renamed(&folder, "one.wasm", &guest("1.1.0", Way::Alternates(0.1, 0.2)))?;
+    renamed(
+        &folder,
+        "one.wasm",
+        &guest("1.1.0", Way::Alternates(0.1, 0.2)),
+    )?;
     std::thread::sleep(Duration::from_secs(2));
     scale(&plane, 45)?;
     // Killed: its last segment has no end.
@@ -77,7 +89,11 @@ fn decided_again() -> Result<()> {
     })?;
     scale(&plane, 10)?;
     second.signal("TERM")?;
-    ensure!(second.child.wait()?.success(), "the daemon ends badly: {}", second.log()?);
+    ensure!(
+        second.child.wait()?.success(),
+        "the daemon ends badly: {}",
+        second.log()?
+    );
     check(&folder)?;
     std::fs::remove_dir_all(folder)?;
     Ok(())
@@ -88,33 +104,66 @@ fn check(folder: &Path) -> Result<()> {
     let path = journal.to_str().context("a path of text")?;
     let replayed = longshore(&["replay", path, "--output", "json"])?;
     let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-    ensure!(replayed.status.code() == Some(0), "{told}{}", String::from_utf8_lossy(&replayed.stderr));
+    ensure!(
+        replayed.status.code() == Some(0),
+        "{told}{}",
+        String::from_utf8_lossy(&replayed.stderr)
+    );
     let verdict: Value = serde_json::from_str(&told)?;
     let equal = verdict["equal"].as_u64().unwrap_or(0);
     ensure!(equal >= 4 && verdict["passedOver"] == 0, "{told}");
-    eprintln!("{equal} rounds, {} observations, {} segments", verdict["observations"], verdict["segments"]);
+    eprintln!(
+        "{equal} rounds, {} observations, {} segments",
+        verdict["observations"], verdict["segments"]
+    );
     // Every segment by itself.
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&journal)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&journal)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|ending| ending == "journal"));
     ensure!(files.len() >= 2, "{files:?}");
     for file in &files {
         let alone = longshore(&["replay", file.to_str().unwrap_or_default()])?;
-        ensure!(alone.status.code() == Some(0), "{file:?}: {}", String::from_utf8_lossy(&alone.stdout));
+        ensure!(
+            alone.status.code() == Some(0),
+            "{file:?}: {}",
+            String::from_utf8_lossy(&alone.stdout)
+        );
     }
     // Another scorer says where it differs.
     std::fs::write(folder.join("other.wasm"), guest("2.0.0", Way::Costs(1.0)))?;
     let other = folder.join("other.wasm");
-    let compared = longshore(&["replay", path, "--scorer", other.to_str().unwrap_or_default()])?;
+    let compared = longshore(&[
+        "replay",
+        path,
+        "--scorer",
+        other.to_str().unwrap_or_default(),
+    ])?;
     let told = String::from_utf8_lossy(&compared.stdout).into_owned();
-    ensure!(compared.status.code() == Some(0) && told.contains("With flat 2.0.0"), "{told}");
+    ensure!(
+        compared.status.code() == Some(0) && told.contains("With flat 2.0.0"),
+        "{told}"
+    );
     eprintln!("{told}");
     let shown = longshore(&["journal", "show", path, "--rounds"])?;
     let told = String::from_utf8_lossy(&shown.stdout).into_owned();
-    ensure!(told.lines().filter(|line| line.contains(" decided in ")).count() as u64 == equal, "{told}");
+    ensure!(
+        told.lines()
+            .filter(|line| line.contains(" decided in "))
+            .count() as u64
+            == equal,
+        "{told}"
+    );
     eprintln!("{told}");
     let found = longshore(&["journal", "grep", "default/web-", path, "--kind", "pod"])?;
-    ensure!(found.status.code() == Some(0) && found.stdout.len() > 1000, "nothing of web-");
+    ensure!(
+        found.status.code() == Some(0) && found.stdout.len() > 1000,
+        "nothing of web-"
+    );
     let none = longshore(&["journal", "grep", "no such thing", path])?;
-    ensure!(none.status.code() == Some(1) && none.stdout.is_empty(), "something of nothing");
+    ensure!(
+        none.status.code() == Some(1) && none.stdout.is_empty(),
+        "something of nothing"
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! How the daemon is operated, on a real control plane: bad surroundings are said and waited for, a cloud that is short
-//! is not asked in vain, and what an operator looks at shows what he knows.
+//! How the daemon is operated, on a real control plane: bad surroundings are said and waited for, a
+//! cloud that is short is not asked in vain, and what an operator looks at shows what he knows.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,14 +17,23 @@ fn main() {
     plane::main(
         None,
         &[
-            ("what_is_missing_in_the_cluster_is_said_and_waited_for", missing),
-            ("offerings_without_capacity_are_left_out_until_they_are_asked_for_again", storm),
+            (
+                "what_is_missing_in_the_cluster_is_said_and_waited_for",
+                missing,
+            ),
+            (
+                "offerings_without_capacity_are_left_out_until_they_are_asked_for_again",
+                storm,
+            ),
             ("default_spread_constraints_are_planned_with", spread),
             ("metrics_tell_of_pods_nodes_and_claims", metrics),
         ],
         &[
             ("a_server_that_cannot_be_reached_is_waited_for", unreachable),
-            ("what_cannot_be_understood_at_the_start_is_refused_with_a_hint", refused),
+            (
+                "what_cannot_be_understood_at_the_start_is_refused_with_a_hint",
+                refused,
+            ),
         ],
     );
 }
@@ -40,7 +49,11 @@ impl Daemon {
             .args(args)
             .args(["--at", &format!("127.0.0.1:{}", self.status)])
             .output()?;
-        ensure!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        ensure!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         Ok(String::from_utf8(out.stdout)?)
     }
 
@@ -50,7 +63,10 @@ impl Daemon {
     }
 
     fn metric(&self, line: &str) -> Result<Option<f64>> {
-        Ok(self.metrics()?.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok()))
+        Ok(self
+            .metrics()?
+            .lines()
+            .find_map(|l| l.strip_prefix(line)?.trim().parse().ok()))
     }
 
     fn lives(&mut self) -> Result<()> {
@@ -62,7 +78,8 @@ impl Daemon {
 }
 
 fn scratch(name: &str, text: &str) -> Result<PathBuf> {
-    let file = std::env::temp_dir().join(format!("longshore-operation-{}-{name}", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("longshore-operation-{}-{name}", std::process::id()));
     std::fs::write(&file, text)?;
     Ok(file)
 }
@@ -80,14 +97,26 @@ fn nowhere(name: &str) -> Result<PathBuf> {
 fn unreachable() -> Result<()> {
     let config = nowhere("unreachable")?;
     let mut daemon = Daemon::start(&config, &[])?;
-    until("it says that it cannot list", || daemon.says("cannot list nodepools"))?;
-    until("its status says so", || Ok(daemon.ask(&["status"])?.contains("waits: not everything could be listed")))?;
+    until("it says that it cannot list", || {
+        daemon.says("cannot list nodepools")
+    })?;
+    until("its status says so", || {
+        Ok(daemon
+            .ask(&["status"])?
+            .contains("waits: not everything could be listed"))
+    })?;
     std::thread::sleep(Duration::from_secs(5));
     daemon.lives()?;
     let told = daemon.log()?.matches("cannot list nodepools").count();
-    ensure!(told == 1, "the same trouble is said {told} times:\n{}", daemon.log()?);
     ensure!(
-        daemon.ask(&["status"])?.contains("trouble   NodePool: cannot list nodepools"),
+        told == 1,
+        "the same trouble is said {told} times:\n{}",
+        daemon.log()?
+    );
+    ensure!(
+        daemon
+            .ask(&["status"])?
+            .contains("trouble   NodePool: cannot list nodepools"),
         "{}",
         daemon.ask(&["status"])?
     );
@@ -96,47 +125,82 @@ fn unreachable() -> Result<()> {
 
 fn refused() -> Result<()> {
     let config = scratch("bad.toml", "[planing]\nseed = 'x'\n")?;
-    let spread = scratch("bad.yaml", "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 0}\n")?;
+    let spread = scratch(
+        "bad.yaml",
+        "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 0}\n",
+    )?;
     let text = |path: &Path| path.display().to_string();
     let none = nowhere("refused")?;
     for (args, said) in [
         (
             vec!["--config".to_owned(), text(&config)],
-            vec![format!("{}:1:2", text(&config)), "did you mean `planning`?".into()],
+            vec![
+                format!("{}:1:2", text(&config)),
+                "did you mean `planning`?".into(),
+            ],
         ),
         (
             vec!["--scheduler-config".to_owned(), text(&spread)],
             vec![format!("{}:3", text(&spread)), "not a policy".into()],
         ),
-        (vec!["--metric-port=1".to_owned()], vec!["--metric-port".into(), "'--metrics-port'".into()]),
-        (vec!["--status-address=8082".to_owned()], vec!["STATUS_ADDRESS (--status-address)".into()]),
-        (vec!["--batch-idle-duration=soon".to_owned()], vec!["BATCH_IDLE_DURATION (--batch-idle-duration)".into()]),
-        (vec!["--journal".to_owned(), "/proc/nowhere".into()], vec!["/proc/nowhere".into()]),
+        (
+            vec!["--metric-port=1".to_owned()],
+            vec!["--metric-port".into(), "'--metrics-port'".into()],
+        ),
+        (
+            vec!["--status-address=8082".to_owned()],
+            vec!["STATUS_ADDRESS (--status-address)".into()],
+        ),
+        (
+            vec!["--batch-idle-duration=soon".to_owned()],
+            vec!["BATCH_IDLE_DURATION (--batch-idle-duration)".into()],
+        ),
+        (
+            vec!["--journal".to_owned(), "/proc/nowhere".into()],
+            vec!["/proc/nowhere".into()],
+        ),
     ] {
         let out = Command::new(env!("CARGO_BIN_EXE_longshore"))
             .args(["run", "--kubeconfig"])
             .arg(&none)
             .args(&args)
             .args(
-                ["--metrics-port=0", "--health-probe-port=0", "--status-address=127.0.0.1:0"]
-                    .iter()
-                    .filter(|_| !args[0].starts_with("--metric-port"))
-                    // Given twice it would be refused for that.
-                    .filter(|given| given.split('=').next() != args[0].split('=').next()),
+                [
+                    "--metrics-port=0",
+                    "--health-probe-port=0",
+                    "--status-address=127.0.0.1:0",
+                ]
+                .iter()
+                .filter(|_| !args[0].starts_with("--metric-port"))
+                // Given twice it would be refused for that.
+                .filter(|given| given.split('=').next() != args[0].split('=').next()),
             )
             .output()?;
         let told = String::from_utf8_lossy(&out.stderr).into_owned();
-        ensure!(out.status.code() == Some(2), "{args:?}: {}\n{told}", out.status);
+        ensure!(
+            out.status.code() == Some(2),
+            "{args:?}: {}\n{told}",
+            out.status
+        );
         for part in said {
-            ensure!(told.contains(&part), "{args:?} says nothing of {part}:\n{told}");
+            ensure!(
+                told.contains(&part),
+                "{args:?} says nothing of {part}:\n{told}"
+            );
         }
     }
     Ok(())
 }
 
 fn deploy(name: &str) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
-    Ok(path.canonicalize()?.to_str().context("a path that is no text")?.to_owned())
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy")
+        .join(name);
+    Ok(path
+        .canonicalize()?
+        .to_str()
+        .context("a path that is no text")?
+        .to_owned())
 }
 
 fn missing() -> Result<()> {
@@ -144,7 +208,14 @@ fn missing() -> Result<()> {
     // No definition of NodePools, an old one of KWOKNodeClasses, and no rights to list pods.
     plane.run(&["delete", "crd", "nodepools.karpenter.sh"])?;
     let old = r#"[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/nodeRegistrationDelay"}]"#;
-    plane.run(&["patch", "crd", "kwoknodeclasses.karpenter.kwok.sh", "--type=json", "--patch", old])?;
+    plane.run(&[
+        "patch",
+        "crd",
+        "kwoknodeclasses.karpenter.kwok.sh",
+        "--type=json",
+        "--patch",
+        old,
+    ])?;
     let rights = plane.run(&["get", "clusterrole", "karpenter", "-o", "json"])?;
     let mut role: serde_json::Value = serde_json::from_str(&rights)?;
     for rule in role["rules"].as_array_mut().context("no rules")? {
@@ -152,49 +223,98 @@ fn missing() -> Result<()> {
             resources.retain(|r| r != "pods");
         }
     }
-    role["rules"].as_array_mut().context("no rules")?.retain(|rule| rule["resources"] != serde_json::json!([]));
+    role["rules"]
+        .as_array_mut()
+        .context("no rules")?
+        .retain(|rule| rule["resources"] != serde_json::json!([]));
     role["metadata"] = serde_json::json!({"name": "karpenter"});
     let file = scratch("role.json", &role.to_string())?;
-    plane.run(&["replace", "-f", file.to_str().context("a path that is no text")?])?;
+    plane.run(&[
+        "replace",
+        "-f",
+        file.to_str().context("a path that is no text")?,
+    ])?;
     let mut daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     let install = "kubectl apply --server-side --force-conflicts -f deploy/crds";
-    until("the missing definition is said, with what installs it", || {
-        Ok(daemon.says("nodepools of karpenter.sh/v1 are not known to the cluster")? && daemon.says(install)?)
-    })?;
+    until(
+        "the missing definition is said, with what installs it",
+        || {
+            Ok(
+                daemon.says("nodepools of karpenter.sh/v1 are not known to the cluster")?
+                    && daemon.says(install)?,
+            )
+        },
+    )?;
     until("the missing right is said", || {
         daemon.says("RBAC does not let us list pods; kubectl apply -f deploy/rbac.yaml")
     })?;
-    until("the old definition is said", || daemon.says("drops what is written to spec.nodeRegistrationDelay"))?;
+    until("the old definition is said", || {
+        daemon.says("drops what is written to spec.nodeRegistrationDelay")
+    })?;
     until("its status says so", || {
         let status = daemon.ask(&["status"])?;
         Ok(status.contains("waits: not everything") && status.contains("trouble   Pod: RBAC"))
     })?;
     daemon.lives()?;
-    plane.run(&["apply", "--server-side", "--force-conflicts", "-f", &deploy("crds")?])?;
+    plane.run(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        &deploy("crds")?,
+    ])?;
     plane.run(&["replace", "-f", &deploy("rbac.yaml")?])?;
-    until("it goes on by itself", || Ok(daemon.ask(&["status"])?.starts_with("daemon    leads")))?;
-    // A NodePool whose class is missing, the only class of its kind at first, keeps nobody else from nodes.
+    until("it goes on by itself", || {
+        Ok(daemon.ask(&["status"])?.starts_with("daemon    leads"))
+    })?;
+    // A NodePool whose class is missing, the only class of its kind at first, keeps nobody else
+    // from nodes.
     plane.apply(&pool("orphan", "nowhere", ""))?;
     let reason = "{.status.conditions[?(@.type=='NodeClassReady')].reason}";
-    until("the NodePool says so", || Ok(get(&plane, "nodepool/orphan", reason)? == "NodeClassNotFound"))?;
+    until("the NodePool says so", || {
+        Ok(get(&plane, "nodepool/orphan", reason)? == "NodeClassNotFound")
+    })?;
     let events = || {
-        plane.run(&["get", "events", "-o", "jsonpath={range .items[*]}{.involvedObject.name} {.message}{'\\n'}{end}"])
+        plane.run(&[
+            "get",
+            "events",
+            "-o",
+            "jsonpath={range .items[*]}{.involvedObject.name} {.message}{'\\n'}{end}",
+        ])
     };
     until("an Event says so", || {
-        Ok(events()?.lines().any(|l| l.starts_with("orphan ") && l.contains("NodeClassNotFound")))
+        Ok(events()?
+            .lines()
+            .any(|l| l.starts_with("orphan ") && l.contains("NodeClassNotFound")))
     })?;
     plane.apply(&deployment("web", 3, ""))?;
-    until("the pods are told", || Ok(events()?.contains("Failed to schedule pod")))?;
+    until("the pods are told", || {
+        Ok(events()?.contains("Failed to schedule pod"))
+    })?;
     ensure!(
         get(&plane, "nodeclaims", "{.items[*].metadata.name}")?.is_empty(),
         "it bought for a NodePool without class"
     );
     plane.apply(&usual_pool())?;
-    until("the pods run on the other's nodes", || Ok(running(&plane)? == 3))?;
+    until("the pods run on the other's nodes", || {
+        Ok(running(&plane)? == 3)
+    })?;
     let table = plane.run(&["get", "nodepools,nodeclaims", "-o", "wide"])?;
-    let heads: Vec<Vec<&str>> =
-        table.lines().filter(|l| l.starts_with("NAME")).map(|l| l.split_whitespace().collect()).collect();
-    let pools = ["NAME", "NODECLASS", "NODES", "READY", "AGE", "WEIGHT", "CPU", "MEMORY"];
+    let heads: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|l| l.starts_with("NAME"))
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    let pools = [
+        "NAME",
+        "NODECLASS",
+        "NODES",
+        "READY",
+        "AGE",
+        "WEIGHT",
+        "CPU",
+        "MEMORY",
+    ];
     let claims = [
         "NAME",
         "TYPE",
@@ -210,9 +330,15 @@ fn missing() -> Result<()> {
         "DRIFTED",
     ];
     ensure!(heads == [pools.to_vec(), claims.to_vec()], "{table}");
-    let row = table.lines().find(|l| l.starts_with("nodeclaim.karpenter.sh/default-")).context("no claim")?;
+    let row = table
+        .lines()
+        .find(|l| l.starts_with("nodeclaim.karpenter.sh/default-"))
+        .context("no claim")?;
     let cells: Vec<&str> = row.split_whitespace().collect();
-    ensure!(cells.len() >= 10 && cells[5] == "True" && cells[9] == "default", "{table}");
+    ensure!(
+        cells.len() >= 10 && cells[5] == "True" && cells[9] == "default",
+        "{table}"
+    );
     daemon.lives()
 }
 
@@ -223,30 +349,55 @@ fn storm() -> Result<()> {
     plane.apply(CLASS)?;
     plane.apply(&pool("default", "default", short))?;
     let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
-    plane.apply(&deployment("web", 5, "nodeSelector: {karpenter.sh/capacity-type: spot}"))?;
+    plane.apply(&deployment(
+        "web",
+        5,
+        "nodeSelector: {karpenter.sh/capacity-type: spot}",
+    ))?;
     let gauge = "longshore_offerings_without_capacity{capacity_type=\"spot\",zone=\"test-zone-a\"}";
-    until("the shortage is counted", || Ok(daemon.metric(gauge)?.is_some_and(|n| n > 0.0)))?;
+    until("the shortage is counted", || {
+        Ok(daemon.metric(gauge)?.is_some_and(|n| n > 0.0))
+    })?;
     until("the pods are told until when", || {
         let told = daemon.ask(&["status"])?;
         Ok(told.contains("are without capacity until") && told.contains("capacity  "))
     })?;
     let pod = get(&plane, "pods", "{.items[0].metadata.name}")?;
     let explained = daemon.ask(&["explain", "pod", &format!("default/{pod}")])?;
-    ensure!(explained.contains("are without capacity until"), "{explained}");
+    ensure!(
+        explained.contains("are without capacity until"),
+        "{explained}"
+    );
     let events = plane.run(&["get", "events", "-o", "jsonpath={.items[*].reason}"])?;
     ensure!(events.contains("InsufficientCapacityError"), "{events}");
     // A claim for each shape of need, and no other for three minutes.
     let made = || Ok::<_, anyhow::Error>(daemon.log()?.matches("created NodeClaim").count());
     let before = made()?;
     std::thread::sleep(Duration::from_secs(25));
-    ensure!(made()? == before, "{before} NodeClaims, then {}:\n{}", made()?, daemon.log()?);
+    ensure!(
+        made()? == before,
+        "{before} NodeClaims, then {}:\n{}",
+        made()?,
+        daemon.log()?
+    );
     // Pods that may run elsewhere do, at once.
     let begun = Instant::now();
     plane.apply(&deployment("any", 5, ""))?;
     until("pods that need no spot run", || Ok(running(&plane)? == 5))?;
-    ensure!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
-    let kinds = get(&plane, "nodeclaims", "{.items[*].metadata.labels.karpenter\\.sh/capacity-type}")?;
-    ensure!(kinds.split_whitespace().all(|kind| kind == "on-demand"), "{kinds}");
+    ensure!(
+        begun.elapsed() < Duration::from_secs(20),
+        "it took {:?}",
+        begun.elapsed()
+    );
+    let kinds = get(
+        &plane,
+        "nodeclaims",
+        "{.items[*].metadata.labels.karpenter\\.sh/capacity-type}",
+    )?;
+    ensure!(
+        kinds.split_whitespace().all(|kind| kind == "on-demand"),
+        "{kinds}"
+    );
     // It comes back when it is asked for again.
     plane.run(&["annotate", "kwoknodeclass", "default", "a=b"])?;
     plane.run(&[
@@ -261,7 +412,11 @@ fn storm() -> Result<()> {
     while begun.elapsed() < Duration::from_secs(240) && running(&plane)? < 10 {
         std::thread::sleep(Duration::from_secs(2));
     }
-    ensure!(running(&plane)? == 10, "spot was not asked for again:\n{}", daemon.log()?);
+    ensure!(
+        running(&plane)? == 10,
+        "spot was not asked for again:\n{}",
+        daemon.log()?
+    );
     Ok(())
 }
 
@@ -270,13 +425,24 @@ fn spread() -> Result<()> {
     plane.apply(&usual_pool())?;
     let config = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, \
                   whenUnsatisfiable: DoNotSchedule}]}}";
-    let daemon = Daemon::start(&plane.longshore_kubeconfig(), &["--scheduler-config", config, "--isolated-vpc"])?;
+    let daemon = Daemon::start(
+        &plane.longshore_kubeconfig(),
+        &["--scheduler-config", config, "--isolated-vpc"],
+    )?;
     plane.apply(&deployment("web", 8, ""))?;
     until("8 pods run", || Ok(running(&plane)? == 8))?;
-    let zones = get(&plane, "nodeclaims", "{.items[*].metadata.labels.topology\\.kubernetes\\.io/zone}")?;
+    let zones = get(
+        &plane,
+        "nodeclaims",
+        "{.items[*].metadata.labels.topology\\.kubernetes\\.io/zone}",
+    )?;
     let distinct: std::collections::BTreeSet<&str> = zones.split_whitespace().collect();
     ensure!(distinct.len() == 4, "nodes are in {zones}");
-    ensure!(daemon.says("ISOLATED_VPC (--isolated-vpc) is set and has no effect")?, "{}", daemon.log()?);
+    ensure!(
+        daemon.says("ISOLATED_VPC (--isolated-vpc) is set and has no effect")?,
+        "{}",
+        daemon.log()?
+    );
     Ok(())
 }
 
@@ -285,29 +451,72 @@ fn metrics() -> Result<()> {
     plane.apply(&usual_pool())?;
     let daemon = Daemon::start(&plane.longshore_kubeconfig(), &[])?;
     plane.apply(&deployment("web", 6, ""))?;
-    plane.apply(&deployment("huge", 1, "nodeSelector: {node.kubernetes.io/instance-type: none-such}"))?;
+    plane.apply(&deployment(
+        "huge",
+        1,
+        "nodeSelector: {node.kubernetes.io/instance-type: none-such}",
+    ))?;
     until("6 pods run", || Ok(running(&plane)? == 6))?;
     let nodes = plane::names(&plane, "nodes")?.len();
     // Whoever runs was planned for, and the one that waits is told as such.
     let expected = [
         ("karpenter_pods_state{", "phase=\"Running\"", 6),
         ("karpenter_pods_unbound_time_seconds{", "name=\"huge-", 1),
-        ("karpenter_nodes_allocatable{", "resource_type=\"cpu\"", nodes),
-        ("karpenter_nodes_total_pod_requests{", "nodepool=\"default\"", 3 * nodes),
-        ("operator_nodeclaim_status_condition_count{", "type=\"Initialized\",status=\"True\"", nodes),
-        ("operator_node_status_condition_count{", "type=\"Ready\",status=\"True\"", nodes),
-        ("karpenter_nodepools_cost_total{nodepool=\"default\"}", "", 1),
+        (
+            "karpenter_nodes_allocatable{",
+            "resource_type=\"cpu\"",
+            nodes,
+        ),
+        (
+            "karpenter_nodes_total_pod_requests{",
+            "nodepool=\"default\"",
+            3 * nodes,
+        ),
+        (
+            "operator_nodeclaim_status_condition_count{",
+            "type=\"Initialized\",status=\"True\"",
+            nodes,
+        ),
+        (
+            "operator_node_status_condition_count{",
+            "type=\"Ready\",status=\"True\"",
+            nodes,
+        ),
+        (
+            "karpenter_nodepools_cost_total{nodepool=\"default\"}",
+            "",
+            1,
+        ),
     ];
-    let counted = |name: &str, value: usize| Ok::<_, anyhow::Error>(daemon.metric(name)? == Some(value as f64));
+    let counted = |name: &str, value: usize| {
+        Ok::<_, anyhow::Error>(daemon.metric(name)? == Some(value as f64))
+    };
     until("metrics say so", || {
         let text = daemon.metrics()?;
-        let lines = |name: &str, label: &str| text.lines().filter(|l| l.starts_with(name) && l.contains(label)).count();
+        let lines = |name: &str, label: &str| {
+            text.lines()
+                .filter(|l| l.starts_with(name) && l.contains(label))
+                .count()
+        };
         for (name, label, count) in expected {
-            ensure!(lines(name, label) == count, "{} of {name} with {label}, not {count}", lines(name, label));
+            ensure!(
+                lines(name, label) == count,
+                "{} of {name} with {label}, not {count}",
+                lines(name, label)
+            );
         }
-        Ok(counted("karpenter_pods_provisioning_startup_duration_seconds_count", 6)?
-            && counted("karpenter_pods_scheduling_decision_duration_seconds_count", 7)?
-            && counted("karpenter_nodes_created_total{nodepool=\"default\",zone=\"test-zone-a\"}", nodes)?
-            && counted("karpenter_scheduler_unschedulable_pods_count{controller=\"provisioner\"}", 1)?)
+        Ok(counted(
+            "karpenter_pods_provisioning_startup_duration_seconds_count",
+            6,
+        )? && counted(
+            "karpenter_pods_scheduling_decision_duration_seconds_count",
+            7,
+        )? && counted(
+            "karpenter_nodes_created_total{nodepool=\"default\",zone=\"test-zone-a\"}",
+            nodes,
+        )? && counted(
+            "karpenter_scheduler_unschedulable_pods_count{controller=\"provisioner\"}",
+            1,
+        )?)
     })
 }

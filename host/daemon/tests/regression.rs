@@ -1,6 +1,7 @@
-//! What Karpenter's own end-to-end suite asks of a controller, tried on a real control plane: its specs about
-//! NodeClaims, termination, expiration, integration and chaos, each named by the suite's letters and number. All of
-//! them share one cluster and one daemon; each has a namespace, a NodePool and a node label of its own name.
+//! What Karpenter's own end-to-end suite asks of a controller, tried on a real control plane: its
+//! specs about NodeClaims, termination, expiration, integration and chaos, each named by the
+//! suite's letters and number. All of them share one cluster and one daemon; each has a namespace,
+//! a NodePool and a node label of its own name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,8 +43,14 @@ const SPECS: &[Spec] = &[
     ("in23-repair-not-ready", repair_not_ready),
     ("in24-repair-unknown", repair_unknown),
     ("in25-repair-ignores-budgets", repair_ignores_budgets),
-    ("in26-repair-ignores-do-not-disrupt", repair_ignores_do_not_disrupt),
-    ("in27-repair-ignores-grace-period", repair_ignores_grace_period),
+    (
+        "in26-repair-ignores-do-not-disrupt",
+        repair_ignores_do_not_disrupt,
+    ),
+    (
+        "in27-repair-ignores-grace-period",
+        repair_ignores_grace_period,
+    ),
     ("in-repair-by-hand", repair_by_hand),
     ("in-repair-of-few", repair_of_few),
     ("in28-do-not-disrupt-for", do_not_disrupt_for),
@@ -63,11 +70,16 @@ fn main() {
         let stage = stage.clone();
         let run = move || {
             let scene = Stage::shared(&stage).and_then(|stage| Scene::new(stage, name));
-            scene.and_then(|scene| spec(&scene)).map_err(|error| Failed::from(format!("{error:#}")))
+            scene
+                .and_then(|scene| spec(&scene))
+                .map_err(|error| Failed::from(format!("{error:#}")))
         };
         Trial::test(name, run).with_ignored_flag(ignored)
     };
-    let trials = SPECS.iter().map(|spec| trial(spec, ignored)).chain([trial(&SLOW, true)]);
+    let trials = SPECS
+        .iter()
+        .map(|spec| trial(spec, ignored))
+        .chain([trial(&SLOW, true)]);
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // Now, for the end of the process drops nothing.
     drop(stage.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -89,7 +101,10 @@ impl Stage {
         }
         let plane = ControlPlane::start("regression")?;
         plane.apply(plane::CLASS)?;
-        let daemon = Daemon::start(&plane.longshore_kubeconfig(), &["--feature-gates", "NodeRepair=true"])?;
+        let daemon = Daemon::start(
+            &plane.longshore_kubeconfig(),
+            &["--feature-gates", "NodeRepair=true"],
+        )?;
         Ok(stage.insert(Arc::new(Stage { daemon, plane })).clone())
     }
 }
@@ -103,13 +118,18 @@ struct Scene {
 
 impl Scene {
     fn new(stage: Arc<Stage>, name: &'static str) -> Result<Self> {
-        stage.plane.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"))?;
+        stage.plane.apply(&format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"
+        ))?;
         Ok(Self { stage, name })
     }
 
     /// Applies manifests in which `$` stands for the name of the spec.
     fn apply(&self, manifests: &str) -> Result<()> {
-        self.stage.plane.apply(&manifests.replace('$', self.name)).map(drop)
+        self.stage
+            .plane
+            .apply(&manifests.replace('$', self.name))
+            .map(drop)
     }
 
     /// Applies a NodePool, with more of `template.spec` and more requirements.
@@ -134,12 +154,26 @@ spec:
         ))
     }
 
-    /// Applies a Deployment of pods for the spec's nodes, with annotations and more of the pods' spec.
-    fn deployment(&self, name: &str, replicas: usize, cpu: &str, annotations: &str, more: &str) -> Result<()> {
+    /// Applies a Deployment of pods for the spec's nodes, with annotations and more of the pods'
+    /// spec.
+    fn deployment(
+        &self,
+        name: &str,
+        replicas: usize,
+        cpu: &str,
+        annotations: &str,
+        more: &str,
+    ) -> Result<()> {
         self.apply(&Self::deployment_of(name, replicas, cpu, annotations, more))
     }
 
-    fn deployment_of(name: &str, replicas: usize, cpu: &str, annotations: &str, more: &str) -> String {
+    fn deployment_of(
+        name: &str,
+        replicas: usize,
+        cpu: &str,
+        annotations: &str,
+        more: &str,
+    ) -> String {
         format!(
             "
 apiVersion: apps/v1
@@ -201,7 +235,9 @@ spec: {{policyName: $, validationActions: [Deny]}}
 
     /// Runs kubectl, in the namespace of the spec.
     fn kubectl(&self, args: &[&str]) -> Result<String> {
-        self.stage.plane.run(&[&["--namespace", self.name], args].concat())
+        self.stage
+            .plane
+            .run(&[&["--namespace", self.name], args].concat())
     }
 
     /// Objects of a kind; nodes and NodeClaims only where they are the spec's.
@@ -233,7 +269,12 @@ spec: {{policyName: $, validationActions: [Deny]}}
     }
 
     /// Sees that something goes on to hold.
-    fn stays(&self, seconds: u64, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    fn stays(
+        &self,
+        seconds: u64,
+        what: &str,
+        mut holds: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(seconds) {
             ensure!(holds()?, "no more after {:?}: {what}", begun.elapsed());
@@ -244,7 +285,9 @@ spec: {{policyName: $, validationActions: [Deny]}}
 
     /// Waits until there are so many pods and all of them run; else says which do not, and why.
     fn run(&self, seconds: u64, pods: usize) -> Result<()> {
-        let runs = |pod: &Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+        let runs = |pod: &Value| {
+            pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
+        };
         let done = self.until(seconds, &format!("{pods} pods run"), || {
             let all = self.all("pods")?;
             Ok(all.len() == pods && all.iter().all(runs))
@@ -253,7 +296,9 @@ spec: {{policyName: $, validationActions: [Deny]}}
             let all = self.all("pods")?;
             let others = all.iter().filter(|pod| !runs(pod)).map(|pod| {
                 let why = pod["status"]["conditions"].as_array().into_iter().flatten();
-                let why: Vec<&str> = why.filter_map(|condition| condition["message"].as_str()).collect();
+                let why: Vec<&str> = why
+                    .filter_map(|condition| condition["message"].as_str())
+                    .collect();
                 format!(
                     "{} on {} for {}: {}",
                     name(pod),
@@ -263,7 +308,12 @@ spec: {{policyName: $, validationActions: [Deny]}}
                 )
             });
             let log = self.stage.daemon.log()?;
-            let end: Vec<&str> = log.lines().rev().filter(|line| !line.contains(" claims=0 ")).take(60).collect();
+            let end: Vec<&str> = log
+                .lines()
+                .rev()
+                .filter(|line| !line.contains(" claims=0 "))
+                .take(60)
+                .collect();
             Err(error.context(format!(
                 "{} pods;\n{}\nthe log, last line first:\n{}",
                 all.len(),
@@ -275,7 +325,9 @@ spec: {{policyName: $, validationActions: [Deny]}}
 
     /// Waits until the only claim is initialised.
     fn initialised(&self) -> Result<Value> {
-        self.until(60, "the NodeClaim is initialised", || Ok(is_true(&self.only("nodeclaims")?, "Initialized")))?;
+        self.until(60, "the NodeClaim is initialised", || {
+            Ok(is_true(&self.only("nodeclaims")?, "Initialized"))
+        })?;
         self.only("nodeclaims")
     }
 
@@ -288,19 +340,37 @@ spec: {{policyName: $, validationActions: [Deny]}}
 
     /// Deletes what is expensive for the other specs.
     fn clear(&self) -> Result<()> {
-        self.kubectl(&["delete", "deployments,daemonsets,poddisruptionbudgets", "--all"])?;
-        self.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", self.name), "--wait=false"])?;
+        self.kubectl(&[
+            "delete",
+            "deployments,daemonsets,poddisruptionbudgets",
+            "--all",
+        ])?;
+        self.kubectl(&[
+            "delete",
+            "nodeclaims",
+            "--selector",
+            &format!("spec={}", self.name),
+            "--wait=false",
+        ])?;
         self.gone(60)
     }
 }
 
 fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn is_true(object: &Value, condition: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    conditions.iter().any(|c| c["type"] == condition && c["status"] == "True")
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|c| c["type"] == condition && c["status"] == "True")
 }
 
 fn deleting(object: &Value) -> bool {
@@ -308,13 +378,20 @@ fn deleting(object: &Value) -> bool {
 }
 
 fn disrupted(node: &Value) -> bool {
-    let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
-    taints.iter().any(|t| t["key"] == "karpenter.sh/disrupted" && t["effect"] == "NoSchedule")
+    let taints = node["spec"]["taints"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    taints
+        .iter()
+        .any(|t| t["key"] == "karpenter.sh/disrupted" && t["effect"] == "NoSchedule")
 }
 
 /// Milli-units of a quantity in whole units or `m`.
 fn milli(quantity: &Value) -> Result<u64> {
-    let text = quantity.as_str().with_context(|| format!("{quantity} is no quantity"))?;
+    let text = quantity
+        .as_str()
+        .with_context(|| format!("{quantity} is no quantity"))?;
     Ok(match text.strip_suffix('m') {
         Some(milli) => milli.parse()?,
         None => text.parse::<u64>()? * 1000,
@@ -331,22 +408,43 @@ fn standalone(scene: &Scene) -> Result<()> {
     )?;
     let claim = scene.initialised()?;
     let node = scene.only("nodes")?;
-    ensure!(node["metadata"]["labels"]["karpenter.sh/capacity-type"] == "on-demand", "{node}");
-    ensure!(node["metadata"]["annotations"]["custom-annotation"] == "custom", "{node}");
+    ensure!(
+        node["metadata"]["labels"]["karpenter.sh/capacity-type"] == "on-demand",
+        "{node}"
+    );
+    ensure!(
+        node["metadata"]["annotations"]["custom-annotation"] == "custom",
+        "{node}"
+    );
     let taints = node["spec"]["taints"].as_array().context("no taints")?;
-    ensure!(taints.iter().any(|t| t["key"] == "custom-taint" && t["value"] == "custom"), "{node}");
+    ensure!(
+        taints
+            .iter()
+            .any(|t| t["key"] == "custom-taint" && t["value"] == "custom"),
+        "{node}"
+    );
     let owner = &node["metadata"]["ownerReferences"][0];
-    ensure!(owner["uid"] == claim["metadata"]["uid"] && owner["blockOwnerDeletion"] == true, "{node}");
+    ensure!(
+        owner["uid"] == claim["metadata"]["uid"] && owner["blockOwnerDeletion"] == true,
+        "{node}"
+    );
     scene.kubectl(&["delete", "nodeclaim", scene.name, "--wait=false"])?;
     scene.gone(60)
 }
 
 fn requests(scene: &Scene) -> Result<()> {
-    scene.claim("", "default", "resources: {requests: {cpu: '3', memory: 64Gi}}")?;
+    scene.claim(
+        "",
+        "default",
+        "resources: {requests: {cpu: '3', memory: 64Gi}}",
+    )?;
     let claim = scene.initialised()?;
     let allocatable = &scene.only("nodes")?["status"]["allocatable"];
     ensure!(milli(&allocatable["cpu"])? >= 3000, "{allocatable}");
-    ensure!(claim["status"]["allocatable"]["cpu"] == allocatable["cpu"], "{claim}");
+    ensure!(
+        claim["status"]["allocatable"]["cpu"] == allocatable["cpu"],
+        "{claim}"
+    );
     let size = milli(&claim["status"]["capacity"]["cpu"])?;
     ensure!(size <= 16_000, "a much smaller one would do: {size}");
     scene.clear()
@@ -355,7 +453,13 @@ fn requests(scene: &Scene) -> Result<()> {
 fn node_deleted(scene: &Scene) -> Result<()> {
     scene.claim("", "default", "")?;
     scene.initialised()?;
-    scene.kubectl(&["delete", "node", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    scene.kubectl(&[
+        "delete",
+        "node",
+        "--selector",
+        &format!("spec={}", scene.name),
+        "--wait=false",
+    ])?;
     scene.gone(60)
 }
 
@@ -375,18 +479,38 @@ spec:
 ",
     )?;
     let claims = || scene.all("nodeclaims");
-    scene.until(60, "it is launched", || Ok(claims()?.first().is_some_and(|claim| is_true(claim, "Launched"))))?;
+    scene.until(60, "it is launched", || {
+        Ok(claims()?
+            .first()
+            .is_some_and(|claim| is_true(claim, "Launched")))
+    })?;
     let unknown = |claim: &Value, kind: &str| {
-        let conditions = claim["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        conditions.iter().any(|c| c["type"] == kind && c["status"] == "Unknown")
+        let conditions = claim["status"]["conditions"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .any(|c| c["type"] == kind && c["status"] == "Unknown")
     };
     let begun = Instant::now();
     while let Some(claim) = claims()?.first().filter(|claim| !deleting(claim)) {
-        ensure!(unknown(claim, "Registered") && unknown(claim, "Initialized"), "{}", claim["status"]);
-        ensure!(begun.elapsed() < Duration::from_secs(17 * 60), "it is still there");
+        ensure!(
+            unknown(claim, "Registered") && unknown(claim, "Initialized"),
+            "{}",
+            claim["status"]
+        );
+        ensure!(
+            begun.elapsed() < Duration::from_secs(17 * 60),
+            "it is still there"
+        );
         std::thread::sleep(Duration::from_secs(5));
     }
-    ensure!(begun.elapsed() > Duration::from_secs(14 * 60), "given up after {:?}", begun.elapsed());
+    ensure!(
+        begun.elapsed() > Duration::from_secs(14 * 60),
+        "given up after {:?}",
+        begun.elapsed()
+    );
     scene.gone(60)
 }
 
@@ -401,7 +525,9 @@ fn class_not_ready(scene: &Scene) -> Result<()> {
         "{apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], resources: [kwoknodeclasses/status]}",
         "object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && c.reason == 'TestingNotReady')",
     )?;
-    scene.apply("{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: $}}")?;
+    scene.apply(
+        "{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: $}}",
+    )?;
     let status = r#"{"status":{"conditions":[{"type":"Ready","status":"False","reason":"TestingNotReady",
         "message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
     scene.kubectl(&[
@@ -421,30 +547,61 @@ fn instance_unknown(scene: &Scene) -> Result<()> {
     scene.claim("", "default", "")?;
     scene.initialised()?;
     let status = r#"{"status":{"providerID":"kwok://nobody-knows-this-one"}}"#;
-    scene.kubectl(&["patch", "nodeclaim", scene.name, "--subresource=status", "--type=merge", "--patch", status])?;
+    scene.kubectl(&[
+        "patch",
+        "nodeclaim",
+        scene.name,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        status,
+    ])?;
     // Looked for every two minutes.
-    scene.until(300, "the NodeClaim is gone", || Ok(scene.all("nodeclaims")?.is_empty()))
+    scene.until(300, "the NodeClaim is gone", || {
+        Ok(scene.all("nodeclaims")?.is_empty())
+    })
 }
 
 // Termination
 
 fn termination_grace_period(scene: &Scene) -> Result<()> {
     scene.pool("terminationGracePeriod: 30s", "")?;
-    scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "terminationGracePeriodSeconds: 15")?;
+    scene.deployment(
+        "web",
+        1,
+        "1",
+        "karpenter.sh/do-not-disrupt: 'true'",
+        "terminationGracePeriodSeconds: 15",
+    )?;
     scene.run(60, 1)?;
     let (pod, node) = (name(&scene.only("pods")?), name(&scene.only("nodes")?));
     let begun = Instant::now();
-    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
-    let the_node = || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
-    scene.until(3, "the node is tainted", || Ok(the_node()?.is_some_and(|n| disrupted(&n))))?;
-    let the_pod = || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
-    // Its own grace period ends with that of the node.
-    scene.stays(10u64.saturating_sub(begun.elapsed().as_secs()), "the pod stays", || {
-        Ok(the_pod()?.is_some_and(|p| !deleting(&p)))
+    scene.kubectl(&[
+        "delete",
+        "nodeclaims",
+        "--selector",
+        &format!("spec={}", scene.name),
+        "--wait=false",
+    ])?;
+    let the_node =
+        || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
+    scene.until(3, "the node is tainted", || {
+        Ok(the_node()?.is_some_and(|n| disrupted(&n)))
     })?;
+    let the_pod =
+        || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
+    // Its own grace period ends with that of the node.
+    scene.stays(
+        10u64.saturating_sub(begun.elapsed().as_secs()),
+        "the pod stays",
+        || Ok(the_pod()?.is_some_and(|p| !deleting(&p))),
+    )?;
     scene.until(40, "the pod is gone", || Ok(the_pod()?.is_none()))?;
     let after = begun.elapsed();
-    ensure!((12..=35).contains(&after.as_secs()), "the pod was gone after {after:?}");
+    ensure!(
+        (12..=35).contains(&after.as_secs()),
+        "the pod was gone after {after:?}"
+    );
     scene.until(40, "the node is gone", || Ok(the_node()?.is_none()))?;
     scene.run(60, 1)
 }
@@ -457,14 +614,28 @@ fn pre_stop(scene: &Scene) -> Result<()> {
     scene.run(60, 1)?;
     let (pod, node) = (name(&scene.only("pods")?), name(&scene.only("nodes")?));
     let begun = Instant::now();
-    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
-    let the_node = || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
-    let the_pod = || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
-    scene.until(3, "the node is tainted", || Ok(the_node()?.is_some_and(|n| disrupted(&n))))?;
-    scene.until(5, "the pod is asked to go", || Ok(the_pod()?.is_some_and(|p| deleting(&p))))?;
-    scene.stays(8u64.saturating_sub(begun.elapsed().as_secs()), "the node waits for its pod", || {
-        Ok(the_pod()?.is_some() && the_node()?.is_some())
+    scene.kubectl(&[
+        "delete",
+        "nodeclaims",
+        "--selector",
+        &format!("spec={}", scene.name),
+        "--wait=false",
+    ])?;
+    let the_node =
+        || Ok::<_, anyhow::Error>(scene.all("nodes")?.into_iter().find(|n| name(n) == node));
+    let the_pod =
+        || Ok::<_, anyhow::Error>(scene.all("pods")?.into_iter().find(|p| name(p) == pod));
+    scene.until(3, "the node is tainted", || {
+        Ok(the_node()?.is_some_and(|n| disrupted(&n)))
     })?;
+    scene.until(5, "the pod is asked to go", || {
+        Ok(the_pod()?.is_some_and(|p| deleting(&p)))
+    })?;
+    scene.stays(
+        8u64.saturating_sub(begun.elapsed().as_secs()),
+        "the node waits for its pod",
+        || Ok(the_pod()?.is_some() && the_node()?.is_some()),
+    )?;
     scene.until(15, "the pod is gone", || Ok(the_pod()?.is_none()))?;
     scene.until(30, "the node is gone", || Ok(the_node()?.is_none()))?;
     scene.run(60, 1)?;
@@ -495,21 +666,53 @@ spec:
     daemons("second", "")?;
     daemons("fourth", "priorityClassName: system-node-critical")?;
     scene.deployment("first", 1, "100m", slow, "")?;
-    scene.deployment("third", 1, "100m", slow, "priorityClassName: system-cluster-critical")?;
+    scene.deployment(
+        "third",
+        1,
+        "100m",
+        slow,
+        "priorityClassName: system-cluster-critical",
+    )?;
     scene.run(60, 4)?;
     let node = name(&scene.only("nodes")?);
-    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    scene.kubectl(&[
+        "delete",
+        "nodeclaims",
+        "--selector",
+        &format!("spec={}", scene.name),
+        "--wait=false",
+    ])?;
     let mut order: Vec<String> = Vec::new();
     scene.until(90, "the node is gone", || {
         let pods = scene.all("pods")?;
-        let here: Vec<&Value> = pods.iter().filter(|p| p["spec"]["nodeName"] == *node).collect();
-        let app = |pod: &Value| pod["metadata"]["labels"]["app"].as_str().unwrap_or_default().to_owned();
-        let leaving: BTreeSet<String> = here.iter().filter(|p| deleting(p)).map(|p| app(p)).collect();
+        let here: Vec<&Value> = pods
+            .iter()
+            .filter(|p| p["spec"]["nodeName"] == *node)
+            .collect();
+        let app = |pod: &Value| {
+            pod["metadata"]["labels"]["app"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let leaving: BTreeSet<String> = here
+            .iter()
+            .filter(|p| deleting(p))
+            .map(|p| app(p))
+            .collect();
         ensure!(leaving.len() <= 1, "leave together: {leaving:?}");
-        order.extend(leaving.into_iter().filter(|one| order.last() != Some(one)).collect::<Vec<_>>());
+        order.extend(
+            leaving
+                .into_iter()
+                .filter(|one| order.last() != Some(one))
+                .collect::<Vec<_>>(),
+        );
         Ok(!scene.names("nodes")?.contains(&node))
     })?;
-    ensure!(order == ["first", "second", "third", "fourth"], "they left in this order: {order:?}");
+    ensure!(
+        order == ["first", "second", "third", "fourth"],
+        "they left in this order: {order:?}"
+    );
     scene.clear()
 }
 
@@ -519,10 +722,16 @@ fn expired(scene: &Scene) -> Result<()> {
     scene.pool("expireAfter: 45s", "")?;
     scene.deployment("web", 1, "1", "", "")?;
     scene.run(60, 1)?;
-    let (claim, node) = (name(&scene.only("nodeclaims")?), name(&scene.only("nodes")?));
+    let (claim, node) = (
+        name(&scene.only("nodeclaims")?),
+        name(&scene.only("nodes")?),
+    );
     scene.until(120, "claim and node are replaced", || {
         let (claims, nodes) = (scene.names("nodeclaims")?, scene.names("nodes")?);
-        Ok(!claims.contains(&claim) && !nodes.contains(&node) && !claims.is_empty() && !nodes.is_empty())
+        Ok(!claims.contains(&claim)
+            && !nodes.contains(&node)
+            && !claims.is_empty()
+            && !nodes.is_empty())
     })?;
     scene.run(60, 1)?;
     scene.kubectl(&["delete", "nodepool", scene.name, "--wait=false"])?;
@@ -548,7 +757,12 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
     })?;
     scene.run(90, 5)?;
     let nodes = scene.names("nodes")?;
-    ensure!(nodes.len() == old.len(), "{} nodes in place of {}", nodes.len(), old.len());
+    ensure!(
+        nodes.len() == old.len(),
+        "{} nodes in place of {}",
+        nodes.len(),
+        old.len()
+    );
     scene.kubectl(&["delete", "nodepool", scene.name, "--wait=false"])?;
     scene.clear()
 }
@@ -587,19 +801,27 @@ spec:
     scene.until(90, "the pod runs beside a daemon", || {
         let pods = scene.all("pods")?;
         let of = |app: &str| -> BTreeSet<String> {
-            let run =
-                pods.iter().filter(|p| p["status"]["phase"] == "Running" && p["metadata"]["labels"]["app"] == app);
-            run.filter_map(|p| p["spec"]["nodeName"].as_str().map(str::to_owned)).collect()
+            let run = pods.iter().filter(|p| {
+                p["status"]["phase"] == "Running" && p["metadata"]["labels"]["app"] == app
+            });
+            run.filter_map(|p| p["spec"]["nodeName"].as_str().map(str::to_owned))
+                .collect()
         };
         Ok(!of("web").is_disjoint(&of("daemon")))
     })?;
     let nodes = scene.names("nodes")?;
-    ensure!(nodes.len() == 1, "the first node had no room for both: {nodes:?}");
+    ensure!(
+        nodes.len() == 1,
+        "the first node had no room for both: {nodes:?}"
+    );
     scene.clear()
 }
 
 fn host_ports(scene: &Scene) -> Result<()> {
-    scene.pool("", "- {key: kubernetes.io/arch, operator: In, values: [amd64, arm64]}")?;
+    scene.pool(
+        "",
+        "- {key: kubernetes.io/arch, operator: In, values: [amd64, arm64]}",
+    )?;
     for arch in ["amd64", "arm64"] {
         scene.apply(&format!(
             "
@@ -622,7 +844,8 @@ spec:
             1,
             "1",
             "",
-            &format!("nodeSelector: {{spec: $, kubernetes.io/arch: {arch}}}").replace('$', scene.name),
+            &format!("nodeSelector: {{spec: $, kubernetes.io/arch: {arch}}}")
+                .replace('$', scene.name),
         )?;
     }
     scene.run(60, 4)?;
@@ -633,7 +856,10 @@ spec:
         "jsonpath={.items[?(@.source.component=='karpenter')].reason}",
     ])?;
     ensure!(!events.contains("FailedScheduling"), "{events}");
-    ensure!(scene.names("nodes")?.len() == 2, "one node for each architecture");
+    ensure!(
+        scene.names("nodes")?.len() == 2,
+        "one node for each architecture"
+    );
     scene.clear()
 }
 
@@ -664,13 +890,26 @@ spec:
       requirements: [{{{requirement}}}]
 "
         );
-        let file = std::env::temp_dir().join(format!("longshore-{}-{}.yaml", scene.name, std::process::id()));
+        let file = std::env::temp_dir().join(format!(
+            "longshore-{}-{}.yaml",
+            scene.name,
+            std::process::id()
+        ));
         std::fs::write(&file, pool.replace('$', scene.name))?;
-        let answer = scene.kubectl(&["create", "--dry-run=server", "--filename", &file.display().to_string()]);
+        let answer = scene.kubectl(&[
+            "create",
+            "--dry-run=server",
+            "--filename",
+            &file.display().to_string(),
+        ]);
         std::fs::remove_file(&file)?;
         answer
     };
-    let usual = ("", "key: kubernetes.io/os, operator: In, values: [linux]", "consolidateAfter: Never");
+    let usual = (
+        "",
+        "key: kubernetes.io/os, operator: In, values: [linux]",
+        "consolidateAfter: Never",
+    );
     let label = |text| (text, usual.1, usual.2);
     let requirement = |text| (usual.0, text, usual.2);
     let disruption = |text| (usual.0, usual.1, text);
@@ -686,22 +925,57 @@ spec:
     let refused = [
         (label("karpenter.sh/nodepool: a"), "karpenter.sh/nodepool"),
         (label("karpenter.sh/custom: a"), "karpenter.sh"),
-        (requirement("key: karpenter.sh/nodepool, operator: In, values: [a]"), "karpenter.sh/nodepool"),
-        (requirement("key: kubernetes.io/os, operator: In, values: []"), "In needs"),
-        (requirement("key: kubernetes.io/os, operator: among, values: [linux]"), "Unsupported value"),
-        (requirement("key: a, operator: Gt, values: ['1', '2']"), "Gt, Lt"),
-        (requirement("key: a, operator: Lt, values: ['1', '2']"), "Gt, Lt"),
-        (requirement("key: a, operator: Gte, values: ['1', '2']"), "Gt, Lt"),
-        (requirement("key: a, operator: Lte, values: ['1', '2']"), "Gt, Lt"),
+        (
+            requirement("key: karpenter.sh/nodepool, operator: In, values: [a]"),
+            "karpenter.sh/nodepool",
+        ),
+        (
+            requirement("key: kubernetes.io/os, operator: In, values: []"),
+            "In needs",
+        ),
+        (
+            requirement("key: kubernetes.io/os, operator: among, values: [linux]"),
+            "Unsupported value",
+        ),
+        (
+            requirement("key: a, operator: Gt, values: ['1', '2']"),
+            "Gt, Lt",
+        ),
+        (
+            requirement("key: a, operator: Lt, values: ['1', '2']"),
+            "Gt, Lt",
+        ),
+        (
+            requirement("key: a, operator: Gte, values: ['1', '2']"),
+            "Gt, Lt",
+        ),
+        (
+            requirement("key: a, operator: Lte, values: ['1', '2']"),
+            "Gt, Lt",
+        ),
         (disruption("consolidateAfter: -1s"), "consolidateAfter"),
-        (requirement("key: a, operator: Exists, minValues: -1"), "minValues"),
-        (requirement("key: a, operator: Exists, minValues: 0"), "minValues"),
-        (requirement("key: a, operator: Exists, minValues: 51"), "minValues"),
-        (requirement("key: a, operator: In, values: [b], minValues: 2"), "minValues"),
+        (
+            requirement("key: a, operator: Exists, minValues: -1"),
+            "minValues",
+        ),
+        (
+            requirement("key: a, operator: Exists, minValues: 0"),
+            "minValues",
+        ),
+        (
+            requirement("key: a, operator: Exists, minValues: 51"),
+            "minValues",
+        ),
+        (
+            requirement("key: a, operator: In, values: [b], minValues: 2"),
+            "minValues",
+        ),
     ];
     for ((labels, requirement, disruption), because) in refused {
         let asked = format!("{labels} {requirement} {disruption}");
-        let error = ask(labels, requirement, disruption).err().with_context(|| format!("taken: {asked}"))?;
+        let error = ask(labels, requirement, disruption)
+            .err()
+            .with_context(|| format!("taken: {asked}"))?;
         ensure!(format!("{error:#}").contains(because), "{asked}: {error:#}");
     }
     Ok(())
@@ -714,18 +988,32 @@ fn sicken(scene: &Scene, node: &str, condition: &str, status: &str, hours: i64) 
         "type": condition, "status": status, "reason": "Test", "lastTransitionTime": since.strftime("%FT%TZ").to_string(),
     });
     let patch = serde_json::json!({"status": {"conditions": [condition]}}).to_string();
-    scene.kubectl(&["patch", "node", node, "--subresource=status", "--type=strategic", "--patch", &patch]).map(drop)
+    scene
+        .kubectl(&[
+            "patch",
+            "node",
+            node,
+            "--subresource=status",
+            "--type=strategic",
+            "--patch",
+            &patch,
+        ])
+        .map(drop)
 }
 
 /// Sees that the spec's only node, with its only pod, is replaced once it is unhealthy.
 fn repaired(scene: &Scene, condition: &str, status: &str, hours: i64) -> Result<()> {
     scene.run(60, 1)?;
-    let (claim, node) = (name(&scene.only("nodeclaims")?), name(&scene.only("nodes")?));
+    let (claim, node) = (
+        name(&scene.only("nodeclaims")?),
+        name(&scene.only("nodes")?),
+    );
     let pod = name(&scene.only("pods")?);
     sicken(scene, &node, condition, status, hours)?;
     scene.until(120, "pod, node and claim are replaced", || {
         let (claims, nodes) = (scene.names("nodeclaims")?, scene.names("nodes")?);
-        let left = claims.contains(&claim) || nodes.contains(&node) || scene.names("pods")?.contains(&pod);
+        let left =
+            claims.contains(&claim) || nodes.contains(&node) || scene.names("pods")?.contains(&pod);
         Ok(!left && !claims.is_empty() && !nodes.is_empty())
     })?;
     scene.run(60, 1)?;
@@ -747,7 +1035,14 @@ fn repair_unknown(scene: &Scene) -> Result<()> {
 fn repair_ignores_budgets(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     let none = r#"{"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}"#;
-    scene.kubectl(&["patch", "nodepool", scene.name, "--type=merge", "--patch", none])?;
+    scene.kubectl(&[
+        "patch",
+        "nodepool",
+        scene.name,
+        "--type=merge",
+        "--patch",
+        none,
+    ])?;
     scene.apply(
         "
 apiVersion: policy/v1
@@ -765,13 +1060,24 @@ fn repair_ignores_do_not_disrupt(scene: &Scene) -> Result<()> {
     scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "")?;
     scene.run(60, 1)?;
     let node = name(&scene.only("nodes")?);
-    scene.kubectl(&["annotate", "node", &node, "karpenter.sh/do-not-disrupt=true"])?;
+    scene.kubectl(&[
+        "annotate",
+        "node",
+        &node,
+        "karpenter.sh/do-not-disrupt=true",
+    ])?;
     repaired(scene, "Ready", "False", 31)
 }
 
 fn repair_ignores_grace_period(scene: &Scene) -> Result<()> {
     scene.pool("terminationGracePeriod: 1h", "")?;
-    scene.deployment("web", 1, "1", "karpenter.sh/do-not-disrupt: 'true'", "terminationGracePeriodSeconds: 3600")?;
+    scene.deployment(
+        "web",
+        1,
+        "1",
+        "karpenter.sh/do-not-disrupt: 'true'",
+        "terminationGracePeriodSeconds: 3600",
+    )?;
     repaired(scene, "Ready", "False", 31)
 }
 
@@ -783,7 +1089,10 @@ fn repair_by_hand(scene: &Scene) -> Result<()> {
     let begun = Instant::now();
     repaired(scene, "KWOKUnhealthy", "True", 0)?;
     let took = begun.elapsed();
-    ensure!((30..90).contains(&took.as_secs()), "replaced after {took:?}");
+    ensure!(
+        (30..90).contains(&took.as_secs()),
+        "replaced after {took:?}"
+    );
     Ok(())
 }
 
@@ -799,14 +1108,28 @@ fn repair_of_few(scene: &Scene) -> Result<()> {
     std::thread::sleep(Duration::from_secs(2));
     sicken(scene, &nodes[1], "Ready", "False", 31)?;
     let told = |kind: &str, object: &str| -> Result<bool> {
-        let of = format!("involvedObject.kind={kind},involvedObject.name={object},reason=NodeRepairBlocked");
-        let args = ["--namespace", "default", "get", "events", "--field-selector", &of, "--output", "name"];
+        let of = format!(
+            "involvedObject.kind={kind},involvedObject.name={object},reason=NodeRepairBlocked"
+        );
+        let args = [
+            "--namespace",
+            "default",
+            "get",
+            "events",
+            "--field-selector",
+            &of,
+            "--output",
+            "name",
+        ];
         Ok(!scene.stage.plane.run(&args)?.is_empty())
     };
     scene.until(30, "the node and its NodePool are told", || {
         Ok(told("Node", &nodes[1])? && told("NodePool", scene.name)?)
     })?;
-    ensure!(scene.names("nodes")?.into_iter().eq(nodes.iter().cloned()), "a node was replaced");
+    ensure!(
+        scene.names("nodes")?.into_iter().eq(nodes.iter().cloned()),
+        "a node was replaced"
+    );
     scene.clear()
 }
 
@@ -819,7 +1142,13 @@ fn do_not_disrupt_for(scene: &Scene) -> Result<()> {
     scene.run(60, 3)?;
     let begun = Instant::now();
     let node = name(&scene.only("nodes")?);
-    scene.kubectl(&["delete", "nodeclaims", "--selector", &format!("spec={}", scene.name), "--wait=false"])?;
+    scene.kubectl(&[
+        "delete",
+        "nodeclaims",
+        "--selector",
+        &format!("spec={}", scene.name),
+        "--wait=false",
+    ])?;
     let left = || {
         let pods = scene.all("pods")?;
         let here = pods.iter().filter(|p| p["spec"]["nodeName"] == *node);
@@ -827,14 +1156,35 @@ fn do_not_disrupt_for(scene: &Scene) -> Result<()> {
         Ok::<BTreeSet<String>, anyhow::Error>(here.filter_map(app).collect())
     };
     scene.until(60, "the short one has left", || Ok(left()?.len() == 2))?;
-    ensure!(!left()?.contains("short") && begun.elapsed() > Duration::from_secs(10), "{:?}", begun.elapsed());
+    ensure!(
+        !left()?.contains("short") && begun.elapsed() > Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
     scene.until(60, "the long one has left", || Ok(left()?.len() == 1))?;
-    ensure!(left()?.contains("always") && begun.elapsed() > Duration::from_secs(30), "{:?}", begun.elapsed());
-    scene.stays(15, "who must never be disrupted stays", || Ok(left()?.len() == 1))?;
-    for pod in scene.all("pods")?.iter().filter(|p| p["spec"]["nodeName"] == *node) {
-        scene.kubectl(&["annotate", "pod", &name(pod), "karpenter.sh/do-not-disrupt-"])?;
+    ensure!(
+        left()?.contains("always") && begun.elapsed() > Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
+    scene.stays(15, "who must never be disrupted stays", || {
+        Ok(left()?.len() == 1)
+    })?;
+    for pod in scene
+        .all("pods")?
+        .iter()
+        .filter(|p| p["spec"]["nodeName"] == *node)
+    {
+        scene.kubectl(&[
+            "annotate",
+            "pod",
+            &name(pod),
+            "karpenter.sh/do-not-disrupt-",
+        ])?;
     }
-    scene.until(60, "the node is gone", || Ok(!scene.names("nodes")?.contains(&node)))?;
+    scene.until(60, "the node is gone", || {
+        Ok(!scene.names("nodes")?.contains(&node))
+    })?;
     scene.clear()
 }
 
@@ -863,34 +1213,63 @@ fn many_kinds(scene: &Scene) -> Result<()> {
     let kinds = [
         ("usual", String::new()),
         ("zones", spread("zones", zone, "DoNotSchedule")),
-        ("zones-if-possible", spread("zones-if-possible", zone, "ScheduleAnyway")),
+        (
+            "zones-if-possible",
+            spread("zones-if-possible", zone, "ScheduleAnyway"),
+        ),
         ("hosts", spread("hosts", host, "DoNotSchedule")),
         ("one-host", affinity("one-host", "podAffinity", host)),
         ("one-zone", affinity("one-zone", "podAffinity", zone)),
         ("apart", affinity("apart", "podAntiAffinity", host)),
-        ("arm", format!("nodeSelector: {{spec: {}, kubernetes.io/arch: arm64}}", scene.name)),
+        (
+            "arm",
+            format!(
+                "nodeSelector: {{spec: {}, kubernetes.io/arch: arm64}}",
+                scene.name
+            ),
+        ),
     ];
-    // At once: one of the pods that belong on one host goes to any node with room for it that is there before, and then
-    // the others have nowhere to go.
-    let deployments = kinds.iter().map(|(name, more)| Scene::deployment_of(name, 10, "500m", "", more));
+    // At once: one of the pods that belong on one host goes to any node with room for it that is
+    // there before, and then the others have nowhere to go.
+    let deployments = kinds
+        .iter()
+        .map(|(name, more)| Scene::deployment_of(name, 10, "500m", "", more));
     scene.apply(&deployments.collect::<Vec<_>>().join("---"))?;
     scene.run(180, 10 * kinds.len())?;
     let nodes = scene.all("nodes")?;
     let pods = scene.all("pods")?;
     let places = |app: &str, key: &str| -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == app) {
-            let node = nodes.iter().find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"]);
+        for pod in pods
+            .iter()
+            .filter(|pod| pod["metadata"]["labels"]["app"] == app)
+        {
+            let node = nodes
+                .iter()
+                .find(|node| node["metadata"]["name"] == pod["spec"]["nodeName"]);
             let place = node.context("on no node of the spec")?["metadata"]["labels"][key].as_str();
-            *counts.entry(place.context("no such label")?.to_owned()).or_default() += 1;
+            *counts
+                .entry(place.context("no such label")?.to_owned())
+                .or_default() += 1;
         }
         Ok(counts)
     };
-    let skew = |counts: &BTreeMap<String, usize>| counts.values().max().copied() > counts.values().min().map(|n| n + 1);
-    ensure!(!skew(&places("zones", zone)?) && !skew(&places("hosts", host)?), "too far apart");
-    ensure!(places("one-host", host)?.len() == 1 && places("one-zone", zone)?.len() == 1, "not together");
+    let skew = |counts: &BTreeMap<String, usize>| {
+        counts.values().max().copied() > counts.values().min().map(|n| n + 1)
+    };
+    ensure!(
+        !skew(&places("zones", zone)?) && !skew(&places("hosts", host)?),
+        "too far apart"
+    );
+    ensure!(
+        places("one-host", host)?.len() == 1 && places("one-zone", zone)?.len() == 1,
+        "not together"
+    );
     ensure!(places("apart", host)?.len() == 10, "two on a node");
-    ensure!(places("arm", "kubernetes.io/arch")?.keys().eq(["arm64"]), "of another kind");
+    ensure!(
+        places("arm", "kubernetes.io/arch")?.keys().eq(["arm64"]),
+        "of another kind"
+    );
     scene.clear()
 }
 
@@ -901,19 +1280,31 @@ fn hashes(scene: &Scene) -> Result<()> {
     scene.deployment("web", 1, "1", "", "")?;
     scene.run(60, 1)?;
     let claim = name(&scene.only("nodeclaims")?);
-    let pool: Value = serde_json::from_str(&scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?)?;
+    let pool: Value = serde_json::from_str(
+        &scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?,
+    )?;
     let hash = pool["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].clone();
     ensure!(hash.is_string(), "{pool}");
-    for object in [format!("nodepool/{}", scene.name), format!("nodeclaim/{claim}")] {
-        let old = ["karpenter.sh/nodepool-hash=test-hash", "karpenter.sh/nodepool-hash-version=test-version"];
+    for object in [
+        format!("nodepool/{}", scene.name),
+        format!("nodeclaim/{claim}"),
+    ] {
+        let old = [
+            "karpenter.sh/nodepool-hash=test-hash",
+            "karpenter.sh/nodepool-hash-version=test-version",
+        ];
         scene.kubectl(&[&["annotate", "--overwrite", &object], &old[..]].concat())?;
     }
     // Looked at when it changes.
     scene.kubectl(&["label", "nodepool", scene.name, "touched=yes"])?;
     scene.until(60, "the hashes are written anew", || {
-        let pool: Value = serde_json::from_str(&scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?)?;
+        let pool: Value = serde_json::from_str(
+            &scene.kubectl(&["get", "nodepool", scene.name, "--output", "json"])?,
+        )?;
         let claim = scene.only("nodeclaims")?;
-        let of = |object: &Value| object["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].clone();
+        let of = |object: &Value| {
+            object["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].clone()
+        };
         Ok(of(&pool) == hash && of(&claim) == hash)
     })?;
     scene.clear()
@@ -921,8 +1312,8 @@ fn hashes(scene: &Scene) -> Result<()> {
 
 // Chaos
 
-/// Somebody taints every node as soon as a pod is on it, so that the pod has to leave. Each node more is waited for twice
-/// as long, or there would be one every three seconds.
+/// Somebody taints every node as soon as a pod is on it, so that the pod has to leave. Each node
+/// more is waited for twice as long, or there would be one every three seconds.
 fn tainted_by_others(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     scene.deployment("web", 1, "1", "", "")?;
@@ -934,16 +1325,34 @@ fn tainted_by_others(scene: &Scene) -> Result<()> {
         let tainted = |node: &Value| node["spec"]["taints"].to_string().contains("test");
         let open: Vec<&Value> = nodes.iter().filter(|node| !tainted(node)).collect();
         ensure!(open.len() < 2, "two nodes at a time for one pod");
-        let used = |node: &&&Value| pods.iter().any(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"]);
+        let used = |node: &&&Value| {
+            pods.iter()
+                .any(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"])
+        };
         for node in open.iter().filter(used) {
-            scene.kubectl(&["taint", "node", &name(node), "test=true:NoExecute", "--overwrite"])?;
+            scene.kubectl(&[
+                "taint",
+                "node",
+                &name(node),
+                "test=true:NoExecute",
+                "--overwrite",
+            ])?;
         }
         std::thread::sleep(Duration::from_millis(500));
     }
     ensure!((4..10).contains(&most), "{most} nodes in two minutes");
     for (namespace, object) in [("default", "NodePool"), (scene.name, "Pod")] {
         let selector = format!("involvedObject.kind={object}");
-        let args = ["--namespace", namespace, "get", "events", "--field-selector", &selector, "--output", "json"];
+        let args = [
+            "--namespace",
+            namespace,
+            "get",
+            "events",
+            "--field-selector",
+            &selector,
+            "--output",
+            "json",
+        ];
         let events = scene.stage.plane.run(&args)?;
         let told = events.contains("something has tainted them (test=true:NoExecute)");
         ensure!(told, "{object} is not told");

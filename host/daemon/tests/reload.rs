@@ -1,4 +1,5 @@
-//! Policies swapped under the daemon's feet, with real components and real files; time and threads are the test's own.
+//! Policies swapped under the daemon's feet, with real components and real files; time and threads
+//! are the test's own.
 
 #[path = "reload/guest.rs"]
 mod guest;
@@ -32,11 +33,20 @@ fn a_component_renamed_into_place_is_taken_over_between_rounds() {
     scene.settle();
     running.begin_round(0);
     let world = &scene.snapshot.world;
-    let score = |live: &dyn longshore_core::policy::Policies| live.score(&world.catalogue, &world.names, scene.pool());
-    assert_eq!(score(&*running).cost[0], 1.0, "a round that has begun ends with what it began with");
+    let score = |live: &dyn longshore_core::policy::Policies| {
+        live.score(&world.catalogue, &world.names, scene.pool())
+    };
+    assert_eq!(
+        score(&*running).cost[0],
+        1.0,
+        "a round that has begun ends with what it began with"
+    );
     assert_eq!(scene.cost(), 2.0);
     assert_eq!(scene.kinds(), [Kind::PolicyLoaded, Kind::PolicyLoaded]);
-    assert_eq!((scene.policy("one").loads, scene.manager.status().swaps), (2, 1));
+    assert_eq!(
+        (scene.policy("one").loads, scene.manager.status().swaps),
+        (2, 1)
+    );
 }
 
 #[test]
@@ -110,9 +120,15 @@ fn whatever_is_broken_leaves_the_old_one_running_and_says_so() {
     scene.kinds();
     let whole = costs(5.0);
     let mut broken: Vec<(Vec<u8>, &str)> = vec![
-        (b"#!/bin/sh".to_vec(), "not WebAssembly: it begins with \"#!/bin/s\""),
+        (
+            b"#!/bin/sh".to_vec(),
+            "not WebAssembly: it begins with \"#!/bin/s\"",
+        ),
         (Vec::new(), "not WebAssembly: it begins with \"\""),
-        (wat::parse_str("(module)").unwrap(), "a core WebAssembly module, not a component"),
+        (
+            wat::parse_str("(module)").unwrap(),
+            "a core WebAssembly module, not a component",
+        ),
         (whole[..whole.len() / 2].to_vec(), "damaged or cut short"),
     ];
     broken.extend(BROKEN.map(|(way, words)| (guest("9.9.9", way), words)));
@@ -123,15 +139,27 @@ fn whatever_is_broken_leaves_the_old_one_running_and_says_so() {
         assert!(error.contains(words), "expected {words:?} in: {error}");
         assert_eq!(scene.cost(), 1.0, "{words}");
         let notices = scene.manager.notices();
-        assert_eq!(notices.iter().map(|notice| notice.kind).collect::<Vec<_>>(), [Kind::PolicyRefused], "{words}");
-        assert!(notices[0].message.contains("flat 1.0.0 goes on"), "{}", notices[0].message);
+        assert_eq!(
+            notices.iter().map(|notice| notice.kind).collect::<Vec<_>>(),
+            [Kind::PolicyRefused],
+            "{words}"
+        );
+        assert!(
+            notices[0].message.contains("flat 1.0.0 goes on"),
+            "{}",
+            notices[0].message
+        );
         assert!(!notices[0].hint.is_empty(), "{words}");
         scene.settle();
         assert!(scene.kinds().is_empty(), "said once: {words}");
     }
     std::fs::remove_file(scene.folder.join("one.wasm")).unwrap();
     scene.settle();
-    assert!(scene.error("one").contains("cannot be read: No such file"), "{}", scene.error("one"));
+    assert!(
+        scene.error("one").contains("cannot be read: No such file"),
+        "{}",
+        scene.error("one")
+    );
     assert_eq!((scene.cost(), scene.policy("one").refused), (1.0, 11));
     scene.rename("one.wasm", &costs(6.0));
     scene.settle();
@@ -144,48 +172,89 @@ fn an_endless_loop_is_found_out_on_trial() {
     scene.round();
     scene.rename("one.wasm", &guest("1.0.1", Way::Loops));
     scene.settle();
-    assert!(scene.error("one").contains("ran out of fuel"), "{}", scene.error("one"));
+    assert!(
+        scene.error("one").contains("ran out of fuel"),
+        "{}",
+        scene.error("one")
+    );
     assert_eq!(scene.cost(), 1.0);
 }
 
 #[test]
 fn settings_are_checked_and_named_by_their_line() {
     let mut scene = one("settings");
-    scene.edit("longshore.toml", &[b"\n", ONE, b"settings = { y = 1 }\n"].concat());
+    scene.edit(
+        "longshore.toml",
+        &[b"\n", ONE, b"settings = { y = 1 }\n"].concat(),
+    );
     scene.settle();
     let error = scene.error("one");
-    assert!(error.contains("longshore.toml:2: settings: `y`: unknown key"), "{error}");
+    assert!(
+        error.contains("longshore.toml:2: settings: `y`: unknown key"),
+        "{error}"
+    );
     assert_eq!(scene.cost(), 1.0);
 
-    scene.edit("longshore.toml", &[ONE, b"settings-file = 'one.toml'\n"].concat());
+    scene.edit(
+        "longshore.toml",
+        &[ONE, b"settings-file = 'one.toml'\n"].concat(),
+    );
     scene.edit("one.toml", b"x = ");
     scene.settle();
-    assert!(scene.error("one").contains("one.toml:1:"), "{}", scene.error("one"));
+    assert!(
+        scene.error("one").contains("one.toml:1:"),
+        "{}",
+        scene.error("one")
+    );
     scene.edit("one.toml", b"x = 1");
     scene.settle();
-    assert_eq!((scene.error("one").as_str(), scene.policy("one").loads), ("", 2), "the settings file is watched");
+    assert_eq!(
+        (scene.error("one").as_str(), scene.policy("one").loads),
+        ("", 2),
+        "the settings file is watched"
+    );
 }
 
 #[test]
 fn a_faulty_configuration_leaves_the_last_one_in_force_until_it_is_mended() {
     let mut scene = one("config");
     scene.kinds();
-    scene.edit("longshore.toml", b"[[policy]]\nname = 'one'\npath = 'one.wasm'\ncolour = 'red'\n");
+    scene.edit(
+        "longshore.toml",
+        b"[[policy]]\nname = 'one'\npath = 'one.wasm'\ncolour = 'red'\n",
+    );
     scene.settle();
     let error = scene.manager.status().config.error.unwrap();
-    assert!(error.place.ends_with("longshore.toml:4:1"), "{}", error.place);
-    assert!(error.reason.starts_with("unknown key `colour`"), "{}", error.reason);
-    assert_eq!((scene.cost(), scene.kinds()), (1.0, vec![Kind::ConfigRefused]));
+    assert!(
+        error.place.ends_with("longshore.toml:4:1"),
+        "{}",
+        error.place
+    );
+    assert!(
+        error.reason.starts_with("unknown key `colour`"),
+        "{}",
+        error.reason
+    );
+    assert_eq!(
+        (scene.cost(), scene.kinds()),
+        (1.0, vec![Kind::ConfigRefused])
+    );
     scene.edit("longshore.toml", ONE);
     scene.settle();
-    assert_eq!((scene.manager.status().config.error, scene.kinds()), (None, vec![Kind::ConfigLoaded]));
+    assert_eq!(
+        (scene.manager.status().config.error, scene.kinds()),
+        (None, vec![Kind::ConfigLoaded])
+    );
 }
 
 #[test]
 fn planning_options_are_taken_over_too() {
     let mut scene = one("planning");
     assert_eq!(scene.manager.take().planning().node_cost, None);
-    scene.edit("longshore.toml", &[ONE, b"[planning]\nnode-cost = 0.02\n"].concat());
+    scene.edit(
+        "longshore.toml",
+        &[ONE, b"[planning]\nnode-cost = 0.02\n"].concat(),
+    );
     scene.settle();
     assert_eq!(scene.manager.take().planning().node_cost, Some(0.02));
 }
@@ -193,7 +262,14 @@ fn planning_options_are_taken_over_too() {
 #[test]
 fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
     let both = b"[[policy]]\nname = 'bad'\npath = 'bad.wasm'\n[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
-    let mut scene = Scene::new("seat", &[("longshore.toml", both), ("bad.wasm", b"x"), ("one.wasm", &costs(7.0))]);
+    let mut scene = Scene::new(
+        "seat",
+        &[
+            ("longshore.toml", both),
+            ("bad.wasm", b"x"),
+            ("one.wasm", &costs(7.0)),
+        ],
+    );
     assert_eq!(scene.cost(), scene.price());
     scene.rename("bad.wasm", &costs(8.0));
     scene.settle();
@@ -211,9 +287,16 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
     scene.rename("one.wasm", &guest("1.0.1", Way::Traps));
     scene.settle();
     for _ in 0..3 {
-        assert_eq!(scene.cost(), scene.price(), "it never answered, so there is no last good version");
+        assert_eq!(
+            scene.cost(),
+            scene.price(),
+            "it never answered, so there is no last good version"
+        );
     }
-    assert_eq!(scene.kinds(), [Kind::PolicyLoaded, Kind::PolicyLoaded, Kind::PolicyFailing]);
+    assert_eq!(
+        scene.kinds(),
+        [Kind::PolicyLoaded, Kind::PolicyLoaded, Kind::PolicyFailing]
+    );
     let status = scene.policy("one");
     assert_eq!((status.calls, status.failures, status.by_price), (3, 3, 3));
     scene.rename("one.wasm", &costs(2.0));
@@ -224,9 +307,18 @@ fn a_version_that_fails_in_a_round_is_answered_for_and_reported_once() {
 
 #[test]
 fn a_shadow_is_compared_and_never_obeyed() {
-    let config = [ONE, b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n"].concat();
-    let mut scene =
-        Scene::new("shadow", &[("longshore.toml", &config), ("one.wasm", &guest("1.0.0", Way::Costs(1.0)))]);
+    let config = [
+        ONE,
+        b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n",
+    ]
+    .concat();
+    let mut scene = Scene::new(
+        "shadow",
+        &[
+            ("longshore.toml", &config),
+            ("one.wasm", &guest("1.0.0", Way::Costs(1.0))),
+        ],
+    );
     let alone = scene.round();
     assert!(!alone.claims.is_empty(), "the small cluster needs nodes");
     scene.rename("next.wasm", &guest("2.0.0", Way::Alternates(0.25, 0.5)));
@@ -235,34 +327,79 @@ fn a_shadow_is_compared_and_never_obeyed() {
     assert_eq!(plan, alone, "the shadow changes nothing");
     let compared = scene.policy("next").shadow.unwrap();
     let claims = plan.claims.len() as u64;
-    assert_eq!((compared.rounds, compared.claims, compared.failures), (1, claims, 0));
-    assert_eq!(compared.enforced, claims as f64, "each costs 1 by the policy that is obeyed");
-    let odd = plan.claims.iter().filter(|claim| claim.offering.0 % 2 == 1).count() as u64;
-    assert_eq!(compared.own, 0.25 * (claims - odd) as f64 + 0.5 * odd as f64);
-    assert!(compared.differ <= odd && compared.own_instead <= compared.own, "{compared:?}");
+    assert_eq!(
+        (compared.rounds, compared.claims, compared.failures),
+        (1, claims, 0)
+    );
+    assert_eq!(
+        compared.enforced, claims as f64,
+        "each costs 1 by the policy that is obeyed"
+    );
+    let odd = plan
+        .claims
+        .iter()
+        .filter(|claim| claim.offering.0 % 2 == 1)
+        .count() as u64;
+    assert_eq!(
+        compared.own,
+        0.25 * (claims - odd) as f64 + 0.5 * odd as f64
+    );
+    assert!(
+        compared.differ <= odd && compared.own_instead <= compared.own,
+        "{compared:?}"
+    );
     let price: f64 = plan.claims.iter().map(|claim| claim.price).sum();
     assert!((compared.price - price).abs() < 1e-9);
 
     scene.kinds();
     scene.rename("next.wasm", &guest("2.0.1", Way::Traps));
     scene.settle();
-    assert_eq!(scene.kinds(), [Kind::PolicyRefused], "a shadow is tried too");
+    assert_eq!(
+        scene.kinds(),
+        [Kind::PolicyRefused],
+        "a shadow is tried too"
+    );
     scene.round();
-    assert_eq!(scene.policy("next").shadow.unwrap().rounds, 2, "the old one goes on");
+    assert_eq!(
+        scene.policy("next").shadow.unwrap().rounds,
+        2,
+        "the old one goes on"
+    );
 }
 
 #[test]
 fn what_a_shadow_would_have_chosen_is_counted_and_priced() {
-    let config = [ONE, b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n"].concat();
+    let config = [
+        ONE,
+        b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n",
+    ]
+    .concat();
     let odd = guest("1.0.0", Way::Alternates(1.0, 0.5));
     let even = guest("2.0.0", Way::Alternates(0.25, 1.0));
-    let mut scene = Scene::new("differ", &[("longshore.toml", &config), ("one.wasm", &odd), ("next.wasm", &even)]);
+    let mut scene = Scene::new(
+        "differ",
+        &[
+            ("longshore.toml", &config),
+            ("one.wasm", &odd),
+            ("next.wasm", &even),
+        ],
+    );
     let plan = scene.round();
     let compared = scene.policy("next").shadow.unwrap();
-    let free = plan.claims.iter().filter(|claim| claim.offering.0 % 2 == 1).count() as u64;
-    assert!(free > 0 && compared.differ == free, "{free} claims on odd rows: {compared:?}");
+    let free = plan
+        .claims
+        .iter()
+        .filter(|claim| claim.offering.0 % 2 == 1)
+        .count() as u64;
+    assert!(
+        free > 0 && compared.differ == free,
+        "{free} claims on odd rows: {compared:?}"
+    );
     assert_eq!((compared.rounds_differing, compared.excluded), (1, 0));
-    assert!(compared.own_instead < compared.own && compared.enforced_instead > compared.enforced, "{compared:?}");
+    assert!(
+        compared.own_instead < compared.own && compared.enforced_instead > compared.enforced,
+        "{compared:?}"
+    );
 }
 
 #[test]
@@ -273,7 +410,13 @@ fn the_threads_do_all_this_by_themselves() {
     let cost = || {
         let live = manager.take();
         live.begin_round(0);
-        longshore_core::policy::Policies::score(&*live, &world.catalogue, &world.names, scene.pool()).cost[0]
+        longshore_core::policy::Policies::score(
+            &*live,
+            &world.catalogue,
+            &world.names,
+            scene.pool(),
+        )
+        .cost[0]
     };
     assert_eq!(cost(), 1.0);
     scene.rename("one.wasm", &costs(2.0));
@@ -287,8 +430,13 @@ fn the_threads_do_all_this_by_themselves() {
 #[test]
 fn a_shadow_that_fails_disturbs_nobody_and_says_so_once() {
     let config = b"[[policy]]\nname = 'next'\npath = 'next.wasm'\nmode = 'shadow'\n";
-    let mut scene =
-        Scene::new("shadow-fails", &[("longshore.toml", config), ("next.wasm", &guest("2.0.0", Way::Traps))]);
+    let mut scene = Scene::new(
+        "shadow-fails",
+        &[
+            ("longshore.toml", config),
+            ("next.wasm", &guest("2.0.0", Way::Traps)),
+        ],
+    );
     scene.kinds();
     let costs: Vec<f64> = (0..2).map(|_| scene.round().cost).collect();
     assert!(costs[0] > 0.0 && costs[0] == costs[1]);
@@ -318,7 +466,10 @@ fn server(answers: Vec<Option<Vec<u8>>>) -> String {
 
 fn http(status: &str, body: &str) -> Option<Vec<u8>> {
     let length = body.len();
-    Some(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").into_bytes())
+    Some(
+        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+            .into_bytes(),
+    )
 }
 
 #[test]
@@ -351,16 +502,35 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
         panic!("no answer");
     };
     let good = ask(&mut scene);
-    assert_eq!((good.rows, good.error, good.source), (Some(2), None, address.clone()));
-    for words in ["it answers with status 503", "not a signal: expected value", "limit", "timeout"] {
+    assert_eq!(
+        (good.rows, good.error, good.source),
+        (Some(2), None, address.clone())
+    );
+    for words in [
+        "it answers with status 503",
+        "not a signal: expected value",
+        "limit",
+        "timeout",
+    ] {
         let status = ask(&mut scene);
         let error = status.error.unwrap();
-        assert!(error.reason.contains(words), "expected {words:?} in {}", error.reason);
-        assert_eq!((status.rows, status.had_at), (Some(2), good.had_at), "{words}: the last good table stays");
+        assert!(
+            error.reason.contains(words),
+            "expected {words:?} in {}",
+            error.reason
+        );
+        assert_eq!(
+            (status.rows, status.had_at),
+            (Some(2), good.had_at),
+            "{words}: the last good table stays"
+        );
         assert!(!error.to_string().contains("secret"));
     }
     let back = ask(&mut scene);
-    assert_eq!((back.rows, back.had, back.failures, back.error), (Some(1), 2, 4, None));
+    assert_eq!(
+        (back.rows, back.had, back.failures, back.error),
+        (Some(1), 2, 4, None)
+    );
     let kinds = scene.kinds();
     assert_eq!(kinds.first(), Some(&Kind::SignalBack));
     assert_eq!(kinds[1..5], [Kind::SignalLost; 4]);
@@ -370,7 +540,10 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
 #[test]
 fn a_signal_from_a_file_is_read_when_it_changes() {
     let config = b"[signals.load]\nfile = 'load.json'\n";
-    let mut scene = Scene::new("signal-file", &[("longshore.toml", config), ("load.json", b"{\"a\": 1}")]);
+    let mut scene = Scene::new(
+        "signal-file",
+        &[("longshore.toml", config), ("load.json", b"{\"a\": 1}")],
+    );
     let signal = |scene: &Scene| scene.manager.status().signals[0].clone();
     assert_eq!(signal(&scene).rows, Some(1));
     scene.edit("load.json", b"{\"a\": 1, ");
@@ -384,9 +557,16 @@ fn a_signal_from_a_file_is_read_when_it_changes() {
 
 #[test]
 fn a_start_needs_a_configuration_and_nothing_else() {
-    let folder = std::env::temp_dir().join(format!("longshore-reload-start-{}", std::process::id()));
-    let failure = PolicyReloader::manual(setup(&folder)).map(|_| ()).unwrap_err();
-    assert!(failure.report().starts_with("cannot read"), "{}", failure.report());
+    let folder =
+        std::env::temp_dir().join(format!("longshore-reload-start-{}", std::process::id()));
+    let failure = PolicyReloader::manual(setup(&folder))
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        failure.report().starts_with("cannot read"),
+        "{}",
+        failure.report()
+    );
     let config = "[[policy]]\nname = 'one'\npath = 'gone.wasm'\n[signals.x]\nfile = 'gone.json'\n";
     let scene = Scene::new("start", &[("longshore.toml", config.as_bytes())]);
     assert_eq!(scene.cost(), scene.price());

@@ -1,5 +1,5 @@
-//! A thousand swaps under load, every tenth broken in another way: no round is lost, and memory is back where it was.
-//! Alone in its binary: it measures the whole process.
+//! A thousand swaps under load, every tenth broken in another way: no round is lost, and memory is
+//! back where it was. Alone in its binary: it measures the whole process.
 #![allow(clippy::print_stdout)]
 
 #[path = "reload/guest.rs"]
@@ -52,12 +52,22 @@ fn a_thousand_swaps_lose_no_round_and_leave_no_memory_behind() {
         grown >> 10
     );
     assert_eq!((status.swaps, scene.policy("one").refused), (990, 110));
-    assert_eq!(scene.policy("one").by_price, 0, "no round was without its policy");
+    assert_eq!(
+        scene.policy("one").by_price,
+        0,
+        "no round was without its policy"
+    );
     assert!(grown < 8 << 20, "{} KiB more than before", grown >> 10);
 }
 
 /// Bytes of this process in memory.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    pages
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 4096
 }

@@ -1,4 +1,5 @@
-//! Inputs from a seed: entries of a corpus, changed. No coverage steers it, so that it needs no toolchain of its own.
+//! Inputs from a seed: entries of a corpus, changed. No coverage steers it, so that it needs no
+//! toolchain of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -109,9 +110,15 @@ impl Inputs {
 /// # Errors
 /// A file cannot be read.
 pub fn corpus(target: &str) -> std::io::Result<Vec<Vec<u8>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(Vec::new()) };
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target);
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(Vec::new());
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
     files.sort();
     files.iter().map(std::fs::read).collect()
 }

@@ -1,4 +1,5 @@
-//! `longshore-fuzz TARGET [--seconds N] [--seed N] [--from N]`: inputs from a seed until time is up or one panics.
+//! `longshore-fuzz TARGET [--seconds N] [--seed N] [--from N]`: inputs from a seed until time is up
+//! or one panics.
 
 #![allow(clippy::print_stdout, reason = "talking is what it is for")]
 
@@ -26,12 +27,22 @@ fn main() -> ExitCode {
 fn run(args: &[String]) -> Result<(), String> {
     let names = TARGETS.map(|(name, _)| name).join(", ");
     let (name, options) = args.split_first().ok_or(format!("which target? {names}"))?;
-    let (_, target) = TARGETS.iter().find(|(known, _)| known == name).ok_or(format!("no target {name:?}: {names}"))?;
+    let (_, target) = TARGETS
+        .iter()
+        .find(|(known, _)| known == name)
+        .ok_or(format!("no target {name:?}: {names}"))?;
     let option = |wanted: &str, default: u64| match options.iter().position(|word| word == wanted) {
         None => Ok(default),
-        Some(at) => options.get(at + 1).and_then(|word| word.parse().ok()).ok_or(format!("{wanted} wants a number")),
+        Some(at) => options
+            .get(at + 1)
+            .and_then(|word| word.parse().ok())
+            .ok_or(format!("{wanted} wants a number")),
     };
-    let (seconds, seed, from) = (option("--seconds", 60)?, option("--seed", 1)?, option("--from", 0)?);
+    let (seconds, seed, from) = (
+        option("--seconds", 60)?,
+        option("--seed", 1)?,
+        option("--from", 0)?,
+    );
     let inputs = Inputs::new(corpus(name).map_err(|error| error.to_string())?, seed);
     let begun = Instant::now();
     let mut said = begun;
@@ -44,7 +55,12 @@ fn run(args: &[String]) -> Result<(), String> {
             return Err(kept(name, n, &input, "panics"));
         }
         if started.elapsed() > SLOW {
-            return Err(kept(name, n, &input, &format!("takes {:.1} s", started.elapsed().as_secs_f64())));
+            return Err(kept(
+                name,
+                n,
+                &input,
+                &format!("takes {:.1} s", started.elapsed().as_secs_f64()),
+            ));
         }
         if said.elapsed() >= PROGRESS {
             said = Instant::now();

@@ -1,5 +1,5 @@
-//! A small cluster from a seed, its fields exchanged, dropped and bent as the input says, is planned without a panic
-//! and without a plan that breaks a rule, at any effort.
+//! A small cluster from a seed, its fields exchanged, dropped and bent as the input says, is
+//! planned without a panic and without a plan that breaks a rule, at any effort.
 #[path = "../../daemon/tests/differential/generate.rs"]
 mod generate;
 
@@ -19,18 +19,33 @@ const NOW: i64 = 1_793_491_200;
 
 /// See above: three bytes of seed, one of effort, then four for each field that is bent.
 pub fn plan(input: &[u8]) {
-    let [a, b, c, effort, changes @ ..] = input else { return };
+    let [a, b, c, effort, changes @ ..] = input else {
+        return;
+    };
     let seed = u64::from(u32::from_le_bytes([*a, *b, *c, 0]));
     let (mut cluster, mut types) = generate::cluster(seed);
     for change in changes.chunks_exact(4).take(24) {
-        let list = if change[3] & 0x40 == 0 { &mut cluster } else { &mut types };
-        bend(list, u16::from_le_bytes([change[0], change[1]]), change[2], change[3]);
+        let list = if change[3] & 0x40 == 0 {
+            &mut cluster
+        } else {
+            &mut types
+        };
+        bend(
+            list,
+            u16::from_le_bytes([change[0], change[1]]),
+            change[2],
+            change[3],
+        );
     }
     let mut reader = Reader::new();
     reader.read("cluster.json", cluster.to_string().as_bytes());
     let (mut world, problems) = reader.finish();
     let _ = problems.to_string();
-    let (catalogue, _) = longshore_kwok::catalogue::parse("types.json", types.to_string().as_bytes(), &mut world.names);
+    let (catalogue, _) = longshore_kwok::catalogue::parse(
+        "types.json",
+        types.to_string().as_bytes(),
+        &mut world.names,
+    );
     world.catalogue = catalogue;
     world.now = NOW;
     let snapshot = Snapshot::new(Arc::new(world));
@@ -46,14 +61,17 @@ pub fn plan(input: &[u8]) {
     }
 }
 
-/// Changes the leaf that `at` stands for: to nothing, to a value from a list of odd ones, or to that of another leaf.
+/// Changes the leaf that `at` stands for: to nothing, to a value from a list of odd ones, or to
+/// that of another leaf.
 fn bend(value: &mut Value, at: u16, how: u8, with: u8) {
     let count = leaves(value);
     if count == 0 {
         return;
     }
     let other = leaf(value, usize::from(with) * 7 % count).map(|v| v.clone());
-    let Some(leaf) = leaf(value, usize::from(at) % count) else { return };
+    let Some(leaf) = leaf(value, usize::from(at) % count) else {
+        return;
+    };
     let odd = [
         json!(null),
         json!(0),

@@ -26,7 +26,12 @@ pub fn manifests(bytes: &[u8]) {
         assert!((0..=100).contains(&pool.weight));
         assert!(pool.limits.iter().all(|(_, amount)| *amount >= 0));
     }
-    let key = |pod: &Pod| (world.names.text(world.shapes.get(pod.shape).namespace), pod.name.clone());
+    let key = |pod: &Pod| {
+        (
+            world.names.text(world.shapes.get(pod.shape).namespace),
+            pod.name.clone(),
+        )
+    };
     assert!(world.pods.is_sorted_by(|a, b| key(a) < key(b)));
 }
 
@@ -40,14 +45,23 @@ pub fn catalogue(bytes: &[u8]) {
         assert!(!found.offerings.is_empty());
         assert!(found.allocatable.iter().all(|(_, amount)| amount > 0));
     }
-    assert!(catalogue.offerings().iter().all(|row| row.price.is_finite() && row.price >= 0.0));
+    assert!(
+        catalogue
+            .offerings()
+            .iter()
+            .all(|row| row.price.is_finite() && row.price >= 0.0)
+    );
 }
 
-/// Any text is a quantity or an error. A quantity below zero is no amount, and one in thousandths is not less than in
-/// whole units.
+/// Any text is a quantity or an error. A quantity below zero is no amount, and one in thousandths
+/// is not less than in whole units.
 pub fn quantities(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(quantity) = Quantity::parse(text) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(quantity) = Quantity::parse(text) else {
+        return;
+    };
     let (whole, milli) = (quantity.whole_saturating(), quantity.milli_saturating());
     assert_eq!(quantity.is_negative(), whole.is_err());
     assert_eq!(quantity.is_negative(), milli.is_err());
@@ -61,7 +75,9 @@ pub fn quantities(bytes: &[u8]) {
 
 /// Any text is a duration or an instant, or an error; one of a NodePool is never negative.
 pub fn durations(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let _ = time::timestamp(text);
     let _ = time::go_duration(text);
     let _ = duration::duration(text);
@@ -101,13 +117,17 @@ pub fn json(bytes: &[u8]) {
 
 /// Any text is observed as an object of a watch; the name of one that is well formed is found.
 pub fn watch(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     longshore_daemon::live::fuzz::observed(text);
 }
 
 /// Any text is a configuration or a list of faults, each with its place.
 pub fn config(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Err(faults) = longshore_daemon::config::parse(Path::new("longshore.toml"), text) {
         assert!(!faults.is_empty());
         faults.iter().for_each(|fault| drop(fault.to_string()));
@@ -115,7 +135,8 @@ pub fn config(bytes: &[u8]) {
     let _ = longshore_daemon::config::parse_settings(Path::new("settings.toml"), text);
 }
 
-/// Any bytes are read as a segment of a journal: as a file, and as a frame whose checksums are right.
+/// Any bytes are read as a segment of a journal: as a file, and as a frame whose checksums are
+/// right.
 pub fn journal(bytes: &[u8]) {
     let file = std::env::temp_dir().join(format!("longshore-fuzz-{}.journal", std::process::id()));
     longshore_daemon::live::journal::fuzz::read_any(&file, bytes);

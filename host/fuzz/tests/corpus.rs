@@ -14,11 +14,19 @@ fn no_target_panics_on_its_corpus_or_on_inputs_made_from_it() {
         assert!(!corpus.is_empty(), "{name} has no corpus");
         let inputs = Inputs::new(corpus.clone(), 1);
         let made = corpus.len() as u64..corpus.len() as u64 + count(name);
-        let whole = if name == "plan" { 0..40 } else { 0..corpus.len() as u64 };
+        let whole = if name == "plan" {
+            0..40
+        } else {
+            0..corpus.len() as u64
+        };
         for n in whole.chain(made) {
             let input = inputs.get(n);
             let taken = std::panic::catch_unwind(|| target(&input));
-            assert!(taken.is_ok(), "input {n} of {name}: {}", String::from_utf8_lossy(&input));
+            assert!(
+                taken.is_ok(),
+                "input {n} of {name}: {}",
+                String::from_utf8_lossy(&input)
+            );
         }
     }
 }

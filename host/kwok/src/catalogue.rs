@@ -1,14 +1,18 @@
-//! What can be bought: instance types in the format of Karpenter's KWOK provider, or its 144 built-in ones.
+//! What can be bought: instance types in the format of Karpenter's KWOK provider, or its 144
+//! built-in ones.
 //!
-//! A type that cannot be used is a [`Diagnostic`] with its place and is left out; the others stay. Unlike Karpenter, which
-//! takes anything, keys that nobody knows, prices that are not above zero, types without offerings and names given
-//! twice are problems: a misspelt key would otherwise silently change what is bought.
+//! A type that cannot be used is a [`Diagnostic`] with its place and is left out; the others stay.
+//! Unlike Karpenter, which takes anything, keys that nobody knows, prices that are not above zero,
+//! types without offerings and names given twice are problems: a misspelt key would otherwise
+//! silently change what is bought.
 
 mod built_in;
 mod file;
 mod labels;
 
-use longshore_core::model::{Catalogue, InstanceType, Offering, Requirement, ResourceId, Resources, Symbols};
+use longshore_core::model::{
+    Catalogue, InstanceType, Offering, Requirement, ResourceId, Resources, Symbols,
+};
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Location};
 
@@ -18,11 +22,15 @@ const OVERHEAD: [(ResourceId, i64); 2] = [(ResourceId::Cpu, 100), (ResourceId::M
 /// A type on its way into a [`Catalogue`].
 type Row = (InstanceType, Vec<Offering>);
 
-/// The types in a file of KWOK's format, and what was wrong with the others. `source` names the file in problems.
+/// The types in a file of KWOK's format, and what was wrong with the others. `source` names the
+/// file in problems.
 pub fn parse(source: &str, bytes: &[u8], names: &mut Symbols) -> (Catalogue, Diagnostics) {
     let (rows, mut problems) = file::read(source, bytes, names);
     if rows.is_empty() {
-        let place = Location { source: source.to_owned(), ..Location::default() };
+        let place = Location {
+            source: source.to_owned(),
+            ..Location::default()
+        };
         problems.push(Diagnostic {
             location: place,
             what: "the catalogue is empty: nothing can be bought".to_owned(),
@@ -50,10 +58,21 @@ fn row(
 ) -> Row {
     let allocatable = allocatable(&capacity, names);
     let name = names.intern(name);
-    (InstanceType { name, requirements, capacity, allocatable, volume_limits, offerings: 0..0 }, offerings)
+    (
+        InstanceType {
+            name,
+            requirements,
+            capacity,
+            allocatable,
+            volume_limits,
+            offerings: 0..0,
+        },
+        offerings,
+    )
 }
 
-/// Capacity less [`OVERHEAD`], and of memory less what is set aside as huge pages; never below zero.
+/// Capacity less [`OVERHEAD`], and of memory less what is set aside as huge pages; never below
+/// zero.
 fn allocatable(capacity: &Resources, names: &Symbols) -> Resources {
     let mut left = capacity.clone();
     let huge_pages = capacity

@@ -1,9 +1,10 @@
 //! A cloud without machines: an instance is a Node object that kwok plays the kubelet for.
 //!
-//! Nothing is kept that could not be found again. The name of a node, hence its provider ID, comes from the claim's
-//! UID, and which offering it is follows from the claim alone, so that asking twice makes one instance. Between the
-//! launch and the moment when the node appears (`nodeRegistrationDelay`) an instance is only a timer in this process:
-//! after a restart, [`CloudProvider::restore_launches`] starts the timers again from the claims themselves.
+//! Nothing is kept that could not be found again. The name of a node, hence its provider ID, comes
+//! from the claim's UID, and which offering it is follows from the claim alone, so that asking
+//! twice makes one instance. Between the launch and the moment when the node appears
+//! (`nodeRegistrationDelay`) an instance is only a timer in this process: after a restart,
+//! [`CloudProvider::restore_launches`] starts the timers again from the claims themselves.
 
 mod choose;
 mod faults;
@@ -35,11 +36,24 @@ const FAKE: &str = "kwok.x-k8s.io/node";
 
 /// How long a node may be without a kubelet that reports, or with one that reports failure.
 const UNREADY: Duration = Duration::from_secs(10 * 60);
-/// What nodes do not get over. The last condition is set by hand, by who wants to see a node replaced soon.
+/// What nodes do not get over. The last condition is set by hand, by who wants to see a node
+/// replaced soon.
 const REPAIRED: [RepairPolicy; 3] = [
-    RepairPolicy { condition: "Ready", status: "False", toleration: UNREADY },
-    RepairPolicy { condition: "Ready", status: "Unknown", toleration: UNREADY },
-    RepairPolicy { condition: "KWOKUnhealthy", status: "True", toleration: Duration::from_secs(30) },
+    RepairPolicy {
+        condition: "Ready",
+        status: "False",
+        toleration: UNREADY,
+    },
+    RepairPolicy {
+        condition: "Ready",
+        status: "Unknown",
+        toleration: UNREADY,
+    },
+    RepairPolicy {
+        condition: "KWOKUnhealthy",
+        status: "True",
+        toleration: Duration::from_secs(30),
+    },
 ];
 
 /// The provider. Cheap to clone.
@@ -56,7 +70,12 @@ pub struct Kwok {
 impl Kwok {
     /// A provider of these instance types; `names` is the table that the catalogue was read with.
     pub fn new(client: Client, catalogue: Catalogue, names: Symbols) -> Self {
-        Kwok { client, types: Arc::new((catalogue, names)), scheduled: Arc::default(), classes: Arc::default() }
+        Kwok {
+            client,
+            types: Arc::new((catalogue, names)),
+            scheduled: Arc::default(),
+            classes: Arc::default(),
+        }
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -64,15 +83,19 @@ impl Kwok {
     }
 
     fn scheduled(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instance>> {
-        self.scheduled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The Node of an instance. A provider ID in another provider's form is an instance that is not there, and so is one
-    /// whose name belongs to a Node with another provider ID.
+    /// The Node of an instance. A provider ID in another provider's form is an instance that is not
+    /// there, and so is one whose name belongs to a Node with another provider ID.
     async fn node_of(&self, provider_id: &str) -> Result<Node, CloudError> {
         let name = name_in(provider_id).ok_or_else(|| gone(provider_id))?;
         let node = self.nodes().get_opt(name).await.map_err(other)?;
-        let is_its = |node: &Node| node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id);
+        let is_its = |node: &Node| {
+            node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id)
+        };
         node.filter(is_its).ok_or_else(|| gone(provider_id))
     }
 
@@ -80,21 +103,36 @@ impl Kwok {
         let name = &launch.class_name;
         if launch.class_kind != "KWOKNodeClass" {
             let kind = &launch.class_kind;
-            return Err(CloudError::Invalid(format!("nodeClassRef: {kind} {name} is not a KWOKNodeClass")));
+            return Err(CloudError::Invalid(format!(
+                "nodeClassRef: {kind} {name} is not a KWOKNodeClass"
+            )));
         }
-        let known = self.classes.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let known = self
+            .classes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned();
         if let Some((_, class)) = known.filter(|(read, _)| read.elapsed() < FRESH) {
             return Ok(class);
         }
-        let class = Api::<KWOKNodeClass>::all(self.client.clone()).get_opt(name).await.map_err(other)?;
+        let class = Api::<KWOKNodeClass>::all(self.client.clone())
+            .get_opt(name)
+            .await
+            .map_err(other)?;
         let Some(class) = class else {
-            return Err(CloudError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist").into()));
+            return Err(CloudError::InsufficientCapacity(
+                format!("KWOKNodeClass {name} does not exist").into(),
+            ));
         };
-        let ready = class.status.as_ref().and_then(|s| condition(&s.conditions, "Ready"));
+        let ready = class
+            .status
+            .as_ref()
+            .and_then(|s| condition(&s.conditions, "Ready"));
         match ready {
-            Some(c) if c.status == ConditionStatus::False => {
-                Err(CloudError::NodeClassNotReady(format!("KWOKNodeClass {name}: {}", c.message)))
-            }
+            Some(c) if c.status == ConditionStatus::False => Err(CloudError::NodeClassNotReady(
+                format!("KWOKNodeClass {name}: {}", c.message),
+            )),
             _ => {
                 let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
                 classes.insert(name.clone(), (Instant::now(), class.clone()));
@@ -117,11 +155,15 @@ impl Kwok {
         let faults = Faults::read([class.annotations(), &launch.annotations])?;
         tokio::time::sleep(faults.launch_delay).await;
         if hit(faults.fail_launch, &launch.uid, "fail-launch") {
-            return Err(CloudError::Other(format!("launch of NodeClaim {} failed, as asked for", launch.name)));
+            return Err(CloudError::Other(format!(
+                "launch of NodeClaim {} failed, as asked for",
+                launch.name
+            )));
         }
         let choice = choose(&self.types.0, &self.types.1, launch, &faults)?;
-        let delay =
-            class.registration_delay().map_err(|e| CloudError::Invalid(format!("{}: {e}", launch.class_name)))?;
+        let delay = class
+            .registration_delay()
+            .map_err(|e| CloudError::Invalid(format!("{}: {e}", launch.class_name)))?;
         let instance = Instance {
             provider_id: provider_id.clone(),
             claim_uid: Some(launch.uid.clone()),
@@ -150,12 +192,16 @@ impl Kwok {
                 Ok(_) => {
                     // Deleted while it was being made: it goes again.
                     if self.scheduled().remove(&provider_id).is_none() {
-                        let _ = self.nodes().delete(&node.name_any(), &DeleteParams::default()).await;
+                        let _ = self
+                            .nodes()
+                            .delete(&node.name_any(), &DeleteParams::default())
+                            .await;
                     }
                     return;
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => break,
-                // Refused for now (an admission policy, a server that restarts): asked again until it is deleted.
+                // Refused for now (an admission policy, a server that restarts): asked again until
+                // it is deleted.
                 Err(_) => tokio::time::sleep(pause).await,
             }
             pause = (pause * 2).min(Duration::from_secs(10));
@@ -195,11 +241,16 @@ impl CloudProvider for Kwok {
         }
         let node = self.node_of(provider_id).await?;
         let uid = node.metadata.uid.clone();
-        let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid,
+            resource_version: None,
+        });
         match self.nodes().delete(&node.name_any(), &params).await {
             Ok(_) => Ok(()),
             // Gone, or another node has its name by now.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(gone(provider_id)),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                Err(gone(provider_id))
+            }
             Err(error) => Err(other(error)),
         }
     }
@@ -212,11 +263,18 @@ impl CloudProvider for Kwok {
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        let mut all: Vec<Arc<Instance>> = self.scheduled().values().cloned().map(Arc::new).collect();
+        let mut all: Vec<Arc<Instance>> =
+            self.scheduled().values().cloned().map(Arc::new).collect();
         let mut page = ListParams::default().limit(500);
         loop {
             let nodes = self.nodes().list(&page).await.map_err(other)?;
-            all.extend(nodes.iter().filter(|n| n.annotations().contains_key(CLAIM_UID)).map(instance).map(Arc::new));
+            all.extend(
+                nodes
+                    .iter()
+                    .filter(|n| n.annotations().contains_key(CLAIM_UID))
+                    .map(instance)
+                    .map(Arc::new),
+            );
             match nodes.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => return Ok(all),
@@ -227,15 +285,28 @@ impl CloudProvider for Kwok {
 
 /// `kwok-<claim>-<eight digits of the UID>`, the claim's name cut so that the whole can be a label.
 fn node_name(launch: &Launch) -> String {
-    let digits: String = launch.uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    let name: String = launch.name.chars().take(63 - "kwok--".len() - digits.len()).collect();
+    let digits: String = launch
+        .uid
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(8)
+        .collect();
+    let name: String = launch
+        .name
+        .chars()
+        .take(63 - "kwok--".len() - digits.len())
+        .collect();
     format!("kwok-{}-{digits}", name.trim_end_matches(['-', '.']))
 }
 
 /// The Node's name in a provider ID of KWOK's form, `kwok://NAME`.
 fn name_in(provider_id: &str) -> Option<&str> {
-    let is_name =
-        |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let is_name = |name: &&str| {
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+    };
     provider_id.strip_prefix(SCHEME).filter(is_name)
 }
 
@@ -254,8 +325,13 @@ fn other(error: kube::Error) -> CloudError {
 fn instance(node: &Node) -> Instance {
     let spec = node.spec.as_ref();
     let status = node.status.as_ref();
-    let amounts = |list: Option<&BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>| {
-        list.into_iter().flatten().map(|(resource, amount)| (resource.clone(), amount.0.clone())).collect()
+    let amounts = |list: Option<
+        &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+    >| {
+        list.into_iter()
+            .flatten()
+            .map(|(resource, amount)| (resource.clone(), amount.0.clone()))
+            .collect()
     };
     Instance {
         provider_id: spec.and_then(|s| s.provider_id.clone()).unwrap_or_default(),
@@ -272,7 +348,13 @@ fn instance(node: &Node) -> Instance {
 fn node(name: &str, launch: &Launch, choice: &Choice, fake: bool) -> Node {
     let taint = |t: &Taint| json!({"key": t.key, "value": t.value, "effect": t.effect});
     let unregistered = json!({"key": "karpenter.sh/unregistered", "effect": "NoExecute"});
-    let taints: Vec<_> = launch.taints.iter().chain(&launch.startup_taints).map(taint).chain([unregistered]).collect();
+    let taints: Vec<_> = launch
+        .taints
+        .iter()
+        .chain(&launch.startup_taints)
+        .map(taint)
+        .chain([unregistered])
+        .collect();
     let mut labels = choice.labels.clone();
     labels.extend(launch.labels.clone());
     labels.insert("kubernetes.io/hostname".into(), name.into());

@@ -1,4 +1,5 @@
-//! The built-in types against what Karpenter prints, and files with every mistake we could think of.
+//! The built-in types against what Karpenter prints, and files with every mistake we could think
+//! of.
 
 use expect_test::expect;
 use longshore_api::quantity::Quantity;
@@ -22,16 +23,38 @@ fn built_in_types_are_karpenters() {
         assert_eq!(has(ResourceId::Cpu), milli(cpu), "{name}");
         assert_eq!(has(ResourceId::Memory), milli(memory) / 1000, "{name}");
         assert_eq!(has(ResourceId::Pods), milli(pods) / 1000, "{name}");
-        assert_eq!(has(ResourceId::EphemeralStorage), milli(disk) / 1000, "{name}");
-        assert_eq!(found.allocatable.get(ResourceId::Cpu), milli(cpu) - 100, "{name}");
-        assert_eq!(found.allocatable.get(ResourceId::Memory), milli(memory) / 1000 - (10 << 20), "{name}");
-        let rows = &catalogue.offerings()[found.offerings.start as usize..found.offerings.end as usize];
+        assert_eq!(
+            has(ResourceId::EphemeralStorage),
+            milli(disk) / 1000,
+            "{name}"
+        );
+        assert_eq!(
+            found.allocatable.get(ResourceId::Cpu),
+            milli(cpu) - 100,
+            "{name}"
+        );
+        assert_eq!(
+            found.allocatable.get(ResourceId::Memory),
+            milli(memory) / 1000 - (10 << 20),
+            "{name}"
+        );
+        let rows =
+            &catalogue.offerings()[found.offerings.start as usize..found.offerings.end as usize];
         assert_eq!(rows.len(), 2 * zones.parse::<usize>().unwrap());
         for row in rows {
-            let wanted = if names.text(row.capacity_type.unwrap()) == "spot" { spot } else { on_demand };
+            let wanted = if names.text(row.capacity_type.unwrap()) == "spot" {
+                spot
+            } else {
+                on_demand
+            };
             let wanted: f64 = wanted.parse().unwrap();
-            // Karpenter adds up in the order of a Go map, so that its own last bit differs from run to run.
-            assert!((row.price - wanted).abs() <= wanted * 2.0 * f64::EPSILON, "{name}: {} {wanted}", row.price);
+            // Karpenter adds up in the order of a Go map, so that its own last bit differs from run
+            // to run.
+            assert!(
+                (row.price - wanted).abs() <= wanted * 2.0 * f64::EPSILON,
+                "{name}: {} {wanted}",
+                row.price
+            );
         }
     }
 }
@@ -46,12 +69,20 @@ fn text(catalogue: &Catalogue, names: &Symbols) -> String {
                 out += &format!("\n  {} {}", names.text(requirement.key), values.join(","));
             }
         }
-        for row in &catalogue.offerings()[found.offerings.start as usize..found.offerings.end as usize] {
+        for row in
+            &catalogue.offerings()[found.offerings.start as usize..found.offerings.end as usize]
+        {
             let label = |symbol: Option<_>| symbol.map_or("-", |symbol| names.text(symbol));
-            let reserved = row.reservation.map(|(id, left)| format!(" {left} of {}", names.text(id)));
+            let reserved = row
+                .reservation
+                .map(|(id, left)| format!(" {left} of {}", names.text(id)));
             let gone = if row.available { "" } else { " gone" };
             let (zone, kind) = (label(row.zone), label(row.capacity_type));
-            out += &format!("\n  {zone} {kind} {}{}{gone}", row.price, reserved.unwrap_or_default());
+            out += &format!(
+                "\n  {zone} {kind} {}{}{gone}",
+                row.price,
+                reserved.unwrap_or_default()
+            );
         }
         out += "\n";
     }
@@ -116,8 +147,14 @@ fn mistakes_in_a_file_are_reported_with_place_reason_and_hint() {
         with(r#""name":"a.b""#, r#""name":"a.b","vcpus":4"#),
         with(r#""name":"a.b""#, r#""name":"a b""#),
         with(r#""name":"a.b","#, ""),
-        with(r#""operatingSystems":["linux"]"#, r#""operatingSystems":[]"#),
-        with(r#""operatingSystems":["linux"]"#, r#""operatingSystems":"linux""#),
+        with(
+            r#""operatingSystems":["linux"]"#,
+            r#""operatingSystems":[]"#,
+        ),
+        with(
+            r#""operatingSystems":["linux"]"#,
+            r#""operatingSystems":"linux""#,
+        ),
         with(r#""cpu":"4""#, r#""cpu":"-4""#),
         with(r#""cpu":"4","#, ""),
         with(r#","pods":"10""#, ""),
@@ -130,7 +167,11 @@ fn mistakes_in_a_file_are_reported_with_place_reason_and_hint() {
         with(r#""operator":"In""#, r#""operator":"NotIn""#),
         with(r#""Available":true"#, r#""ReservationCapacity":1"#),
         with("topology.kubernetes.io/zone", "karpenter.sh/capacity-type"),
-        format!("{},{}", with("a.b", "a.b").trim_end_matches(']'), with("a.b", "a.b").trim_start_matches('[')),
+        format!(
+            "{},{}",
+            with("a.b", "a.b").trim_end_matches(']'),
+            with("a.b", "a.b").trim_start_matches('[')
+        ),
     ];
     let mut report = String::new();
     for case in &cases {

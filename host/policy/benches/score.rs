@@ -1,7 +1,7 @@
 //! What it costs to have a catalogue scored by a guest, against the same arithmetic in the host.
 //!
-//! Times are CPU time of this thread, the least of several batches, so that a busy machine matters little. Run in
-//! release: `cargo bench -p longshore-policy`.
+//! Times are CPU time of this thread, the least of several batches, so that a busy machine matters
+//! little. Run in release: `cargo bench -p longshore-policy`.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -42,7 +42,9 @@ fn main() {
             row(name, whole, call);
         }
         for (language, built) in &examples {
-            let Built::Component(path) = built else { continue };
+            let Built::Component(path) = built else {
+                continue;
+            };
             let policy = HOST.load(path, None).expect("an example of ours loads");
             let (whole, call) = guest(&world, &policy);
             row(&format!("example in {language}"), whole, call);
@@ -73,17 +75,25 @@ const COMMITMENTS: &str = "
     percent = 28
     remaining = 10";
 
-/// Nanoseconds of a whole question (columns looked up, guest asked, answer checked), and of the guest's part
-/// (asked and checked).
+/// Nanoseconds of a whole question (columns looked up, guest asked, answer checked), and of the
+/// guest's part (asked and checked).
 fn guest(world: &World, policy: &LoadedPolicy) -> (f64, f64) {
     let policies = serve(policy.clone());
     let whole = least(|| black_box(policies.score(&world.catalogue, &world.names, world.pool)));
     let start = || {
-        let session = Session::new(policy, &world.catalogue, &world.names, Signals::default(), "default", 0);
+        let session = Session::new(
+            policy,
+            &world.catalogue,
+            &world.names,
+            Signals::default(),
+            "default",
+            0,
+        );
         session.expect("a plugin of ours starts")
     };
     let mut session = start();
-    // Go's collector lags behind; an instance that is full is replaced, as the host does after some calls.
+    // Go's collector lags behind; an instance that is full is replaced, as the host does after some
+    // calls.
     let call = least(|| {
         black_box(session.ask()).unwrap_or_else(|_| {
             session = start();
@@ -107,7 +117,9 @@ fn least<T>(mut run: impl FnMut() -> T) -> f64 {
         }
         (cpu() - before) as f64 / f64::from(runs)
     };
-    std::iter::repeat_with(batch).take(BATCHES).fold(f64::INFINITY, f64::min)
+    std::iter::repeat_with(batch)
+        .take(BATCHES)
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// Nanoseconds that this thread has been on a processor.
@@ -122,7 +134,10 @@ fn cpu() -> u64 {
         fn clock_gettime(clock: i32, to: *mut Time) -> i32;
     }
     const THREAD_CPUTIME: i32 = 3;
-    let mut now = Time { seconds: 0, nanos: 0 };
+    let mut now = Time {
+        seconds: 0,
+        nanos: 0,
+    };
     // SAFETY: the C library that std links has it, and `now` is of the shape that it writes.
     unsafe { clock_gettime(THREAD_CPUTIME, &raw mut now) };
     now.seconds as u64 * 1_000_000_000 + now.nanos as u64

@@ -1,8 +1,9 @@
 //! Compiled components on disk, so that a start does not compile again.
 //!
-//! wasmtime runs whatever machine code such a file holds, so the folder must be ours alone (mode 0700) and every file
-//! carries a SHA-256 of its content: a flipped bit is a miss. Files never come from outside. Failing is a miss too. The
-//! folder is bounded: whoever edits a policy all day leaves a file behind with each version, and the oldest go.
+//! wasmtime runs whatever machine code such a file holds, so the folder must be ours alone (mode
+//! 0700) and every file carries a SHA-256 of its content: a flipped bit is a miss. Files never come
+//! from outside. Failing is a miss too. The folder is bounded: whoever edits a policy all day
+//! leaves a file behind with each version, and the oldest go.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -28,19 +29,26 @@ pub(crate) fn get(engine: &Engine, folder: &Path, digest: &str) -> Option<Compon
     if *sum != *Sha256::digest(code) {
         return None;
     }
-    // SAFETY: the bytes are what `put` wrote: the folder is writable by this user only, and the digest holds.
+    // SAFETY: the bytes are what `put` wrote: the folder is writable by this user only, and the
+    // digest holds.
     unsafe { Component::deserialize(engine, code) }.ok()
 }
 
 /// Keeps a compiled component.
 pub(crate) fn put(engine: &Engine, folder: &Path, digest: &str, component: &Component) {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
     let (Ok(()), true, Ok(code)) = (made, private(folder), component.serialize()) else {
         return;
     };
     let mut bytes = Sha256::digest(&code).to_vec();
     bytes.extend_from_slice(&code);
-    let (target, part) = (file(engine, folder, digest), folder.join(format!(".{digest}.{}", std::process::id())));
+    let (target, part) = (
+        file(engine, folder, digest),
+        folder.join(format!(".{digest}.{}", std::process::id())),
+    );
     let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, target));
     if written.is_err() {
         // Nothing was promised; the next start compiles again.
@@ -51,11 +59,17 @@ pub(crate) fn put(engine: &Engine, folder: &Path, digest: &str, component: &Comp
 
 /// Deletes the oldest compiled components until at most `files` with at most `bytes` are left.
 fn prune(folder: &Path, files: usize, bytes: u64) {
-    let found = std::fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| {
-        let is = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some((is.modified().ok()?, entry.path(), is.len()))
-    });
-    let mut found: Vec<_> = found.filter(|(_, path, _)| path.extension().is_some_and(|e| e == "cwasm")).collect();
+    let found = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let is = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((is.modified().ok()?, entry.path(), is.len()))
+        });
+    let mut found: Vec<_> = found
+        .filter(|(_, path, _)| path.extension().is_some_and(|e| e == "cwasm"))
+        .collect();
     found.sort_by(|a, b| b.cmp(a));
     let mut sum = 0;
     for (nth, (_, path, size)) in found.iter().enumerate() {
@@ -67,10 +81,12 @@ fn prune(folder: &Path, files: usize, bytes: u64) {
 }
 
 fn private(folder: &Path) -> bool {
-    std::fs::symlink_metadata(folder).is_ok_and(|is| is.is_dir() && is.permissions().mode() & 0o077 == 0)
+    std::fs::symlink_metadata(folder)
+        .is_ok_and(|is| is.is_dir() && is.permissions().mode() & 0o077 == 0)
 }
 
-/// Named after the component and everything about the engine that decides what machine code is made of it.
+/// Named after the component and everything about the engine that decides what machine code is made
+/// of it.
 fn file(engine: &Engine, folder: &Path, digest: &str) -> PathBuf {
     let made_by = BuildHasherDefault::<DefaultHasher>::default().hash_one(Hashed(engine));
     folder.join(format!("{digest}-{made_by:016x}.cwasm"))
@@ -95,17 +111,23 @@ mod tests {
         for nth in 0..5_u64 {
             let file = std::fs::File::create(folder.join(format!("{nth}.cwasm"))).unwrap();
             file.set_len(100).unwrap();
-            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + nth)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + nth))
+                .unwrap();
         }
         std::fs::write(folder.join("other"), "stays").unwrap();
         let left = || {
             let names = std::fs::read_dir(&folder).unwrap();
-            let mut names: Vec<_> = names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            let mut names: Vec<_> = names
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
             names.sort();
             names
         };
         prune(&folder, 4, 1000);
-        assert_eq!(left(), ["1.cwasm", "2.cwasm", "3.cwasm", "4.cwasm", "other"]);
+        assert_eq!(
+            left(),
+            ["1.cwasm", "2.cwasm", "3.cwasm", "4.cwasm", "other"]
+        );
         prune(&folder, 4, 250);
         assert_eq!(left(), ["3.cwasm", "4.cwasm", "other"]);
         std::fs::remove_dir_all(folder).unwrap();

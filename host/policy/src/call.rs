@@ -1,7 +1,8 @@
 //! One instance of a policy: its store, its answers, and what is checked of them.
 //!
-//! Nothing here is trusted that comes out of a guest. An instance that failed in any way is dropped by whoever holds
-//! it: after a trap it refuses to be entered, and after a failed copy it may have leaked.
+//! Nothing here is trusted that comes out of a guest. An instance that failed in any way is dropped
+//! by whoever holds it: after a trap it refuses to be entered, and after a failed copy it may have
+//! leaked.
 
 use std::sync::Arc;
 
@@ -129,7 +130,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// A fresh instance. Fails with `wasmtime`'s words where the exports have other types than the contract's.
+    /// A fresh instance. Fails with `wasmtime`'s words where the exports have other types than the
+    /// contract's.
     pub fn new(loaded: &Loaded) -> Result<Self, CallError> {
         let limits = loaded.limits;
         let state = State {
@@ -145,22 +147,38 @@ impl Instance {
         };
         let mut store = Store::new(loaded.pre.engine(), state);
         store.limiter(|state| &mut state.limits);
-        allow(&mut store, &limits, 0).map_err(|error| failure("instantiate", &error, &store, &limits, 0))?;
+        allow(&mut store, &limits, 0)
+            .map_err(|error| failure("instantiate", &error, &store, &limits, 0))?;
         let made = loaded.pre.instantiate(&mut store).and_then(|instance| {
             let function = |store: &mut Store<State>, index| {
-                instance.get_func(store, index).ok_or_else(|| wasmtime::Error::msg("an export is not a function"))
+                instance
+                    .get_func(store, index)
+                    .ok_or_else(|| wasmtime::Error::msg("an export is not a function"))
             };
             let exports = &loaded.exports;
             let describe = function(&mut store, &exports.describe)?.typed(&store)?;
             let configure = function(&mut store, &exports.configure)?.typed(&store)?;
-            let score = exports.score.as_ref().map(|at| function(&mut store, at)?.typed(&store)).transpose()?;
-            let pools = exports.pools.as_ref().map(|at| function(&mut store, at)?.typed(&store)).transpose()?;
+            let score = exports
+                .score
+                .as_ref()
+                .map(|at| function(&mut store, at)?.typed(&store))
+                .transpose()?;
+            let pools = exports
+                .pools
+                .as_ref()
+                .map(|at| function(&mut store, at)?.typed(&store))
+                .transpose()?;
             Ok((describe, configure, score, pools))
         });
         match made {
-            Ok((describe, configure, score, pools)) => {
-                Ok(Instance { store, limits, describe, configure, score, pools })
-            }
+            Ok((describe, configure, score, pools)) => Ok(Instance {
+                store,
+                limits,
+                describe,
+                configure,
+                score,
+                pools,
+            }),
             Err(error) => Err(failure("instantiate", &error, &store, &limits, 0)),
         }
     }
@@ -174,7 +192,10 @@ impl Instance {
     /// Gives it its settings, a JSON object.
     pub fn configure(&mut self, settings: Arc<str>) -> Result<(), CallError> {
         let (answer,) = self.call("configure", self.configure, (settings,), 0)?;
-        answer.map_err(|message| CallError::Refused { asked: "configure", message: cut(message, WORDS) })
+        answer.map_err(|message| CallError::Refused {
+            asked: "configure",
+            message: cut(message, WORDS),
+        })
     }
 
     /// What the next questions are about.
@@ -196,12 +217,18 @@ impl Instance {
             });
         };
         let cost = self.ask("score", score, rows)?;
-        let cost = checked_costs(cost, rows).map_err(|problem| CallError::Answer { asked: "score", problem })?;
+        let cost = checked_costs(cost, rows).map_err(|problem| CallError::Answer {
+            asked: "score",
+            problem,
+        })?;
         let pools = match self.pools {
             Some(pools) => self.ask("pools", pools, rows)?,
             None => Vec::new(),
         };
-        let pools = checked_pools(pools, rows).map_err(|problem| CallError::Answer { asked: "pools", problem })?;
+        let pools = checked_pools(pools, rows).map_err(|problem| CallError::Answer {
+            asked: "pools",
+            problem,
+        })?;
         Ok(Scores { cost, pools })
     }
 
@@ -210,15 +237,29 @@ impl Instance {
         std::mem::take(&mut self.store.data_mut().messages)
     }
 
-    fn ask<T>(&mut self, asked: &'static str, f: TypedFunc<(), Answer<T>>, rows: usize) -> Result<T, CallError>
+    fn ask<T>(
+        &mut self,
+        asked: &'static str,
+        f: TypedFunc<(), Answer<T>>,
+        rows: usize,
+    ) -> Result<T, CallError>
     where
         T: Lift + Send + Sync + 'static,
     {
         let (answer,) = self.call(asked, f, (), rows)?;
-        answer.map_err(|message| CallError::Refused { asked, message: cut(message, WORDS) })
+        answer.map_err(|message| CallError::Refused {
+            asked,
+            message: cut(message, WORDS),
+        })
     }
 
-    fn call<P, R>(&mut self, asked: &'static str, f: TypedFunc<P, R>, with: P, rows: usize) -> Result<R, CallError>
+    fn call<P, R>(
+        &mut self,
+        asked: &'static str,
+        f: TypedFunc<P, R>,
+        with: P,
+        rows: usize,
+    ) -> Result<R, CallError>
     where
         P: wasmtime::component::ComponentNamedList + wasmtime::component::Lower,
         R: wasmtime::component::ComponentNamedList + Lift + 'static,
@@ -249,22 +290,50 @@ fn failure(
     rows: usize,
 ) -> CallError {
     if error.downcast_ref::<TooManyCalls>().is_some() {
-        return CallError::HostCalls { asked, limit: limits.host_calls };
+        return CallError::HostCalls {
+            asked,
+            limit: limits.host_calls,
+        };
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => return CallError::Fuel { asked, fuel: limits.fuel_for(rows) },
-        Some(Trap::Interrupt) => return CallError::Time { asked, limit: limits.time },
+        Some(Trap::OutOfFuel) => {
+            return CallError::Fuel {
+                asked,
+                fuel: limits.fuel_for(rows),
+            };
+        }
+        Some(Trap::Interrupt) => {
+            return CallError::Time {
+                asked,
+                limit: limits.time,
+            };
+        }
         _ => {}
     }
     let words = format!("{:#}", error.root_cause());
     if words.contains("growing memory") || words.contains("exceeds memory limits") {
-        return CallError::Memory { asked, limit: limits.memory };
+        return CallError::Memory {
+            asked,
+            limit: limits.memory,
+        };
     }
     if words.contains("too much data is being copied") {
-        return CallError::TooLarge { asked, limit: limits.answer_for(rows) };
+        return CallError::TooLarge {
+            asked,
+            limit: limits.answer_for(rows),
+        };
     }
-    let said = store.data().messages.last().map_or_else(String::new, |message| format!("; it said: {}", message.text));
-    CallError::Trap { asked, reason: cut(words, WORDS) + &said }
+    let said = store
+        .data()
+        .messages
+        .last()
+        .map_or_else(String::new, |message| {
+            format!("; it said: {}", message.text)
+        });
+    CallError::Trap {
+        asked,
+        reason: cut(words, WORDS) + &said,
+    }
 }
 
 /// Costs that keep the contract; a zero loses its sign.
@@ -276,7 +345,10 @@ fn checked_costs(mut cost: Vec<f64>, rows: usize) -> Result<Vec<f64>, String> {
     let bad = |cost: f64| cost.is_nan() || cost < 0.0;
     if cost.iter().fold(false, |any, &cost| any | bad(cost)) {
         let at = cost.iter().position(|&cost| bad(cost)).unwrap_or_default();
-        return Err(format!("the cost of offering {at} is {}; expected 0 or more, or infinity", cost[at]));
+        return Err(format!(
+            "the cost of offering {at} is {}; expected 0 or more, or infinity",
+            cost[at]
+        ));
     }
     if rows > 0 && cost.iter().all(|cost| cost.is_infinite()) {
         return Err("every offering is excluded".to_owned());
@@ -298,28 +370,45 @@ fn checked_pools(pools: Vec<RawPool>, rows: usize) -> Result<Vec<CommitmentPool>
             return wrong("declared twice".to_owned());
         }
         if !(pool.remaining.is_finite() && pool.remaining >= 0.0) {
-            return wrong(format!("{} is left; expected a finite number, 0 or more", pool.remaining));
+            return wrong(format!(
+                "{} is left; expected a finite number, 0 or more",
+                pool.remaining
+            ));
         }
         let lengths = (pool.offerings.len(), pool.amounts.len(), pool.costs.len());
         if lengths.0 != lengths.1 || lengths.0 != lengths.2 {
             return wrong(format!("columns of different lengths: {lengths:?}"));
         }
         let mut draws = Vec::with_capacity(pool.offerings.len());
-        for ((&offering, &amount), &cost) in pool.offerings.iter().zip(&pool.amounts).zip(&pool.costs) {
+        for ((&offering, &amount), &cost) in
+            pool.offerings.iter().zip(&pool.amounts).zip(&pool.costs)
+        {
             match drawn.get_mut(offering as usize) {
                 None => return wrong(format!("offering {offering} is not one of {rows}")),
                 Some(true) => return wrong(format!("offering {offering} draws on a pool already")),
                 Some(free) => *free = true,
             }
             if !(amount.is_finite() && amount > 0.0) {
-                return wrong(format!("offering {offering} takes {amount}; expected a finite number above 0"));
+                return wrong(format!(
+                    "offering {offering} takes {amount}; expected a finite number above 0"
+                ));
             }
             if !(cost.is_finite() && cost >= 0.0) {
-                return wrong(format!("offering {offering} costs {cost} inside; expected a finite number, 0 or more"));
+                return wrong(format!(
+                    "offering {offering} costs {cost} inside; expected a finite number, 0 or more"
+                ));
             }
-            draws.push(Draw { offering: OfferingId(offering), amount, cost: cost + 0.0 });
+            draws.push(Draw {
+                offering: OfferingId(offering),
+                amount,
+                cost: cost + 0.0,
+            });
         }
-        checked.push(CommitmentPool { name, remaining: pool.remaining + 0.0, draws });
+        checked.push(CommitmentPool {
+            name,
+            remaining: pool.remaining + 0.0,
+            draws,
+        });
     }
     Ok(checked)
 }
@@ -334,10 +423,19 @@ mod tests {
     fn costs_that_break_the_contract_are_named() {
         let problem = |cost: &[f64]| checked_costs(cost.to_vec(), 3).unwrap_err();
         assert_eq!(problem(&[1.0]), "1 costs for 3 offerings");
-        assert_eq!(problem(&[1.0, f64::NAN, 2.0]), "the cost of offering 1 is NaN; expected 0 or more, or infinity");
-        assert_eq!(problem(&[1.0, 2.0, -0.1]), "the cost of offering 2 is -0.1; expected 0 or more, or infinity");
+        assert_eq!(
+            problem(&[1.0, f64::NAN, 2.0]),
+            "the cost of offering 1 is NaN; expected 0 or more, or infinity"
+        );
+        assert_eq!(
+            problem(&[1.0, 2.0, -0.1]),
+            "the cost of offering 2 is -0.1; expected 0 or more, or infinity"
+        );
         assert_eq!(problem(&[INF; 3]), "every offering is excluded");
-        assert_eq!(problem(&[-INF, 0.0, 1.0]), "the cost of offering 0 is -inf; expected 0 or more, or infinity");
+        assert_eq!(
+            problem(&[-INF, 0.0, 1.0]),
+            "the cost of offering 0 is -inf; expected 0 or more, or infinity"
+        );
     }
 
     #[test]
@@ -360,14 +458,26 @@ mod tests {
             problem(vec![pool("a", INF, &[], 1.0, 0.0)]),
             "pool `a`: inf is left; expected a finite number, 0 or more"
         );
-        assert_eq!(problem(vec![pool("a", 1.0, &[3], 1.0, 0.0)]), "pool `a`: offering 3 is not one of 3");
-        assert_eq!(problem(vec![pool("a", 1.0, &[1, 1], 1.0, 0.0)]), "pool `a`: offering 1 draws on a pool already");
         assert_eq!(
-            problem(vec![pool("a", 1.0, &[1], 1.0, 0.0), pool("b", 1.0, &[1], 1.0, 0.0)]),
+            problem(vec![pool("a", 1.0, &[3], 1.0, 0.0)]),
+            "pool `a`: offering 3 is not one of 3"
+        );
+        assert_eq!(
+            problem(vec![pool("a", 1.0, &[1, 1], 1.0, 0.0)]),
+            "pool `a`: offering 1 draws on a pool already"
+        );
+        assert_eq!(
+            problem(vec![
+                pool("a", 1.0, &[1], 1.0, 0.0),
+                pool("b", 1.0, &[1], 1.0, 0.0)
+            ]),
             "pool `b`: offering 1 draws on a pool already"
         );
         assert_eq!(
-            problem(vec![pool("a", 1.0, &[], 1.0, 0.0), pool("a", 1.0, &[], 1.0, 0.0)]),
+            problem(vec![
+                pool("a", 1.0, &[], 1.0, 0.0),
+                pool("a", 1.0, &[], 1.0, 0.0)
+            ]),
             "pool `a`: declared twice"
         );
         assert_eq!(
@@ -378,7 +488,13 @@ mod tests {
             problem(vec![pool("a", 1.0, &[1], 1.0, f64::NAN)]),
             "pool `a`: offering 1 costs NaN inside; expected a finite number, 0 or more"
         );
-        let uneven = RawPool { amounts: vec![], ..pool("a", 1.0, &[1], 1.0, 0.0) };
-        assert_eq!(problem(vec![uneven]), "pool `a`: columns of different lengths: (1, 0, 1)");
+        let uneven = RawPool {
+            amounts: vec![],
+            ..pool("a", 1.0, &[1], 1.0, 0.0)
+        };
+        assert_eq!(
+            problem(vec![uneven]),
+            "pool `a`: columns of different lengths: (1, 0, 1)"
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Who is asked for which NodePool, and who answers where a policy fails: its last good version, then the price.
+//! Who is asked for which NodePool, and who answers where a policy fails: its last good version,
+//! then the price.
 //!
-//! A version that failed is not asked again before the next round, so that a bad policy costs a round one failure and
-//! not one for every NodePool. Which one answered, and why, is in the reports.
+//! A version that failed is not asked again before the next round, so that a bad policy costs a
+//! round one failure and not one for every NodePool. Which one answered, and why, is in the
+//! reports.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,8 +17,8 @@ use crate::load::{Host, LoadedPolicy};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 
-/// After so many questions an instance is replaced, even within a round. Garbage collectors in guests lag behind: Go's
-/// was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
+/// After so many questions an instance is replaced, even within a round. Garbage collectors in
+/// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
 const CALLS_PER_INSTANCE: u32 = 200;
 
 /// A policy and whom it serves.
@@ -31,8 +33,8 @@ pub struct Assignment {
 /// A seat among policies that follow others; see [`Host::follow`].
 #[derive(Clone, Debug)]
 pub struct PolicySlot {
-    /// Who sits there; none for a policy that could never be loaded. Its NodePools are scored by price then, and not by
-    /// whoever comes next.
+    /// Who sits there; none for a policy that could never be loaded. Its NodePools are scored by
+    /// price then, and not by whoever comes next.
     pub policy: Option<LoadedPolicy>,
     /// NodePools by name; empty for all. Of several places for a NodePool the first counts.
     pub node_pools: Vec<String>,
@@ -105,7 +107,13 @@ pub enum Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Report::Failed { policy, node_pool, error, instead, .. } => {
+            Report::Failed {
+                policy,
+                node_pool,
+                error,
+                instead,
+                ..
+            } => {
                 let instead = match instead {
                     Fallback::LastGood => "its last good version answers",
                     Fallback::Price => "offerings cost their price",
@@ -115,7 +123,9 @@ impl std::fmt::Display for Report {
                     "policy {policy} failed for NodePool {node_pool}: {error}; {instead} for the rest of the round"
                 )
             }
-            Report::Said { policy, message, .. } => write!(f, "policy {policy} says: {}", message.text),
+            Report::Said {
+                policy, message, ..
+            } => write!(f, "policy {policy} says: {}", message.text),
         }
     }
 }
@@ -165,28 +175,55 @@ struct Version {
 impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
-        let place = |a: Assignment| PolicySlot { policy: Some(a.policy), node_pools: a.node_pools, follows: None };
+        let place = |a: Assignment| PolicySlot {
+            policy: Some(a.policy),
+            node_pools: a.node_pools,
+            follows: None,
+        };
         self.follow(None, assignments.into_iter().map(place).collect())
     }
 
-    /// Policies that take over from others between two rounds. Where a place follows one of `before` with another
-    /// version, the version that goes stays as last good one if it ever gave a good answer. Signals and what was asked
-    /// last come along.
+    /// Policies that take over from others between two rounds. Where a place follows one of
+    /// `before` with another version, the version that goes stays as last good one if it ever gave
+    /// a good answer. Signals and what was asked last come along.
     pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<PolicySlot>) -> WasmPolicies {
         let before = before.map(WasmPolicies::lock);
         let scorer = |place: PolicySlot| {
-            let old = place.follows.and_then(|at| before.as_ref()?.scorers.get(at));
+            let old = place
+                .follows
+                .and_then(|at| before.as_ref()?.scorers.get(at));
             let (answered, last_good) = match (&place.policy, old) {
-                (Some(new), Some(Scorer { current: Some(old), last_good, .. })) => {
+                (
+                    Some(new),
+                    Some(Scorer {
+                        current: Some(old),
+                        last_good,
+                        ..
+                    }),
+                ) => {
                     let same = Arc::ptr_eq(&new.0, &old.policy.0);
-                    let spare = if same || !old.answered { last_good.as_ref() } else { Some(old) };
+                    let spare = if same || !old.answered {
+                        last_good.as_ref()
+                    } else {
+                        Some(old)
+                    };
                     (same && old.answered, spare.map(Version::rested))
                 }
                 (Some(_), Some(old)) => (false, old.last_good.as_ref().map(Version::rested)),
                 _ => (false, None),
             };
-            let current = place.policy.map(|policy| Version { policy, instance: None, answered, failed: false });
-            Scorer { current, last_good, node_pools: place.node_pools, tally: CallStats::default() }
+            let current = place.policy.map(|policy| Version {
+                policy,
+                instance: None,
+                answered,
+                failed: false,
+            });
+            Scorer {
+                current,
+                last_good,
+                node_pools: place.node_pools,
+                tally: CallStats::default(),
+            }
         };
         let scorers = places.into_iter().map(scorer).collect();
         let inner = match before {
@@ -211,12 +248,15 @@ impl Host {
                 previous_requests: Vec::new(),
             },
         };
-        WasmPolicies { inner: Mutex::new(inner) }
+        WasmPolicies {
+            inner: Mutex::new(inner),
+        }
     }
 }
 
 impl WasmPolicies {
-    /// Begins a round at `now` (seconds since 1970): instances are made anew, failed versions get another chance.
+    /// Begins a round at `now` (seconds since 1970): instances are made anew, failed versions get
+    /// another chance.
     pub fn begin_round(&self, now: i64) {
         let mut inner = self.lock();
         inner.now = now as f64;
@@ -232,8 +272,8 @@ impl WasmPolicies {
         }
     }
 
-    /// The same versions with instances of their own, for questions that are no part of a round: neither answers, reports
-    /// nor counts of the two are shared.
+    /// The same versions with instances of their own, for questions that are no part of a round:
+    /// neither answers, reports nor counts of the two are shared.
     pub fn apart(&self) -> WasmPolicies {
         let inner = self.lock();
         let rested = |version: &Option<Version>| version.as_ref().map(Version::rested);
@@ -253,7 +293,9 @@ impl WasmPolicies {
             requests: Vec::new(),
             previous_requests: Vec::new(),
         };
-        WasmPolicies { inner: Mutex::new(inner) }
+        WasmPolicies {
+            inner: Mutex::new(inner),
+        }
     }
 
     /// Puts new signals in the place of all that were there.
@@ -270,11 +312,15 @@ impl WasmPolicies {
         inner.signals = (signals, inner.signals.1.wrapping_add(1));
     }
 
-    /// What was asked in this round so far, or, if nothing was, in the last one that asked anything. One question for
-    /// each NodePool.
+    /// What was asked in this round so far, or, if nothing was, in the last one that asked
+    /// anything. One question for each NodePool.
     pub fn asked(&self) -> Vec<ScoreRequest> {
         let inner = self.lock();
-        if inner.requests.is_empty() { inner.previous_requests.clone() } else { inner.requests.clone() }
+        if inner.requests.is_empty() {
+            inner.previous_requests.clone()
+        } else {
+            inner.requests.clone()
+        }
     }
 
     /// What was answered in this round so far, in order.
@@ -289,15 +335,26 @@ impl WasmPolicies {
 
     /// What happened at each place since last asked.
     pub fn tallies(&self) -> Vec<CallStats> {
-        self.lock().scorers.iter_mut().map(|scorer| std::mem::take(&mut scorer.tally)).collect()
+        self.lock()
+            .scorers
+            .iter_mut()
+            .map(|scorer| std::mem::take(&mut scorer.tally))
+            .collect()
     }
 
-    /// Puts another version in the place of assignment `at`. The one that goes stays as last good version if it ever
-    /// gave a good answer.
+    /// Puts another version in the place of assignment `at`. The one that goes stays as last good
+    /// version if it ever gave a good answer.
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
         let mut inner = self.lock();
-        let Some(scorer) = inner.scorers.get_mut(at) else { return };
-        let new = Version { policy, instance: None, answered: false, failed: false };
+        let Some(scorer) = inner.scorers.get_mut(at) else {
+            return;
+        };
+        let new = Version {
+            policy,
+            instance: None,
+            answered: false,
+            failed: false,
+        };
         if let Some(old) = scorer.current.replace(new).filter(|old| old.answered) {
             scorer.last_good = Some(old);
         }
@@ -321,7 +378,11 @@ impl Policies for WasmPolicies {
             Some((by, scores)) => (Some(by), scores),
             None => (None, ByPrice.score(catalogue, names, pool)),
         };
-        let answer = ScoreRecord { node_pool: names.text(pool).into(), by, sum: checksum(&scores) };
+        let answer = ScoreRecord {
+            node_pool: names.text(pool).into(),
+            by,
+            sum: checksum(&scores),
+        };
         inner.answered.push(answer);
         scores
     }
@@ -354,17 +415,32 @@ impl Inner {
     ) -> Option<((usize, LoadedPolicy), Scores)> {
         let node_pool = names.text(pool);
         let columns = self.columns(catalogue, names);
-        let question =
-            ScoreRequest { columns, signals: self.signals.clone(), node_pool: node_pool.into(), now: self.now };
+        let question = ScoreRequest {
+            columns,
+            signals: self.signals.clone(),
+            node_pool: node_pool.into(),
+            now: self.now,
+        };
         self.keep(&question);
 
-        let serves = |s: &Scorer| s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool);
+        let serves = |s: &Scorer| {
+            s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool)
+        };
         let place = self.scorers.iter().position(serves)?;
-        let Scorer { current, last_good, tally, .. } = &mut self.scorers[place];
+        let Scorer {
+            current,
+            last_good,
+            tally,
+            ..
+        } = &mut self.scorers[place];
         tally.calls += 1;
         let reports = &mut self.reports;
         let spare = last_good.as_ref().is_some_and(|version| !version.failed);
-        let instead = if spare { Fallback::LastGood } else { Fallback::Price };
+        let instead = if spare {
+            Fallback::LastGood
+        } else {
+            Fallback::Price
+        };
         let mut ask = |version: &mut Version, instead| {
             let before = version.failed;
             let answer = version.ask(&question, place, instead, reports);
@@ -376,10 +452,14 @@ impl Inner {
         {
             return Some(((place, version.policy.clone()), scores));
         }
-        let answer = last_good
-            .as_mut()
-            .and_then(|version| ask(version, Fallback::Price).map(|scores| ((place, version.policy.clone()), scores)));
-        *(if answer.is_some() { &mut tally.by_last_good } else { &mut tally.by_price }) += 1;
+        let answer = last_good.as_mut().and_then(|version| {
+            ask(version, Fallback::Price).map(|scores| ((place, version.policy.clone()), scores))
+        });
+        *(if answer.is_some() {
+            &mut tally.by_last_good
+        } else {
+            &mut tally.by_price
+        }) += 1;
         answer
     }
 
@@ -394,13 +474,21 @@ impl Inner {
         }
         let last = self.columns.as_ref().map(|made| &*made.columns);
         let columns = Arc::new(Columns::build(catalogue, names, signals, last));
-        self.columns = Some(CachedColumns { columns: columns.clone(), catalogue: number, signals: signals.clone() });
+        self.columns = Some(CachedColumns {
+            columns: columns.clone(),
+            catalogue: number,
+            signals: signals.clone(),
+        });
         columns
     }
 
     /// Remembers a question; of several about one NodePool the last.
     fn keep(&mut self, question: &ScoreRequest) {
-        match self.requests.iter_mut().find(|kept| kept.node_pool == question.node_pool) {
+        match self
+            .requests
+            .iter_mut()
+            .find(|kept| kept.node_pool == question.node_pool)
+        {
             Some(kept) => *kept = question.clone(),
             None => self.requests.push(question.clone()),
         }
@@ -410,7 +498,12 @@ impl Inner {
 impl Version {
     /// The same version without an instance, with another chance.
     fn rested(&self) -> Self {
-        Version { policy: self.policy.clone(), instance: None, answered: self.answered, failed: false }
+        Version {
+            policy: self.policy.clone(),
+            instance: None,
+            answered: self.answered,
+            failed: false,
+        }
     }
 
     /// Its scores, unless it fails or has failed in this round.
@@ -426,7 +519,11 @@ impl Version {
         }
         let about = self.policy.about();
         let name = format!("{} {}", about.name, about.version);
-        let made = match self.instance.take().filter(|&(_, calls)| calls < CALLS_PER_INSTANCE) {
+        let made = match self
+            .instance
+            .take()
+            .filter(|&(_, calls)| calls < CALLS_PER_INSTANCE)
+        {
             Some(kept) => Ok(kept),
             None => self.policy.instantiate().map(|instance| (instance, 0)),
         };
@@ -441,7 +538,11 @@ impl Version {
             }
             Err(error) => (Vec::new(), Err(error)),
         };
-        reports.extend(messages.into_iter().map(|message| Report::Said { place, policy: name.clone(), message }));
+        reports.extend(messages.into_iter().map(|message| Report::Said {
+            place,
+            policy: name.clone(),
+            message,
+        }));
         match answer {
             Ok(scores) => {
                 self.answered = true;
@@ -449,8 +550,18 @@ impl Version {
             }
             Err(error) => {
                 self.failed = true;
-                let (digest, node_pool) = (self.policy.digest().to_owned(), question.node_pool.to_string());
-                reports.push(Report::Failed { place, policy: name, digest, node_pool, error, instead });
+                let (digest, node_pool) = (
+                    self.policy.digest().to_owned(),
+                    question.node_pool.to_string(),
+                );
+                reports.push(Report::Failed {
+                    place,
+                    policy: name,
+                    digest,
+                    node_pool,
+                    error,
+                    instead,
+                });
                 None
             }
         }

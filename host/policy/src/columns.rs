@@ -1,5 +1,5 @@
-//! A catalogue as policies see it: one array per column, built once and shared, lowered into guests without a copy of
-//! ours.
+//! A catalogue as policies see it: one array per column, built once and shared, lowered into guests
+//! without a copy of ours.
 
 use std::sync::Arc;
 
@@ -55,20 +55,36 @@ pub(crate) struct Moving {
 impl Columns {
     /// No offerings: what a policy sees before it is asked anything.
     pub fn empty() -> Self {
-        Columns { generation: 0, fixed: Arc::default(), moving: Moving::default() }
+        Columns {
+            generation: 0,
+            fixed: Arc::default(),
+            moving: Moving::default(),
+        }
     }
 
-    /// The columns of a catalogue. Where the static ones are those of `last`, they and its generation are kept.
-    pub fn build(catalogue: &Catalogue, names: &Symbols, signals: &Signals, last: Option<&Columns>) -> Self {
+    /// The columns of a catalogue. Where the static ones are those of `last`, they and its
+    /// generation are kept.
+    pub fn build(
+        catalogue: &Catalogue,
+        names: &Symbols,
+        signals: &Signals,
+        last: Option<&Columns>,
+    ) -> Self {
         let fixed = Fixed::build(catalogue, names);
         let moving = Moving::build(catalogue, &fixed, signals);
         match last {
-            Some(last) if *last.fixed == fixed => {
-                Columns { generation: last.generation, fixed: last.fixed.clone(), moving }
-            }
+            Some(last) if *last.fixed == fixed => Columns {
+                generation: last.generation,
+                fixed: last.fixed.clone(),
+                moving,
+            },
             last => {
                 let generation = last.map_or(1, |last| last.generation.wrapping_add(1));
-                Columns { generation, fixed: Arc::new(fixed), moving }
+                Columns {
+                    generation,
+                    fixed: Arc::new(fixed),
+                    moving,
+                }
             }
         }
     }
@@ -80,7 +96,10 @@ impl Columns {
             placement_scores: placement_scores(&self.fixed, signals),
             ..self.moving.clone()
         };
-        Columns { moving, ..self.clone() }
+        Columns {
+            moving,
+            ..self.clone()
+        }
     }
 
     pub fn count(&self) -> usize {
@@ -93,12 +112,17 @@ impl Fixed {
         let (types, offerings) = (catalogue.types(), catalogue.offerings());
         let per_type = |of: &dyn Fn(&InstanceType) -> u32| -> Arc<[u32]> {
             let by_type: Vec<u32> = types.iter().map(of).collect();
-            offerings.iter().map(|o| by_type[o.instance_type.0 as usize]).collect()
+            offerings
+                .iter()
+                .map(|o| by_type[o.instance_type.0 as usize])
+                .collect()
         };
         let mut architectures = Interner::new(names);
         let arch_key = names.get("kubernetes.io/arch");
-        let arch_by_type: Vec<u32> =
-            types.iter().map(|t| architectures.index(arch_key.and_then(|k| single(t, k)))).collect();
+        let arch_by_type: Vec<u32> = types
+            .iter()
+            .map(|t| architectures.index(arch_key.and_then(|k| single(t, k))))
+            .collect();
         let mut zones = Interner::new(names);
         let mut capacity_types = Interner::new(names);
         let mut reservations = Interner::new(names);
@@ -106,9 +130,18 @@ impl Fixed {
             instance_type_names: types.iter().map(|t| names.text(t.name).into()).collect(),
             instance_types: offerings.iter().map(|o| o.instance_type.0).collect(),
             zones: offerings.iter().map(|o| zones.index(o.zone)).collect(),
-            capacity_types: offerings.iter().map(|o| capacity_types.index(o.capacity_type)).collect(),
-            architectures: offerings.iter().map(|o| arch_by_type[o.instance_type.0 as usize]).collect(),
-            reservations: offerings.iter().map(|o| reservations.index(o.reservation.map(|(id, _)| id))).collect(),
+            capacity_types: offerings
+                .iter()
+                .map(|o| capacity_types.index(o.capacity_type))
+                .collect(),
+            architectures: offerings
+                .iter()
+                .map(|o| arch_by_type[o.instance_type.0 as usize])
+                .collect(),
+            reservations: offerings
+                .iter()
+                .map(|o| reservations.index(o.reservation.map(|(id, _)| id)))
+                .collect(),
             cpu_millicores: per_type(&|t| clamp(t.capacity.get(ResourceId::Cpu))),
             memory_mib: per_type(&|t| clamp(t.capacity.get(ResourceId::Memory) >> 20)),
             gpu_counts: per_type(&|t| accelerators(t, names)),
@@ -124,9 +157,15 @@ impl Moving {
     fn build(catalogue: &Catalogue, fixed: &Fixed, signals: &Signals) -> Self {
         let offerings = catalogue.offerings();
         Moving {
-            prices: offerings.iter().map(|o| (o.price * 1e6).round() as u32).collect(),
+            prices: offerings
+                .iter()
+                .map(|o| (o.price * 1e6).round() as u32)
+                .collect(),
             available: offerings.iter().map(|o| u8::from(o.available)).collect(),
-            reservation_counts: offerings.iter().map(|o| o.reservation.map_or(0, |(_, left)| left)).collect(),
+            reservation_counts: offerings
+                .iter()
+                .map(|o| o.reservation.map_or(0, |(_, left)| left))
+                .collect(),
             interruption_rates: interruption_rates(fixed, signals),
             placement_scores: placement_scores(fixed, signals),
         }
@@ -134,15 +173,25 @@ impl Moving {
 }
 
 fn interruption_rates(fixed: &Fixed, signals: &Signals) -> Arc<[f64]> {
-    joined(INTERRUPTION_RATES, fixed, signals, -1.0, |rate| rate.clamp(0.0, 1.0))
+    joined(INTERRUPTION_RATES, fixed, signals, -1.0, |rate| {
+        rate.clamp(0.0, 1.0)
+    })
 }
 
 fn placement_scores(fixed: &Fixed, signals: &Signals) -> Arc<[u8]> {
-    joined(PLACEMENT_SCORES, fixed, signals, 255, |score| score.clamp(1.0, 10.0) as u8)
+    joined(PLACEMENT_SCORES, fixed, signals, 255, |score| {
+        score.clamp(1.0, 10.0) as u8
+    })
 }
 
 /// A signal as a column: the value under `type/zone`, else under `type`, else `unknown`.
-fn joined<T: Copy>(name: &str, fixed: &Fixed, signals: &Signals, unknown: T, read: impl Fn(f64) -> T) -> Arc<[T]> {
+fn joined<T: Copy>(
+    name: &str,
+    fixed: &Fixed,
+    signals: &Signals,
+    unknown: T,
+    read: impl Fn(f64) -> T,
+) -> Arc<[T]> {
     let rows = fixed.instance_types.iter().zip(fixed.zones.iter());
     let Some(signal) = signals.get(name) else {
         return rows.map(|_| unknown).collect();
@@ -154,25 +203,37 @@ fn joined<T: Copy>(name: &str, fixed: &Fixed, signals: &Signals, unknown: T, rea
         let whole_type = key.len();
         key.push('/');
         key.push_str(&fixed.zone_names[zone as usize]);
-        signal.get(&key).or_else(|| signal.get(&key[..whole_type])).map_or(unknown, &read)
+        signal
+            .get(&key)
+            .or_else(|| signal.get(&key[..whole_type]))
+            .map_or(unknown, &read)
     })
     .collect()
 }
 
 /// The value of a label that a type pins to one.
 fn single(instance_type: &InstanceType, key: Symbol) -> Option<Symbol> {
-    instance_type.requirements.iter().find(|r| r.key == key).and_then(|r| match &r.op {
-        Op::In(values) if values.len() == 1 => Some(values[0]),
-        _ => None,
-    })
+    instance_type
+        .requirements
+        .iter()
+        .find(|r| r.key == key)
+        .and_then(|r| match &r.op {
+            Op::In(values) if values.len() == 1 => Some(values[0]),
+            _ => None,
+        })
 }
 
 fn accelerators(instance_type: &InstanceType, names: &Symbols) -> u32 {
     const DEVICES: [&str; 5] = ["/gpu", "/neuron", "/neurondevice", "/gaudi", "/tpu"];
-    let devices = instance_type.capacity.iter().filter_map(|(resource, amount)| match resource {
-        ResourceId::Other(name) if DEVICES.iter().any(|d| names.text(name).ends_with(d)) => Some(amount),
-        _ => None,
-    });
+    let devices = instance_type
+        .capacity
+        .iter()
+        .filter_map(|(resource, amount)| match resource {
+            ResourceId::Other(name) if DEVICES.iter().any(|d| names.text(name).ends_with(d)) => {
+                Some(amount)
+            }
+            _ => None,
+        });
     clamp(devices.sum())
 }
 
@@ -190,7 +251,11 @@ struct Interner<'a> {
 
 impl<'a> Interner<'a> {
     fn new(names: &'a Symbols) -> Self {
-        Interner { names, seen: vec![0; names.len() + 1], order: Vec::new() }
+        Interner {
+            names,
+            seen: vec![0; names.len() + 1],
+            order: Vec::new(),
+        }
     }
 
     fn index(&mut self, sym: Option<Symbol>) -> u32 {
@@ -203,6 +268,9 @@ impl<'a> Interner<'a> {
     }
 
     fn table(self) -> Table {
-        self.order.iter().map(|sym| sym.map_or("", |sym| self.names.text(sym)).into()).collect()
+        self.order
+            .iter()
+            .map(|sym| sym.map_or("", |sym| self.names.text(sym)).into())
+            .collect()
     }
 }

@@ -1,8 +1,8 @@
 //! The engine that all policies share, and the limits that they run under.
 //!
-//! Fuel gives the verdict: the same bytes, input and wasmtime version burn the same fuel on any machine. The epoch is
-//! only a backstop against fuel that turns out to be dearer than thought; it depends on the clock, so its verdict is
-//! reported as one of its own.
+//! Fuel gives the verdict: the same bytes, input and wasmtime version burn the same fuel on any
+//! machine. The epoch is only a backstop against fuel that turns out to be dearer than thought; it
+//! depends on the clock, so its verdict is reported as one of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,26 +14,28 @@ use wasmtime::{Config, Engine};
 pub struct HostConfig {
     /// What a policy may use.
     pub limits: Limits,
-    /// A folder for compiled components, private to this user (mode 0700; made if it is not there). None compiles every
-    /// time.
+    /// A folder for compiled components, private to this user (mode 0700; made if it is not there).
+    /// None compiles every time.
     pub cache: Option<PathBuf>,
-    /// Replace NaN bit patterns by one canonical pattern after every float operation. Only programs that look at the
-    /// bits of a NaN can tell; costs up to 70 % on loops over floats.
+    /// Replace NaN bit patterns by one canonical pattern after every float operation. Only programs
+    /// that look at the bits of a NaN can tell; costs up to 70 % on loops over floats.
     pub canonical_nans: bool,
-    /// Compile on the calling thread alone. For who compiles beside work that must not wait for a core.
+    /// Compile on the calling thread alone. For who compiles beside work that must not wait for a
+    /// core.
     pub one_thread: bool,
 }
 
 /// What one policy may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Bytes of linear memory, all memories of an instance together. The default, 64 MiB, holds QuickJS and Python.
+    /// Bytes of linear memory, all memories of an instance together. The default, 64 MiB, holds
+    /// QuickJS and Python.
     pub memory: usize,
-    /// Fuel for a call, whatever its size. The default is about 40 ms of arithmetic, twenty times what CPython burns on
-    /// its first call.
+    /// Fuel for a call, whatever its size. The default is about 40 ms of arithmetic, twenty times
+    /// what CPython burns on its first call.
     pub fuel: u64,
-    /// Fuel for a call beyond that, for each offering. The default is twice what CPython burns on a row (20 000), 150
-    /// times what Rust does.
+    /// Fuel for a call beyond that, for each offering. The default is twice what CPython burns on a
+    /// row (20 000), 150 times what Rust does.
     pub fuel_per_offering: u64,
     /// Calls of a host function within one call.
     pub host_calls: u32,
@@ -68,8 +70,8 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// What a guest may copy in or keep beside its memory; far above what any compiler makes.
 const TABLE_ELEMENTS: usize = 1 << 20;
 
-/// Recursion that compilers of guests keep in their own (shadow) stack is stopped by that or by fuel; this one is only
-/// generous, since how deep it reaches differs between machines.
+/// Recursion that compilers of guests keep in their own (shadow) stack is stopped by that or by
+/// fuel; this one is only generous, since how deep it reaches differs between machines.
 const STACK: usize = 1 << 20;
 
 pub(crate) fn engine(config: &HostConfig) -> wasmtime::Result<Engine> {
@@ -99,11 +101,13 @@ fn tick(engine: &Engine) {
 
 impl Limits {
     pub(crate) fn fuel_for(&self, offerings: usize) -> u64 {
-        self.fuel.saturating_add(self.fuel_per_offering.saturating_mul(offerings as u64))
+        self.fuel
+            .saturating_add(self.fuel_per_offering.saturating_mul(offerings as u64))
     }
 
     pub(crate) fn answer_for(&self, offerings: usize) -> usize {
-        self.answer.saturating_add(self.answer_per_offering.saturating_mul(offerings))
+        self.answer
+            .saturating_add(self.answer_per_offering.saturating_mul(offerings))
     }
 
     pub(crate) fn ticks(&self) -> u64 {

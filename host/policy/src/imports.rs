@@ -1,7 +1,7 @@
 //! What the host offers to guests: the functions of `longshore:policy`, each by name.
 //!
-//! A column is a function without parameters that returns a list. It is lowered from the shared array straight into
-//! the guest's memory; the guest pays fuel for every call and every byte.
+//! A column is a function without parameters that returns a list. It is lowered from the shared
+//! array straight into the guest's memory; the guest pays fuel for every call and every byte.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,7 +119,11 @@ impl Interface<'_> {
         })
     }
 
-    fn column<T>(&mut self, name: &'static str, get: fn(&Columns) -> &Arc<[T]>) -> wasmtime::Result<()>
+    fn column<T>(
+        &mut self,
+        name: &'static str,
+        get: fn(&Columns) -> &Arc<[T]>,
+    ) -> wasmtime::Result<()>
     where
         T: Copy + Send + Sync + 'static,
         (Arc<[T]>,): ComponentNamedList + Lower,
@@ -131,7 +135,11 @@ impl Interface<'_> {
         })
     }
 
-    fn table(&mut self, name: &'static str, get: fn(&Columns) -> &Arc<[Arc<str>]>) -> wasmtime::Result<()> {
+    fn table(
+        &mut self,
+        name: &'static str,
+        get: fn(&Columns) -> &Arc<[Arc<str>]>,
+    ) -> wasmtime::Result<()> {
         self.function(name, move |mut cx, (): ()| {
             let table = get(&cx.data().columns).clone();
             charge(&mut cx, strings(&table))?;
@@ -155,7 +163,10 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offere
     for (name, define) in INTERFACES {
         let mut names = Vec::new();
         let instance = linker.instance(&format!("{PACKAGE}/{name}@{VERSION}"))?;
-        define(&mut Interface { linker: instance, names: &mut names })?;
+        define(&mut Interface {
+            linker: instance,
+            names: &mut names,
+        })?;
         offered.insert(name, names);
     }
     Ok((linker, offered))
@@ -163,8 +174,12 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offere
 
 type Define = fn(&mut Interface) -> wasmtime::Result<()>;
 
-const INTERFACES: [(&str, Define); 4] =
-    [("log", log), ("offerings", offerings), ("request", request), ("signals", signals)];
+const INTERFACES: [(&str, Define); 4] = [
+    ("log", log),
+    ("offerings", offerings),
+    ("request", request),
+    ("signals", signals),
+];
 
 fn request(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("node-pool", |mut cx, (): ()| {
@@ -215,27 +230,43 @@ fn offerings(to: &mut Interface) -> wasmtime::Result<()> {
 
 fn signals(to: &mut Interface) -> wasmtime::Result<()> {
     to.function("keys", |mut cx, (name,): (String,)| {
-        let keys = cx.data().signals.get(&name).map_or_else(Arc::default, |signal| signal.keys.clone());
+        let keys = cx
+            .data()
+            .signals
+            .get(&name)
+            .map_or_else(Arc::default, |signal| signal.keys.clone());
         charge(&mut cx, name.len() + strings(&keys))?;
         Ok((keys,))
     })?;
     to.function("values", |mut cx, (name,): (String,)| {
-        let values = cx.data().signals.get(&name).map_or_else(Arc::default, |signal| signal.values.clone());
+        let values = cx
+            .data()
+            .signals
+            .get(&name)
+            .map_or_else(Arc::default, |signal| signal.values.clone());
         charge(&mut cx, name.len() + values.bytes())?;
         Ok((values,))
     })?;
     to.function("time", |mut cx, (name,): (String,)| {
-        let time = cx.data().signals.get(&name).map_or(-1.0, |signal: &Signal| signal.time);
+        let time = cx
+            .data()
+            .signals
+            .get(&name)
+            .map_or(-1.0, |signal: &Signal| signal.time);
         charge(&mut cx, name.len())?;
         Ok((time,))
     })?;
     to.scalar("generation", |state| state.signals_generation)
 }
 
-/// The beginning of a guest's text, of at most `room` bytes, without characters that steer a terminal.
+/// The beginning of a guest's text, of at most `room` bytes, without characters that steer a
+/// terminal.
 pub(crate) fn cut(mut text: String, room: usize) -> String {
     if text.len() > room {
-        let end = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        let end = (0..=room)
+            .rev()
+            .find(|&at| text.is_char_boundary(at))
+            .unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }
@@ -253,12 +284,15 @@ mod tests {
     /// Functions of an interface in wit/, sorted.
     fn promised(interface: &str) -> Vec<String> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/policy@0.1.0");
-        let files =
-            std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
         let text: String = files.collect();
         let start = text.find(&format!("\ninterface {interface} {{")).unwrap();
         let body = &text[start..][..text[start..].find("\n}").unwrap()];
-        let functions = body.lines().filter_map(|line| line.trim().split_once(": func("));
+        let functions = body
+            .lines()
+            .filter_map(|line| line.trim().split_once(": func("));
         let mut names: Vec<String> = functions.map(|(name, _)| name.to_owned()).collect();
         names.sort();
         names

@@ -1,5 +1,5 @@
-//! Policies: WebAssembly components that say what offerings cost (and, later, which nodes may be disrupted and what
-//! they boot with).
+//! Policies: WebAssembly components that say what offerings cost (and, later, which nodes may be
+//! disrupted and what they boot with).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,13 +15,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The contract is in `wit/policy@0.1.0`. This crate owns everything that makes it fast (columns that are shared and
-//! lowered without a copy of ours) and safe: a policy has fuel, memory, host calls and time up to a [limit](Limits);
-//! every answer is checked; whatever fails is reported and answered by the last good version or by the price. It never
-//! stops a plan.
+//! The contract is in `wit/policy@0.1.0`. This crate owns everything that makes it fast (columns
+//! that are shared and lowered without a copy of ours) and safe: a policy has fuel, memory, host
+//! calls and time up to a [limit](Limits); every answer is checked; whatever fails is reported and
+//! answered by the last good version or by the price. It never stops a plan.
 //!
-//! Absent on purpose: WASI in any form (a component that imports it is refused), files or network for guests, async,
-//! and trust in anything that a guest says. Fetching signals and watching files is for the daemon.
+//! Absent on purpose: WASI in any form (a component that imports it is refused), files or network
+//! for guests, async, and trust in anything that a guest says. Fetching signals and watching files
+//! is for the daemon.
 
 mod cache;
 mod call;
@@ -40,7 +41,9 @@ pub use chain::{Assignment, CallStats, Fallback, PolicySlot, Report, ScoreRecord
 pub use columns::{INTERRUPTION_RATES, PLACEMENT_SCORES};
 pub use engine::{HostConfig, Limits, TICK};
 pub use imports::{Level, Message};
-pub use load::{Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect};
+pub use load::{
+    Description, Host, HostError, Interface, LoadError, LoadedPolicy, Refusal, inspect,
+};
 pub use score_request::ScoreRequest;
 pub use session::Session;
 pub use signals::{Signal, Signals};

@@ -1,5 +1,5 @@
-//! From a file to a policy that can be asked: what it is, whether the contract allows it, compiled, described and
-//! configured. Refusals say what was found, what was expected and what to do.
+//! From a file to a policy that can be asked: what it is, whether the contract allows it, compiled,
+//! described and configured. Refusals say what was found, what was expected and what to do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,9 @@ pub enum Refusal {
         begins: String,
     },
     /// A core module.
-    #[error("a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o policy.wasm`")]
+    #[error(
+        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o policy.wasm`"
+    )]
     CoreModule {
         /// The file's name.
         name: String,
@@ -177,12 +179,24 @@ impl Host {
             let (linker, offered) = linker(&engine)?;
             Ok((engine, linker, offered))
         };
-        let (engine, linker, offered) = setup().map_err(|error: wasmtime::Error| HostError(format!("{error:#}")))?;
-        Ok(Host { shared: Arc::new(Shared { engine, linker, offered, config }) })
+        let (engine, linker, offered) =
+            setup().map_err(|error: wasmtime::Error| HostError(format!("{error:#}")))?;
+        Ok(Host {
+            shared: Arc::new(Shared {
+                engine,
+                linker,
+                offered,
+                config,
+            }),
+        })
     }
 
     /// Loads a component and gives it its settings, TOML; none is an empty table.
-    pub fn load(&self, path: &Path, settings_toml: Option<&str>) -> Result<LoadedPolicy, LoadError> {
+    pub fn load(
+        &self,
+        path: &Path,
+        settings_toml: Option<&str>,
+    ) -> Result<LoadedPolicy, LoadError> {
         let bytes = read(path)?;
         self.load_bytes(path, &bytes, settings_toml)
     }
@@ -194,25 +208,31 @@ impl Host {
         bytes: &[u8],
         settings_toml: Option<&str>,
     ) -> Result<LoadedPolicy, LoadError> {
-        let refused = |refusal| LoadError::Refused { path: path.to_owned(), refusal };
-        let bad = |problem| LoadError::Settings { path: path.to_owned(), problem };
+        let refused = |refusal| LoadError::Refused {
+            path: path.to_owned(),
+            refusal,
+        };
+        let bad = |problem| LoadError::Settings {
+            path: path.to_owned(),
+            problem,
+        };
         let digest = hex(&Sha256::digest(bytes));
         let component = self.compile(path, bytes, &digest).map_err(refused)?;
         let mut loaded = self.start(&component, digest).map_err(refused)?;
 
-        let settings =
-            settings::from_toml(settings_toml).map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
+        let settings = settings::from_toml(settings_toml)
+            .map_err(|error| bad(error.to_string().trim_end().to_owned()))?;
         let problems = settings::check(&loaded.about.settings_schema, &settings);
         if !problems.is_empty() {
             return Err(bad(problems.join("; ")));
         }
         loaded.settings = settings.to_string().into();
-        Instance::new(&loaded).and_then(|mut instance| instance.configure(loaded.settings.clone())).map_err(
-            |error| match error {
+        Instance::new(&loaded)
+            .and_then(|mut instance| instance.configure(loaded.settings.clone()))
+            .map_err(|error| match error {
                 CallError::Refused { message, .. } => bad(message),
                 error => refused(Refusal::Start(error)),
-            },
-        )?;
+            })?;
         Ok(LoadedPolicy(Arc::new(loaded)))
     }
 
@@ -233,10 +253,14 @@ impl Host {
             Ok(component) => {
                 let of = component.component_type();
                 let engine = &self.shared.engine;
-                description.imports =
-                    of.imports(engine).map(|(name, item)| interface(engine, name, &item.ty)).collect();
-                description.exports =
-                    of.exports(engine).map(|(name, item)| interface(engine, name, &item.ty)).collect();
+                description.imports = of
+                    .imports(engine)
+                    .map(|(name, item)| interface(engine, name, &item.ty))
+                    .collect();
+                description.exports = of
+                    .exports(engine)
+                    .map(|(name, item)| interface(engine, name, &item.ty))
+                    .collect();
                 match self.start(&component, digest) {
                     Ok(loaded) => description.about = Some(loaded.about),
                     Err(refusal) => description.refusal = Some(refusal),
@@ -253,8 +277,11 @@ impl Host {
         if let Some(component) = cache.and_then(|folder| cache::get(engine, folder, digest)) {
             return Ok(component);
         }
-        let component = Component::from_binary(engine, bytes)
-            .map_err(|error| Refusal::Damaged { size: bytes.len(), detail: format!("{:#}", error.root_cause()) })?;
+        let component =
+            Component::from_binary(engine, bytes).map_err(|error| Refusal::Damaged {
+                size: bytes.len(),
+                detail: format!("{:#}", error.root_cause()),
+            })?;
         if let Some(folder) = cache {
             cache::put(engine, folder, digest, &component);
         }
@@ -265,8 +292,14 @@ impl Host {
     fn start(&self, component: &Component, digest: String) -> Result<Loaded, Refusal> {
         self.check_imports(component)?;
         let exports = find_exports(component, &self.shared.engine)?;
-        let problem = |error: wasmtime::Error| Refusal::Imports { problems: vec![format!("{error:#}")] };
-        let pre = self.shared.linker.instantiate_pre(component).map_err(problem)?;
+        let problem = |error: wasmtime::Error| Refusal::Imports {
+            problems: vec![format!("{error:#}")],
+        };
+        let pre = self
+            .shared
+            .linker
+            .instantiate_pre(component)
+            .map_err(problem)?;
         let nobody = About {
             name: String::new(),
             version: String::new(),
@@ -284,7 +317,9 @@ impl Host {
             settings: "{}".into(),
             no_columns: Arc::new(Columns::empty()),
         };
-        loaded.about = Instance::new(&loaded).and_then(|mut instance| instance.describe()).map_err(Refusal::Start)?;
+        loaded.about = Instance::new(&loaded)
+            .and_then(|mut instance| instance.describe())
+            .map_err(Refusal::Start)?;
         check_about(&loaded.about, &implemented(component, &self.shared.engine))?;
         Ok(loaded)
     }
@@ -296,13 +331,21 @@ impl Host {
             .imports(engine)
             .flat_map(|(name, item)| self.import_problems(&interface(engine, name, &item.ty)))
             .collect();
-        if problems.is_empty() { Ok(()) } else { Err(Refusal::Imports { problems }) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::Imports { problems })
+        }
     }
 
-    /// What is wrong with one import: nothing, or one sentence for the interface or for each function.
+    /// What is wrong with one import: nothing, or one sentence for the interface or for each
+    /// function.
     fn import_problems(&self, import: &Interface) -> Vec<String> {
         let name = &import.name;
-        let Some(ours) = name.strip_prefix(PACKAGE).and_then(|rest| rest.strip_prefix('/')) else {
+        let Some(ours) = name
+            .strip_prefix(PACKAGE)
+            .and_then(|rest| rest.strip_prefix('/'))
+        else {
             let hint = if name.starts_with("wasi:") {
                 "a policy has no clock, files, network or randomness: build for wasm32-unknown-unknown, or stub WASI"
             } else {
@@ -312,14 +355,28 @@ impl Host {
         };
         let (interface, version) = ours.split_once('@').unwrap_or((ours, ""));
         if !compatible(version) {
-            return vec![format!("`{name}` (this host offers version {VERSION}; build against that)")];
+            return vec![format!(
+                "`{name}` (this host offers version {VERSION}; build against that)"
+            )];
         }
         let Some(functions) = self.shared.offered.get(interface) else {
             let known: Vec<&str> = self.shared.offered.keys().copied().collect();
-            return vec![format!("`{name}` (no such interface; there are {})", known.join(", "))];
+            return vec![format!(
+                "`{name}` (no such interface; there are {})",
+                known.join(", ")
+            )];
         };
-        let unknown = import.functions.iter().filter(|f| !functions.contains(&f.as_str()));
-        unknown.map(|f| format!("`{name}`.`{f}` (no such function; it may need a newer host than {VERSION})")).collect()
+        let unknown = import
+            .functions
+            .iter()
+            .filter(|f| !functions.contains(&f.as_str()));
+        unknown
+            .map(|f| {
+                format!(
+                    "`{name}`.`{f}` (no such function; it may need a newer host than {VERSION})"
+                )
+            })
+            .collect()
     }
 }
 
@@ -347,12 +404,21 @@ impl LoadedPolicy {
 
 impl std::fmt::Debug for LoadedPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} ({})", self.0.about.name, self.0.about.version, &self.0.digest[..12])
+        write!(
+            f,
+            "{} {} ({})",
+            self.0.about.name,
+            self.0.about.version,
+            &self.0.digest[..12]
+        )
     }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    std::fs::read(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| LoadError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -364,13 +430,22 @@ fn recognise(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
     match bytes {
         [0, b'a', b's', b'm', 0x0d, 0, 1, 0, ..] => Ok(()),
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => Err(Refusal::CoreModule {
-            name: path.file_name().map_or_else(|| "module.wasm".into(), |name| name.to_string_lossy().into_owned()),
+            name: path.file_name().map_or_else(
+                || "module.wasm".into(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
         }),
-        [0, b'a', b's', b'm', ..] => {
-            Err(Refusal::Damaged { size: bytes.len(), detail: "its header is of no known version".to_owned() })
-        }
+        [0, b'a', b's', b'm', ..] => Err(Refusal::Damaged {
+            size: bytes.len(),
+            detail: "its header is of no known version".to_owned(),
+        }),
         _ => Err(Refusal::NotWasm {
-            begins: bytes.iter().take(8).flat_map(|b| b.escape_ascii()).map(char::from).collect(),
+            begins: bytes
+                .iter()
+                .take(8)
+                .flat_map(|b| b.escape_ascii())
+                .map(char::from)
+                .collect(),
         }),
     }
 }
@@ -384,7 +459,10 @@ fn interface(engine: &Engine, name: &str, item: &ComponentItem) -> Interface {
             .collect(),
         _ => Vec::new(),
     };
-    Interface { name: name.to_owned(), functions }
+    Interface {
+        name: name.to_owned(),
+        functions,
+    }
 }
 
 /// Whether a version is on our track: the same minor version below 1.0.
@@ -395,14 +473,24 @@ fn compatible(version: &str) -> bool {
 
 fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refusal> {
     let function = |interface: &str, function: &str| {
-        let instance = component.get_export_index(None, format!("{PACKAGE}/{interface}@{VERSION}").as_str())?;
+        let instance = component
+            .get_export_index(None, format!("{PACKAGE}/{interface}@{VERSION}").as_str())?;
         component.get_export_index(Some(&instance), function)
     };
     let missing = |what: &str| {
-        let found: Vec<String> =
-            component.component_type().exports(engine).map(|(name, _)| format!("`{name}`")).collect();
-        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
-        Refusal::Exports { problem: format!("it exports {found}; expected {what} of {PACKAGE}@{VERSION}") }
+        let found: Vec<String> = component
+            .component_type()
+            .exports(engine)
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
+        let found = if found.is_empty() {
+            "nothing".to_owned()
+        } else {
+            found.join(", ")
+        };
+        Refusal::Exports {
+            problem: format!("it exports {found}; expected {what} of {PACKAGE}@{VERSION}"),
+        }
     };
     let exports = Exports {
         describe: function("plugin", "describe").ok_or_else(|| missing("`plugin`"))?,
@@ -411,7 +499,10 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
         pools: function("commitments", "pools"),
     };
     if implemented(component, engine).is_empty() {
-        return Err(missing(&format!("one of {} beside `plugin`", ABILITIES.map(|a| format!("`{a}`")).join(", "))));
+        return Err(missing(&format!(
+            "one of {} beside `plugin`",
+            ABILITIES.map(|a| format!("`{a}`")).join(", ")
+        )));
     }
     if exports.pools.is_some() && exports.score.is_none() {
         return Err(missing("`scorer` beside `commitments`"));
@@ -422,7 +513,10 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
 fn implemented(component: &Component, engine: &Engine) -> Vec<String> {
     let of = component.component_type();
     let ours = of.exports(engine).filter_map(|(name, _)| {
-        let (name, version) = name.strip_prefix(PACKAGE)?.strip_prefix('/')?.split_once('@')?;
+        let (name, version) = name
+            .strip_prefix(PACKAGE)?
+            .strip_prefix('/')?
+            .split_once('@')?;
         (compatible(version) && ABILITIES.contains(&name)).then(|| name.to_owned())
     });
     let mut ours: Vec<String> = ours.collect();
@@ -440,12 +534,17 @@ fn check_about(about: &About, exported: &[String]) -> Result<(), Refusal> {
         ));
     }
     if about.version.is_empty() || about.version.len() > 63 {
-        return wrong(format!("version {:?}: expected a semantic version", shortened(&about.version)));
+        return wrong(format!(
+            "version {:?}: expected a semantic version",
+            shortened(&about.version)
+        ));
     }
     let mut said = about.implements.clone();
     said.sort();
     if said != exported {
-        return wrong(format!("it says that it implements {said:?} and exports {exported:?}"));
+        return wrong(format!(
+            "it says that it implements {said:?} and exports {exported:?}"
+        ));
     }
     if !about.settings_schema.trim().is_empty()
         && let Err(error) = serde_json::from_str::<serde_json::Value>(&about.settings_schema)

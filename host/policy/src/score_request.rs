@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::columns::Columns;
 use crate::signals::Signals;
 
-/// A question as policies see it: the catalogue's columns, signals, NodePool and time. Everything is shared, so that a
-/// copy costs nothing and holds no world.
+/// A question as policies see it: the catalogue's columns, signals, NodePool and time. Everything
+/// is shared, so that a copy costs nothing and holds no world.
 #[derive(Clone)]
 pub struct ScoreRequest {
     pub(crate) columns: Arc<Columns>,

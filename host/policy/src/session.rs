@@ -1,5 +1,5 @@
-//! One policy asked directly about one catalogue, without anybody to answer in its place: for tools, golden vectors
-//! and benchmarks.
+//! One policy asked directly about one catalogue, without anybody to answer in its place: for
+//! tools, golden vectors and benchmarks.
 
 use std::sync::Arc;
 
@@ -30,7 +30,15 @@ impl Session {
     ) -> Result<Self, CallError> {
         let columns = Arc::new(Columns::build(catalogue, names, &signals, None));
         let signals = (Arc::new(signals), 1);
-        Session::of(policy, &ScoreRequest { columns, signals, node_pool: node_pool.into(), now: now as f64 })
+        Session::of(
+            policy,
+            &ScoreRequest {
+                columns,
+                signals,
+                node_pool: node_pool.into(),
+                now: now as f64,
+            },
+        )
     }
 
     /// A fresh instance that is asked what somebody was asked before.

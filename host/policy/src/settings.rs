@@ -1,8 +1,9 @@
-//! Settings of a policy: TOML from the operator, JSON to the guest, held against the JSON Schema that the guest states.
+//! Settings of a policy: TOML from the operator, JSON to the guest, held against the JSON Schema
+//! that the guest states.
 //!
-//! The check covers the keywords that wit/ promises (`type`, `properties`, `required`, `additionalProperties`,
-//! `items`, `enum`, `minimum`, `maximum`) and is strict about unknown keys; everything else is for the guest's
-//! `configure` to refuse.
+//! The check covers the keywords that wit/ promises (`type`, `properties`, `required`,
+//! `additionalProperties`, `items`, `enum`, `minimum`, `maximum`) and is strict about unknown keys;
+//! everything else is for the guest's `configure` to refuse.
 
 use serde_json::{Map, Value};
 
@@ -15,45 +16,73 @@ pub(crate) fn from_toml(text: Option<&str>) -> Result<Value, toml::de::Error> {
 pub(crate) fn check(schema: &str, settings: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     if schema.trim().is_empty() {
-        if let Some(key) = settings.as_object().and_then(|settings| settings.keys().next()) {
+        if let Some(key) = settings
+            .as_object()
+            .and_then(|settings| settings.keys().next())
+        {
             problems.push(format!("`{key}`: this policy takes no settings"));
         }
         return problems;
     }
     match serde_json::from_str(schema) {
         Ok(schema) => visit(&schema, settings, "", &mut problems),
-        Err(error) => problems.push(format!("the policy's own settings schema is not JSON: {error}")),
+        Err(error) => problems.push(format!(
+            "the policy's own settings schema is not JSON: {error}"
+        )),
     }
     problems
 }
 
 fn visit(schema: &Value, value: &Value, place: &str, problems: &mut Vec<String>) {
-    let shown = || if place.is_empty() { "settings".to_owned() } else { format!("`{place}`") };
+    let shown = || {
+        if place.is_empty() {
+            "settings".to_owned()
+        } else {
+            format!("`{place}`")
+        }
+    };
     if let Some(expected) = schema.get("type").and_then(Value::as_str)
         && !is_type(value, expected)
     {
-        problems.push(format!("{}: expected {expected}, found {}", shown(), describe(value)));
+        problems.push(format!(
+            "{}: expected {expected}, found {}",
+            shown(),
+            describe(value)
+        ));
         return;
     }
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
         && !allowed.contains(value)
     {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        problems.push(format!("{}: expected one of {}, found {}", shown(), allowed.join(", "), describe(value)));
+        problems.push(format!(
+            "{}: expected one of {}, found {}",
+            shown(),
+            allowed.join(", "),
+            describe(value)
+        ));
     }
     if let Some(number) = value.as_f64() {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         if let Some(least) = bound("minimum").filter(|&least| number < least) {
-            problems.push(format!("{}: expected at least {least}, found {value}", shown()));
+            problems.push(format!(
+                "{}: expected at least {least}, found {value}",
+                shown()
+            ));
         }
         if let Some(most) = bound("maximum").filter(|&most| number > most) {
-            problems.push(format!("{}: expected at most {most}, found {value}", shown()));
+            problems.push(format!(
+                "{}: expected at most {most}, found {value}",
+                shown()
+            ));
         }
     }
     match value {
         Value::Object(fields) => visit_object(schema, fields, place, problems),
         Value::Array(items) => {
-            let Some(each) = schema.get("items") else { return };
+            let Some(each) = schema.get("items") else {
+                return;
+            };
             for (at, item) in items.iter().enumerate() {
                 visit(each, item, &format!("{place}[{at}]"), problems);
             }
@@ -62,11 +91,31 @@ fn visit(schema: &Value, value: &Value, place: &str, problems: &mut Vec<String>)
     }
 }
 
-fn visit_object(schema: &Value, fields: &Map<String, Value>, place: &str, problems: &mut Vec<String>) {
-    let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+fn visit_object(
+    schema: &Value,
+    fields: &Map<String, Value>,
+    place: &str,
+    problems: &mut Vec<String>,
+) {
+    let inside = |key: &str| {
+        if place.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{place}.{key}")
+        }
+    };
     let none = Map::new();
-    let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    for key in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+    let known = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
+    for key in schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         if !fields.contains_key(key) {
             problems.push(format!("`{}` is missing", inside(key)));
         }
@@ -76,7 +125,11 @@ fn visit_object(schema: &Value, fields: &Map<String, Value>, place: &str, proble
             (Some(schema), _) => visit(schema, value, &inside(key), problems),
             (None, Some(Value::Bool(true))) => {}
             (None, Some(others @ Value::Object(_))) => visit(others, value, &inside(key), problems),
-            (None, _) => problems.push(format!("`{}`: unknown key{}", inside(key), meant(key, known))),
+            (None, _) => problems.push(format!(
+                "`{}`: unknown key{}",
+                inside(key),
+                meant(key, known)
+            )),
         }
     }
 }
@@ -87,7 +140,14 @@ fn meant(key: &str, known: &Map<String, Value>) -> String {
     match nearest.filter(|have| distance(key, have) <= have.len().div_ceil(3)) {
         Some(nearest) => format!("; did you mean `{nearest}`?"),
         None if known.is_empty() => "; none is known here".to_owned(),
-        None => format!("; known are {}", known.keys().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ")),
+        None => format!(
+            "; known are {}",
+            known
+                .keys()
+                .map(|k| format!("`{k}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
     }
 }
 
@@ -144,7 +204,8 @@ mod tests {
 
     #[test]
     fn good_settings_have_no_problems() {
-        let good = "mode = 'a'\nzones = { x = 1, y = 2.5 }\n[[discounts]]\nfamily = 'm7g'\npercent = 12";
+        let good =
+            "mode = 'a'\nzones = { x = 1, y = 2.5 }\n[[discounts]]\nfamily = 'm7g'\npercent = 12";
         assert_eq!(problems(good), [""; 0]);
     }
 
@@ -161,12 +222,18 @@ mod tests {
                 "`zones.x`: expected number, found \"one\"",
             ]
         );
-        assert_eq!(problems("mode = 'c'"), ["`mode`: expected one of \"a\", \"b\", found \"c\""]);
+        assert_eq!(
+            problems("mode = 'c'"),
+            ["`mode`: expected one of \"a\", \"b\", found \"c\""]
+        );
     }
 
     #[test]
     fn a_policy_without_a_schema_takes_no_settings() {
-        assert_eq!(check("", &from_toml(Some("x = 1")).unwrap()), ["`x`: this policy takes no settings"]);
+        assert_eq!(
+            check("", &from_toml(Some("x = 1")).unwrap()),
+            ["`x`: this policy takes no settings"]
+        );
         assert_eq!(check("", &from_toml(None).unwrap()), [""; 0]);
     }
 }

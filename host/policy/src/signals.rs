@@ -15,7 +15,10 @@ pub struct Signal {
 impl Signal {
     /// A table; keys are sorted here, and values that are not finite are left out.
     pub fn new(time: f64, rows: impl IntoIterator<Item = (String, f64)>) -> Self {
-        let rows: BTreeMap<String, f64> = rows.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        let rows: BTreeMap<String, f64> = rows
+            .into_iter()
+            .filter(|(_, value)| value.is_finite())
+            .collect();
         Signal {
             time,
             keys: rows.keys().map(|key| key.as_str().into()).collect(),
@@ -30,12 +33,18 @@ impl Signal {
 
     /// Its rows, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.keys.iter().map(|key| &**key).zip(self.values.iter().copied())
+        self.keys
+            .iter()
+            .map(|key| &**key)
+            .zip(self.values.iter().copied())
     }
 
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<f64> {
-        self.keys.binary_search_by(|have| (**have).cmp(key)).ok().map(|at| self.values[at])
+        self.keys
+            .binary_search_by(|have| (**have).cmp(key))
+            .ok()
+            .map(|at| self.values[at])
     }
 }
 

@@ -1,5 +1,6 @@
-//! The example policy in every language: all answer what the one in Rust does, bit for bit. A language whose toolchain
-//! is not there is reported as ignored, by name; a toolchain that is there and gives nothing is a failure.
+//! The example policy in every language: all answer what the one in Rust does, bit for bit. A
+//! language whose toolchain is not there is reported as ignored, by name; a toolchain that is there
+//! and gives nothing is a failure.
 
 mod common;
 
@@ -16,7 +17,11 @@ use longshore_xtask::in_ci;
 
 /// With a cache: Go and QuickJS take seconds to compile.
 static HOST: LazyLock<Host> = LazyLock::new(|| {
-    Host::new(HostConfig { cache: Some(folder().join("compiled")), ..HostConfig::default() }).unwrap()
+    Host::new(HostConfig {
+        cache: Some(folder().join("compiled")),
+        ..HostConfig::default()
+    })
+    .unwrap()
 });
 
 fn costs(component: &Path, settings: &str) -> Vec<f64> {
@@ -42,9 +47,20 @@ fn answers_what_rust_answers(example: &Example) -> Result<(), Failed> {
     for (settings, factor) in [("", 1.15), ("percent = 7.3", 1.0 + 7.3 / 100.0)] {
         let expected = costs(&rust, settings);
         let world = world(1000);
-        assert_eq!(expected[0], world.catalogue.offerings()[0].price, "on demand");
-        assert_eq!(expected[1], world.catalogue.offerings()[1].price * factor, "spot");
-        assert!(bits(&costs(&component, settings)) == bits(&expected), "with {settings:?}");
+        assert_eq!(
+            expected[0],
+            world.catalogue.offerings()[0].price,
+            "on demand"
+        );
+        assert_eq!(
+            expected[1],
+            world.catalogue.offerings()[1].price * factor,
+            "spot"
+        );
+        assert!(
+            bits(&costs(&component, settings)) == bits(&expected),
+            "with {settings:?}"
+        );
     }
     Ok(())
 }
@@ -55,7 +71,10 @@ fn settings_are_checked(example: &Example) -> Result<(), Failed> {
         Ok(_) => return Err("it takes settings that its schema refuses".into()),
         Err(error) => error.to_string(),
     };
-    assert!(error.ends_with("settings: `percent`: expected at least 0, found -1"), "{error}");
+    assert!(
+        error.ends_with("settings: `percent`: expected at least 0, found -1"),
+        "{error}"
+    );
     Ok(())
 }
 

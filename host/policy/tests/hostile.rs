@@ -1,4 +1,5 @@
-//! Guests that mean harm: each is reported clearly, a good answer is there nevertheless, and nothing is left behind.
+//! Guests that mean harm: each is reported clearly, a good answer is there nevertheless, and
+//! nothing is left behind.
 
 mod common;
 
@@ -14,14 +15,21 @@ fn every_way_to_fail_is_reported_in_its_own_words_and_the_price_answers() {
     for (mode, expected) in MODES {
         let said = failure(&policies(&HOST, mode));
         assert!(said.contains(expected), "{mode}: {said}");
-        assert!(said.len() < 2000, "{mode}: a report of {} bytes", said.len());
+        assert!(
+            said.len() < 2000,
+            "{mode}: a report of {} bytes",
+            said.len()
+        );
     }
 }
 
 #[test]
 fn calls_that_copy_much_are_stopped_by_fuel_or_count() {
     let said = failure(&policies(&HOST, "column-spam"));
-    assert!(said.contains("ran out of fuel") || said.contains("more than 10000 times"), "{said}");
+    assert!(
+        said.contains("ran out of fuel") || said.contains("more than 10000 times"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -35,8 +43,16 @@ fn a_flood_of_messages_is_cut_and_the_answer_counts() {
     policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
     let reports = policies.reports();
     let bytes: usize = reports.iter().map(|report| report.to_string().len()).sum();
-    assert!(reports.iter().all(|report| matches!(report, Report::Said { .. })));
-    assert!((1..=8).contains(&reports.len()) && bytes < 20_000, "{} messages, {bytes} bytes", reports.len());
+    assert!(
+        reports
+            .iter()
+            .all(|report| matches!(report, Report::Said { .. }))
+    );
+    assert!(
+        (1..=8).contains(&reports.len()) && bytes < 20_000,
+        "{} messages, {bytes} bytes",
+        reports.len()
+    );
 }
 
 #[test]
@@ -52,7 +68,11 @@ fn a_policy_that_failed_is_asked_again_in_the_next_round_and_not_before() {
 #[test]
 fn the_last_good_version_answers_before_the_price_does() {
     let discounted = || common::load("price", "[[discounts]]\npercent = 50");
-    let score = |policies: &WasmPolicies| policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool).cost[0];
+    let score = |policies: &WasmPolicies| {
+        policies
+            .score(&WORLD.catalogue, &WORLD.names, WORLD.pool)
+            .cost[0]
+    };
     let half = WORLD.catalogue.offerings()[0].price * 0.5;
 
     let policies = common::serve(discounted());
@@ -61,40 +81,80 @@ fn the_last_good_version_answers_before_the_price_does() {
     assert_eq!(score(&policies), half);
     let reports: Vec<String> = policies.reports().iter().map(Report::to_string).collect();
     assert!(
-        reports.iter().any(|r| r.ends_with("its last good version answers for the rest of the round")),
+        reports
+            .iter()
+            .any(|r| r.ends_with("its last good version answers for the rest of the round")),
         "{reports:?}"
     );
 
     let untried = common::serve(discounted());
     untried.replace(0, hostile(&HOST, "panic"));
-    assert_eq!(score(&untried), half * 2.0, "a version that never answered is not a good one");
+    assert_eq!(
+        score(&untried),
+        half * 2.0,
+        "a version that never answered is not a good one"
+    );
 }
 
 #[test]
 fn fuel_gives_the_same_verdict_wherever_the_loop_is_cut() {
-    let small = Limits { fuel: 1_000_000, fuel_per_offering: 0, ..Limits::default() };
-    let host = Host::new(HostConfig { limits: small, ..HostConfig::default() }).unwrap();
+    let small = Limits {
+        fuel: 1_000_000,
+        fuel_per_offering: 0,
+        ..Limits::default()
+    };
+    let host = Host::new(HostConfig {
+        limits: small,
+        ..HostConfig::default()
+    })
+    .unwrap();
     for _ in 0..3 {
         let said = failure(&policies(&host, "loop"));
-        assert_eq!(said, "score: ran out of fuel after 1000000 units; an endless loop?");
+        assert_eq!(
+            said,
+            "score: ran out of fuel after 1000000 units; an endless loop?"
+        );
     }
 }
 
 #[test]
 fn a_loop_with_too_much_fuel_is_stopped_by_the_clock() {
-    let limits = Limits { fuel: u64::MAX / 2, time: std::time::Duration::from_millis(100), ..Limits::default() };
-    let host = Host::new(HostConfig { limits, ..HostConfig::default() }).unwrap();
-    assert_eq!(failure(&policies(&host, "loop")), "score: took longer than 100ms");
+    let limits = Limits {
+        fuel: u64::MAX / 2,
+        time: std::time::Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let host = Host::new(HostConfig {
+        limits,
+        ..HostConfig::default()
+    })
+    .unwrap();
+    assert_eq!(
+        failure(&policies(&host, "loop")),
+        "score: took longer than 100ms"
+    );
 }
 
 #[test]
 fn settings_that_the_policy_itself_refuses_or_chokes_on_do_not_load() {
-    let error = |mode: &str| HOST.load(&HOSTILE, Some(&format!("mode = '{mode}'"))).unwrap_err();
+    let error = |mode: &str| {
+        HOST.load(&HOSTILE, Some(&format!("mode = '{mode}'")))
+            .unwrap_err()
+    };
     assert!(
         matches!(error("configure-refuses"), LoadError::Settings { problem, .. } if problem == "I do not like these settings")
     );
-    let LoadError::Refused { refusal: Refusal::Start(choked), .. } = error("configure-panics") else { panic!() };
-    assert!(choked.to_string().contains("cannot be configured"), "{choked}");
+    let LoadError::Refused {
+        refusal: Refusal::Start(choked),
+        ..
+    } = error("configure-panics")
+    else {
+        panic!()
+    };
+    assert!(
+        choked.to_string().contains("cannot be configured"),
+        "{choked}"
+    );
 }
 
 fn refusal(bytes: &[u8]) -> String {
@@ -117,10 +177,16 @@ fn what_is_not_a_component_is_told_apart() {
     );
     for cut in [12, 100, whole.len() / 2, whole.len() - 1] {
         let said = refusal(&whole[..cut]);
-        assert!(said.starts_with(&format!("damaged or cut short ({cut} bytes): ")), "{said}");
+        assert!(
+            said.starts_with(&format!("damaged or cut short ({cut} bytes): ")),
+            "{said}"
+        );
     }
     let said = refusal(b"#!/bin/sh\nexit");
-    assert!(said.starts_with("not WebAssembly: it begins with \"#!/bin/s\"; expected a component"), "{said}");
+    assert!(
+        said.starts_with("not WebAssembly: it begins with \"#!/bin/s\"; expected a component"),
+        "{said}"
+    );
     assert!(refusal(b"").starts_with("not WebAssembly: it begins with \"\""));
     assert!(matches!(
         HOST.load(Path::new("/does/not/exist.wasm"), None),
@@ -163,7 +229,10 @@ fn imports_from_elsewhere_are_named_with_a_hint() {
 
 #[test]
 fn exports_that_are_missing_or_of_another_type_are_named() {
-    assert_eq!(refusal_of_text("(component)"), "it exports nothing; expected `plugin` of longshore:policy@0.1.0");
+    assert_eq!(
+        refusal_of_text("(component)"),
+        "it exports nothing; expected `plugin` of longshore:policy@0.1.0"
+    );
     let wrong_type = "(component
         (core module $m (func (export \"f\") (result i32) i32.const 0))
         (core instance $i (instantiate $m))
@@ -173,8 +242,10 @@ fn exports_that_are_missing_or_of_another_type_are_named() {
         (export \"longshore:policy/plugin@0.1.0\" (instance $plugin))
         (export \"longshore:policy/scorer@0.1.0\" (instance $scorer)))";
     let bytes = wat::parse_str(wrong_type).unwrap();
-    let Err(LoadError::Refused { refusal: Refusal::Start(error), .. }) =
-        HOST.load_bytes(Path::new("guest.wasm"), &bytes, None)
+    let Err(LoadError::Refused {
+        refusal: Refusal::Start(error),
+        ..
+    }) = HOST.load_bytes(Path::new("guest.wasm"), &bytes, None)
     else {
         panic!()
     };
@@ -184,9 +255,18 @@ fn exports_that_are_missing_or_of_another_type_are_named() {
 #[test]
 fn a_cached_component_is_used_and_a_damaged_one_is_compiled_again() {
     let folder = std::env::temp_dir().join(format!("longshore-cache-{}", std::process::id()));
-    let host = || Host::new(HostConfig { cache: Some(folder.clone()), ..HostConfig::default() }).unwrap();
+    let host = || {
+        Host::new(HostConfig {
+            cache: Some(folder.clone()),
+            ..HostConfig::default()
+        })
+        .unwrap()
+    };
     host().load(&plugin("price"), None).unwrap();
-    let files: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(files.len(), 1);
     let mut bytes = std::fs::read(&files[0]).unwrap();
     let middle = bytes.len() / 2;

@@ -1,4 +1,5 @@
-//! The first-party plugins inside the host: what they answer is what the same arithmetic gives here.
+//! The first-party plugins inside the host: what they answer is what the same arithmetic gives
+//! here.
 
 mod common;
 
@@ -18,11 +19,16 @@ fn score(policy: LoadedPolicy, world: &World, signals: Signals) -> Scores {
 
 fn signal(name: &str, rows: &[(&str, f64)]) -> Signals {
     let rows = rows.iter().map(|&(key, value)| (key.to_owned(), value));
-    Signals { tables: [(name.to_owned(), Signal::new(1.7e9, rows))].into() }
+    Signals {
+        tables: [(name.to_owned(), Signal::new(1.7e9, rows))].into(),
+    }
 }
 
 fn type_name(world: &World, offering: &Offering) -> String {
-    world.names.text(world.catalogue.instance_type(offering.instance_type).name).to_owned()
+    world
+        .names
+        .text(world.catalogue.instance_type(offering.instance_type).name)
+        .to_owned()
 }
 
 fn is_spot(world: &World, offering: &Offering) -> bool {
@@ -33,7 +39,10 @@ fn is_spot(world: &World, offering: &Offering) -> bool {
 fn price_without_settings_is_the_built_in_floor_bit_for_bit() {
     let world = world(1000);
     let scores = score(load("price", ""), &world, Signals::default());
-    assert_eq!(scores, ByPrice.score(&world.catalogue, &world.names, world.pool));
+    assert_eq!(
+        scores,
+        ByPrice.score(&world.catalogue, &world.names, world.pool)
+    );
 }
 
 #[test]
@@ -61,18 +70,27 @@ fn price_takes_a_table_of_discounts() {
 #[test]
 fn spot_risk_reads_the_column_that_the_host_joins_from_a_signal() {
     let world = world(60);
-    let signals = signal("interruption-rates", &[("m7g.0000", 0.2), ("m7g.0000/us-east-1b", 0.05)]);
+    let signals = signal(
+        "interruption-rates",
+        &[("m7g.0000", 0.2), ("m7g.0000/us-east-1b", 0.05)],
+    );
     let settings = "interruption-cost = 1.0\nlost-minutes = 30\ndefault-rate = 0.1";
     let scores = score(load("spot-risk", settings), &world, signals);
     for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
-        let rate: f64 = match (type_name(&world, offering).as_str(), offering.zone.map(|zone| world.names.text(zone))) {
+        let rate: f64 = match (
+            type_name(&world, offering).as_str(),
+            offering.zone.map(|zone| world.names.text(zone)),
+        ) {
             ("m7g.0000", Some("us-east-1b")) => 0.05,
             ("m7g.0000", _) => 0.2,
             _ => 0.1,
         };
         let risk = -(1.0 - rate).ln() / 730.0 * (1.0 + 0.5 * offering.price);
         let expected = offering.price + if is_spot(&world, offering) { risk } else { 0.0 };
-        assert!((cost / expected - 1.0).abs() < 1e-12, "{cost} instead of {expected}");
+        assert!(
+            (cost / expected - 1.0).abs() < 1e-12,
+            "{cost} instead of {expected}"
+        );
     }
 }
 
@@ -90,18 +108,37 @@ fn commitments_become_pools() {
         unit = 'usd'
         percent = 28
         remaining = 10";
-    let scores = score(load("commitments", settings), &world, signal("commitments", &[("savings plan", 7.5)]));
-    let pools: Vec<(&str, f64)> = scores.pools.iter().map(|pool| (pool.name.as_str(), pool.remaining)).collect();
+    let scores = score(
+        load("commitments", settings),
+        &world,
+        signal("commitments", &[("savings plan", 7.5)]),
+    );
+    let pools: Vec<(&str, f64)> = scores
+        .pools
+        .iter()
+        .map(|pool| (pool.name.as_str(), pool.remaining))
+        .collect();
     assert_eq!(pools, [("reserved m7g", 3.0), ("savings plan", 7.5)]);
     for (at, offering) in world.catalogue.offerings().iter().enumerate() {
-        let in_pool = |pool: usize| scores.pools[pool].draws.iter().find(|draw| draw.offering.0 as usize == at);
+        let in_pool = |pool: usize| {
+            scores.pools[pool]
+                .draws
+                .iter()
+                .find(|draw| draw.offering.0 as usize == at)
+        };
         let reserved = type_name(&world, offering).starts_with("m7g.000");
         if is_spot(&world, offering) {
             assert!(in_pool(0).is_none() && in_pool(1).is_none());
         } else if reserved {
-            assert_eq!((in_pool(0).map(|d| (d.amount, d.cost)), in_pool(1)), (Some((1.0, 0.0)), None));
+            assert_eq!(
+                (in_pool(0).map(|d| (d.amount, d.cost)), in_pool(1)),
+                (Some((1.0, 0.0)), None)
+            );
         } else {
-            assert_eq!(in_pool(1).map(|d| (d.amount, d.cost)), Some((offering.price * (1.0 - 0.28), 0.0)));
+            assert_eq!(
+                in_pool(1).map(|d| (d.amount, d.cost)),
+                Some((offering.price * (1.0 - 0.28), 0.0))
+            );
         }
     }
 }
@@ -109,7 +146,10 @@ fn commitments_become_pools() {
 #[test]
 fn carbon_prefers_the_cleaner_zone() {
     let world = world(60);
-    let signals = signal("carbon-intensity", &[("us-east-1", 400.0), ("us-east-1b", 20.0)]);
+    let signals = signal(
+        "carbon-intensity",
+        &[("us-east-1", 400.0), ("us-east-1b", 20.0)],
+    );
     let scores = score(load("carbon", "usd-per-ton = 1000"), &world, signals);
     let zone_b = world.names.get("us-east-1b");
     for (offering, cost) in world.catalogue.offerings().iter().zip(&scores.cost) {
@@ -119,7 +159,10 @@ fn carbon_prefers_the_cleaner_zone() {
         let watts = vcpus * (0.74 + 0.5 * (3.5 - 0.74)) + vcpus * 4.0 * 0.392;
         let intensity = if offering.zone == zone_b { 20.0 } else { 400.0 };
         let expected = offering.price + watts / 1000.0 * 1.135 * intensity / 1e6 * 1000.0;
-        assert!((cost / expected - 1.0).abs() < 1e-12, "{cost} instead of {expected}");
+        assert!(
+            (cost / expected - 1.0).abs() < 1e-12,
+            "{cost} instead of {expected}"
+        );
     }
 }
 
@@ -129,13 +172,23 @@ fn settings_that_are_wrong_are_refused_with_a_hint() {
         Err(LoadError::Settings { problem, .. }) => problem,
         other => panic!("{other:?}"),
     };
-    assert_eq!(problem("price", "discount = []"), "`discount`: unknown key; did you mean `discounts`?");
+    assert_eq!(
+        problem("price", "discount = []"),
+        "`discount`: unknown key; did you mean `discounts`?"
+    );
     assert_eq!(
         problem("price", "[[discounts]]\npercent = 10\nexclude = true"),
         "`discounts[0]`: expected exactly one of `percent` (at most 100), `price` (at least 0) and `exclude = true`"
     );
-    assert_eq!(problem("carbon", "usd-per-ton = 'much'"), "`usd-per-ton`: expected number, found \"much\"");
-    assert!(problem("price", "discounts = [").contains("line 1"), "{}", problem("price", "discounts = ["));
+    assert_eq!(
+        problem("carbon", "usd-per-ton = 'much'"),
+        "`usd-per-ton`: expected number, found \"much\""
+    );
+    assert!(
+        problem("price", "discounts = [").contains("line 1"),
+        "{}",
+        problem("price", "discounts = [")
+    );
 }
 
 #[test]
@@ -149,16 +202,29 @@ fn a_policy_is_asked_only_for_the_node_pools_that_it_serves() {
     }]);
     let score = |pool| policies.score(&world.catalogue, &world.names, pool).cost[0];
     assert_eq!(score(other), world.catalogue.offerings()[0].price);
-    assert_eq!(score(world.pool), world.catalogue.offerings()[0].price * 0.5);
+    assert_eq!(
+        score(world.pool),
+        world.catalogue.offerings()[0].price * 0.5
+    );
 }
 
 #[test]
 fn the_answer_follows_the_catalogue() {
     let (small, large) = (world(60), world(600));
-    let policies = serve(load("price", "[[discounts]]\noffers = 1".replace("offers = 1", "percent = 10").as_str()));
+    let policies = serve(load(
+        "price",
+        "[[discounts]]\noffers = 1"
+            .replace("offers = 1", "percent = 10")
+            .as_str(),
+    ));
     for world in [&small, &large, &small, &large, &large] {
         let scores = policies.score(&world.catalogue, &world.names, world.pool);
-        let expected: Vec<f64> = world.catalogue.offerings().iter().map(|o| o.price * (1.0 - 0.1)).collect();
+        let expected: Vec<f64> = world
+            .catalogue
+            .offerings()
+            .iter()
+            .map(|o| o.price * (1.0 - 0.1))
+            .collect();
         assert_eq!(scores.cost, expected);
     }
     assert!(policies.reports().is_empty());
@@ -169,13 +235,31 @@ fn a_component_tells_what_it_is_and_what_it_can_see() {
     let seen = inspect(&plugin("price")).unwrap();
     assert!(seen.refusal.is_none());
     let about = seen.about.unwrap();
-    assert_eq!((about.name.as_str(), about.implements.as_slice()), ("price", ["scorer".to_owned()].as_slice()));
-    let exports: Vec<&str> = seen.exports.iter().map(|interface| interface.name.as_str()).collect();
-    assert_eq!(exports, ["longshore:policy/plugin@0.1.0", "longshore:policy/scorer@0.1.0"]);
-    let offerings = seen.imports.iter().find(|interface| interface.name.contains("/offerings@")).unwrap();
+    assert_eq!(
+        (about.name.as_str(), about.implements.as_slice()),
+        ("price", ["scorer".to_owned()].as_slice())
+    );
+    let exports: Vec<&str> = seen
+        .exports
+        .iter()
+        .map(|interface| interface.name.as_str())
+        .collect();
+    assert_eq!(
+        exports,
+        [
+            "longshore:policy/plugin@0.1.0",
+            "longshore:policy/scorer@0.1.0"
+        ]
+    );
+    let offerings = seen
+        .imports
+        .iter()
+        .find(|interface| interface.name.contains("/offerings@"))
+        .unwrap();
     let mut functions = offerings.functions.clone();
     functions.sort();
-    // The import list is the list of what it can see: the encoder leaves out what the code never calls.
+    // The import list is the list of what it can see: the encoder leaves out what the code never
+    // calls.
     assert_eq!(
         functions,
         [

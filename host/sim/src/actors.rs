@@ -1,11 +1,14 @@
-//! Who acts in people's clusters beside the daemon: kubelets, kube-scheduler, the controllers, the cloud's own ones.
+//! Who acts in people's clusters beside the daemon: kubelets, kube-scheduler, the controllers, the
+//! cloud's own ones.
 //!
-//! One task runs them all: it takes in what has changed, in order, and then does the one thing that is due next. So
-//! every actor sees the cluster as it is and none needs to remember what it has just asked for; nothing depends on how
-//! tasks take turns. Actors speak to the server directly: faults between it and the daemon do not touch them. While
-//! nothing changes nothing is due: there are no heartbeats.
+//! One task runs them all: it takes in what has changed, in order, and then does the one thing that
+//! is due next. So every actor sees the cluster as it is and none needs to remember what it has
+//! just asked for; nothing depends on how tasks take turns. Actors speak to the server directly:
+//! faults between it and the daemon do not touch them. While nothing changes nothing is due: there
+//! are no heartbeats.
 //!
-//! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts, endpoints, autoscaling.
+//! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts,
+//! endpoints, autoscaling.
 
 pub mod budget;
 pub mod daemons;
@@ -48,17 +51,22 @@ pub struct Timing {
     pub binding: Duration,
     /// From binding to Ready, unless the pod's annotation [`kubelet::START_AFTER`] says otherwise.
     pub pod_start: Duration,
-    /// From SIGTERM to the end of a pod that listens, unless [`kubelet::STOP_AFTER`] says otherwise.
+    /// From SIGTERM to the end of a pod that listens, unless [`kubelet::STOP_AFTER`] says
+    /// otherwise.
     pub pod_stop: Duration,
     /// How long pods run that end by themselves, unless [`kubelet::RUNS_FOR`] says otherwise.
     pub job: Duration,
-    /// From a Node object to its being Ready, unless its annotation [`kubelet::READY_AFTER`] says otherwise.
+    /// From a Node object to its being Ready, unless its annotation [`kubelet::READY_AFTER`] says
+    /// otherwise.
     pub node_ready: Duration,
-    /// From the last word of a kubelet until its node is taken for unreachable (`--node-monitor-grace-period`).
+    /// From the last word of a kubelet until its node is taken for unreachable
+    /// (`--node-monitor-grace-period`).
     pub node_silence: Duration,
-    /// From a node's end until the cloud's controller removes its Node object; nothing where there is none.
+    /// From a node's end until the cloud's controller removes its Node object; nothing where there
+    /// is none.
     pub node_removal: Option<Duration>,
-    /// How long pods of a node that does not exist are left alone (the pod-GC's quarantine and half its period).
+    /// How long pods of a node that does not exist are left alone (the pod-GC's quarantine and half
+    /// its period).
     pub pod_collection: Duration,
     /// kube-scheduler hears of changes to nodes up to so much later, in their order.
     pub scheduler_lag: Duration,
@@ -128,7 +136,8 @@ pub struct ActorContext {
 impl ActorContext {
     /// Asks for something as soon as a controller would get to it.
     pub fn soon(&mut self, work: Work) {
-        self.event_queue.once(self.clock.elapsed() + self.timing.controllers, work);
+        self.event_queue
+            .once(self.clock.elapsed() + self.timing.controllers, work);
     }
 
     /// Asks for something after a while.
@@ -149,7 +158,10 @@ impl ActorContext {
     /// A name that begins with `base`, as controllers give to their pods.
     pub fn name(&mut self, base: &str) -> String {
         self.made += 1;
-        format!("{base}{}", keyed_rng::suffix(self.chance.draw(base, &self.made.to_string())))
+        format!(
+            "{base}{}",
+            keyed_rng::suffix(self.chance.draw(base, &self.made.to_string()))
+        )
     }
 
     /// Makes an object. A refusal is logged: controllers try again when something changes.
@@ -158,7 +170,10 @@ impl ActorContext {
         match self.server.create(resource, object) {
             Ok(_) => true,
             Err(refusal) => {
-                self.log.say(self.clock, format!("{what} could not be made: {}", refusal.message));
+                self.log.say(
+                    self.clock,
+                    format!("{what} could not be made: {}", refusal.message),
+                );
                 false
             }
         }
@@ -170,14 +185,22 @@ impl ActorContext {
             && refusal.code != 404
         {
             let what = format!("{} {}", key.resource.kind, key.name);
-            self.log.say(self.clock, format!("{what} could not be changed: {}", refusal.message));
+            self.log.say(
+                self.clock,
+                format!("{what} could not be changed: {}", refusal.message),
+            );
         }
     }
 
     /// Sets fields of an object's status, where they differ.
     pub fn set_status(&mut self, key: &Key, fields: &[(&str, Value)]) {
-        let Some(object) = self.view.get(key) else { return };
-        if fields.iter().all(|(field, value)| object["status"].get(field).unwrap_or(&Value::Null) == value) {
+        let Some(object) = self.view.get(key) else {
+            return;
+        };
+        if fields
+            .iter()
+            .all(|(field, value)| object["status"].get(field).unwrap_or(&Value::Null) == value)
+        {
             return;
         }
         self.update(key, Subresource::Status, |object| {
@@ -198,7 +221,13 @@ impl ActorContext {
 
     /// Deletes an object at once.
     pub fn force(&mut self, key: &Key) {
-        self.delete_with(key, DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
+        self.delete_with(
+            key,
+            DeleteOptions {
+                grace: Some(0),
+                ..DeleteOptions::default()
+            },
+        );
     }
 
     fn delete_with(&mut self, key: &Key, options: DeleteOptions) {
@@ -206,7 +235,10 @@ impl ActorContext {
             && refusal.code != 404
         {
             let what = format!("{} {}", key.resource.kind, key.name);
-            self.log.say(self.clock, format!("{what} could not be deleted: {}", refusal.message));
+            self.log.say(
+                self.clock,
+                format!("{what} could not be deleted: {}", refusal.message),
+            );
         }
     }
 }
@@ -224,7 +256,14 @@ pub struct Actors {
 
 impl Actors {
     /// Actors of a cluster that has not begun.
-    pub fn new(server: Server, clock: Clock, seed: u64, timing: Timing, cloud: Cloud, log: Log) -> Self {
+    pub fn new(
+        server: Server,
+        clock: Clock,
+        seed: u64,
+        timing: Timing,
+        cloud: Cloud,
+        log: Log,
+    ) -> Self {
         let ctx = ActorContext {
             server,
             clock,
@@ -264,9 +303,14 @@ impl Actors {
 
     /// Sleeps until something is due or has changed.
     async fn wait(&self, now: Duration) {
-        let due = [self.context.event_queue.next(), self.cloud.next()].into_iter().flatten().min();
+        let due = [self.context.event_queue.next(), self.cloud.next()]
+            .into_iter()
+            .flatten()
+            .min();
         // Timers count in milliseconds; without work a year passes quickly.
-        let pause = due.map_or(Duration::from_secs(365 * 86_400), |due| due.saturating_sub(now));
+        let pause = due.map_or(Duration::from_secs(365 * 86_400), |due| {
+            due.saturating_sub(now)
+        });
         tokio::select! {
             biased;
             () = self.context.server.changed(self.seen) => {}
@@ -303,7 +347,9 @@ impl Actors {
     fn act(&mut self, work: Work) {
         let ctx = &mut self.context;
         match work {
-            Work::Reconcile(key) if key.resource == resources::DAEMON_SET => self.daemons.reconcile(ctx, &key),
+            Work::Reconcile(key) if key.resource == resources::DAEMON_SET => {
+                self.daemons.reconcile(ctx, &key)
+            }
             Work::Reconcile(key) => reconcile(ctx, &key),
             Work::Collect(key) => garbage::collect(ctx, &key),
             Work::Detach(key) => volumes::detach(ctx, &key),
@@ -314,15 +360,19 @@ impl Actors {
     }
 }
 
-/// Who has to look at something because of a change: the object's own controller, its owner's, and for pods and nodes
-/// whoever counts them.
+/// Who has to look at something because of a change: the object's own controller, its owner's, and
+/// for pods and nodes whoever counts them.
 fn wake_controllers(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
     if has_controller(change.key.resource) {
         ctx.reconcile(change.key.clone());
     }
     fn state(pod: &Value) -> (bool, bool, &str) {
-        (fields::ready(pod), fields::deleting(pod), fields::text(pod, "/status/phase"))
+        (
+            fields::ready(pod),
+            fields::deleting(pod),
+            fields::text(pod, "/status/phase"),
+        )
     }
     let unmoved = change.key.resource == resources::POD
         && change.event == Event::Modified
@@ -358,7 +408,9 @@ fn has_controller(resource: Resource) -> bool {
 }
 
 fn reconcile(ctx: &mut ActorContext, key: &Key) {
-    let Some(object) = ctx.view.get(key).cloned() else { return };
+    let Some(object) = ctx.view.get(key).cloned() else {
+        return;
+    };
     match key.resource {
         resources::DEPLOYMENT => deployment::reconcile(ctx, key, &object),
         resources::REPLICA_SET => replicas::reconcile(ctx, key, &object),

@@ -1,4 +1,5 @@
-//! The one clock of a world: tokio's, which tests pause and which then jumps from one timer to the next.
+//! The one clock of a world: tokio's, which tests pause and which then jumps from one timer to the
+//! next.
 
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Duration, Instant};
@@ -13,12 +14,17 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows `base` now. Inside a runtime only.
     pub fn starting_at(base: Timestamp) -> Self {
-        Clock { began: Instant::now(), base }
+        Clock {
+            began: Instant::now(),
+            base,
+        }
     }
 
     /// The time of day.
     pub fn now(&self) -> Timestamp {
-        self.base.checked_add(self.elapsed()).unwrap_or(Timestamp::MAX)
+        self.base
+            .checked_add(self.elapsed())
+            .unwrap_or(Timestamp::MAX)
     }
 
     /// Since the world began.

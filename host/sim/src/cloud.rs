@@ -1,11 +1,13 @@
 //! A cloud: instances, what they cost, what there is of each offering, and what goes wrong.
 //!
-//! It outlives the daemon: a call that was begun is carried out whether or not somebody still waits for the answer, and
-//! the token of a launch is the claim's UID, so that asking twice makes one instance. All that happens is on its agenda
-//! and is done in order by whoever drives the world ([`Cloud::step`]); calls only put something on it. What chance
-//! decides follows from the seed and the claim's UID alone.
+//! It outlives the daemon: a call that was begun is carried out whether or not somebody still waits
+//! for the answer, and the token of a launch is the claim's UID, so that asking twice makes one
+//! instance. All that happens is on its agenda and is done in order by whoever drives the world
+//! ([`Cloud::step`]); calls only put something on it. What chance decides follows from the seed and
+//! the claim's UID alone.
 //!
-//! Nodes come by the API server, as their kubelets would register them, with the taint `karpenter.sh/unregistered`.
+//! Nodes come by the API server, as their kubelets would register them, with the taint
+//! `karpenter.sh/unregistered`.
 
 mod api;
 mod choose;
@@ -233,7 +235,11 @@ impl Cloud {
             stats: Stats::default(),
         };
         inner.schedule_all();
-        Cloud(Arc::new(Shared { inner: Mutex::new(inner), asked: Notify::new(), latencies: options.latencies }))
+        Cloud(Arc::new(Shared {
+            inner: Mutex::new(inner),
+            asked: Notify::new(),
+            latencies: options.latencies,
+        }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -267,13 +273,23 @@ impl Cloud {
     pub fn ledger(&self) -> Ledger {
         let inner = self.inner();
         let now = inner.clock.elapsed();
-        Ledger { entries: inner.machines.iter().map(|m| m.entry(now, &inner.market)).collect() }
+        Ledger {
+            entries: inner
+                .machines
+                .iter()
+                .map(|m| m.entry(now, &inner.market))
+                .collect(),
+        }
     }
 
     /// What all instances that run cost together now, USD per hour.
     pub fn cost_per_hour(&self) -> f64 {
         let inner = self.inner();
-        inner.there().filter(|m| m.runs()).map(|m| inner.market.price(m.offering)).fold(0.0, |all, one| all + one)
+        inner
+            .there()
+            .filter(|m| m.runs())
+            .map(|m| inner.market.price(m.offering))
+            .fold(0.0, |all, one| all + one)
     }
 
     /// What can be bought, with the prices of now, and the names that it is written in.
@@ -334,16 +350,22 @@ impl Cloud {
         let mut inner = self.inner();
         let until = inner.clock.elapsed() + length;
         let offerings = inner.market.matching(pattern);
-        let (now, what) = (inner.clock.elapsed(), format!("{pattern}: no capacity for {} s", length.as_secs()));
+        let (now, what) = (
+            inner.clock.elapsed(),
+            format!("{pattern}: no capacity for {} s", length.as_secs()),
+        );
         inner.stats.capacity_outages.push((now, what.clone()));
         inner.say(what);
         inner.market.close(&offerings, until);
     }
 
-    /// Gives notice to an instance, by provider ID: it is taken back two minutes later. Says whether it runs.
+    /// Gives notice to an instance, by provider ID: it is taken back two minutes later. Says
+    /// whether it runs.
     pub fn interrupt(&self, provider_id: &str) -> bool {
         let mut inner = self.inner();
-        let Some(at) = inner.running(provider_id) else { return false };
+        let Some(at) = inner.running(provider_id) else {
+            return false;
+        };
         let now = inner.clock.elapsed();
         inner.event_queue.at(now, Work::Notice(at));
         drop(inner);
@@ -354,7 +376,9 @@ impl Cloud {
     /// Takes an instance away without notice. Says whether it ran.
     pub fn kill(&self, provider_id: &str) -> bool {
         let mut inner = self.inner();
-        let Some(at) = inner.running(provider_id) else { return false };
+        let Some(at) = inner.running(provider_id) else {
+            return false;
+        };
         let now = inner.clock.elapsed();
         inner.event_queue.at(now, Work::TakeBack(at));
         drop(inner);
@@ -362,8 +386,8 @@ impl Cloud {
         true
     }
 
-    /// Changes prices, interruptions and storms from now on; where there are none any more, none come that were on
-    /// their way.
+    /// Changes prices, interruptions and storms from now on; where there are none any more, none
+    /// come that were on their way.
     pub fn set_disturbances(&self, disturbances: Disturbances) {
         self.inner().options.disturbances = disturbances;
     }
@@ -385,7 +409,10 @@ impl Inner {
     }
 
     fn running(&self, provider_id: &str) -> Option<usize> {
-        self.by_id.get(provider_id).copied().filter(|at| self.machines[*at].runs())
+        self.by_id
+            .get(provider_id)
+            .copied()
+            .filter(|at| self.machines[*at].runs())
     }
 
     fn act(&mut self, now: Duration, work: Work) {
@@ -393,7 +420,9 @@ impl Inner {
             Work::Launch(number) => self.launch(now, number),
             Work::Boot(at) => self.boot(now, at),
             Work::Notice(at) => self.notice(now, at),
-            Work::Wanted(at) if self.options.disturbances.interruptions > 0.0 => self.notice(now, at),
+            Work::Wanted(at) if self.options.disturbances.interruptions > 0.0 => {
+                self.notice(now, at)
+            }
             Work::Wanted(_) => {}
             Work::TakeBack(at) => {
                 self.stats.taken_back += u64::from(self.machines[at].runs());
@@ -407,7 +436,9 @@ impl Inner {
 
     /// Carries out a launch and answers, if anybody waits.
     fn launch(&mut self, now: Duration, number: u64) {
-        let Some(asked) = self.launches.remove(&number) else { return };
+        let Some(asked) = self.launches.remove(&number) else {
+            return;
+        };
         let answer = self.made(now, &asked);
         let about = format!("{}/{}", asked.launch.uid, asked.before);
         match &answer {
@@ -421,8 +452,14 @@ impl Inner {
         let lost = answer.is_ok() && self.chance.hits(self.options.faults.lost, "lost", &about);
         let answer = match answer {
             Ok(_) if lost => {
-                self.say(format!("the answer to the launch of {} is lost", asked.launch.name));
-                let why = CloudError::Other(format!("launch of {}: no answer in time", asked.launch.name));
+                self.say(format!(
+                    "the answer to the launch of {} is lost",
+                    asked.launch.name
+                ));
+                let why = CloudError::Other(format!(
+                    "launch of {}: no answer in time",
+                    asked.launch.name
+                ));
                 (self.options.latencies.timeout, Err(why))
             }
             answer => (Duration::ZERO, answer),
@@ -438,7 +475,10 @@ impl Inner {
             return match machine.runs() {
                 true => Ok((*machine.instance).clone()),
                 false => {
-                    let why = format!("the instance of NodeClaim {} has been taken back already", launch.name);
+                    let why = format!(
+                        "the instance of NodeClaim {} has been taken back already",
+                        launch.name
+                    );
                     Err(CloudError::InsufficientCapacity(why.into()))
                 }
             };
@@ -446,10 +486,14 @@ impl Inner {
         let about = format!("{}/{}", launch.uid, asked.before);
         if self.chance.hits(self.options.faults.fail, "fail", &about) {
             self.say(format!("the launch of {} fails", launch.name));
-            return Err(CloudError::Other(format!("launch of {} failed: the cloud has a bad moment", launch.name)));
+            return Err(CloudError::Other(format!(
+                "launch of {} failed: the cloud has a bad moment",
+                launch.name
+            )));
         }
         let chosen = choose::choose(&self.market, now, launch).inspect_err(|error| {
-            self.log.say(self.clock, format!("{}: {error}", launch.name));
+            self.log
+                .say(self.clock, format!("{}: {error}", launch.name));
         })?;
         let created = self.clock.now().as_second();
         let machine = SimInstance::new(self.machines.len(), launch, chosen, now, created);
@@ -462,14 +506,21 @@ impl Inner {
         let at = self.machines.len();
         let uid = machine.launch.uid.clone();
         let (faults, pace) = (&self.options.faults, &self.options.latencies);
-        if self.chance.hits(faults.never_register, "never-register", &uid) {
+        if self
+            .chance
+            .hits(faults.never_register, "never-register", &uid)
+        {
             self.say(format!("{} will never register", machine.node));
         } else {
             let boot = self.chance.around(pace.boot, pace.spread, "boot", &uid);
             self.event_queue.at(now + boot, Work::Boot(at));
         }
         if machine.capacity_type == "spot"
-            && let Some(wait) = self.chance.wait(self.options.disturbances.interruptions, "interruption", &uid)
+            && let Some(wait) = self.chance.wait(
+                self.options.disturbances.interruptions,
+                "interruption",
+                &uid,
+            )
         {
             self.event_queue.at(now + wait, Work::Wanted(at));
         }
@@ -487,17 +538,27 @@ impl Inner {
         if !machine.runs() {
             return;
         }
-        let never_ready = self.chance.hits(self.options.faults.never_ready, "never-ready", &machine.launch.uid);
+        let never_ready = self.chance.hits(
+            self.options.faults.never_ready,
+            "never-ready",
+            &machine.launch.uid,
+        );
         let node = machine.node_object(never_ready);
         match self.server.create(crate::server::resources::NODE, node) {
             Ok(_) => {
-                let more = if never_ready { " and will never be ready" } else { "" };
+                let more = if never_ready {
+                    " and will never be ready"
+                } else {
+                    ""
+                };
                 self.say(format!("{} joins{more}", self.machines[at].node));
             }
             // It is there already.
             Err(refusal) if refusal.code == 409 => {}
             // A kubelet tries until it is let in.
-            Err(_) => self.event_queue.at(now + Duration::from_secs(5), Work::Boot(at)),
+            Err(_) => self
+                .event_queue
+                .at(now + Duration::from_secs(5), Work::Boot(at)),
         }
     }
 
@@ -506,7 +567,8 @@ impl Inner {
             self.machines[at].notified = true;
             self.stats.interruptions += 1;
             self.say(self.machines[at].described("is given notice of its interruption"));
-            self.event_queue.at(now + self.options.latencies.notice, Work::TakeBack(at));
+            self.event_queue
+                .at(now + self.options.latencies.notice, Work::TakeBack(at));
         }
     }
 
@@ -520,7 +582,8 @@ impl Inner {
         self.say(self.machines[at].described(&format!("is {how}")));
         let node = self.machines[at].node.clone();
         self.happened.push_back(CloudEvent::Ended { node });
-        self.event_queue.at(now + self.options.latencies.end, Work::Gone(at));
+        self.event_queue
+            .at(now + self.options.latencies.end, Work::Gone(at));
     }
 
     fn gone(&mut self, _: Duration, at: usize) {

@@ -1,8 +1,9 @@
-//! What goes wrong between the daemon and the API server: by seed, a share of all requests; by script, one of them.
+//! What goes wrong between the daemon and the API server: by seed, a share of all requests; by
+//! script, one of them.
 //!
-//! Which request fails follows from the seed and the request's number alone. What goes wrong in the cloud is the
-//! cloud's own ([`cloud::Faults`](crate::cloud::Faults)); the watches as a whole are the server's
-//! ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
+//! Which request fails follows from the seed and the request's number alone. What goes wrong in the
+//! cloud is the cloud's own ([`cloud::Faults`](crate::cloud::Faults)); the watches as a whole are
+//! the server's ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::server::{RequestInfo, Verdict};
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Writes that somebody else was faster with: 409. A list that falls into this share is stale instead.
+    /// Writes that somebody else was faster with: 409. A list that falls into this share is stale
+    /// instead.
     pub conflict: f64,
     /// Too many requests: 429 with `Retry-After`.
     pub busy: f64,
@@ -58,7 +60,10 @@ pub enum FaultAction {
 
 /// Whether a request changes anything.
 pub fn writes(asked: &RequestInfo) -> bool {
-    matches!(asked.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+    matches!(
+        asked.verb,
+        "create" | "update" | "patch" | "delete" | "deletecollection"
+    )
 }
 
 impl Faults {
@@ -86,7 +91,13 @@ impl Faults {
             lot -= share;
             hit
         };
-        let refuse = |code, reason, retry_after| FaultAction::Verdict(Verdict::Refuse { code, reason, retry_after });
+        let refuse = |code, reason, retry_after| {
+            FaultAction::Verdict(Verdict::Refuse {
+                code,
+                reason,
+                retry_after,
+            })
+        };
         let changes = writes(asked) && asked.verb != "create";
         let second = unit(!seed, number);
         if falls(self.busy) {
@@ -100,17 +111,27 @@ impl Faults {
         } else if falls(self.late) {
             FaultAction::Verdict(Verdict::Delay(LATEST.mul_f64(second)))
         } else if falls(self.kill) {
-            FaultAction::Kill { after: second < 0.5 }
+            FaultAction::Kill {
+                after: second < 0.5,
+            }
         } else if falls(self.conflict) && changes {
             refuse(409, "Conflict", None)
         } else if falls(self.stale) && asked.verb == "list" {
             FaultAction::Stale(second)
         } else if falls(self.unavailable) {
-            refuse(503, "ServiceUnavailable", (second < 0.5).then_some(1 + (second * 20.0) as u32))
+            refuse(
+                503,
+                "ServiceUnavailable",
+                (second < 0.5).then_some(1 + (second * 20.0) as u32),
+            )
         } else if falls(self.gateway) {
             refuse(504, "Timeout", None)
         } else if falls(self.done_and_failed) {
-            let of = [(500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")];
+            let of = [
+                (500, "InternalError"),
+                (503, "ServiceUnavailable"),
+                (504, "Timeout"),
+            ];
             let (code, reason) = of[(second * 3.0) as usize % 3];
             FaultAction::Verdict(Verdict::RefuseAfter { code, reason })
         } else {
@@ -126,7 +147,8 @@ impl Faults {
 
 /// From 0 to just below 1, from a seed and a number (the finisher of SplitMix64).
 pub fn unit(seed: u64, number: u64) -> f64 {
-    let mut n = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_add(1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    let mut n = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ number.wrapping_add(1).wrapping_mul(0xd1b5_4a32_d192_ed03);
     n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((n ^ (n >> 31)) >> 11) as f64 / (1u64 << 53) as f64
@@ -153,16 +175,29 @@ mod tests {
     fn each_fault_has_its_share_and_the_seed_decides() {
         let faults = Faults::all(0.02);
         let count = |verb, what: &dyn Fn(&FaultAction) -> bool| {
-            (0..10_000).filter(|n| what(&faults.fate(7, *n, &asked(verb)))).count()
+            (0..10_000)
+                .filter(|n| what(&faults.fate(7, *n, &asked(verb))))
+                .count()
         };
         let code = |wanted: u16| move |fate: &FaultAction| matches!(fate, FaultAction::Verdict(Verdict::Refuse { code, .. }) if *code == wanted);
         let near = |n: usize, about: usize| n.abs_diff(about) < about / 3;
         assert!(near(count("patch", &code(409)), 200) && count("list", &code(409)) == 0);
         assert!(near(count("list", &code(429)), 200) && near(count("list", &code(500)), 200));
-        assert!(near(count("list", &|fate| matches!(fate, FaultAction::Stale(_))), 400));
-        assert_eq!(count("list", &|fate| matches!(fate, FaultAction::Kill { .. })), 0);
-        assert_eq!(faults.fate(7, 3, &asked("list")), faults.fate(7, 3, &asked("list")));
+        assert!(near(
+            count("list", &|fate| matches!(fate, FaultAction::Stale(_))),
+            400
+        ));
+        assert_eq!(
+            count("list", &|fate| matches!(fate, FaultAction::Kill { .. })),
+            0
+        );
+        assert_eq!(
+            faults.fate(7, 3, &asked("list")),
+            faults.fate(7, 3, &asked("list"))
+        );
         let none = Faults::default();
-        assert!((0..1000).all(|n| none.fate(7, n, &asked("list")) == FaultAction::Verdict(Verdict::Go)));
+        assert!(
+            (0..1000).all(|n| none.fate(7, n, &asked("list")) == FaultAction::Verdict(Verdict::Go))
+        );
     }
 }

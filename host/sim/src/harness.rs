@@ -1,9 +1,11 @@
-//! The daemon in a world: its own code, its processes, what happens to them, and what must hold of what they do.
+//! The daemon in a world: its own code, its processes, what happens to them, and what must hold of
+//! what they do.
 //!
-//! A process is a name (`daemon#1`), a task and a place among those that are alive. A process that is killed says
-//! nothing from then on: whatever it has under way waits for an answer for ever, as if its machine had been switched
-//! off; what the server or the cloud had already taken on is carried out. Another one follows after a while.
-//! Everything follows from the seed: the daemon plans on the world's own thread.
+//! A process is a name (`daemon#1`), a task and a place among those that are alive. A process that
+//! is killed says nothing from then on: whatever it has under way waits for an answer for ever, as
+//! if its machine had been switched off; what the server or the cloud had already taken on is
+//! carried out. Another one follows after a while. Everything follows from the seed: the daemon
+//! plans on the world's own thread.
 
 pub mod generated;
 mod history;
@@ -33,7 +35,8 @@ pub use interceptor::{Kill, Point, When};
 
 /// Nodes of a story at its busiest, about, where nothing else is asked for.
 pub const SEEDS_SIZE: u32 = 50;
-/// The most CPUs of an instance type in stories: pods of one to two CPUs fill small nodes, so that there are many.
+/// The most CPUs of an instance type in stories: pods of one to two CPUs fill small nodes, so that
+/// there are many.
 pub const SEEDS_TYPES: i64 = 4;
 
 /// How a daemon runs in a world.
@@ -100,7 +103,10 @@ impl Setup {
 
     /// The same, with policies that are there already.
     pub fn with(seed: u64, manager: PolicyReloader) -> Self {
-        let begin: Begin = Arc::new(move |_| ProcessInputs { manager: manager.clone(), journal: Journal::off() });
+        let begin: Begin = Arc::new(move |_| ProcessInputs {
+            manager: manager.clone(),
+            journal: Journal::off(),
+        });
         Setup::beginning(seed, begin)
     }
 
@@ -145,7 +151,8 @@ pub struct Harness {
 
 impl Drop for Harness {
     fn drop(&mut self) {
-        // The gate holds the interceptor, and the interceptor the server: nothing would ever be freed.
+        // The gate holds the interceptor, and the interceptor the server: nothing would ever be
+        // freed.
         self.world.server.open_gate();
     }
 }
@@ -156,23 +163,43 @@ impl Harness {
         let world = World::new(setup.seed, setup.world.clone());
         let interceptor = Arc::new(Interceptor::new(&world, &setup));
         let gate = interceptor.clone();
-        world.server.set_gate(Box::new(move |asked: &RequestInfo| -> Verdict { gate.judge(asked) }));
+        world
+            .server
+            .set_gate(Box::new(move |asked: &RequestInfo| -> Verdict {
+                gate.judge(asked)
+            }));
         let witness = interceptor.clone();
-        world.server.set_witness(Box::new(move |asked: &RequestInfo, moment: Moment<'_>| {
-            judges::carried_out(&witness, asked, moment);
-        }));
+        world
+            .server
+            .set_witness(Box::new(move |asked: &RequestInfo, moment: Moment<'_>| {
+                judges::carried_out(&witness, asked, moment);
+            }));
         let mut tasks = JoinSet::new();
         tasks.spawn(history::observe(interceptor.clone()));
-        let types = setup.world.types.clone().unwrap_or_else(|| Arc::new(world.cloud.catalogue()));
+        let types = setup
+            .world
+            .types
+            .clone()
+            .unwrap_or_else(|| Arc::new(world.cloud.catalogue()));
         for slot in 0..setup.replicas.max(1) {
-            let replica =
-                replica::Replica { slot, interceptor: interceptor.clone(), setup: setup.clone(), types: types.clone() };
+            let replica = replica::Replica {
+                slot,
+                interceptor: interceptor.clone(),
+                setup: setup.clone(),
+                types: types.clone(),
+            };
             tasks.spawn(replica.run());
         }
-        Harness { world, interceptor, places: setup.replicas.max(1), _tasks: tasks }
+        Harness {
+            world,
+            interceptor,
+            places: setup.replicas.max(1),
+            _tasks: tasks,
+        }
     }
 
-    /// Kills the process that has the `lot`th place now, modulo how many there are. Says whether there was one.
+    /// Kills the process that has the `lot`th place now, modulo how many there are. Says whether
+    /// there was one.
     pub fn kill(&self, lot: u64) -> bool {
         self.interceptor.kill_one(lot)
     }
@@ -187,52 +214,66 @@ impl Harness {
         self.interceptor.cut_lease(length);
     }
 
-    /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a minute longer.
+    /// Whoever leads is refused all that it asks for a while, and cannot renew its Lease for a
+    /// minute longer.
     pub fn overload(&self, length: Duration) {
         self.interceptor.overload(length);
     }
 
     /// Watches hear nothing for a while.
     pub fn stall_watches(&self, length: Duration) {
-        self.world.server.stall_watches(tokio::time::Instant::now() + length);
+        self.world
+            .server
+            .stall_watches(tokio::time::Instant::now() + length);
     }
 
     /// Some watches say nothing for a while, and then everything.
     pub fn silence(&self, watches: Watches, length: Duration) {
         let whose = self.interceptor.whose(watches);
-        self.world.server.silence(whose, tokio::time::Instant::now() + length);
+        self.world
+            .server
+            .silence(whose, tokio::time::Instant::now() + length);
     }
 
     /// Some watches tell of everything later, for a while.
     pub fn delay_watches(&self, watches: Watches, by: Duration, length: Duration) {
         let whose = self.interceptor.whose(watches);
-        self.world.server.delay_watches(whose, by, tokio::time::Instant::now() + length);
+        self.world
+            .server
+            .delay_watches(whose, by, tokio::time::Instant::now() + length);
     }
 
-    /// Stops a process, as SIGSTOP does, and lets it go on after a while. What it has sent is carried out meanwhile; its
-    /// timers go on, which is as if it looked at them the moment it goes on. Says whether there was one.
+    /// Stops a process, as SIGSTOP does, and lets it go on after a while. What it has sent is
+    /// carried out meanwhile; its timers go on, which is as if it looked at them the moment it goes
+    /// on. Says whether there was one.
     pub fn freeze(&self, lot: u64, length: Duration) -> bool {
         self.interceptor.freeze(lot, length)
     }
 
-    /// Tells a process to end, as SIGTERM does. It has a successor as every process has. Says whether there was one.
+    /// Tells a process to end, as SIGTERM does. It has a successor as every process has. Says
+    /// whether there was one.
     pub fn terminate(&self, lot: u64) -> bool {
         self.interceptor.terminate(lot)
     }
 
     /// The cloud lists this share of its instances for a while, as if there were no others.
     pub fn list_partially(&self, share: f64, length: Duration) {
-        self.interceptor.cloud_trouble(|trouble, until| trouble.partial = Some((share, until)), length);
+        self.interceptor.cloud_trouble(
+            |trouble, until| trouble.partial = Some((share, until)),
+            length,
+        );
     }
 
     /// The cloud refuses all calls for a while.
     pub fn throttle(&self, length: Duration) {
-        self.interceptor.cloud_trouble(|trouble, until| trouble.throttled = until, length);
+        self.interceptor
+            .cloud_trouble(|trouble, until| trouble.throttled = until, length);
     }
 
     /// The cloud ends no instance for a while.
     pub fn keep_instances(&self, length: Duration) {
-        self.interceptor.cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
+        self.interceptor
+            .cloud_trouble(|trouble, until| trouble.nothing_ends = until, length);
     }
 
     /// What the daemon wrote and called so far, in order.

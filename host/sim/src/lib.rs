@@ -1,7 +1,8 @@
-//! A cluster in virtual time: what the daemon meets in production, in one process, decided by one seed.
+//! A cluster in virtual time: what the daemon meets in production, in one process, decided by one
+//! seed.
 //!
-//! The daemon's own code runs against it unchanged; only its edges are other ones. Absent on purpose: anything that the
-//! daemon decides.
+//! The daemon's own code runs against it unchanged; only its edges are other ones. Absent on
+//! purpose: anything that the daemon decides.
 
 pub mod actors;
 pub mod clock;

@@ -1,8 +1,10 @@
-//! A scenario to look at: the daemon on the simulated cluster in accelerated real time, in a terminal or as lines.
+//! A scenario to look at: the daemon on the simulated cluster in accelerated real time, in a
+//! terminal or as lines.
 //!
-//! The virtual clock goes in step with the wall clock: each frame plays its slice of virtual time, in the order in which
-//! things happen there, and then waits for its end. So what is seen is what `run` would have counted, except for what the
-//! viewer does: edits the policy file, kills the daemon, causes a capacity outage.
+//! The virtual clock goes in step with the wall clock: each frame plays its slice of virtual time,
+//! in the order in which things happen there, and then waits for its end. So what is seen is what
+//! `run` would have counted, except for what the viewer does: edits the policy file, kills the
+//! daemon, causes a capacity outage.
 //!
 //! [`view`] is what is shown, [`screen`] draws it, [`file`] is the policy file that can be edited.
 
@@ -47,13 +49,18 @@ const LINE: Duration = Duration::from_secs(1);
 /// Most things going wrong that are printed between two lines.
 const AT_ONCE: usize = 6;
 
-/// Shows a scenario until its end, the end of the time that was asked for, or until the viewer has seen enough.
+/// Shows a scenario until its end, the end of the time that was asked for, or until the viewer has
+/// seen enough.
 ///
 /// # Errors
-/// A policy that is refused, a manifest that the API server refuses, a terminal that cannot be drawn on.
+/// A policy that is refused, a manifest that the API server refuses, a terminal that cannot be
+/// drawn on.
 pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result<Outcome, Failure> {
     let seconds = options.seconds.unwrap_or(SECONDS).max(1.0);
-    let speed = options.speed.unwrap_or(scenario.duration.as_secs_f64() / seconds).clamp(0.01, 1e6);
+    let speed = options
+        .speed
+        .unwrap_or(scenario.duration.as_secs_f64() / seconds)
+        .clamp(0.01, 1e6);
     // Shown is what fits; the summary is of that.
     scenario.cut(Duration::from_secs_f64((seconds * speed).clamp(1.0, 1e9)));
     let file = PolicyFile::of(policy)?;
@@ -64,7 +71,14 @@ pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result
         let end = scenario.duration;
         let play = Play::begin(scenario, seat)?;
         let view = View::new(name, speed, end, file.path());
-        let mut live = Live { play, view, speed, end, looked: Instant::now(), ends: None };
+        let mut live = Live {
+            play,
+            view,
+            speed,
+            end,
+            looked: Instant::now(),
+            ends: None,
+        };
         if plain {
             live.lines().await?
         } else {
@@ -76,7 +90,10 @@ pub fn show(mut scenario: Scenario, policy: &Policy, options: Options) -> Result
 }
 
 fn cannot(what: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Usage { message: format!("{what}: {error}"), hint: "with --plain it needs no terminal".into() }
+    Failure::Usage {
+        message: format!("{what}: {error}"),
+        hint: "with --plain it needs no terminal".into(),
+    }
 }
 
 struct Live {
@@ -106,7 +123,8 @@ impl Live {
     }
 
     async fn pictures(&mut self) -> Result<(), Failure> {
-        let mut terminal = ratatui::try_init().map_err(|error| cannot("the terminal cannot be drawn on", &error))?;
+        let mut terminal = ratatui::try_init()
+            .map_err(|error| cannot("the terminal cannot be drawn on", &error))?;
         let began = Instant::now();
         let mut frame = 0;
         let shown = loop {
@@ -136,7 +154,9 @@ impl Live {
     fn keys(&mut self, wait: Duration) -> std::io::Result<()> {
         let until = Instant::now() + wait;
         while event::poll(until.saturating_duration_since(Instant::now()))? {
-            let Event::Key(key) = event::read()? else { continue };
+            let Event::Key(key) = event::read()? else {
+                continue;
+            };
             if key.kind != KeyEventKind::Press {
                 continue;
             }
@@ -144,8 +164,14 @@ impl Live {
                 KeyCode::Char('q') | KeyCode::Esc => None,
                 KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => None,
                 KeyCode::Char('k') => Some(ScenarioEvent::KillDaemon),
-                KeyCode::Char('s') => Some(ScenarioEvent::Interrupt { offerings: "*/*/spot".into(), share: 0.5 }),
-                KeyCode::Char('b') => Some(ScenarioEvent::Break { offerings: "*/*/*".into(), nodes: 1 }),
+                KeyCode::Char('s') => Some(ScenarioEvent::Interrupt {
+                    offerings: "*/*/spot".into(),
+                    share: 0.5,
+                }),
+                KeyCode::Char('b') => Some(ScenarioEvent::Break {
+                    offerings: "*/*/*".into(),
+                    nodes: 1,
+                }),
                 _ => continue,
             };
             match act {
@@ -159,7 +185,12 @@ impl Live {
     async fn lines(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
         let mut lines = 0;
-        self.print(&format!("{}: {} in {:.0} s", self.view.name, text(self.end), self.end.as_secs_f64() / self.speed))?;
+        self.print(&format!(
+            "{}: {} in {:.0} s",
+            self.view.name,
+            text(self.end),
+            self.end.as_secs_f64() / self.speed
+        ))?;
         self.print(&format!("policy file: {}", self.view.policy_file.display()))?;
         loop {
             self.advance(began.elapsed()).await;
@@ -173,7 +204,10 @@ impl Live {
                 }
             }
             if bad > AT_ONCE {
-                self.print(&format!("             and {} more of the kind", bad - AT_ONCE))?;
+                self.print(&format!(
+                    "             and {} more of the kind",
+                    bad - AT_ONCE
+                ))?;
             }
             self.print(&self.view.line())?;
             if self.over() {

@@ -22,13 +22,19 @@ impl Log {
 
     /// Lines after the first `seen`.
     pub fn since(&self, seen: usize) -> Vec<(Duration, String)> {
-        self.lines_mut().get(seen..).map(<[_]>::to_vec).unwrap_or_default()
+        self.lines_mut()
+            .get(seen..)
+            .map(<[_]>::to_vec)
+            .unwrap_or_default()
     }
 
     /// All lines as text, each with its time (`00:01:30.250 node-1 is ready`).
     pub fn text(&self) -> String {
         let lines = self.lines_mut();
-        lines.iter().map(|(at, line)| format!("{} {line}\n", clock_text(*at))).collect()
+        lines
+            .iter()
+            .map(|(at, line)| format!("{} {line}\n", clock_text(*at)))
+            .collect()
     }
 
     fn lines_mut(&self) -> std::sync::MutexGuard<'_, Vec<(Duration, String)>> {
@@ -39,5 +45,11 @@ impl Log {
 /// `hh:mm:ss.mmm`.
 pub fn clock_text(at: Duration) -> String {
     let seconds = at.as_secs();
-    format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, at.subsec_millis())
+    format!(
+        "{:02}:{:02}:{:02}.{:03}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        at.subsec_millis()
+    )
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::server::resources;
 
-/// A kind of object: its place among those that the server knows. Every look-up asks for it, so it is a number.
+/// A kind of object: its place among those that the server knows. Every look-up asks for it, so it
+/// is a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource(u8);
 

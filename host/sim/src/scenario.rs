@@ -1,8 +1,9 @@
 //! A scenario: what happens in a cluster for an hour or a month, as somebody wrote it down in TOML.
 //!
-//! Read ([`read`]) once, with a complaint for everything that makes no sense; what is here is meant as it stands. Loads
-//! are curves ([`curve`]), workloads become objects ([`objects`]), and everything that happens is an act at a time
-//! ([`acts`]). Playing it in a world is [`play`]'s part; counting what comes of it [`tally`](crate::tally)'s.
+//! Read ([`read`]) once, with a complaint for everything that makes no sense; what is here is meant
+//! as it stands. Loads are curves ([`curve`]), workloads become objects ([`objects`]), and
+//! everything that happens is an act at a time ([`acts`]). Playing it in a world is [`play`]'s
+//! part; counting what comes of it [`tally`](crate::tally)'s.
 //!
 //! Absent on purpose: a language. Whatever the file has no key for goes into manifests.
 

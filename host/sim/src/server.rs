@@ -1,14 +1,16 @@
-//! The API server of a simulated cluster: what clients ask is answered as a real one answers, in process and without
-//! sockets.
+//! The API server of a simulated cluster: what clients ask is answered as a real one answers, in
+//! process and without sockets.
 //!
-//! Two ways in. Clients ([`Server::client`]) send requests and pass a gate where they meet faults; actors, who are the
-//! rest of the cluster, call methods, by the same rules and without text. All writes go through one lock and one
-//! counter of revisions, so that "before" and "after" have a meaning everywhere. UIDs, generated names and stamps come
-//! from the seed and the clock: the same calls make the same bytes.
+//! Two ways in. Clients ([`Server::client`]) send requests and pass a gate where they meet faults;
+//! actors, who are the rest of the cluster, call methods, by the same rules and without text. All
+//! writes go through one lock and one counter of revisions, so that "before" and "after" have a
+//! meaning everywhere. UIDs, generated names and stamps come from the seed and the clock: the same
+//! calls make the same bytes.
 //!
-//! Absent on purpose: authentication and RBAC, discovery, OpenAPI of the built-in kinds (what a typed server does to
-//! them is in [`builtin`], as far as an autoscaler can tell), protobuf, tables, garbage collection and everything else
-//! that controllers do. Objects remember who manages which field from their first apply on, not from their creation.
+//! Absent on purpose: authentication and RBAC, discovery, OpenAPI of the built-in kinds (what a
+//! typed server does to them is in [`builtin`], as far as an autoscaler can tell), protobuf,
+//! tables, garbage collection and everything else that controllers do. Objects remember who manages
+//! which field from their first apply on, not from their creation.
 
 pub mod apply;
 pub mod builtin;
@@ -90,7 +92,10 @@ impl Server {
             epoch: 0,
             quiet: Quiet::default(),
         };
-        let server = Server(Arc::new(Inner { state: Mutex::new(state), fault_gate: FaultGate::default() }));
+        let server = Server(Arc::new(Inner {
+            state: Mutex::new(state),
+            fault_gate: FaultGate::default(),
+        }));
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
         let namespaces = namespaces.iter().map(|name| (NAMESPACE, named(name)));
@@ -99,7 +104,10 @@ impl Server {
             class["value"] = json!(value);
             (PRIORITY_CLASS, class)
         };
-        let classes = [class("system-cluster-critical", 2_000_000_000), class("system-node-critical", 2_000_001_000)];
+        let classes = [
+            class("system-cluster-critical", 2_000_000_000),
+            class("system-node-critical", 2_000_001_000),
+        ];
         for (resource, object) in namespaces.chain(classes) {
             // Nothing is in their way on an empty server.
             let _ = server.create(resource, object);
@@ -107,20 +115,28 @@ impl Server {
         server
     }
 
-    /// A client in process. `who` names its owner for counts and faults. It asks once: nothing is tried again.
+    /// A client in process. `who` names its owner for counts and faults. It asks once: nothing is
+    /// tried again.
     pub fn client(&self, who: &str) -> kube::Client {
         kube::Client::new(self.service(who), "default")
     }
 
     /// What a client is made on: the daemon puts its own layers on it.
     pub fn service(&self, who: &str) -> Connection {
-        Connection { server: self.clone(), who: who.to_owned() }
+        Connection {
+            server: self.clone(),
+            who: who.to_owned(),
+        }
     }
 
     /// Answers a request, past the gate.
     pub fn handle(&self, who: &str, mut request: Request<Vec<u8>>) -> Response<Body> {
-        let head = request.extensions_mut().remove().unwrap_or_else(|| request::Head::read(&request));
-        answer::answer(self, who, head, &request).unwrap_or_else(|refused| request::refuse(&refused))
+        let head = request
+            .extensions_mut()
+            .remove()
+            .unwrap_or_else(|| request::Head::read(&request));
+        answer::answer(self, who, head, &request)
+            .unwrap_or_else(|refused| request::refuse(&refused))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,28 +153,44 @@ impl Server {
     /// An object as it is now.
     pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
         let path = store::path(&key.namespace, &key.name);
-        self.lock().store.get(key.resource, &path).map(|stored| stored.value.clone())
+        self.lock()
+            .store
+            .get(key.resource, &path)
+            .map(|stored| stored.value.clone())
     }
 
     /// All objects of a kind, ordered by `namespace/name` as lists are.
     pub fn list(&self, resource: Resource) -> Vec<Arc<Value>> {
-        self.lock().store.all(resource).map(|stored| stored.value.clone()).collect()
+        self.lock()
+            .store
+            .all(resource)
+            .map(|stored| stored.value.clone())
+            .collect()
     }
 
     /// All objects of a kind in a namespace, ordered by name.
     pub fn list_in(&self, resource: Resource, namespace: &str) -> Vec<Arc<Value>> {
-        self.lock().store.within(resource, namespace).map(|stored| stored.value.clone()).collect()
+        self.lock()
+            .store
+            .within(resource, namespace)
+            .map(|stored| stored.value.clone())
+            .collect()
     }
 
     /// Pods that are bound to a node, ordered by `namespace/name`.
     pub fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
-        self.lock().store.on_node(node, "").map(|stored| stored.value.clone()).collect()
+        self.lock()
+            .store
+            .on_node(node, "")
+            .map(|stored| stored.value.clone())
+            .collect()
     }
 
     /// Creates an object. Its namespace is in its metadata; `generateName` is served.
     ///
     /// # Errors
-    /// As the API: 409 for a name that is taken, 422 for what its kind does not allow, 404 without its namespace.
+    /// As the API: 409 for a name that is taken, 422 for what its kind does not allow, 404 without
+    /// its namespace.
     pub fn create(&self, resource: Resource, object: Value) -> Result<Arc<Value>, ApiError> {
         let namespace = meta::text(&object, &["metadata", "namespace"]).to_owned();
         let stored = write::create(&mut self.lock(), resource, &namespace, object, &actor())?;
@@ -194,7 +226,8 @@ impl Server {
         Ok(())
     }
 
-    /// Lets go of a namespace's content (`spec.finalizers`), as its controller does when it has emptied it.
+    /// Lets go of a namespace's content (`spec.finalizers`), as its controller does when it has
+    /// emptied it.
     ///
     /// # Errors
     /// 404 if it is gone.
@@ -232,7 +265,8 @@ impl Server {
         self.lock().store.revision()
     }
 
-    /// Everything written after a revision, in order. Writes are remembered for five minutes, and 200 000 at most.
+    /// Everything written after a revision, in order. Writes are remembered for five minutes, and
+    /// 200 000 at most.
     pub fn changes(&self, after: u64) -> Vec<Change> {
         self.lock().store.changes(after)
     }
@@ -248,8 +282,8 @@ impl Server {
 
 /// For faults.
 impl Server {
-    /// Forgets what was written: watches that have not read it, and those that begin before now, get 410, as do pages
-    /// of lists that began before.
+    /// Forgets what was written: watches that have not read it, and those that begin before now,
+    /// get 410, as do pages of lists that began before.
     pub fn compact(&self) {
         self.lock().store.compact();
     }
@@ -278,16 +312,16 @@ impl Server {
         state.store.wake();
     }
 
-    /// Until then, some watches tell of each change when it is so old, and their bookmarks say no more than that. Then
-    /// they tell the rest at once.
+    /// Until then, some watches tell of each change when it is so old, and their bookmarks say no
+    /// more than that. Then they tell the rest at once.
     pub fn delay_watches(&self, whose: Whose, by: Duration, until: Instant) {
         let mut state = self.lock();
         state.quiet.delay(whose, by, until);
         state.store.wake();
     }
 
-    /// A client is stopped until then: what it has sent is carried out, and it reads no answer and no watch and sends
-    /// nothing.
+    /// A client is stopped until then: what it has sent is carried out, and it reads no answer and
+    /// no watch and sends nothing.
     pub fn stop_client(&self, client: &str, until: Instant) {
         let mut state = self.lock();
         state.quiet.stop(client, until);
@@ -308,18 +342,33 @@ impl Server {
         }
     }
 
-    /// Objects of a kind as a backup brings them back: the same names and content, UIDs of their own, whatever finalizers
-    /// said. What names the old ones as owners names them no longer.
+    /// Objects of a kind as a backup brings them back: the same names and content, UIDs of their
+    /// own, whatever finalizers said. What names the old ones as owners names them no longer.
     pub fn restore(&self, resource: Resource) {
         let mut state = self.lock();
         let now = state.clock.elapsed();
         let old: Vec<_> = state.store.all(resource).cloned().collect();
-        let gone: Vec<String> = old.iter().map(|o| meta::text(&o.value, &["metadata", "uid"]).to_owned()).collect();
-        let everything: Vec<_> = resources::ALL.iter().flat_map(|r| state.store.all(*r)).cloned().collect();
+        let gone: Vec<String> = old
+            .iter()
+            .map(|o| meta::text(&o.value, &["metadata", "uid"]).to_owned())
+            .collect();
+        let everything: Vec<_> = resources::ALL
+            .iter()
+            .flat_map(|r| state.store.all(*r))
+            .cloned()
+            .collect();
         for owned in everything {
-            let owners = owned.value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-            let left: Vec<&Value> = owners.filter(|o| !gone.iter().any(|uid| o["uid"] == **uid)).collect();
-            if owned.value["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.len() > left.len()) {
+            let owners = owned.value["metadata"]["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten();
+            let left: Vec<&Value> = owners
+                .filter(|o| !gone.iter().any(|uid| o["uid"] == **uid))
+                .collect();
+            if owned.value["metadata"]["ownerReferences"]
+                .as_array()
+                .is_some_and(|all| all.len() > left.len())
+            {
                 let mut value = (*owned.value).clone();
                 value["metadata"]["ownerReferences"] = json!(left);
                 state.store.put(&owned.key, value, now);
@@ -364,5 +413,9 @@ impl Server {
 
 /// An actor has read what it changes.
 fn actor() -> WriteOptions {
-    WriteOptions { manager: Manager::update("actor"), dry_run: false, blind: true }
+    WriteOptions {
+        manager: Manager::update("actor"),
+        dry_run: false,
+        blind: true,
+    }
 }

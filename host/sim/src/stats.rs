@@ -1,7 +1,8 @@
 //! What comes of a scenario: samples over time, what happened, and totals.
 //!
-//! Pods are counted change by change ([`pods`]), so that none is missed; nodes and prices are looked at with every
-//! sample; money comes from the cloud's ledger. Nothing here touches the world.
+//! Pods are counted change by change ([`pods`]), so that none is missed; nodes and prices are
+//! looked at with every sample; money comes from the cloud's ledger. Nothing here touches the
+//! world.
 
 mod pods;
 mod totals;
@@ -129,7 +130,11 @@ impl Stats {
     /// Counts from now on. Inside a runtime only.
     pub fn new(harness: &Harness) -> Self {
         let pods = Arc::new(Mutex::new(Pods::default()));
-        let counting = pods::count(harness.world.server.clone(), harness.world.clock, pods.clone());
+        let counting = pods::count(
+            harness.world.server.clone(),
+            harness.world.clock,
+            pods.clone(),
+        );
         Stats {
             samples: Vec::new(),
             notes: Vec::new(),
@@ -143,17 +148,34 @@ impl Stats {
 
     /// Notes what happened.
     pub fn note(&mut self, at: Duration, what: What, words: String) {
-        self.notes.push(Note { at, what, times: 1, words });
+        self.notes.push(Note {
+            at,
+            what,
+            times: 1,
+            words,
+        });
     }
 
     /// Looks at everything once.
     pub fn sample(&mut self, harness: &Harness) {
         let at = harness.world.clock.elapsed();
         self.news(harness, at);
-        let mut sample = Sample { at, ..Sample::default() };
+        let mut sample = Sample {
+            at,
+            ..Sample::default()
+        };
         for instance in harness.world.cloud.running() {
-            let family = instance.instance_type.split(['.', '-']).next().unwrap_or_default().to_owned();
-            let kind = Kind { pool: instance.node_pool, capacity_type: instance.capacity_type, family };
+            let family = instance
+                .instance_type
+                .split(['.', '-'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let kind = Kind {
+                pool: instance.node_pool,
+                capacity_type: instance.capacity_type,
+                family,
+            };
             *sample.nodes.entry(kind).or_default() += 1;
             sample.usd_per_hour += instance.price;
         }
@@ -167,23 +189,54 @@ impl Stats {
     /// What has happened by itself since it was looked at last.
     fn news(&mut self, harness: &Harness, at: Duration) {
         let cloud = harness.world.cloud.stats();
-        for (at, words) in cloud.capacity_outages.iter().skip(self.cloud.capacity_outages.len()) {
-            self.notes.push(Note { at: *at, what: What::CapacityOutage, times: 1, words: words.clone() });
+        for (at, words) in cloud
+            .capacity_outages
+            .iter()
+            .skip(self.cloud.capacity_outages.len())
+        {
+            self.notes.push(Note {
+                at: *at,
+                what: What::CapacityOutage,
+                times: 1,
+                words: words.clone(),
+            });
         }
         let counted = [
-            (What::Interruption, cloud.interruptions - self.cloud.interruptions, "spot nodes given notice"),
-            (What::Loss, cloud.taken_back - self.cloud.taken_back, "nodes taken back or dead"),
-            (What::Launch, cloud.failed - self.cloud.failed, "launches failed"),
+            (
+                What::Interruption,
+                cloud.interruptions - self.cloud.interruptions,
+                "spot nodes given notice",
+            ),
+            (
+                What::Loss,
+                cloud.taken_back - self.cloud.taken_back,
+                "nodes taken back or dead",
+            ),
+            (
+                What::Launch,
+                cloud.failed - self.cloud.failed,
+                "launches failed",
+            ),
         ];
         for (what, times, words) in counted.into_iter().filter(|(_, times, _)| *times > 0) {
-            self.notes.push(Note { at, what, times, words: words.to_owned() });
+            self.notes.push(Note {
+                at,
+                what,
+                times,
+                words: words.to_owned(),
+            });
         }
         self.cloud = cloud;
         let processes = harness.processes();
         // The first ones are no news.
         if self.processes > 0 && processes > self.processes {
             let times = u64::from(processes - self.processes);
-            self.notes.push(Note { at, what: What::Daemon, times, words: format!("daemon#{processes} begins") });
+            self.notes.push(Note {
+                at,
+                what: What::Daemon,
+                times,
+                words: format!("daemon#{processes} begins"),
+            });
         }
         self.processes = processes;
         let violations = harness.violations();

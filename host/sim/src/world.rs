@@ -1,8 +1,9 @@
 //! A whole world: clock, API server, actors and cloud, from one seed.
 //!
-//! What runs in it besides (the daemon) gets [`World::server`]'s client and [`World::cloud`]; faults between them are
-//! set there. A world lives inside a tokio runtime of one thread, whose clock [`paused`] makes jump from one timer to
-//! the next: an hour in which nothing happens takes no time.
+//! What runs in it besides (the daemon) gets [`World::server`]'s client and [`World::cloud`];
+//! faults between them are set there. A world lives inside a tokio runtime of one thread, whose
+//! clock [`paused`] makes jump from one timer to the next: an hour in which nothing happens takes
+//! no time.
 
 mod describe;
 
@@ -97,7 +98,10 @@ impl Drop for World {
 /// # Errors
 /// If the system has no resources for a runtime.
 pub fn paused<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     Ok(runtime.block_on(future))
 }
 
@@ -111,9 +115,29 @@ impl World {
             let mut names = Symbols::default();
             Arc::new((longshore_kwok::catalogue::built_in(&mut names), names))
         });
-        let cloud = Cloud::new(server.clone(), clock, seed, types, options.cloud, log.clone());
-        let actors = Actors::new(server.clone(), clock, seed, options.timing, cloud.clone(), log.clone());
-        World { clock, server, cloud, log, actors: tokio::spawn(actors.run()) }
+        let cloud = Cloud::new(
+            server.clone(),
+            clock,
+            seed,
+            types,
+            options.cloud,
+            log.clone(),
+        );
+        let actors = Actors::new(
+            server.clone(),
+            clock,
+            seed,
+            options.timing,
+            cloud.clone(),
+            log.clone(),
+        );
+        World {
+            clock,
+            server,
+            cloud,
+            log,
+            actors: tokio::spawn(actors.run()),
+        }
     }
 
     /// Lets time pass.
@@ -121,8 +145,8 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
-    /// Lets time pass until something holds, looked at whenever an object changes; says whether it came to hold within
-    /// the limit.
+    /// Lets time pass until something holds, looked at whenever an object changes; says whether it
+    /// came to hold within the limit.
     pub async fn run_until(&self, holds: impl Fn(&World) -> bool, limit: Duration) -> bool {
         let end = tokio::time::Instant::now() + limit;
         loop {
@@ -138,14 +162,18 @@ impl World {
         }
     }
 
-    /// Creates the objects of some YAML documents, or replaces their fields (not their status) where they are there.
+    /// Creates the objects of some YAML documents, or replaces their fields (not their status)
+    /// where they are there.
     ///
     /// # Errors
     /// The first document that is not applied; those before it are.
     pub fn apply(&self, manifests: &str) -> Result<(), ApplyError> {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(manifests).map_err(|e| ApplyError::Yaml(e.to_string()))?;
-        documents.into_iter().filter(|d| !d.is_null()).try_for_each(|document| self.apply_object(document))
+        documents
+            .into_iter()
+            .filter(|d| !d.is_null())
+            .try_for_each(|document| self.apply_object(document))
     }
 
     /// Creates an object, or replaces its fields (not its status) where it is there.
@@ -160,25 +188,40 @@ impl World {
         let key = fields::key_of(resource, &object);
         let done = match self.server.get(&key) {
             None => self.server.create(resource, object),
-            Some(_) => self.server.update(&key, Subresource::Object, &mut |old| merge(old, &object)),
+            Some(_) => self
+                .server
+                .update(&key, Subresource::Object, &mut |old| merge(old, &object)),
         };
-        let refused = |refusal| ApplyError::Refused { what: format!("{} {}", resource.kind, key.name), refusal };
+        let refused = |refusal| ApplyError::Refused {
+            what: format!("{} {}", resource.kind, key.name),
+            refusal,
+        };
         done.map(drop).map_err(refused)
     }
 
-    /// Sets the number of replicas of a Deployment, ReplicaSet or StatefulSet (`Deployment`, `default`, `web`). Says
-    /// whether it is there.
+    /// Sets the number of replicas of a Deployment, ReplicaSet or StatefulSet (`Deployment`,
+    /// `default`, `web`). Says whether it is there.
     pub fn scale(&self, kind: &str, namespace: &str, name: &str, replicas: u32) -> bool {
-        let Some(resource) = kind_named(kind) else { return false };
+        let Some(resource) = kind_named(kind) else {
+            return false;
+        };
         let key = fields::key(resource, namespace, name);
-        let scale = &mut |object: &mut Value| fields::map_at(object, "spec")["replicas"] = replicas.into();
+        let scale =
+            &mut |object: &mut Value| fields::map_at(object, "spec")["replicas"] = replicas.into();
         self.server.update(&key, Subresource::Object, scale).is_ok()
     }
 
     /// Deletes an object. Says whether it was there.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> bool {
-        let Some(resource) = kind_named(kind) else { return false };
-        self.server.delete(&fields::key(resource, namespace, name), &DeleteOptions::default()).is_ok()
+        let Some(resource) = kind_named(kind) else {
+            return false;
+        };
+        self.server
+            .delete(
+                &fields::key(resource, namespace, name),
+                &DeleteOptions::default(),
+            )
+            .is_ok()
     }
 
     /// All pods, by namespace and name.
@@ -188,15 +231,20 @@ impl World {
 
     /// Pods that run and are ready.
     pub fn ready_pods(&self) -> usize {
-        self.pods().iter().filter(|p| fields::ready(p) && !fields::deleting(p)).count()
+        self.pods()
+            .iter()
+            .filter(|p| fields::ready(p) && !fields::deleting(p))
+            .count()
     }
 
     /// One object, by kind, namespace and name.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.server.get(&fields::key(kind_named(kind)?, namespace, name))
+        self.server
+            .get(&fields::key(kind_named(kind)?, namespace, name))
     }
 
-    /// The cluster as text: nodes with their pods, pods that wait and why, cost per hour. For people and for tests.
+    /// The cluster as text: nodes with their pods, pods that wait and why, cost per hour. For
+    /// people and for tests.
     pub fn describe(&self) -> String {
         describe::describe(self)
     }
@@ -219,12 +267,22 @@ fn kind_named(kind: &str) -> Option<Resource> {
 }
 
 fn resource_of(object: &Value) -> Result<Resource, ApplyError> {
-    let (api_version, kind) = (fields::text(object, "/apiVersion"), fields::text(object, "/kind"));
-    let found = resources::ALL.iter().copied().find(|r| r.kind == kind && r.api_version() == api_version);
+    let (api_version, kind) = (
+        fields::text(object, "/apiVersion"),
+        fields::text(object, "/kind"),
+    );
+    let found = resources::ALL
+        .iter()
+        .copied()
+        .find(|r| r.kind == kind && r.api_version() == api_version);
     found.ok_or_else(|| ApplyError::Kind {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
-        known: resources::ALL.iter().map(|r| format!("{} {}", r.api_version(), r.kind)).collect::<Vec<_>>().join(", "),
+        known: resources::ALL
+            .iter()
+            .map(|r| format!("{} {}", r.api_version(), r.kind))
+            .collect::<Vec<_>>()
+            .join(", "),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Nodes and instances end only on proof: drained, or seen to be gone; and a drain costs the API server little.
+//! Nodes and instances end only on proof: drained, or seen to be gone; and a drain costs the API
+//! server little.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,7 +71,8 @@ enum Lists {
     Empty,
 }
 
-/// A cloud whose list can be wrong. Keeps which instances it was told to end, and what was on them then.
+/// A cloud whose list can be wrong. Keeps which instances it was told to end, and what was on them
+/// then.
 #[derive(Clone)]
 struct Told {
     cloud: Cloud,
@@ -107,13 +109,25 @@ impl CloudProvider for Told {
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
         let nodes = self.server.list(resources::NODE);
-        let node = nodes.iter().find(|node| fields::text(node, "/spec/providerID") == provider_id);
-        let pods = node.map(|node| self.server.pods_on(fields::name(node))).unwrap_or_default();
+        let node = nodes
+            .iter()
+            .find(|node| fields::text(node, "/spec/providerID") == provider_id);
+        let pods = node
+            .map(|node| self.server.pods_on(fields::name(node)))
+            .unwrap_or_default();
         let left = pods.iter().filter(|pod| !fields::ended(pod));
         let now = self.clock.elapsed();
-        let closed = node.and_then(|node| locked(&self.closed).get(fields::name(node)).map(|at| now - *at));
+        let closed = node.and_then(|node| {
+            locked(&self.closed)
+                .get(fields::name(node))
+                .map(|at| now - *at)
+        });
         let pods = left.map(|pod| fields::name(pod).to_owned()).collect();
-        let ended = Ended { provider_id: provider_id.to_owned(), closed, pods };
+        let ended = Ended {
+            provider_id: provider_id.to_owned(),
+            closed,
+            pods,
+        };
         locked(&self.ended).push(ended);
         self.cloud.delete(provider_id).await
     }
@@ -143,7 +157,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let options = Options { types: Some(types(4)), ..Options::default() };
+        let options = Options {
+            types: Some(types(4)),
+            ..Options::default()
+        };
         let world = World::new(7, options);
         let told = Told {
             cloud: world.cloud.clone(),
@@ -155,7 +172,12 @@ impl Scene {
         };
         let mut watcher = JoinSet::new();
         watcher.spawn(watch_taints(told.clone()));
-        let mut scene = Scene { world, told, daemon: JoinSet::new(), _watcher: watcher };
+        let mut scene = Scene {
+            world,
+            told,
+            daemon: JoinSet::new(),
+            _watcher: watcher,
+        };
         scene.start();
         scene
     }
@@ -169,7 +191,12 @@ impl Scene {
         let (catalogue, names) = (*types(4)).clone();
         let leadership = Leadership::new(true);
         let clock = Clock::starting_at(self.world.clock.now());
-        let Clients { patient, plain } = clients(self.world.server.service("daemon"), "default", &leadership, &clock);
+        let Clients { patient, plain } = clients(
+            self.world.server.service("daemon"),
+            "default",
+            &leadership,
+            &clock,
+        );
         let daemon = Daemon::new(Environment {
             leadership,
             client: patient,
@@ -187,7 +214,8 @@ impl Scene {
             inline: true,
         });
         self.daemon = JoinSet::new();
-        self.daemon.spawn(async move { daemon.run().await.expect("it ends when it is told to") });
+        self.daemon
+            .spawn(async move { daemon.run().await.expect("it ends when it is told to") });
     }
 
     /// The process ends.
@@ -202,8 +230,16 @@ impl Scene {
     /// Applies manifests and waits until so many pods run.
     async fn runs(&self, manifests: &str, pods: usize) {
         self.wait(1).await;
-        self.world.apply(&format!("{BASE}{manifests}")).expect("manifests");
-        let all = self.world.run_until(|world| world.ready_pods() >= pods, Duration::from_secs(1800)).await;
+        self.world
+            .apply(&format!("{BASE}{manifests}"))
+            .expect("manifests");
+        let all = self
+            .world
+            .run_until(
+                |world| world.ready_pods() >= pods,
+                Duration::from_secs(1800),
+            )
+            .await;
         assert!(all, "{}", self.world.describe());
         self.wait(30).await;
     }
@@ -217,7 +253,9 @@ impl Scene {
     }
 
     fn delete_claims(&self) {
-        self.claims().iter().for_each(|claim| assert!(self.world.delete("NodeClaim", "", fields::name(claim))));
+        self.claims()
+            .iter()
+            .for_each(|claim| assert!(self.world.delete("NodeClaim", "", fields::name(claim))));
     }
 
     fn ended(&self) -> Vec<Ended> {
@@ -226,24 +264,44 @@ impl Scene {
 
     /// The first time that each instance was told to end.
     fn first_ended(&self) -> Vec<Ended> {
-        let all: BTreeMap<String, Ended> = self.ended().into_iter().rev().map(|e| (e.provider_id.clone(), e)).collect();
+        let all: BTreeMap<String, Ended> = self
+            .ended()
+            .into_iter()
+            .rev()
+            .map(|e| (e.provider_id.clone(), e))
+            .collect();
         all.into_values().collect()
     }
 
     fn running(&self) -> BTreeSet<String> {
-        self.world.cloud.running().into_iter().map(|running| running.provider_id).collect()
+        self.world
+            .cloud
+            .running()
+            .into_iter()
+            .map(|running| running.provider_id)
+            .collect()
     }
 
     /// Events of a reason: what they say.
     fn events(&self, reason: &str) -> Vec<String> {
         let events = self.world.server.list(resources::EVENT);
-        let of = events.iter().filter(|event| fields::text(event, "/reason") == reason);
-        of.map(|event| fields::text(event, "/message").to_owned()).collect()
+        let of = events
+            .iter()
+            .filter(|event| fields::text(event, "/reason") == reason);
+        of.map(|event| fields::text(event, "/message").to_owned())
+            .collect()
     }
 
     /// How many requests the daemon has made.
     fn requests(&self) -> u64 {
-        self.world.server.requests().by.iter().filter(|((who, ..), _)| who == "daemon").map(|(_, count)| count).sum()
+        self.world
+            .server
+            .requests()
+            .by
+            .iter()
+            .filter(|((who, ..), _)| who == "daemon")
+            .map(|(_, count)| count)
+            .sum()
     }
 }
 
@@ -253,9 +311,13 @@ async fn watch_taints(told: Told) {
     loop {
         for change in told.server.changes(seen) {
             seen = change.revision;
-            let closed = fields::items(&change.object, "/spec/taints").iter().any(|taint| taint["key"] == TAINT);
+            let closed = fields::items(&change.object, "/spec/taints")
+                .iter()
+                .any(|taint| taint["key"] == TAINT);
             if change.key.resource == resources::NODE && closed {
-                locked(&told.closed).entry(change.key.name.to_string()).or_insert(told.clock.elapsed());
+                locked(&told.closed)
+                    .entry(change.key.name.to_string())
+                    .or_insert(told.clock.elapsed());
             }
         }
         told.server.changed(seen).await;
@@ -266,7 +328,8 @@ fn told(story: impl AsyncFnOnce(Scene)) {
     paused(async { story(Scene::new()).await }).expect("a runtime");
 }
 
-/// A pod that no scheduler looks at is bound to a node, as kube-scheduler does that has not seen a taint.
+/// A pod that no scheduler looks at is bound to a node, as kube-scheduler does that has not seen a
+/// taint.
 fn bind(world: &World, name: &str, node: &str) {
     world
         .apply(&format!(
@@ -278,7 +341,10 @@ spec: {{schedulerName: nobody, terminationGracePeriodSeconds: 3, containers: [{{
 "
         ))
         .expect("a pod");
-    world.server.bind(&fields::key(resources::POD, "default", name), node).expect("bound");
+    world
+        .server
+        .bind(&fields::key(resources::POD, "default", name), node)
+        .expect("bound");
 }
 
 #[test]
@@ -286,13 +352,22 @@ fn pods_that_are_bound_after_the_taint_are_drained_and_an_empty_node_waits_for_t
     told(async |scene| {
         const NODES: usize = 24;
         scene.runs(&spread("web", NODES), NODES).await;
-        let nodes: Vec<String> = scene.nodes().iter().map(|node| fields::name(node).to_owned()).collect();
+        let nodes: Vec<String> = scene
+            .nodes()
+            .iter()
+            .map(|node| fields::name(node).to_owned())
+            .collect();
         assert_eq!(nodes.len(), NODES);
         scene.delete_claims();
-        // One pod is bound every fifth of a second, each to another node, from the taint to the last moment.
+        // One pod is bound every fifth of a second, each to another node, from the taint to the
+        // last moment.
         let tainted = |world: &World| {
             let nodes = world.server.list(resources::NODE);
-            let closed = nodes.iter().filter(|n| fields::items(n, "/spec/taints").iter().any(|t| t["key"] == TAINT));
+            let closed = nodes.iter().filter(|n| {
+                fields::items(n, "/spec/taints")
+                    .iter()
+                    .any(|t| t["key"] == TAINT)
+            });
             closed.count() >= NODES
         };
         assert!(scene.world.run_until(tainted, Duration::from_secs(5)).await);
@@ -305,7 +380,12 @@ fn pods_that_are_bound_after_the_taint_are_drained_and_an_empty_node_waits_for_t
         assert!(first.len() >= NODES, "{first:#?}");
         for ended in &first {
             assert_eq!(ended.pods, [""; 0], "{ended:?}");
-            assert!(ended.closed.is_some_and(|closed| closed >= Duration::from_secs(5)), "{ended:?}");
+            assert!(
+                ended
+                    .closed
+                    .is_some_and(|closed| closed >= Duration::from_secs(5)),
+                "{ended:?}"
+            );
         }
         let events = scene.world.server.list(resources::EVENT);
         let evicted: BTreeSet<&str> = events
@@ -315,7 +395,12 @@ fn pods_that_are_bound_after_the_taint_are_drained_and_an_empty_node_waits_for_t
             .filter(|name| name.starts_with("late-"))
             .collect();
         assert_eq!(evicted.len(), NODES, "{evicted:?}");
-        assert!((0..NODES).all(|n| scene.world.object("Pod", "default", &format!("late-{n}")).is_none()));
+        assert!((0..NODES).all(|n| {
+            scene
+                .world
+                .object("Pod", "default", &format!("late-{n}"))
+                .is_none()
+        }));
     });
 }
 
@@ -333,10 +418,14 @@ fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_anothe
         }
         scene.wait(120).await;
         let first = scene.first_ended();
-        let in_time =
-            |e: &Ended| e.closed.is_some_and(|c| (Duration::from_secs(5)..Duration::from_secs(15)).contains(&c));
+        let in_time = |e: &Ended| {
+            e.closed
+                .is_some_and(|c| (Duration::from_secs(5)..Duration::from_secs(15)).contains(&c))
+        };
         assert!(first.len() == 3 && first.iter().all(in_time), "{first:#?}");
-        assert!(scene.nodes().is_empty() && scene.claims().is_empty() && scene.running().is_empty());
+        assert!(
+            scene.nodes().is_empty() && scene.claims().is_empty() && scene.running().is_empty()
+        );
     });
 }
 
@@ -344,48 +433,81 @@ fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_anothe
 fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
     told(async |mut scene| {
         // The list of nodes at the start is answered; what joins later is never told.
-        scene.world.server.set_gate(Box::new(|asked: &RequestInfo| match (asked.verb, asked.resource) {
-            ("watch", Some(resources::NODE)) => Verdict::Kill,
-            _ => Verdict::Go,
+        scene.world.server.set_gate(Box::new(|asked: &RequestInfo| {
+            match (asked.verb, asked.resource) {
+                ("watch", Some(resources::NODE)) => Verdict::Kill,
+                _ => Verdict::Go,
+            }
         }));
         scene.wait(1).await;
-        scene.world.apply(&format!("{BASE}{}", spread("web", 1))).expect("manifests");
-        assert!(scene.world.run_until(|w| w.server.list(resources::NODE).len() == 1, Duration::from_secs(300)).await);
+        scene
+            .world
+            .apply(&format!("{BASE}{}", spread("web", 1)))
+            .expect("manifests");
+        assert!(
+            scene
+                .world
+                .run_until(
+                    |w| w.server.list(resources::NODE).len() == 1,
+                    Duration::from_secs(300)
+                )
+                .await
+        );
         let node = fields::name(&scene.nodes()[0]).to_owned();
         let key = fields::key(resources::NODE, "", &node);
         let hold = &mut |node: &mut Value| node["metadata"]["finalizers"] = json!(["test/holds"]);
-        scene.world.server.update(&key, Subresource::Object, hold).expect("a finalizer");
+        scene
+            .world
+            .server
+            .update(&key, Subresource::Object, hold)
+            .expect("a finalizer");
         scene.world.scale("Deployment", "default", "web", 0);
         scene.wait(10).await;
         scene.delete_claims();
         scene.wait(120).await;
         assert!(
-            scene.world.object("Node", "", &node).is_some_and(|node| fields::deleting(&node)),
+            scene
+                .world
+                .object("Node", "", &node)
+                .is_some_and(|node| fields::deleting(&node)),
             "it is deleted first"
         );
         assert_eq!(scene.ended().len(), 0, "its Node is there");
         let release = &mut |node: &mut Value| fields::release(node, "test/holds");
-        scene.world.server.update(&key, Subresource::Object, release).expect("released");
+        scene
+            .world
+            .server
+            .update(&key, Subresource::Object, release)
+            .expect("released");
         scene.wait(120).await;
-        assert!(!scene.ended().is_empty() && scene.claims().is_empty() && scene.running().is_empty());
+        assert!(
+            !scene.ended().is_empty() && scene.claims().is_empty() && scene.running().is_empty()
+        );
         scene.world.server.open_gate();
         scene.stop().await;
     });
 }
 
-/// Claims as they were, under new UIDs; Nodes without owners, as kubelets register them in a cluster that was restored.
+/// Claims as they were, under new UIDs; Nodes without owners, as kubelets register them in a
+/// cluster that was restored.
 fn restore(scene: &Scene, with_status: bool) {
     let server = &scene.world.server;
     for node in scene.nodes() {
         let key = fields::key_of(resources::NODE, &node);
         let disown = &mut |node: &mut Value| node["metadata"]["ownerReferences"] = json!([]);
-        server.update(&key, Subresource::Object, disown).expect("a node");
+        server
+            .update(&key, Subresource::Object, disown)
+            .expect("a node");
     }
     for old in scene.claims() {
         let key = fields::key_of(resources::NODE_CLAIM, &old);
         let release = &mut |claim: &mut Value| claim["metadata"]["finalizers"] = json!([]);
-        server.update(&key, Subresource::Object, release).expect("a claim");
-        server.delete(&key, &DeleteOptions::default()).expect("deleted");
+        server
+            .update(&key, Subresource::Object, release)
+            .expect("a claim");
+        server
+            .delete(&key, &DeleteOptions::default())
+            .expect("deleted");
         assert!(server.get(&key).is_none());
         let mut new = (*old).clone();
         let metadata = &old["metadata"];
@@ -398,7 +520,9 @@ fn restore(scene: &Scene, with_status: bool) {
         if with_status {
             let status = old["status"].clone();
             server
-                .update(&key, Subresource::Status, &mut |claim| claim["status"] = status.clone())
+                .update(&key, Subresource::Status, &mut |claim| {
+                    claim["status"] = status.clone()
+                })
                 .expect("its status");
         }
     }
@@ -415,12 +539,19 @@ fn claims_restored_under_new_uids_end_no_instance() {
             restore(&scene, with_status);
             scene.start();
             scene.wait(1800).await;
-            assert!(scene.ended().is_empty(), "with status {with_status}: {:?}", scene.ended());
+            assert!(
+                scene.ended().is_empty(),
+                "with status {with_status}: {:?}",
+                scene.ended()
+            );
             assert!(scene.running().is_superset(&before));
             assert_eq!(scene.world.ready_pods(), 100);
             let said = scene.events("InstancesWithoutNodeClaim");
             assert_eq!(said.is_empty(), with_status, "{said:?}");
-            assert!(said.iter().all(|said| said.contains("100 instances")), "{said:?}");
+            assert!(
+                said.iter().all(|said| said.contains("100 instances")),
+                "{said:?}"
+            );
         });
     }
 }
@@ -435,31 +566,52 @@ fn a_list_that_lacks_half_or_all_deletes_no_claim_and_says_so() {
             scene.wait(600).await;
             let now = (scene.claims().len(), scene.running(), scene.ended().len());
             assert_eq!(now, (claims, before.clone(), 0), "with Ready nodes");
-            // No kubelet speaks for its instance any more, so that the list is all there is. A process that begins now
-            // collects after two and after four minutes; a minute later pods leave such nodes.
+            // No kubelet speaks for its instance any more, so that the list is all there is. A
+            // process that begins now collects after two and after four minutes; a minute later
+            // pods leave such nodes.
             scene.stop().await;
             for node in scene.nodes() {
                 let key = fields::key_of(resources::NODE, &node);
                 let silent = &mut |node: &mut Value| {
-                    for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {
+                    for condition in node["status"]["conditions"]
+                        .as_array_mut()
+                        .into_iter()
+                        .flatten()
+                    {
                         if condition["type"] == "Ready" {
                             condition["status"] = json!("Unknown");
                         }
                     }
                 };
-                scene.world.server.update(&key, Subresource::Status, silent).expect("a node");
+                scene
+                    .world
+                    .server
+                    .update(&key, Subresource::Status, silent)
+                    .expect("a node");
             }
             scene.start();
             scene.wait(280).await;
             let now = (scene.claims().len(), scene.running(), scene.ended().len());
             assert_eq!(now, (claims, before, 0), "with silent nodes");
             let said = scene.events("GarbageLimitExceeded");
-            assert!(said.iter().any(|said| said.contains("--garbage-limit")), "{said:?}");
+            assert!(
+                said.iter().any(|said| said.contains("--garbage-limit")),
+                "{said:?}"
+            );
             let pool = &scene.world.server.list(resources::NODE_POOL)[0];
-            let held = fields::items(pool, "/status/conditions").iter().find(|c| c["type"] == "GarbageCollectionHeld");
+            let held = fields::items(pool, "/status/conditions")
+                .iter()
+                .find(|c| c["type"] == "GarbageCollectionHeld");
             let held = held.expect("a condition of the NodePool");
-            assert_eq!((&held["status"], &held["reason"]), (&json!("True"), &json!("GarbageLimitExceeded")), "{held}");
-            assert!(fields::text(held, "/message").contains("--garbage-limit"), "{held}");
+            assert_eq!(
+                (&held["status"], &held["reason"]),
+                (&json!("True"), &json!("GarbageLimitExceeded")),
+                "{held}"
+            );
+            assert!(
+                fields::text(held, "/message").contains("--garbage-limit"),
+                "{held}"
+            );
         });
     }
 }
@@ -472,8 +624,17 @@ fn an_instance_that_is_really_gone_takes_its_claim_with_it() {
         let id = fields::text(&scene.claims()[0], "/status/providerID").to_owned();
         scene.world.cloud.delete(&id).await.expect("ended by hand");
         let gone = |world: &World| world.object("NodeClaim", "", &claim).is_none();
-        assert!(scene.world.run_until(gone, Duration::from_secs(600)).await, "{}", scene.world.describe());
-        assert!(scene.world.run_until(|world| world.ready_pods() == 3, Duration::from_secs(600)).await);
+        assert!(
+            scene.world.run_until(gone, Duration::from_secs(600)).await,
+            "{}",
+            scene.world.describe()
+        );
+        assert!(
+            scene
+                .world
+                .run_until(|world| world.ready_pods() == 3, Duration::from_secs(600))
+                .await
+        );
     });
 }
 
@@ -490,11 +651,29 @@ fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
             "spec": {"providerID": "aws:///us-east-1a/i-0"},
         });
         scene.world.apply_object(node).expect("a node");
-        for id in ["aws:///us-east-1a/i-1", "kwok://nobody", "kwok://mine", "kwok://../secrets", "", "kwok://"] {
-            assert!(matches!(kwok.get(id).await, Err(CloudError::NotFound(_))), "{id}");
-            assert!(matches!(kwok.delete(id).await, Err(CloudError::NotFound(_))), "{id}");
+        for id in [
+            "aws:///us-east-1a/i-1",
+            "kwok://nobody",
+            "kwok://mine",
+            "kwok://../secrets",
+            "",
+            "kwok://",
+        ] {
+            assert!(
+                matches!(kwok.get(id).await, Err(CloudError::NotFound(_))),
+                "{id}"
+            );
+            assert!(
+                matches!(kwok.delete(id).await, Err(CloudError::NotFound(_))),
+                "{id}"
+            );
         }
-        assert!(scene.world.object("Node", "", "mine").is_some_and(|node| !fields::deleting(&node)));
+        assert!(
+            scene
+                .world
+                .object("Node", "", "mine")
+                .is_some_and(|node| !fields::deleting(&node))
+        );
         scene.start_on(Arc::new(kwok));
         scene.wait(2).await;
         scene.world.apply(BASE).expect("manifests");
@@ -518,7 +697,9 @@ fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
         scene
             .world
             .server
-            .update(&key, Subresource::Status, &mut |claim| claim["status"] = status.clone())
+            .update(&key, Subresource::Status, &mut |claim| {
+                claim["status"] = status.clone()
+            })
             .expect("status");
         scene.wait(5).await;
         assert!(scene.world.delete("NodeClaim", "", "other"));
@@ -527,8 +708,9 @@ fn a_claim_whose_provider_id_is_of_another_form_can_be_deleted() {
     });
 }
 
-/// Requests of the daemon in a minute while 100 nodes with two pods that may not leave are drained, before drains were
-/// read from the watch and evictions backed off: a list of pods and two evictions for each node and second.
+/// Requests of the daemon in a minute while 100 nodes with two pods that may not leave are drained,
+/// before drains were read from the watch and evictions backed off: a list of pods and two
+/// evictions for each node and second.
 const BEFORE: u64 = 100 * (1 + 2) * 60;
 
 #[test]
@@ -553,11 +735,28 @@ fn a_hundred_nodes_that_cannot_be_drained_cost_a_tenth_of_what_they_did() {
             minutes.push(scene.requests() - before);
         }
         eprintln!("{nodes} nodes; requests per minute: {minutes:?}");
-        let blocked = scene.nodes().iter().filter(|node| fields::deleting(node)).count();
-        assert!(nodes >= 100 && blocked >= 100, "{nodes} nodes, {blocked} still there");
-        assert!(scene.ended().iter().all(|ended| ended.pods.is_empty()), "{:?}", scene.ended());
+        let blocked = scene
+            .nodes()
+            .iter()
+            .filter(|node| fields::deleting(node))
+            .count();
+        assert!(
+            nodes >= 100 && blocked >= 100,
+            "{nodes} nodes, {blocked} still there"
+        );
+        assert!(
+            scene.ended().iter().all(|ended| ended.pods.is_empty()),
+            "{:?}",
+            scene.ended()
+        );
         // In the first minute pods are asked again sooner, and those that left get new nodes.
-        assert!(minutes[1..].iter().all(|minute| *minute <= BEFORE / 10), "{minutes:?}");
-        assert!(minutes.iter().sum::<u64>() <= BEFORE / 10 * minutes.len() as u64, "{minutes:?}");
+        assert!(
+            minutes[1..].iter().all(|minute| *minute <= BEFORE / 10),
+            "{minutes:?}"
+        );
+        assert!(
+            minutes.iter().sum::<u64>() <= BEFORE / 10 * minutes.len() as u64,
+            "{minutes:?}"
+        );
     });
 }

@@ -1,8 +1,10 @@
-//! A process killed at every write to the API server and every call of the cloud's API, one after the other: whoever
-//! comes next ends where the first would have ended, and nothing is bought twice or forgotten.
+//! A process killed at every write to the API server and every call of the cloud's API, one after
+//! the other: whoever comes next ends where the first would have ended, and nothing is bought twice
+//! or forgotten.
 //!
-//! Enumerated, not sampled: a run without a death tells how many writes and calls there are, and each of them is the
-//! place of a death before it and after it; calls, also while they are under way.
+//! Enumerated, not sampled: a run without a death tells how many writes and calls there are, and
+//! each of them is the place of a death before it and after it; calls, also while they are under
+//! way.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -75,21 +77,36 @@ fn state(world: &World) -> String {
     let count = |resource| world.server.list(resource).len();
     let (nodes, claims) = (count(resources::NODE), count(resources::NODE_CLAIM));
     let instances = world.cloud.ledger().running().count();
-    format!("{} pods run, {nodes} nodes, {claims} claims, {instances} instances", world.ready_pods())
+    format!(
+        "{} pods run, {nodes} nodes, {claims} claims, {instances} instances",
+        world.ready_pods()
+    )
 }
 
 fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
-    let mut setup = Setup { kill, ..Setup::with(1, manager) };
-    setup.world = Options { types: Some(types(4)), ..Options::default() };
+    let mut setup = Setup {
+        kill,
+        ..Setup::with(1, manager)
+    };
+    setup.world = Options {
+        types: Some(types(4)),
+        ..Options::default()
+    };
     if scene == Scene::FailedLaunch {
-        setup.world.cloud.faults = Faults { fail: 0.5, lost: 0.4, ..Faults::default() };
+        setup.world.cloud.faults = Faults {
+            fail: 0.5,
+            lost: 0.4,
+            ..Faults::default()
+        };
     }
     let told = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
         if scene == Scene::FailedLaunch {
             // What is cheapest cannot be had at first, and the process learns it from the launch.
-            world.cloud.capacity_outage("*/*/spot", Duration::from_secs(30));
+            world
+                .cloud
+                .capacity_outage("*/*/spot", Duration::from_secs(30));
         }
         world.run_for(Duration::from_millis(10)).await;
         world.apply(BASE).expect("manifests");
@@ -102,7 +119,12 @@ fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
         }
         let mut wrong = harness.settle(Duration::from_secs(1800)).await;
         wrong.extend(harness.violations());
-        End { points: harness.points(), state: state(world), wrong, processes: harness.processes() }
+        End {
+            points: harness.points(),
+            state: state(world),
+            wrong,
+            processes: harness.processes(),
+        }
     });
     told.expect("a runtime")
 }
@@ -111,12 +133,19 @@ fn play(scene: Scene, kill: Option<Kill>, manager: PolicyReloader) -> End {
 fn enumerate(scene: Scene) -> (usize, usize) {
     let manager = manager().expect("policies");
     let quiet = play(scene, None, manager.clone());
-    assert_eq!((quiet.wrong.as_slice(), quiet.processes), ([].as_slice(), 1), "{scene:?} without a death");
+    assert_eq!(
+        (quiet.wrong.as_slice(), quiet.processes),
+        ([].as_slice(), 1),
+        "{scene:?} without a death"
+    );
     let mut bad = String::new();
     let mut deaths = 0;
     for (at, point) in quiet.points.iter().enumerate() {
-        let whens: &[When] =
-            if point.call { &[When::Before, When::During, When::After] } else { &[When::Before, When::After] };
+        let whens: &[When] = if point.call {
+            &[When::Before, When::During, When::After]
+        } else {
+            &[When::Before, When::After]
+        };
         for &when in whens {
             let end = play(scene, Some(Kill { point: at, when }), manager.clone());
             deaths += 1;
@@ -136,7 +165,10 @@ fn enumerate(scene: Scene) -> (usize, usize) {
 fn at_least(scene: Scene, points: usize) {
     let (found, deaths) = enumerate(scene);
     eprintln!("{scene:?}: {found} writes and calls, {deaths} deaths");
-    assert!(found >= points, "{scene:?} has become a small scene: {found} writes and calls");
+    assert!(
+        found >= points,
+        "{scene:?} has become a small scene: {found} writes and calls"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! kube-scheduler hears of a taint late: a pod that it puts on a node between the taint and the end of the instance is
-//! drained like all others, every time.
+//! kube-scheduler hears of a taint late: a pod that it puts on a node between the taint and the end
+//! of the instance is drained like all others, every time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,13 +67,16 @@ fn pod(name: &str) -> serde_json::Value {
     })
 }
 
-/// Notes nodes that were closed since it was looked last, and pods that were asked to leave. Those are found among the
-/// changes: kubelet ends a pod that does not run yet in the moment in which it is deleted.
+/// Notes nodes that were closed since it was looked last, and pods that were asked to leave. Those
+/// are found among the changes: kubelet ends a pod that does not run yet in the moment in which it
+/// is deleted.
 fn look(world: &World, round: usize, seen: &mut u64, late: &mut BTreeMap<String, Late>) {
     let now = world.clock.elapsed();
     for node in world.server.list(resources::NODE) {
         let name = fields::name(&node);
-        let closed = fields::items(&node, "/spec/taints").iter().any(|t| t["key"] == "karpenter.sh/disrupted");
+        let closed = fields::items(&node, "/spec/taints")
+            .iter()
+            .any(|t| t["key"] == "karpenter.sh/disrupted");
         if closed && !late.contains_key(name) {
             // Every moment before kube-scheduler has heard of it has its turn.
             let share = (late.len() as f64 + 0.5) / NODES as f64;
@@ -93,15 +96,17 @@ fn look(world: &World, round: usize, seen: &mut u64, late: &mut BTreeMap<String,
     for change in world.server.changes(*seen) {
         *seen = change.revision;
         let asked = change.key.resource == resources::POD && fields::deleting(&change.object);
-        let one = late.values_mut().find(|one| asked && one.bound && one.name == *change.key.name);
+        let one = late
+            .values_mut()
+            .find(|one| asked && one.bound && one.name == *change.key.name);
         if let Some(one) = one.filter(|one| world.cloud.runs(&one.provider_id)) {
             one.asked = true;
         }
     }
 }
 
-/// Deletes every claim, puts a pod on each node between its taint and its end. Returns how many pods there were, and how
-/// many of them were asked to leave before the instance ended.
+/// Deletes every claim, puts a pod on each node between its taint and its end. Returns how many
+/// pods there were, and how many of them were asked to leave before the instance ended.
 async fn drain_all(world: &World, round: usize) -> (usize, usize) {
     for claim in world.server.list(resources::NODE_CLAIM) {
         world.delete("NodeClaim", "", fields::name(&claim));
@@ -117,10 +122,22 @@ async fn drain_all(world: &World, round: usize) -> (usize, usize) {
             world.server.bind(&key, &one.node).expect("it is bound");
             one.bound = true;
         }
-        let next = late.values().filter(|one| !one.bound).map(|one| one.due).min().unwrap_or(end).min(end);
+        let next = late
+            .values()
+            .filter(|one| !one.bound)
+            .map(|one| one.due)
+            .min()
+            .unwrap_or(end)
+            .min(end);
         let revision = world.server.revision();
         let changed = |world: &World| world.server.revision() != revision;
-        world.run_until(changed, next.saturating_sub(world.clock.elapsed()).max(Duration::from_millis(1))).await;
+        world
+            .run_until(
+                changed,
+                next.saturating_sub(world.clock.elapsed())
+                    .max(Duration::from_millis(1)),
+            )
+            .await;
     }
     (late.len(), late.values().filter(|one| one.asked).count())
 }
@@ -129,15 +146,24 @@ async fn drain_all(world: &World, round: usize) -> (usize, usize) {
 fn a_pod_bound_between_a_nodes_taint_and_its_end_is_drained_every_time() {
     let mut setup = Setup::new(1).expect("policies");
     setup.keeps_requests = false;
-    setup.world = Options { types: Some(types(SEEDS_TYPES)), ..Options::default() };
+    setup.world = Options {
+        types: Some(types(SEEDS_TYPES)),
+        ..Options::default()
+    };
     let told = paused(async {
         let harness = Harness::new(setup);
         let world = &harness.world;
-        world.apply(&BASE.replace("NODES", &NODES.to_string())).expect("manifests");
+        world
+            .apply(&BASE.replace("NODES", &NODES.to_string()))
+            .expect("manifests");
         let (mut tries, mut drained) = (0, 0);
         for round in 0..TIMES {
             world.run_for(Duration::from_secs(60)).await;
-            assert_eq!(harness.settle(Duration::from_secs(600)).await, [""; 0], "round {round}");
+            assert_eq!(
+                harness.settle(Duration::from_secs(600)).await,
+                [""; 0],
+                "round {round}"
+            );
             let (more, asked) = drain_all(world, round).await;
             (tries, drained) = (tries + more, drained + asked);
         }

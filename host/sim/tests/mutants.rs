@@ -1,8 +1,10 @@
-//! Would the simulation notice? Each defect that can be switched on in the daemon is found by the seed that is written
-//! down for it in `mutants.tsv`, and the same seed finds nothing where no defect is switched on.
+//! Would the simulation notice? Each defect that can be switched on in the daemon is found by the
+//! seed that is written down for it in `mutants.tsv`, and the same seed finds nothing where no
+//! defect is switched on.
 //!
-//! A table that is out of date fails: a mutant without a seed, a seed that finds its mutant no longer, or says something
-//! else of it, a name that no mutant has. `longshore-sim seeds 0..500 --size 12 --mutant NAME --stop` finds another seed.
+//! A table that is out of date fails: a mutant without a seed, a seed that finds its mutant no
+//! longer, or says something else of it, a name that no mutant has. `longshore-sim seeds 0..500
+//! --size 12 --mutant NAME --stop` finds another seed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,13 +30,24 @@ struct Found<'a> {
 }
 
 fn table() -> Vec<Found<'static>> {
-    let lines = include_str!("mutants.tsv").lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let lines = include_str!("mutants.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines
         .map(|line| {
             let cells: Vec<&str> = line.split('\t').collect();
-            let [mutant, seed, size, stories, says] = cells[..] else { panic!("not five cells: {line:?}") };
-            let stories = Stories::named(stories).unwrap_or_else(|| panic!("no such stories: {line:?}"));
-            Found { mutant, seed: seed.parse().expect("a seed"), size: size.parse().expect("a size"), stories, says }
+            let [mutant, seed, size, stories, says] = cells[..] else {
+                panic!("not five cells: {line:?}")
+            };
+            let stories =
+                Stories::named(stories).unwrap_or_else(|| panic!("no such stories: {line:?}"));
+            Found {
+                mutant,
+                seed: seed.parse().expect("a seed"),
+                size: size.parse().expect("a size"),
+                stories,
+                says,
+            }
         })
         .collect()
 }
@@ -46,7 +59,11 @@ fn the_table_names_every_mutant_once_and_seeds_among_the_first_five_hundred() {
     let known: BTreeSet<&str> = mutants::ALL.iter().map(|(name, _)| *name).collect();
     assert_eq!(named.iter().copied().collect::<BTreeSet<_>>(), known);
     assert_eq!(named.len(), known.len(), "a mutant is named twice");
-    assert!(table.iter().all(|found| found.seed < SEARCHED && !found.says.is_empty()));
+    assert!(
+        table
+            .iter()
+            .all(|found| found.seed < SEARCHED && !found.says.is_empty())
+    );
 }
 
 /// What a seed tells, with a mutant switched on or without.
@@ -56,11 +73,19 @@ type Which = (u64, u32, Stories);
 
 /// What is wrong with a line of the table; empty if nothing.
 fn stale(found: Found<'_>, wrong: &Tell<'_>) -> String {
-    let Found { mutant, seed, size, stories, says } = found;
+    let Found {
+        mutant,
+        seed,
+        size,
+        stories,
+        says,
+    } = found;
     let told = wrong((seed, size, stories), Some(mutant));
     match told.first() {
         _ if told.iter().any(|line| line.contains(says)) => String::new(),
-        Some(line) => format!("{mutant}: seed {seed} does not say {says:?} any more, but {line:?}\n"),
+        Some(line) => {
+            format!("{mutant}: seed {seed} does not say {says:?} any more, but {line:?}\n")
+        }
         None => format!("{mutant}: seed {seed} does not find it any more\n"),
     }
 }
@@ -70,7 +95,10 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
     let table = table();
     let types = types(SEEDS_TYPES);
     // Seeds without a mutant, once each, then all mutants.
-    let mut quiet: Vec<Which> = table.iter().map(|found| (found.seed, found.size, found.stories)).collect();
+    let mut quiet: Vec<Which> = table
+        .iter()
+        .map(|found| (found.seed, found.size, found.stories))
+        .collect();
     quiet.sort_by_key(|(seed, size, stories)| (*seed, *size, stories.name()));
     quiet.dedup();
     let next = AtomicUsize::new(0);
@@ -89,7 +117,10 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
             if let Some(which) = quiet.get(at) {
                 if let Some(line) = wrong(*which, None).first() {
                     let (seed, size, stories) = which;
-                    let _ = writeln!(bad, "seed {seed} of size {size} ({stories:?}) fails without a mutant: {line}");
+                    let _ = writeln!(
+                        bad,
+                        "seed {seed} of size {size} ({stories:?}) fails without a mutant: {line}"
+                    );
                 }
             } else if let Some(found) = table.get(at - quiet.len()) {
                 bad += &stale(*found, &wrong);
@@ -101,7 +132,10 @@ fn each_mutant_is_found_by_its_seed_that_finds_nothing_without_it() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let bad: String = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().map(|one| one.join().expect("no panic")).collect()
+        running
+            .into_iter()
+            .map(|one| one.join().expect("no panic"))
+            .collect()
     });
     assert!(bad.is_empty(), "mutants.tsv is out of date:\n{bad}");
 }

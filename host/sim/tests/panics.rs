@@ -1,5 +1,5 @@
-//! Panics where it matters: the process ends, or the task alone; whoever comes next carries on, and nothing is bought
-//! twice.
+//! Panics where it matters: the process ends, or the task alone; whoever comes next carries on, and
+//! nothing is bought twice.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -72,13 +72,27 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
     let first = Arc::new(Mutex::new(None));
     let begun = first.clone();
     let begin = move |_| {
-        let sizes = Sizes { all: 1 << 24, segment: 1 << 22 };
-        let journal = folder.as_ref().map_or_else(Journal::off, |at| Journal::open(at, sizes).expect("a journal"));
-        begun.lock().expect("nobody panics with it").get_or_insert_with(|| journal.clone());
-        ProcessInputs { manager: manager.clone(), journal }
+        let sizes = Sizes {
+            all: 1 << 24,
+            segment: 1 << 22,
+        };
+        let journal = folder.as_ref().map_or_else(Journal::off, |at| {
+            Journal::open(at, sizes).expect("a journal")
+        });
+        begun
+            .lock()
+            .expect("nobody panics with it")
+            .get_or_insert_with(|| journal.clone());
+        ProcessInputs {
+            manager: manager.clone(),
+            journal,
+        }
     };
     let mut setup = Setup::beginning(1, Arc::new(begin));
-    setup.world = Options { types: Some(types(4)), ..Options::default() };
+    setup.world = Options {
+        types: Some(types(4)),
+        ..Options::default()
+    };
     if from_the_start {
         assert!(panic_at(point, times), "panics are compiled in for tests");
     }
@@ -95,18 +109,35 @@ fn play(point: &str, times: u32, from_the_start: bool, journal: Option<&Path>) -
         world.apply(&deployment("after", PODS)).expect("manifests");
         world.run_for(Duration::from_secs(120)).await;
         let mut wrong = harness.settle(Duration::from_secs(900)).await;
-        wrong.extend(harness.violations().into_iter().filter(|line| !line.ends_with("ended by itself")));
+        wrong.extend(
+            harness
+                .violations()
+                .into_iter()
+                .filter(|line| !line.ends_with("ended by itself")),
+        );
         let bought = world.cloud.ledger().entries.len();
-        let journal_fails = first.lock().expect("nobody panics with it").as_ref().and_then(fails);
-        let (processes, ready, panics_left) = (harness.processes(), world.ready_pods(), panics_left().1);
-        End { processes, ready, bought, panics_left, journal_fails, wrong }
+        let journal_fails = first
+            .lock()
+            .expect("nobody panics with it")
+            .as_ref()
+            .and_then(fails);
+        let (processes, ready, panics_left) =
+            (harness.processes(), world.ready_pods(), panics_left().1);
+        End {
+            processes,
+            ready,
+            bought,
+            panics_left,
+            journal_fails,
+            wrong,
+        }
     });
     panic_at("", 0);
     told.expect("a runtime")
 }
 
-/// Whether a journal fails in the end, nothing without one. Its thread goes by no virtual clock, and may take its time to
-/// say why it panics.
+/// Whether a journal fails in the end, nothing without one. Its thread goes by no virtual clock,
+/// and may take its time to say why it panics.
 fn fails(journal: &Journal) -> Option<bool> {
     for _ in 0..20 {
         journal.flush();
@@ -121,7 +152,10 @@ fn ends_well(end: &End, what: &str) {
     assert_eq!(end.wrong, [""; 0], "{what}");
     // Two pods of different services share a node.
     let nodes = PODS..=2 * PODS;
-    assert!(end.ready == 2 * PODS && nodes.contains(&end.bought), "{what}: {end:?}");
+    assert!(
+        end.ready == 2 * PODS && nodes.contains(&end.bought),
+        "{what}: {end:?}"
+    );
 }
 
 #[test]
@@ -131,7 +165,11 @@ fn a_round_that_panics_is_made_again() {
     for times in [1, 3] {
         let end = play("plan", times, false, None);
         ends_well(&end, "planning panics");
-        assert_eq!((end.processes, end.panics_left), (1, 0), "the process lives: {end:?}");
+        assert_eq!(
+            (end.processes, end.panics_left),
+            (1, 0),
+            "the process lives: {end:?}"
+        );
         assert_eq!(end.bought, quiet.bought, "{end:?}");
     }
 }
@@ -143,7 +181,11 @@ fn a_step_that_panics_gives_its_place_back() {
     for times in [1, 100] {
         let end = play("step", times, false, None);
         ends_well(&end, "a step panics");
-        assert_eq!((end.processes, end.panics_left), (1, 0), "the process lives: {end:?}");
+        assert_eq!(
+            (end.processes, end.panics_left),
+            (1, 0),
+            "the process lives: {end:?}"
+        );
         assert_eq!(end.bought, quiet.bought, "{end:?}");
     }
 }
@@ -164,7 +206,11 @@ fn a_journal_whose_thread_panics_keeps_nobody_from_buying() {
     let end = play("journal", 1, true, Some(&folder));
     drop(std::fs::remove_dir_all(&folder));
     ends_well(&end, "the journal's thread panics");
-    assert_eq!((end.processes, end.journal_fails), (1, Some(true)), "the process lives and says so: {end:?}");
+    assert_eq!(
+        (end.processes, end.journal_fails),
+        (1, Some(true)),
+        "the process lives and says so: {end:?}"
+    );
     let quiet = play("journal", 0, false, None);
     assert_eq!(end.bought, quiet.bought, "{end:?}");
 }

@@ -1,4 +1,5 @@
-//! Scenarios: the shipped ones run, and the same seed gives the same bytes; those that make no sense are refused in words.
+//! Scenarios: the shipped ones run, and the same seed gives the same bytes; those that make no
+//! sense are refused in words.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +11,19 @@ use longshore_sim::show;
 
 fn shipped() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|e| e == "toml")).collect();
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| file.extension().is_some_and(|e| e == "toml"))
+        .collect();
     files.sort();
     files
 }
 
 fn shown(scenario: &Scenario) -> (String, String) {
-    let run = [play(scenario, &scenario.policy, None).unwrap_or_else(|failure| panic!("{}", failure.report()))];
+    let run = [play(scenario, &scenario.policy, None)
+        .unwrap_or_else(|failure| panic!("{}", failure.report()))];
     assert_eq!(run[0].totals.violations, Vec::<String>::new());
     assert!(run[0].totals.launched > 0 && run[0].totals.all.usd > 0.0);
     (show::text::text(&run[0]), show::json::json(&run))
@@ -53,8 +59,8 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         [[event]]\nat = \"7m\"\ndo = \"shortage\"\nfor = \"3m\"\nofferings = \"*/*/spot\"\n\
         [[event]]\nat = \"12m\"\ndo = \"break\"\n\
         [[job]]\nname = \"night\"\ncpu = \"1\"\nmemory = \"1Gi\"\npods = 3\nruns-for = \"2m\"\nat = \"8m\"\n";
-    let scenario =
-        read::parse(Path::new("day.toml"), &small(more)).unwrap_or_else(|unread| panic!("{}", unread.report()));
+    let scenario = read::parse(Path::new("day.toml"), &small(more))
+        .unwrap_or_else(|unread| panic!("{}", unread.report()));
     let (text, _) = shown(&scenario);
     expect![[r#"
         day: 20m from 2026-01-05 on, seed 1, scored by price
@@ -172,7 +178,9 @@ fn slips_are_named_with_their_place_and_a_hint() {
             hint: did you mean `zone`?"#]],
     );
     refused(
-        &small("max-unavailable = \"some\"\nload = [{ shape = \"weave\", add = 3 }, { shape = \"burst\", add = 3 }]\n"),
+        &small(
+            "max-unavailable = \"some\"\nload = [{ shape = \"weave\", add = 3 }, { shape = \"burst\", add = 3 }]\n",
+        ),
         expect![[r#"
             the scenario has 3 faults
               day.toml:12:19: `max-unavailable` is `some`: expected a count or a share
@@ -201,7 +209,9 @@ fn slips_are_named_with_their_place_and_a_hint() {
             hint: how many instances there can be of each offering"#]],
     );
     refused(
-        &small("[[deployment]]\nname = \"api\"\ncpu = \"two\"\nmemory = \"-1Gi\"\nreplicas = \"3\"\n"),
+        &small(
+            "[[deployment]]\nname = \"api\"\ncpu = \"two\"\nmemory = \"-1Gi\"\nreplicas = \"3\"\n",
+        ),
         expect![[r#"
             the scenario has 3 faults
               day.toml:14:7: `cpu` is `two`: does not start with a number
@@ -223,7 +233,9 @@ fn contradictions_are_refused() {
             hint: add a [[nodepool]], or name a file with one in `manifests`"#]],
     );
     refused(
-        &small("[[load]]\ndeployment = \"wbe\"\nreplicas = 3\n[[load]]\ndeployment = \"web\"\nreplicas = 3\n"),
+        &small(
+            "[[load]]\ndeployment = \"wbe\"\nreplicas = 3\n[[load]]\ndeployment = \"web\"\nreplicas = 3\n",
+        ),
         expect![[r#"
             the scenario has 2 faults
               day.toml:13:14: Deployment `default/wbe` is not there
@@ -262,7 +274,9 @@ fn contradictions_are_refused() {
             hint: write `replicas = 2` in [daemon]"#]],
     );
     refused(
-        &small("[[event]]\nat = \"5m\"\ndo = \"shortage\"\nfor = \"1m\"\nofferings = \"*/us-east-1a/spot\"\n"),
+        &small(
+            "[[event]]\nat = \"5m\"\ndo = \"shortage\"\nfor = \"1m\"\nofferings = \"*/us-east-1a/spot\"\n",
+        ),
         expect![[r#"
             the scenario has 1 fault
               day.toml:16:13: `offerings` is `*/us-east-1a/spot`, and there is no such offering
@@ -320,7 +334,8 @@ fn policies_and_files_that_cannot_be_used_are_named() {
             hint: `config = "longshore.toml"`, `scorer = "FILE.wasm,SETTINGS.toml"` or `scorer = "price"`"#]],
     );
     let refused = small("[[policy]]\nname = \"mine\"\npath = \"nowhere.wasm\"\n");
-    let scenario = read::parse(Path::new("day.toml"), &refused).unwrap_or_else(|unread| panic!("{}", unread.report()));
+    let scenario = read::parse(Path::new("day.toml"), &refused)
+        .unwrap_or_else(|unread| panic!("{}", unread.report()));
     let failure = play(&scenario, &scenario.policy, None).expect_err("there is no such component");
     expect![[r#"
         the policy cannot be used: nowhere.wasm: cannot be read: No such file or directory (os error 2)

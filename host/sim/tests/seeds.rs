@@ -1,4 +1,5 @@
-//! The daemon in a world: it does its work, the same seed tells the same story, and what chance breaks it mends.
+//! The daemon in a world: it does its work, the same seed tells the same story, and what chance
+//! breaks it mends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,7 +49,8 @@ spec:
 const SMALL: u32 = 12;
 const SOME: Duration = Duration::from_secs(600);
 
-/// Pods come, their claims are deleted, their number shrinks. Returns everything that was asked and done.
+/// Pods come, their claims are deleted, their number shrinks. Returns everything that was asked and
+/// done.
 fn up_and_down(seed: u64) -> String {
     let setup = Setup::new(seed).expect("policies");
     let told = paused(async {
@@ -58,20 +60,59 @@ fn up_and_down(seed: u64) -> String {
         world.run_for(Duration::from_secs(5)).await;
         world.apply(&deployment("web", 5)).expect("manifests");
         world.run_for(Duration::from_secs(60)).await;
-        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
-        assert_eq!((world.ready_pods(), world.cloud.ledger().running().count()), (5, 5), "{}", world.describe());
-        let claims = world.server.list(longshore_sim::server::resources::NODE_CLAIM);
-        assert!(world.delete("NodeClaim", "", longshore_sim::actors::fields::name(&claims[0])));
+        assert_eq!(
+            harness.settle(SOME).await,
+            [""; 0],
+            "{}",
+            harness.transcript()
+        );
+        assert_eq!(
+            (world.ready_pods(), world.cloud.ledger().running().count()),
+            (5, 5),
+            "{}",
+            world.describe()
+        );
+        let claims = world
+            .server
+            .list(longshore_sim::server::resources::NODE_CLAIM);
+        assert!(world.delete(
+            "NodeClaim",
+            "",
+            longshore_sim::actors::fields::name(&claims[0])
+        ));
         world.run_for(Duration::from_secs(60)).await;
-        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
-        assert_eq!((world.ready_pods(), world.cloud.ledger().entries.len()), (5, 6), "{}", world.describe());
+        assert_eq!(
+            harness.settle(SOME).await,
+            [""; 0],
+            "{}",
+            harness.transcript()
+        );
+        assert_eq!(
+            (world.ready_pods(), world.cloud.ledger().entries.len()),
+            (5, 6),
+            "{}",
+            world.describe()
+        );
         world.scale("Deployment", "default", "web", 0);
-        for claim in world.server.list(longshore_sim::server::resources::NODE_CLAIM) {
+        for claim in world
+            .server
+            .list(longshore_sim::server::resources::NODE_CLAIM)
+        {
             world.delete("NodeClaim", "", longshore_sim::actors::fields::name(&claim));
         }
         world.run_for(Duration::from_secs(120)).await;
-        assert_eq!(harness.settle(SOME).await, [""; 0], "{}", harness.transcript());
-        assert_eq!(world.cloud.ledger().running().count(), 0, "{}", world.describe());
+        assert_eq!(
+            harness.settle(SOME).await,
+            [""; 0],
+            "{}",
+            harness.transcript()
+        );
+        assert_eq!(
+            world.cloud.ledger().running().count(),
+            0,
+            "{}",
+            world.describe()
+        );
         assert_eq!(harness.violations(), [""; 0]);
         harness.transcript()
     });
@@ -94,10 +135,14 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a st
     Some(found.unwrap_or(("one is longer", "")))
 }
 
-/// Stories with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what CI has time for.
+/// Stories with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what CI
+/// has time for.
 #[test]
 fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
-    let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let seeds = std::env::var("LONGSHORE_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(60);
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -112,13 +157,18 @@ fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
             let told = run_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", told.wrong);
-                failed += &format!("cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n");
+                failed += &format!(
+                    "cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n"
+                );
             }
         }
     };
     let failed: String = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
-        running.into_iter().map(|one| one.join().expect("no panic")).collect()
+        running
+            .into_iter()
+            .map(|one| one.join().expect("no panic"))
+            .collect()
     });
     assert!(failed.is_empty(), "{failed}");
 }
@@ -128,7 +178,11 @@ fn a_story_with_faults_is_told_twice_in_the_same_words() {
     let types = types(SEEDS_TYPES);
     let manager = manager().expect("policies");
     for seed in [3, 7] {
-        let told = || run_seed(seed, SMALL, &types, manager.clone(), true).expect("a runtime").transcript;
+        let told = || {
+            run_seed(seed, SMALL, &types, manager.clone(), true)
+                .expect("a runtime")
+                .transcript
+        };
         assert_eq!(first_difference(&told(), &told()), None, "seed {seed}");
     }
 }

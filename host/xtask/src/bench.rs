@@ -1,7 +1,9 @@
-//! `cargo xtask bench`: what our plans cost and how long they take, Karpenter's beside them where its oracle is.
+//! `cargo xtask bench`: what our plans cost and how long they take, Karpenter's beside them where
+//! its oracle is.
 //!
-//! Both get the same files, one after the other, in the same run, on the same machine; quote ratios from one run only.
-//! `seconds` is deciding alone on both sides (each says so itself), reading and parsing left out.
+//! Both get the same files, one after the other, in the same run, on the same machine; quote ratios
+//! from one run only. `seconds` is deciding alone on both sides (each says so itself), reading and
+//! parsing left out.
 
 mod cases;
 mod karpenter_baseline;
@@ -48,13 +50,18 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", commands::longshore)?;
     let inputs = steps.run("find inputs", Inputs::find)?;
-    let oracle =
-        if asked.karpenter_baseline { steps.run("find Karpenter's oracle", KarpenterBaseline::find)? } else { None };
+    let oracle = if asked.karpenter_baseline {
+        steps.run("find Karpenter's oracle", KarpenterBaseline::find)?
+    } else {
+        None
+    };
     for part in ["cost", "speed", "policy"] {
         if !asked.parts.is_empty() && !asked.parts.contains(&part) {
             continue;
         }
-        let wanted = |case: &&Case| case.part == part && asked.only.is_none_or(|text| case.name.contains(text));
+        let wanted = |case: &&Case| {
+            case.part == part && asked.only.is_none_or(|text| case.name.contains(text))
+        };
         let all = cases::all(&inputs);
         let mut outcomes = Vec::new();
         for case in all.iter().filter(wanted) {
@@ -72,7 +79,12 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
-    let mut asked = Options { parts: Vec::new(), effort: None, karpenter_baseline: true, only: None };
+    let mut asked = Options {
+        parts: Vec::new(),
+        effort: None,
+        karpenter_baseline: true,
+        only: None,
+    };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         match word {
@@ -99,27 +111,51 @@ fn outcome<'c>(
     let types = inputs.types(case);
     let plan = |scorer: Option<&Path>| -> anyhow::Result<Value> {
         let mut best: Option<Value> = None;
-        // The fastest of a few runs: whatever else the machine does only makes it slower. The plan is the same each
-        // time, which is checked.
+        // The fastest of a few runs: whatever else the machine does only makes it slower. The plan
+        // is the same each time, which is checked.
         for _ in 0..case.repeats {
             let mut command = Command::new(longshore);
-            command.arg("plan").arg("--snapshot").arg(&snapshot).arg("--instance-types").arg(&types);
-            command.args(["--improve", effort.unwrap_or(case.effort), "--output", "json"]);
+            command
+                .arg("plan")
+                .arg("--snapshot")
+                .arg(&snapshot)
+                .arg("--instance-types")
+                .arg(&types);
+            command.args([
+                "--improve",
+                effort.unwrap_or(case.effort),
+                "--output",
+                "json",
+            ]);
             if let Some(scorer) = scorer {
                 command.arg("--scorer").arg(scorer);
             }
-            let answer: Value = serde_json::from_slice(&commands::output(command)?).context("longshore's answer")?;
-            if let Some(other) = best.as_ref().filter(|other| other["digest"] != answer["digest"]) {
-                bail!("two runs, two plans: {} and {}", other["digest"], answer["digest"]);
+            let answer: Value = serde_json::from_slice(&commands::output(command)?)
+                .context("longshore's answer")?;
+            if let Some(other) = best
+                .as_ref()
+                .filter(|other| other["digest"] != answer["digest"])
+            {
+                bail!(
+                    "two runs, two plans: {} and {}",
+                    other["digest"],
+                    answer["digest"]
+                );
             }
-            if best.as_ref().is_none_or(|best| tables::number(best, "seconds") > tables::number(&answer, "seconds")) {
+            if best.as_ref().is_none_or(|best| {
+                tables::number(best, "seconds") > tables::number(&answer, "seconds")
+            }) {
                 best = Some(answer);
             }
         }
         best.context("a case without runs")
     };
     let ours = plan(None)?;
-    println!("    longshore: {:.3} s, {:.3} USD/h", tables::number(&ours, "seconds"), tables::number(&ours, "cost"));
+    println!(
+        "    longshore: {:.3} s, {:.3} USD/h",
+        tables::number(&ours, "seconds"),
+        tables::number(&ours, "cost")
+    );
     let scored = match case.scorer {
         Some(name) => Some(plan(Some(&scorer(name)?))?),
         None => None,
@@ -129,10 +165,18 @@ fn outcome<'c>(
         None => None,
     };
     if let Some(theirs) = &karpenters {
-        let (seconds, cost) = (tables::number(theirs, "seconds"), tables::number(theirs, "cost"));
+        let (seconds, cost) = (
+            tables::number(theirs, "seconds"),
+            tables::number(theirs, "cost"),
+        );
         println!("    Karpenter: {seconds:.3} s, {cost:.3} USD/h");
     }
-    Ok(Outcome { case, ours, scored, karpenters })
+    Ok(Outcome {
+        case,
+        ours,
+        scored,
+        karpenters,
+    })
 }
 
 /// A first-party policy, built.

@@ -20,11 +20,16 @@ cargo xtask cluster build               only build the programs, into the cache
 /// Does what the arguments say.
 pub fn run(args: &[&str]) -> Result<()> {
     let (options, rest) = Options::parse(args)?;
-    let (command, mut rest) = rest.split_first().map_or(("", rest), |(first, rest)| (*first, rest));
+    let (command, mut rest) = rest
+        .split_first()
+        .map_or(("", rest), |(first, rest)| (*first, rest));
     // Options may stand on either side of the command.
     let (more, after) = Options::parse(rest)?;
     rest = after;
-    let options = Options { name: more.name.or(options.name), folder: more.folder.or(options.folder) };
+    let options = Options {
+        name: more.name.or(options.name),
+        folder: more.folder.or(options.folder),
+    };
     if !rest.is_empty() && command != "kubectl" {
         bail!("unknown argument {:?}\n\n{USAGE}", rest[0]);
     }
@@ -78,10 +83,22 @@ fn say(line: &str) {
 }
 
 fn up(cluster: &Cluster) -> Result<()> {
-    println!("{}", bold(&format!("==> control plane in {}", cluster.folder().display())));
+    println!(
+        "{}",
+        bold(&format!(
+            "==> control plane in {}",
+            cluster.folder().display()
+        ))
+    );
     cluster.up(None, &say)?;
-    println!("\nfor everything         export KUBECONFIG={}", cluster.admin_kubeconfig().display());
-    println!("for Longshore's rights export KUBECONFIG={}", cluster.longshore_kubeconfig().display());
+    println!(
+        "\nfor everything         export KUBECONFIG={}",
+        cluster.admin_kubeconfig().display()
+    );
+    println!(
+        "for Longshore's rights export KUBECONFIG={}",
+        cluster.longshore_kubeconfig().display()
+    );
     Ok(())
 }
 
@@ -97,8 +114,14 @@ fn down(cluster: &Cluster) -> Result<()> {
 
 fn status(options: &Options<'_>) -> Result<()> {
     let clusters = match options {
-        Options { name: None, folder: None } => Cluster::all()?,
-        _ => Some(options.cluster()?).into_iter().filter(Cluster::exists).collect(),
+        Options {
+            name: None,
+            folder: None,
+        } => Cluster::all()?,
+        _ => Some(options.cluster()?)
+            .into_iter()
+            .filter(Cluster::exists)
+            .collect(),
     };
     if clusters.is_empty() {
         println!("no cluster: cargo xtask cluster up");
@@ -106,11 +129,24 @@ fn status(options: &Options<'_>) -> Result<()> {
     for cluster in clusters {
         println!("{}", bold(&cluster.folder().display().to_string()));
         if let Some(owner) = cluster.owner() {
-            println!("belongs to process {}{}", owner.id(), if owner.runs() { "" } else { ", which has ended" });
+            println!(
+                "belongs to process {}{}",
+                owner.id(),
+                if owner.runs() {
+                    ""
+                } else {
+                    ", which has ended"
+                }
+            );
         }
         let states = cluster.status()?;
-        let headings = ["PROGRAM", "VERSION", "STATE", "PID", "PORT", "RSS MiB", "CPU s"];
-        println!("{}", table(&headings, &states.iter().map(row).collect::<Vec<_>>()));
+        let headings = [
+            "PROGRAM", "VERSION", "STATE", "PID", "PORT", "RSS MiB", "CPU s",
+        ];
+        println!(
+            "{}",
+            table(&headings, &states.iter().map(row).collect::<Vec<_>>())
+        );
     }
     Ok(())
 }
@@ -127,7 +163,15 @@ fn row(state: &State) -> Vec<String> {
         None => ("ended", String::new(), String::new(), String::new()),
     };
     let port = state.port.to_string();
-    vec![of(state.program), state.version.clone(), word.to_owned(), id, port, memory, cpu]
+    vec![
+        of(state.program),
+        state.version.clone(),
+        word.to_owned(),
+        id,
+        port,
+        memory,
+        cpu,
+    ]
 }
 
 #[cfg(test)]
@@ -138,7 +182,10 @@ mod tests {
     fn options_end_where_the_arguments_of_kubectl_begin() {
         let args = ["--name", "a", "get", "pods", "--name", "b"];
         let (options, rest) = Options::parse(&args).unwrap();
-        assert_eq!((options.name, rest), (Some("a"), &["get", "pods", "--name", "b"][..]));
+        assert_eq!(
+            (options.name, rest),
+            (Some("a"), &["get", "pods", "--name", "b"][..])
+        );
     }
 
     #[test]

@@ -16,7 +16,11 @@ pub struct Steps {
 
 impl Steps {
     /// Announces a step and does it. One that fails is kept with its time as well.
-    pub fn run<T>(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub fn run<T>(
+        &mut self,
+        name: &str,
+        step: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         println!("{}", bold(&format!("==> {name}")));
         let start = Instant::now();
         let done = step().with_context(|| format!("step failed: {name}"));
@@ -26,8 +30,16 @@ impl Steps {
 
     /// The times, one step a line.
     pub fn summary(&self) -> String {
-        let width = self.done.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        let lines = self.done.iter().map(|(name, took)| format!("  {name:<width$}  {:>7.1} s\n", took.as_secs_f64()));
+        let width = self
+            .done
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or(0);
+        let lines = self
+            .done
+            .iter()
+            .map(|(name, took)| format!("  {name:<width$}  {:>7.1} s\n", took.as_secs_f64()));
         lines.collect()
     }
 }
@@ -43,21 +55,29 @@ pub fn cargo(args: &[&str]) -> Command {
 pub fn run(mut command: Command) -> anyhow::Result<()> {
     let shown = command_line(&command);
     println!("    {shown}");
-    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {shown}"))?;
     if !status.success() {
         bail!("{shown}: {status}");
     }
     Ok(())
 }
 
-/// Runs a command, passing both of its streams on line by line in the order in which they come, and returns the lines
-/// that `keep` wants.
-pub fn run_keeping(mut command: Command, keep: impl Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
+/// Runs a command, passing both of its streams on line by line in the order in which they come, and
+/// returns the lines that `keep` wants.
+pub fn run_keeping(
+    mut command: Command,
+    keep: impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<String>> {
     let shown = command_line(&command);
     println!("    {shown}");
     let (lines, out) = std::io::pipe()?;
-    let mut child =
-        command.stdout(out.try_clone()?).stderr(out).spawn().with_context(|| format!("cannot start {shown}"))?;
+    let mut child = command
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()
+        .with_context(|| format!("cannot start {shown}"))?;
     // It holds the other end of the pipe, which would never be closed.
     drop(command);
     let mut kept = Vec::new();
@@ -78,9 +98,15 @@ pub fn run_keeping(mut command: Command, keep: impl Fn(&str) -> bool) -> anyhow:
 /// Runs a command silently and returns its standard output; its standard error is in the error.
 pub fn output(mut command: Command) -> anyhow::Result<Vec<u8>> {
     let shown = command_line(&command);
-    let out = command.output().with_context(|| format!("cannot start {shown}"))?;
+    let out = command
+        .output()
+        .with_context(|| format!("cannot start {shown}"))?;
     if !out.status.success() {
-        bail!("{shown}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+        bail!(
+            "{shown}: {}\n{}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
     Ok(out.stdout)
 }
@@ -93,31 +119,55 @@ pub fn longshore() -> anyhow::Result<PathBuf> {
 
 /// Builds the shipped binary and the simulator beside it, and says where the first is.
 pub fn longshore_and_sim() -> anyhow::Result<PathBuf> {
-    run(cargo(&["build", "--release", "--package", "longshore", "--package", "longshore-sim"]))?;
+    run(cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "longshore",
+        "--package",
+        "longshore-sim",
+    ]))?;
     built("longshore-sim")?;
     built("longshore")
 }
 
 fn built(name: &str) -> anyhow::Result<PathBuf> {
-    let binary = crate::target().join("release").join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    let binary = crate::target()
+        .join("release")
+        .join(name)
+        .with_extension(std::env::consts::EXE_EXTENSION);
     if !binary.exists() {
         bail!("cargo built nothing at {}", binary.display());
     }
     Ok(binary)
 }
 
-/// Builds the first-party policies, with cargo's progress in sight, and says which folder they are in.
+/// Builds the first-party policies, with cargo's progress in sight, and says which folder they are
+/// in.
 pub fn plugins() -> anyhow::Result<PathBuf> {
     let root = crate::root();
     guests::install_target()?;
     // The same builds as those of `guests::build_plugins`, which then finds everything done.
     for (manifest, folder, more) in [
-        ("plugins/Cargo.toml", "plugins", &["--release", "--target", guests::TARGET][..]),
+        (
+            "plugins/Cargo.toml",
+            "plugins",
+            &["--release", "--target", guests::TARGET][..],
+        ),
         ("host/xtask/guest-tool/Cargo.toml", "tool", &[]),
     ] {
         let mut build = cargo(&["build", "--locked", "--manifest-path"]);
-        build.arg(root.join(manifest)).arg("--target-dir").arg(guests::folder().join(folder)).args(more);
-        for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER"] {
+        build
+            .arg(root.join(manifest))
+            .arg("--target-dir")
+            .arg(guests::folder().join(folder))
+            .args(more);
+        for inherited in [
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_BUILD_TARGET",
+            "RUSTC_WRAPPER",
+        ] {
             build.env_remove(inherited);
         }
         run(build)?;
@@ -128,35 +178,54 @@ pub fn plugins() -> anyhow::Result<PathBuf> {
 
 /// Whether a program is there.
 pub fn found(program: &str) -> bool {
-    let probe = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let probe = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     probe.is_ok()
 }
 
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let program = words[0].rsplit('/').next().unwrap_or(&words[0]).to_owned();
-    std::iter::once(program).chain(words.into_iter().skip(1)).collect::<Vec<_>>().join(" ")
+    std::iter::once(program)
+        .chain(words.into_iter().skip(1))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Bold where the terminal can.
 pub fn bold(text: &str) -> String {
-    if std::io::stdout().is_terminal() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    if std::io::stdout().is_terminal() {
+        format!("\x1b[1m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Columns for a terminal: the first to the left, the others to the right, two spaces between.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let length = |text: &str| text.chars().count();
     let width = |at: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| length(cell));
+        let cells = rows
+            .iter()
+            .filter_map(|row| row.get(at))
+            .map(|cell| length(cell));
         cells.max().unwrap_or(0).max(length(headings[at]))
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells = cells.zip(&widths).enumerate().map(|(at, (cell, width))| match at {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
+        let cells = cells
+            .zip(&widths)
+            .enumerate()
+            .map(|(at, (cell, width))| match at {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     let mut text = bold(&line(&mut headings.iter().copied()));

@@ -1,8 +1,9 @@
-//! A real Kubernetes control plane on loopback: etcd, API server, controller manager, scheduler, and kwok for kubelets.
+//! A real Kubernetes control plane on loopback: etcd, API server, controller manager, scheduler,
+//! and kwok for kubelets.
 //!
-//! For people (`cargo xtask cluster`) and for tests ([`ControlPlane`]). It keeps everything in one folder per cluster,
-//! knows no fixed port, and any number of clusters run side by side. What runs in such a cluster, and the daemon above
-//! all, is not started here.
+//! For people (`cargo xtask cluster`) and for tests ([`ControlPlane`]). It keeps everything in one
+//! folder per cluster, knows no fixed port, and any number of clusters run side by side. What runs
+//! in such a cluster, and the daemon above all, is not started here.
 
 mod audit;
 mod binaries;
@@ -35,23 +36,29 @@ pub const LONGSHORE: &str = "longshore.kubeconfig";
 /// Name of the kubeconfig of a controller of somebody else's.
 const OTHER: &str = "other.kubeconfig";
 
-/// Whether [`ControlPlane::start`] can work without building anything first, or why not. A test that needs a control
-/// plane where there is none is to be reported as not run, with this reason.
+/// Whether [`ControlPlane::start`] can work without building anything first, or why not. A test
+/// that needs a control plane where there is none is to be reported as not run, with this reason.
 pub fn available() -> Result<(), String> {
     let binaries = Binaries::find().map_err(|error| format!("{error:#}"))?;
-    let missing: Vec<_> = binaries.missing().iter().map(|binary| binary.program.name()).collect();
+    let missing: Vec<_> = binaries
+        .missing()
+        .iter()
+        .map(|binary| binary.program.name())
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
     let missing = missing.join(", ");
     match build::go_is_there() {
-        Ok(()) => Err(format!("not built yet: {missing}; run `cargo xtask cluster build`, once, about 20 minutes")),
+        Ok(()) => Err(format!(
+            "not built yet: {missing}; run `cargo xtask cluster build`, once, about 20 minutes"
+        )),
         Err(reason) => Err(format!("no {missing}, and they cannot be built: {reason}")),
     }
 }
 
-/// Whether tests that need a control plane are to be reported as ignored. There is none then, and standard error says
-/// why. Never in CI: there such a test runs, and fails with the reason.
+/// Whether tests that need a control plane are to be reported as ignored. There is none then, and
+/// standard error says why. Never in CI: there such a test runs, and fails with the reason.
 pub fn tests_are_ignored() -> bool {
     match available() {
         Err(reason) if !crate::in_ci() => {
@@ -67,7 +74,8 @@ pub fn build(say: &dyn Fn(&str)) -> Result<()> {
     build::build(&Binaries::find()?, say)
 }
 
-/// A control plane that belongs to this process: a test's own. Dropped, it is gone with all that it held.
+/// A control plane that belongs to this process: a test's own. Dropped, it is gone with all that it
+/// held.
 ///
 /// ```no_run
 /// # fn main() -> anyhow::Result<()> {
@@ -86,14 +94,16 @@ pub fn build(say: &dyn Fn(&str)) -> Result<()> {
 /// # }
 /// ```
 ///
-/// With `LONGSHORE_KEEP_CLUSTERS` set it stays until the next test starts one, so that one can look at it.
+/// With `LONGSHORE_KEEP_CLUSTERS` set it stays until the next test starts one, so that one can look
+/// at it.
 #[derive(Debug)]
 pub struct ControlPlane {
     cluster: Cluster,
 }
 
 impl ControlPlane {
-    /// Starts one. The name is for people; two of the same name do not meet. Takes down what earlier processes left.
+    /// Starts one. The name is for people; two of the same name do not meet. Takes down what
+    /// earlier processes left.
     pub fn start(name: &str) -> Result<Self> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         available().map_err(anyhow::Error::msg)?;
@@ -119,10 +129,17 @@ impl ControlPlane {
     pub fn apply(&self, manifests: &str) -> Result<String> {
         let mut command = self.cluster.kubectl()?;
         command.args(["apply", "--server-side", "--filename", "-"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start kubectl")?;
         // Closed at the end of the statement, and read to the end before it answers.
-        child.stdin.take().context("no way to kubectl")?.write_all(manifests.as_bytes())?;
+        child
+            .stdin
+            .take()
+            .context("no way to kubectl")?
+            .write_all(manifests.as_bytes())?;
         let out = child.wait_with_output()?;
         install::checked(&command, out)
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask crds`: the definitions in `deploy/crds`, written from the Rust types in `host/api/src/crd`.
+//! `cargo xtask crds`: the definitions in `deploy/crds`, written from the Rust types in
+//! `host/api/src/crd`.
 //!
-//! The test that compares files and types does the writing, so that both see the same text, and xtask need not be
-//! built with Kubernetes' types.
+//! The test that compares files and types does the writing, so that both see the same text, and
+//! xtask need not be built with Kubernetes' types.
 
 use anyhow::Context as _;
 
@@ -10,9 +11,19 @@ use crate::commands::{self, cargo};
 /// Writes the files.
 pub fn write() -> anyhow::Result<()> {
     let folder = crate::root().join("deploy/crds");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
     let test = "the_files_are_what_the_types_give";
-    let mut command = cargo(&["test", "-p", "longshore-api", "--features", "crd", "--test", "crd_definitions", test]);
+    let mut command = cargo(&[
+        "test",
+        "-p",
+        "longshore-api",
+        "--features",
+        "crd",
+        "--test",
+        "crd_definitions",
+        test,
+    ]);
     command.env("UPDATE_EXPECT", "1");
     commands::run(command)?;
     println!("definitions are in {}", folder.display());

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: one cluster, two policies, and what the difference is; then the daemon at work on a simulated one.
+//! `cargo xtask demo`: one cluster, two policies, and what the difference is; then the daemon at
+//! work on a simulated one.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -31,27 +32,48 @@ struct Options {
 pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let options = options(args)?;
     let mut steps = Steps::default();
-    let longshore = steps.run("build longshore and the simulator", commands::longshore_and_sim)?;
-    let policy = steps.run("build the policies", commands::plugins)?.join("spot-risk.wasm");
-    let scorer = format!("{},{}", policy.display(), crate::root().join(SETTINGS).display());
+    let longshore = steps.run(
+        "build longshore and the simulator",
+        commands::longshore_and_sim,
+    )?;
+    let policy = steps
+        .run("build the policies", commands::plugins)?
+        .join("spot-risk.wasm");
+    let scorer = format!(
+        "{},{}",
+        policy.display(),
+        crate::root().join(SETTINGS).display()
+    );
     let plain = steps.run("plan by price", || plan(&longshore, None))?;
-    let careful = steps.run("plan with the risk of interruptions in the price", || plan(&longshore, Some(&scorer)))?;
+    let careful = steps.run("plan with the risk of interruptions in the price", || {
+        plan(&longshore, Some(&scorer))
+    })?;
     println!("\n{}", compare(&plain, &careful));
-    println!("{}", bold("==> the daemon at work: a busy hour of a simulated cluster"));
+    println!(
+        "{}",
+        bold("==> the daemon at work: a busy hour of a simulated cluster")
+    );
     live(&longshore, &policy, &options)
 }
 
 fn options(args: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options { seconds: SECONDS, plain: !std::io::stdout().is_terminal() };
+    let mut options = Options {
+        seconds: SECONDS,
+        plain: !std::io::stdout().is_terminal(),
+    };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         match word {
             "--plain" => options.plain = true,
             "--seconds" => {
                 let typed = words.next().copied().unwrap_or_default();
-                let seconds = typed.parse::<f64>().ok().filter(|seconds| (1.0..=86_400.0).contains(seconds));
-                options.seconds =
-                    seconds.with_context(|| format!("--seconds wants a number from 1 on, not {typed:?}"))?;
+                let seconds = typed
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|seconds| (1.0..=86_400.0).contains(seconds));
+                options.seconds = seconds.with_context(|| {
+                    format!("--seconds wants a number from 1 on, not {typed:?}")
+                })?;
             }
             other => bail!("demo does not know {other:?}: it takes --seconds N and --plain"),
         }
@@ -66,7 +88,10 @@ fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()
     let file = folder.join("longshore.toml");
     let before = policy_file(policy, false);
     std::fs::write(&file, &before)?;
-    let (edited, wait) = (file.clone(), Duration::from_secs_f64(options.seconds * SWAP));
+    let (edited, wait) = (
+        file.clone(),
+        Duration::from_secs_f64(options.seconds * SWAP),
+    );
     let after = policy_file(policy, true);
     // Ends with us at the latest.
     std::thread::spawn(move || {
@@ -74,7 +99,13 @@ fn live(longshore: &Path, policy: &Path, options: &Options) -> anyhow::Result<()
         edit(&edited, &before, &after)
     });
     let mut show = Command::new(longshore);
-    show.current_dir(crate::root()).args(["sim", SCENARIO, "--live", "--seconds", &options.seconds.to_string()]);
+    show.current_dir(crate::root()).args([
+        "sim",
+        SCENARIO,
+        "--live",
+        "--seconds",
+        &options.seconds.to_string(),
+    ]);
     show.arg("--policy").arg(&file);
     if options.plain {
         show.arg("--plain");
@@ -89,10 +120,15 @@ fn policy_file(policy: &Path, scored: bool) -> String {
         "[[policy]]".to_owned(),
         "name = \"spot-risk\"".to_owned(),
         format!("path = {:?}", absolute(policy)),
-        format!("settings-file = {:?}", absolute(&crate::root().join(SETTINGS))),
+        format!(
+            "settings-file = {:?}",
+            absolute(&crate::root().join(SETTINGS))
+        ),
     ];
     let table: String = lines.iter().map(|line| format!("{sign}{line}\n")).collect();
-    format!("# The policy of the demo. Change it and save: the next round asks whom it names.\n\n{table}")
+    format!(
+        "# The policy of the demo. Change it and save: the next round asks whom it names.\n\n{table}"
+    )
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -112,7 +148,9 @@ fn edit(file: &Path, before: &str, after: &str) -> std::io::Result<()> {
 fn command(longshore: &Path, scorer: Option<&str>) -> Command {
     let root = crate::root();
     let mut command = Command::new(longshore);
-    command.current_dir(&root).args(["plan", "--snapshot", CLUSTER, "--instance-types", CATALOGUE]);
+    command
+        .current_dir(&root)
+        .args(["plan", "--snapshot", CLUSTER, "--instance-types", CATALOGUE]);
     if let Some(scorer) = scorer {
         command.args(["--scorer", scorer]);
     }
@@ -129,41 +167,78 @@ fn plan(longshore: &Path, scorer: Option<&str>) -> anyhow::Result<Value> {
 fn compare(plain: &Value, careful: &Value) -> String {
     let number = |plan: &Value, key: &str| plan[key].as_f64().unwrap_or(0.0);
     let claims = |plan: &'_ Value| plan["claims"].as_array().cloned().unwrap_or_default();
-    let kind = |claim: &Value| claim["offering"]["capacityType"].as_str().unwrap_or("?").to_owned();
-    let of_kind = |plan: &Value, wanted: &str| claims(plan).iter().filter(|claim| kind(claim) == wanted).count();
+    let kind = |claim: &Value| {
+        claim["offering"]["capacityType"]
+            .as_str()
+            .unwrap_or("?")
+            .to_owned()
+    };
+    let of_kind = |plan: &Value, wanted: &str| {
+        claims(plan)
+            .iter()
+            .filter(|claim| kind(claim) == wanted)
+            .count()
+    };
     let pods_on = |plan: &Value, wanted: &str| -> usize {
         let claims = claims(plan);
         let wanted = claims.iter().filter(|claim| kind(claim) == wanted);
-        wanted.filter_map(|claim| claim["pods"].as_array()).map(Vec::len).sum()
+        wanted
+            .filter_map(|claim| claim["pods"].as_array())
+            .map(Vec::len)
+            .sum()
     };
-    let both = |name: &str, of: &dyn Fn(&Value) -> String| vec![name.to_owned(), of(plain), of(careful)];
+    let both =
+        |name: &str, of: &dyn Fn(&Value) -> String| vec![name.to_owned(), of(plain), of(careful)];
     let totals = [
-        both("price of the new nodes, USD/h", &|plan| format!("{:.3}", number(plan, "cost"))),
-        both("as the policy sees it, USD/h", &|plan| format!("{:.3}", number(plan, "effective"))),
-        both("at least, USD/h", &|plan| format!("{:.3}", number(plan, "lowerBound"))),
+        both("price of the new nodes, USD/h", &|plan| {
+            format!("{:.3}", number(plan, "cost"))
+        }),
+        both("as the policy sees it, USD/h", &|plan| {
+            format!("{:.3}", number(plan, "effective"))
+        }),
+        both("at least, USD/h", &|plan| {
+            format!("{:.3}", number(plan, "lowerBound"))
+        }),
         both("new nodes", &|plan| claims(plan).len().to_string()),
-        both("… on-demand", &|plan| of_kind(plan, "on-demand").to_string()),
+        both("… on-demand", &|plan| {
+            of_kind(plan, "on-demand").to_string()
+        }),
         both("… spot", &|plan| of_kind(plan, "spot").to_string()),
         both("pods on spot", &|plan| pods_on(plan, "spot").to_string()),
-        both("decided in", &|plan| format!("{:.1} ms", 1e3 * number(plan, "seconds"))),
+        both("decided in", &|plan| {
+            format!("{:.1} ms", 1e3 * number(plan, "seconds"))
+        }),
     ];
     let mut nodes: BTreeMap<(String, String), [usize; 2]> = BTreeMap::new();
     for (at, plan) in [plain, careful].into_iter().enumerate() {
         for claim in claims(plan) {
-            let name = claim["offering"]["instanceType"].as_str().unwrap_or("?").to_owned();
+            let name = claim["offering"]["instanceType"]
+                .as_str()
+                .unwrap_or("?")
+                .to_owned();
             nodes.entry((name, kind(&claim))).or_default()[at] += 1;
         }
     }
     let mut nodes: Vec<_> = nodes.into_iter().collect();
     nodes.sort_by_key(|(_, [plain, careful])| std::cmp::Reverse(plain + careful));
-    let count = |nodes: usize| if nodes == 0 { "·".to_owned() } else { nodes.to_string() };
+    let count = |nodes: usize| {
+        if nodes == 0 {
+            "·".to_owned()
+        } else {
+            nodes.to_string()
+        }
+    };
     let rows: Vec<Vec<String>> = nodes
         .iter()
-        .map(|((name, kind), [plain, careful])| vec![format!("{name} {kind}"), count(*plain), count(*careful)])
+        .map(|((name, kind), [plain, careful])| {
+            vec![format!("{name} {kind}"), count(*plain), count(*careful)]
+        })
         .collect();
     format!(
         "{}\n{}\n{}",
-        bold("A web shop's morning on real EC2 types, planned by price and with spot-risk.wasm in the loop"),
+        bold(
+            "A web shop's morning on real EC2 types, planned by price and with spot-risk.wasm in the loop"
+        ),
         table(&["", "BY PRICE", "SPOT-RISK"], &totals),
         table(&["NODES TO BUY", "BY PRICE", "SPOT-RISK"], &rows),
     )
@@ -176,7 +251,13 @@ mod tests {
 
     #[test]
     fn options_are_read_and_nothing_else() {
-        assert_eq!(options(&["--seconds", "5", "--plain"]).unwrap(), Options { seconds: 5.0, plain: true });
+        assert_eq!(
+            options(&["--seconds", "5", "--plain"]).unwrap(),
+            Options {
+                seconds: 5.0,
+                plain: true
+            }
+        );
         assert!(options(&["--seconds", "0"]).is_err() && options(&["--secnods", "5"]).is_err());
     }
 
@@ -185,7 +266,10 @@ mod tests {
         let claim = |name: &str, kind: &str, pods: &[&str]| json!({"offering": {"instanceType": name, "capacityType": kind}, "pods": pods});
         let plan = |claims: Value| json!({"cost": 1.25, "effective": 1.26, "lowerBound": 1.0, "seconds": 0.002, "claims": claims});
         let plain = plan(json!([claim("c7g.large", "spot", &["a", "b"])]));
-        let careful = plan(json!([claim("c7g.large", "on-demand", &["a"]), claim("m7g.large", "spot", &["b"])]));
+        let careful = plan(json!([
+            claim("c7g.large", "on-demand", &["a"]),
+            claim("m7g.large", "spot", &["b"])
+        ]));
         let text = compare(&plain, &careful);
         for line in [
             "price of the new nodes, USD/h     1.250      1.250",

@@ -1,5 +1,6 @@
-//! The cluster of the demo: a web shop on a busy morning. Made here, shipped in `examples/clusters/web-shop.json`, and
-//! compared with it by a test, so that nobody edits one without the other.
+//! The cluster of the demo: a web shop on a busy morning. Made here, shipped in
+//! `examples/clusters/web-shop.json`, and compared with it by a test, so that nobody edits one
+//! without the other.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -55,8 +56,12 @@ const SERVICES: [(&str, usize, u32, u32, Extra); 24] = [
 ];
 
 /// Name, millicores, MiB of what runs on every node.
-const DAEMONS: [(&str, u32, u32); 4] =
-    [("network", 50, 64), ("proxy", 50, 64), ("metrics", 100, 128), ("logs", 100, 192)];
+const DAEMONS: [(&str, u32, u32); 4] = [
+    ("network", 50, 64),
+    ("proxy", 50, 64),
+    ("metrics", 100, 128),
+    ("logs", 100, 192),
+];
 
 /// Writes the cluster where it is shipped.
 pub fn write() -> anyhow::Result<()> {
@@ -69,7 +74,10 @@ pub fn write() -> anyhow::Result<()> {
 /// The cluster as a v1 List, one object a line.
 fn text() -> String {
     let objects: Vec<String> = objects().iter().map(Value::to_string).collect();
-    format!("{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n", objects.join(",\n"))
+    format!(
+        "{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n",
+        objects.join(",\n")
+    )
 }
 
 fn objects() -> Vec<Value> {
@@ -141,16 +149,25 @@ fn replica_set(name: &str) -> Value {
 
 /// A node that worked the night, with its NodeClaim and daemons.
 fn node(at: usize) -> Vec<Value> {
-    let (name, zone) = (format!("night-{at}"), ["us-east-1a", "us-east-1b", "us-east-1c"][at]);
+    let (name, zone) = (
+        format!("night-{at}"),
+        ["us-east-1a", "us-east-1b", "us-east-1c"][at],
+    );
     let labels = json!({
         "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand", ZONE: zone, HOST: name,
         "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true", "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "m6i.xlarge",
     });
-    let capacity = json!({"cpu": "4", "memory": "16384Mi", "pods": "58", "ephemeral-storage": "20Gi"});
-    let free = json!({"cpu": "3900m", "memory": "16264Mi", "pods": "58", "ephemeral-storage": "20Gi"});
-    let conditions =
-        |kinds: &[&str]| kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect::<Value>();
+    let capacity =
+        json!({"cpu": "4", "memory": "16384Mi", "pods": "58", "ephemeral-storage": "20Gi"});
+    let free =
+        json!({"cpu": "3900m", "memory": "16264Mi", "pods": "58", "ephemeral-storage": "20Gi"});
+    let conditions = |kinds: &[&str]| {
+        kinds
+            .iter()
+            .map(|kind| json!({"type": kind, "status": "True"}))
+            .collect::<Value>()
+    };
     let id = format!("kwok://{name}");
     let mut all = vec![
         json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -188,14 +205,19 @@ fn pod(service: &str, at: usize, cpu: u32, memory: u32, extra: &Extra) -> Value 
         Extra::Plain => {}
         Extra::Zones => spec["topologySpreadConstraints"] = json!([spread(ZONE, "DoNotSchedule")]),
         Extra::Wish => {
-            spec["topologySpreadConstraints"] = json!([spread(ZONE, "ScheduleAnyway"), spread(HOST, "ScheduleAnyway")]);
+            spec["topologySpreadConstraints"] = json!([
+                spread(ZONE, "ScheduleAnyway"),
+                spread(HOST, "ScheduleAnyway")
+            ]);
         }
         Extra::Alone => {
             let term = json!([{"labelSelector": selector, "topologyKey": HOST}]);
             spec["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
         }
         Extra::Arm => spec["nodeSelector"] = json!({"kubernetes.io/arch": "arm64"}),
-        Extra::OnDemand => spec["nodeSelector"] = json!({"karpenter.sh/capacity-type": "on-demand"}),
+        Extra::OnDemand => {
+            spec["nodeSelector"] = json!({"karpenter.sh/capacity-type": "on-demand"})
+        }
         Extra::Gpu => {
             spec["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1".into();
             spec["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
@@ -217,7 +239,14 @@ mod tests {
     #[test]
     fn the_shipped_cluster_is_the_one_made_here() {
         let shipped = std::fs::read_to_string(crate::root().join(FILE)).unwrap();
-        assert!(shipped == text(), "run `cargo xtask demo-cluster` and commit {FILE}");
-        assert!(shipped.len() < 300 << 10, "{} KiB is a lot to ship", shipped.len() >> 10);
+        assert!(
+            shipped == text(),
+            "run `cargo xtask demo-cluster` and commit {FILE}"
+        );
+        assert!(
+            shipped.len() < 300 << 10,
+            "{} KiB is a lot to ship",
+            shipped.len() >> 10
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Builds guests: first-party plugins, and the example policies in other languages.
 //!
-//! Everything lands in `target/guests` (under `CARGO_TARGET_DIR` if that is set): components by name, and below them the
-//! target folders of the two workspaces that are not ours, so that nothing built here shares a lock or a feature with
-//! the host.
+//! Everything lands in `target/guests` (under `CARGO_TARGET_DIR` if that is set): components by
+//! name, and below them the target folders of the two workspaces that are not ours, so that nothing
+//! built here shares a lock or a feature with the host.
 
 mod examples;
 
@@ -46,9 +46,14 @@ pub fn build_hostile() -> Result<PathBuf> {
 
 /// Where components are.
 pub fn folder() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     // Relative to where cargo was called, which for tests is not where they run.
-    if target.is_absolute() { target.join("guests") } else { root().join(target).join("guests") }
+    if target.is_absolute() {
+        target.join("guests")
+    } else {
+        root().join(target).join("guests")
+    }
 }
 
 /// The repository.
@@ -60,17 +65,22 @@ pub(crate) fn root() -> PathBuf {
 /// What guests written in Rust are compiled for.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Installs the standard library of [`TARGET`] where it is not there: rustup does that itself by `rust-toolchain.toml`,
-/// but neither for a toolchain that was installed without it nor where `RUSTUP_AUTO_INSTALL=0`.
+/// Installs the standard library of [`TARGET`] where it is not there: rustup does that itself by
+/// `rust-toolchain.toml`, but neither for a toolchain that was installed without it nor where
+/// `RUSTUP_AUTO_INSTALL=0`.
 pub fn install_target() -> Result<()> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(root());
+    rustc
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .current_dir(root());
     let found = rustc.output().context("cannot run rustc")?;
     if found.status.success() && Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir() {
         return Ok(());
     }
-    run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()))
-        .with_context(|| format!("guests need Rust's target {TARGET}, and rustup does not install it"))
+    run(Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .current_dir(root()))
+    .with_context(|| format!("guests need Rust's target {TARGET}, and rustup does not install it"))
 }
 
 /// Compiles a workspace of guests written in Rust; `name` is its target folder.
@@ -82,13 +92,24 @@ pub(crate) fn build_crates(workspace: &Path, name: &str) -> Result<()> {
 
 /// The core module of a crate that [`build_crates`] compiled.
 pub(crate) fn module(name: &str, crate_name: &str) -> PathBuf {
-    folder().join(name).join(TARGET).join("release").join(crate_name).with_extension("wasm")
+    folder()
+        .join(name)
+        .join(TARGET)
+        .join("release")
+        .join(crate_name)
+        .with_extension("wasm")
 }
 
 /// The tool that wraps modules and generates bindings, built.
 pub(crate) fn guest_tool() -> Result<GuestTool> {
-    run(&mut cargo("build", &root().join("host/xtask/guest-tool/Cargo.toml"), "tool"))?;
-    Ok(GuestTool { program: folder().join("tool/debug/guest-tool") })
+    run(&mut cargo(
+        "build",
+        &root().join("host/xtask/guest-tool/Cargo.toml"),
+        "tool",
+    ))?;
+    Ok(GuestTool {
+        program: folder().join("tool/debug/guest-tool"),
+    })
 }
 
 /// See host/xtask/guest-tool.
@@ -99,12 +120,19 @@ pub(crate) struct GuestTool {
 impl GuestTool {
     /// Makes a component of a core module.
     pub fn wrap(&self, core: &Path, out: &Path, options: &[&OsStr]) -> Result<()> {
-        run(Command::new(&self.program).arg("wrap").args([core, out]).args(options))
+        run(Command::new(&self.program)
+            .arg("wrap")
+            .args([core, out])
+            .args(options))
     }
 
     /// Generates bindings for world `scorer-policy`.
     pub fn bindings(&self, language: &str, out: &Path) -> Result<()> {
-        run(Command::new(&self.program).args(["bindings", language]).arg(wit()).arg(WORLD).arg(out))
+        run(Command::new(&self.program)
+            .args(["bindings", language])
+            .arg(wit())
+            .arg(WORLD)
+            .arg(out))
     }
 }
 
@@ -116,12 +144,20 @@ pub(crate) fn wit() -> PathBuf {
 /// The world that examples implement.
 pub(crate) const WORLD: &str = "scorer-policy";
 
-/// Cargo on a workspace that is not ours, in a target folder of its own. Flags meant for the host are not passed on.
+/// Cargo on a workspace that is not ours, in a target folder of its own. Flags meant for the host
+/// are not passed on.
 fn cargo(command: &str, manifest: &Path, target: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args([command, "--quiet", "--locked", "--manifest-path"]).arg(manifest);
+    cargo
+        .args([command, "--quiet", "--locked", "--manifest-path"])
+        .arg(manifest);
     cargo.arg("--target-dir").arg(folder().join(target));
-    for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER"] {
+    for inherited in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_BUILD_TARGET",
+        "RUSTC_WRAPPER",
+    ] {
         cargo.env_remove(inherited);
     }
     cargo
@@ -129,7 +165,9 @@ fn cargo(command: &str, manifest: &Path, target: &str) -> Command {
 
 /// Runs a command; its output is in the error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {:?}", command.get_program()))?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&said));

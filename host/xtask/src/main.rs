@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask …`. Thin: each one runs the tools that anybody could run by hand, and shows what
-//! it does. What ships is in `host/daemon`.
+//! Developer commands: `cargo xtask …`. Thin: each one runs the tools that anybody could run by
+//! hand, and shows what it does. What ships is in `host/daemon`.
 
 #![allow(clippy::print_stdout, reason = "talking is what it is for")]
 
@@ -50,14 +50,20 @@ fn main() -> ExitCode {
         Some("test") => test::run(),
         Some("bench") => bench::run(&rest),
         Some("fuzz") => commands::run(fuzz(&rest)),
-        Some("plugins") => commands::plugins().map(|folder| println!("components are in {}", folder.display())),
+        Some("plugins") => {
+            commands::plugins().map(|folder| println!("components are in {}", folder.display()))
+        }
         Some("examples") => examples(),
         Some("cluster") => cluster::run(&rest),
         Some("crds") => crds::write(),
         Some("demo-cluster" | "harbour") => demo_cluster::write(),
         other => {
             eprintln!("{USAGE}");
-            return ExitCode::from(if matches!(other, None | Some("help" | "--help")) { 0 } else { 2 });
+            return ExitCode::from(if matches!(other, None | Some("help" | "--help")) {
+                0
+            } else {
+                2
+            });
         }
     };
     match done {
@@ -72,18 +78,30 @@ fn main() -> ExitCode {
 /// The repository.
 fn root() -> PathBuf {
     // host/xtask/../..
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }
 
 /// Where cargo puts what it builds.
 fn target() -> PathBuf {
     // Relative to where cargo was called: the root.
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
 /// The fuzzer of host/fuzz with its arguments, built as tests are: with debug assertions.
 fn fuzz(args: &[&str]) -> std::process::Command {
-    let mut command = commands::cargo(&["run", "--package", "longshore-fuzz", "--bin", "longshore-fuzz", "--"]);
+    let mut command = commands::cargo(&[
+        "run",
+        "--package",
+        "longshore-fuzz",
+        "--bin",
+        "longshore-fuzz",
+        "--",
+    ]);
     command.args(args);
     command
 }

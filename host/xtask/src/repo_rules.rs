@@ -9,14 +9,41 @@ mod tests {
         ("core", &[]),
         ("api", &["longshore-core"]),
         ("cloud", &[]),
-        ("kwok", &["longshore-api", "longshore-cloud", "longshore-core"]),
+        (
+            "kwok",
+            &["longshore-api", "longshore-cloud", "longshore-core"],
+        ),
         ("policy", &["longshore-core"]),
-        ("daemon", &["longshore-api", "longshore-cloud", "longshore-core", "longshore-kwok", "longshore-policy"]),
+        (
+            "daemon",
+            &[
+                "longshore-api",
+                "longshore-cloud",
+                "longshore-core",
+                "longshore-kwok",
+                "longshore-policy",
+            ],
+        ),
         (
             "sim",
-            &["longshore", "longshore-api", "longshore-cloud", "longshore-core", "longshore-kwok", "longshore-policy"],
+            &[
+                "longshore",
+                "longshore-api",
+                "longshore-cloud",
+                "longshore-core",
+                "longshore-kwok",
+                "longshore-policy",
+            ],
         ),
-        ("fuzz", &["longshore", "longshore-api", "longshore-core", "longshore-kwok"]),
+        (
+            "fuzz",
+            &[
+                "longshore",
+                "longshore-api",
+                "longshore-core",
+                "longshore-kwok",
+            ],
+        ),
         ("xtask", &[]),
     ];
 
@@ -46,38 +73,78 @@ mod tests {
 
     /// Names under `[dependencies]` of a manifest.
     fn dependencies(manifest: &str) -> BTreeSet<String> {
-        let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        let section = manifest
+            .split("\n[dependencies]\n")
+            .nth(1)
+            .unwrap_or_default();
         let names = |line: &&str| line.starts_with(|first: char| first.is_ascii_alphabetic());
-        let lines = section.lines().take_while(|line| !line.starts_with('[')).filter(names);
-        lines.filter_map(|line| line.split(['=', '.', ' ']).next()).map(str::to_owned).collect()
+        let lines = section
+            .lines()
+            .take_while(|line| !line.starts_with('['))
+            .filter(names);
+        lines
+            .filter_map(|line| line.split(['=', '.', ' ']).next())
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
     fn dependencies_point_one_way() {
         for (folder, allowed) in MAY_USE {
             let used = dependencies(&read(&format!("host/{folder}/Cargo.toml")));
-            let ours: Vec<_> = used.iter().filter(|name| name.starts_with("longshore")).collect();
-            assert!(ours.iter().all(|name| allowed.contains(&name.as_str())), "{folder} uses {ours:?}");
+            let ours: Vec<_> = used
+                .iter()
+                .filter(|name| name.starts_with("longshore"))
+                .collect();
+            assert!(
+                ours.iter().all(|name| allowed.contains(&name.as_str())),
+                "{folder} uses {ours:?}"
+            );
         }
     }
 
     /// The Rust files of a folder, with those of its folders.
     fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-        let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let entries = std::fs::read_dir(folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let paths = entries.map(|entry| entry.expect("an entry").path());
-        let found = paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-        found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+        let found = paths.flat_map(|path| {
+            if path.is_dir() {
+                sources(&path)
+            } else {
+                vec![path]
+            }
+        });
+        found
+            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+            .collect()
     }
 
     /// Modules of the crate that a source names after `crate::`, braces included.
     fn named_modules(text: &str) -> BTreeSet<String> {
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-        let word =
-            |text: &str| -> String { text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect() };
-        let after = code.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
-            None => vec![word(rest)],
-            Some(list) => list.split('}').next().unwrap_or("").split(',').map(|one| word(one.trim())).collect(),
-        });
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let word = |text: &str| -> String {
+            text.chars()
+                .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+                .collect()
+        };
+        let after = code
+            .split("crate::")
+            .skip(1)
+            .flat_map(|rest| match rest.strip_prefix('{') {
+                None => vec![word(rest)],
+                Some(list) => list
+                    .split('}')
+                    .next()
+                    .unwrap_or("")
+                    .split(',')
+                    .map(|one| word(one.trim()))
+                    .collect(),
+            });
         after.filter(|module| !module.is_empty()).collect()
     }
 
@@ -86,10 +153,19 @@ mod tests {
         let folder = crate::root().join("host/core/src");
         let mut wrong = Vec::new();
         for file in sources(&folder) {
-            let inside = file.strip_prefix(&folder).expect("a file of the folder").to_string_lossy().into_owned();
-            let own = inside.split(['/', '.']).next().unwrap_or_default().to_owned();
+            let inside = file
+                .strip_prefix(&folder)
+                .expect("a file of the folder")
+                .to_string_lossy()
+                .into_owned();
+            let own = inside
+                .split(['/', '.'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             let level = |module: &str| MODULES.iter().position(|known| *known == module);
-            let at = level(&own).unwrap_or_else(|| panic!("{own} has no place in the order of modules"));
+            let at =
+                level(&own).unwrap_or_else(|| panic!("{own} has no place in the order of modules"));
             for used in named_modules(&std::fs::read_to_string(&file).expect("a source")) {
                 if used != own && level(&used).is_none_or(|used| used > at) {
                     wrong.push(format!("{inside} uses {used}"));
@@ -101,15 +177,26 @@ mod tests {
 
     #[test]
     fn modules_are_named_with_and_without_braces() {
-        let text =
-            "// crate::no\nuse crate::model::Sym;\nuse crate::{plan, check::Rule};\nlet x = crate::ids::PodIx(0);";
-        assert_eq!(named_modules(text).into_iter().collect::<Vec<_>>(), ["check", "ids", "model", "plan"]);
+        let text = "// crate::no\nuse crate::model::Sym;\nuse crate::{plan, check::Rule};\nlet x = crate::ids::PodIx(0);";
+        assert_eq!(
+            named_modules(text).into_iter().collect::<Vec<_>>(),
+            ["check", "ids", "model", "plan"]
+        );
     }
 
     #[test]
     fn the_core_pulls_in_no_input_or_output() {
         let used = dependencies(&read("host/core/Cargo.toml"));
-        for absent in ["tokio", "kube", "log", "tracing", "rand", "serde_yaml", "reqwest", "clap"] {
+        for absent in [
+            "tokio",
+            "kube",
+            "log",
+            "tracing",
+            "rand",
+            "serde_yaml",
+            "reqwest",
+            "clap",
+        ] {
             assert!(!used.contains(absent), "core uses {absent}");
         }
     }
@@ -117,19 +204,30 @@ mod tests {
     #[test]
     fn the_readme_and_ci_name_the_same_commands() {
         let commands = |text: &str| -> Vec<String> {
-            let lines = text.lines().map(|line| line.split(" #").next().unwrap_or(line).trim().to_owned());
-            lines.filter(|line| line.starts_with("cargo xtask")).collect()
+            let lines = text
+                .lines()
+                .map(|line| line.split(" #").next().unwrap_or(line).trim().to_owned());
+            lines
+                .filter(|line| line.starts_with("cargo xtask"))
+                .collect()
         };
         assert_eq!(commands(&read(".ci/run")), ["cargo xtask test"]);
         let readme = commands(&read("README.md"));
-        assert_eq!(readme[..2], ["cargo xtask demo", "cargo xtask test"], "the README opens with the two commands");
+        assert_eq!(
+            readme[..2],
+            ["cargo xtask demo", "cargo xtask test"],
+            "the README opens with the two commands"
+        );
     }
 
     #[test]
     fn architecture_names_every_crate() {
         let page = read("host/ARCHITECTURE.md");
         for (folder, _) in MAY_USE {
-            assert!(page.contains(&format!("| `{folder}/` |")), "no line for {folder}");
+            assert!(
+                page.contains(&format!("| `{folder}/` |")),
+                "no line for {folder}"
+            );
         }
     }
 
@@ -149,9 +247,17 @@ mod tests {
     /// Pages for users and contributors, without the dated notes.
     fn pages() -> Vec<String> {
         let docs = std::fs::read_dir(crate::root().join("host/docs")).expect("host/docs");
-        let docs = docs.map(|entry| format!("host/docs/{}", entry.unwrap().file_name().to_string_lossy()));
+        let docs =
+            docs.map(|entry| format!("host/docs/{}", entry.unwrap().file_name().to_string_lossy()));
         let mut pages: Vec<String> = docs.filter(|name| name.ends_with(".md")).collect();
-        pages.extend(["README.md", "host/ARCHITECTURE.md", "host/docs/design/README.md"].map(str::to_owned));
+        pages.extend(
+            [
+                "README.md",
+                "host/ARCHITECTURE.md",
+                "host/docs/design/README.md",
+            ]
+            .map(str::to_owned),
+        );
         pages.sort();
         pages
     }
@@ -169,7 +275,9 @@ mod tests {
         let text = read(page);
         let mut parts = text.split("<!-- generated: ");
         let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |all, part| all + part.split_once("<!-- end -->").expect("an end").1)
+        parts.fold(first, |all, part| {
+            all + part.split_once("<!-- end -->").expect("an end").1
+        })
     }
 
     #[test]
@@ -178,20 +286,31 @@ mod tests {
             let text = written_by_hand(&page);
             // A row of a table cannot be broken.
             let free = |line: &&str| page != "README.md" && line.starts_with('|');
-            let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100 && !free(line)).collect();
+            let wide: Vec<&str> = text
+                .lines()
+                .filter(|line| line.chars().count() > 100 && !free(line))
+                .collect();
             assert!(wide.is_empty(), "{page}: {wide:#?}");
         }
     }
 
     /// What `[text](target)` points at.
     fn links(text: &str) -> impl Iterator<Item = &str> {
-        text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+        text.split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
     }
 
     /// The anchor of a heading, as forges make it.
     fn anchor(heading: &str) -> String {
-        let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        text.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
+        let text = heading
+            .trim_start_matches('#')
+            .trim()
+            .to_lowercase()
+            .replace(' ', "-");
+        text.chars()
+            .filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_')
+            .collect()
     }
 
     #[test]
@@ -200,11 +319,17 @@ mod tests {
             let (text, folder) = (read(&page), crate::root().join(&page));
             for link in links(&text).filter(|link| !link.starts_with("http")) {
                 let (file, section) = link.split_once('#').unwrap_or((link, ""));
-                let target = if file.is_empty() { folder.clone() } else { folder.with_file_name(file) };
+                let target = if file.is_empty() {
+                    folder.clone()
+                } else {
+                    folder.with_file_name(file)
+                };
                 assert!(target.exists(), "{page}: {link}");
                 if !section.is_empty() {
                     let text = std::fs::read_to_string(&target).expect("a page");
-                    let found = text.lines().any(|line| line.starts_with('#') && anchor(line) == section);
+                    let found = text
+                        .lines()
+                        .any(|line| line.starts_with('#') && anchor(line) == section);
                     assert!(found, "{page}: {link} has no such section");
                 }
             }
@@ -215,9 +340,17 @@ mod tests {
     fn files_that_the_architecture_names_are_there() {
         let page = read("host/ARCHITECTURE.md");
         let host = crate::root().join("host");
-        for named in page.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs") && !text.contains(' ')) {
-            let places =
-                [host.join(named), host.join("daemon/src/live").join(named), host.join("core/src").join(named)];
+        for named in page
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|text| text.ends_with(".rs") && !text.contains(' '))
+        {
+            let places = [
+                host.join(named),
+                host.join("daemon/src/live").join(named),
+                host.join("core/src").join(named),
+            ];
             assert!(places.iter().any(|place| place.is_file()), "no {named}");
         }
     }

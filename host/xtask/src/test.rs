@@ -4,16 +4,30 @@ use longshore_xtask::{control_plane, guests, in_ci};
 
 use crate::commands::{self, Steps, bold, cargo, run_keeping};
 
-/// Runs all steps; stops at the first that fails. Ends with the time of each step, and of each test suite.
+/// Runs all steps; stops at the first that fails. Ends with the time of each step, and of each test
+/// suite.
 pub fn run() -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let done = run_steps(&mut steps);
-    let verdict = if done.is_ok() { "All that were run passed" } else { "Not passed" };
+    let verdict = if done.is_ok() {
+        "All that were run passed"
+    } else {
+        "Not passed"
+    };
     println!("\n{}", bold(verdict));
     print!("{}", steps.summary());
     let (suites, not_run) = done?;
-    suites.iter().for_each(|suite| println!("  {:>7}  {:>5} passed  {}", suite.took, suite.passed, suite.name));
-    println!("  {} tests passed in {} suites", suites.iter().map(|suite| suite.passed).sum::<u64>(), suites.len());
+    suites.iter().for_each(|suite| {
+        println!(
+            "  {:>7}  {:>5} passed  {}",
+            suite.took, suite.passed, suite.name
+        )
+    });
+    println!(
+        "  {} tests passed in {} suites",
+        suites.iter().map(|suite| suite.passed).sum::<u64>(),
+        suites.len()
+    );
     if !not_run.is_empty() {
         println!("{}", bold(&format!("{} tests were NOT run", not_run.len())));
         not_run.iter().for_each(|line| println!("  {line}"));
@@ -23,26 +37,49 @@ pub fn run() -> anyhow::Result<()> {
 
 /// The suites that passed, and the lines of tests that were not run.
 fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
-    steps.run("format", || commands::run(cargo(&["fmt", "--all", "--check"])))?;
+    steps.run("format", || {
+        commands::run(cargo(&["fmt", "--all", "--check"]))
+    })?;
     steps.run("clippy", || {
-        commands::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+        commands::run(cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ]))
     })?;
     steps.run("policies", commands::plugins)?;
     steps.run("control plane", build_control_plane)?;
     let mut lines = steps.run("tests of the policies", || {
         let folder = guests::folder().join("plugins");
-        let mut test = cargo(&["test", "--locked", "--manifest-path", "plugins/Cargo.toml", "--target-dir"]);
+        let mut test = cargo(&[
+            "test",
+            "--locked",
+            "--manifest-path",
+            "plugins/Cargo.toml",
+            "--target-dir",
+        ]);
         test.arg(folder);
         run_keeping(test, worth_repeating)
     })?;
-    lines.extend(
-        steps.run("tests", || run_keeping(cargo(&["test", "--workspace", "--no-fail-fast"]), worth_repeating))?,
-    );
-    let not_run = lines.iter().filter(|line| is_ignored(line)).cloned().collect();
+    lines.extend(steps.run("tests", || {
+        run_keeping(
+            cargo(&["test", "--workspace", "--no-fail-fast"]),
+            worth_repeating,
+        )
+    })?);
+    let not_run = lines
+        .iter()
+        .filter(|line| is_ignored(line))
+        .cloned()
+        .collect();
     Ok((suites(&lines), not_run))
 }
 
-/// Builds the control plane. Where it cannot be built its tests are reported as not run; in CI that is a failure.
+/// Builds the control plane. Where it cannot be built its tests are reported as not run; in CI that
+/// is a failure.
 fn build_control_plane() -> anyhow::Result<()> {
     match control_plane::build(&|line| println!("    {line}")) {
         Err(error) if !in_ci() => {
@@ -71,7 +108,8 @@ fn is_ignored(line: &str) -> bool {
     line.starts_with("test ") && line.contains("... ignored")
 }
 
-/// The suite that cargo announces: `Running tests/live.rs (target/debug/deps/live-0f)` or `Doc-tests longshore`.
+/// The suite that cargo announces: `Running tests/live.rs
+/// (target/debug/deps/live-0f)` or `Doc-tests longshore`.
 fn suite_name(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
@@ -81,7 +119,10 @@ fn suite_name(line: &str) -> Option<String> {
     let program = program.trim_end_matches(')').rsplit('/').next()?;
     // Cargo appends a hash to the name.
     let name = program.rsplit_once('-').map_or(program, |(name, _)| name);
-    Some(format!("{name} ({})", source.trim_start_matches("unittests ")))
+    Some(format!(
+        "{name} ({})",
+        source.trim_start_matches("unittests ")
+    ))
 }
 
 /// Suites from the lines that announce them and the totals that follow:
@@ -92,11 +133,25 @@ fn suites(lines: &[String]) -> Vec<Suite> {
         if let Some(next) = suite_name(line) {
             name = Some(next);
         } else if line.starts_with("test result:") {
-            let before = |word: &str| line.split(word).next().and_then(|text| text.rsplit(' ').next());
-            let passed = before(" passed").and_then(|count| count.parse().ok()).unwrap_or(0);
-            let took = line.rsplit("finished in ").next().filter(|took| took.len() < line.len()).unwrap_or("");
+            let before = |word: &str| {
+                line.split(word)
+                    .next()
+                    .and_then(|text| text.rsplit(' ').next())
+            };
+            let passed = before(" passed")
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0);
+            let took = line
+                .rsplit("finished in ")
+                .next()
+                .filter(|took| took.len() < line.len())
+                .unwrap_or("");
             let name = name.take().unwrap_or_else(|| "?".to_owned());
-            suites.push(Suite { name, passed, took: took.to_owned() });
+            suites.push(Suite {
+                name,
+                passed,
+                took: took.to_owned(),
+            });
         }
     }
     suites
@@ -110,7 +165,9 @@ mod tests {
     fn tests_that_were_not_run_are_repeated_by_name() {
         assert!(worth_repeating("test pods_run   ... ignored"));
         assert!(worth_repeating("test slow ... ignored, needs a cluster"));
-        assert!(worth_repeating("test result: ok. 0 passed; 0 failed; 2 ignored"));
+        assert!(worth_repeating(
+            "test result: ok. 0 passed; 0 failed; 2 ignored"
+        ));
         assert!(!worth_repeating("test ignored_labels_stay ... ok"));
     }
 
@@ -122,9 +179,15 @@ mod tests {
             "   Doc-tests longshore_core",
             "test result: ok. 3 passed; 0 failed",
         ];
-        let suite = |name: &str, passed, took: &str| Suite { name: name.into(), passed, took: took.into() };
-        let expected =
-            [suite("longshore_core (src/lib.rs)", 12, "1.23s"), suite("longshore_core (documentation)", 3, "")];
+        let suite = |name: &str, passed, took: &str| Suite {
+            name: name.into(),
+            passed,
+            took: took.into(),
+        };
+        let expected = [
+            suite("longshore_core (src/lib.rs)", 12, "1.23s"),
+            suite("longshore_core (documentation)", 3, ""),
+        ];
         assert_eq!(suites(&lines.map(String::from)), expected);
     }
 }

@@ -1,5 +1,6 @@
-//! The control plane itself: that it does what tests of an autoscaler count on. Against the real one, or not at all:
-//! where it cannot be had, each test is reported as ignored, by name. In CI each of them fails there.
+//! The control plane itself: that it does what tests of an autoscaler count on. Against the real
+//! one, or not at all: where it cannot be had, each test is reported as ignored, by name. In CI
+//! each of them fails there.
 
 use std::sync::OnceLock;
 
@@ -11,31 +12,57 @@ type Test = fn(&ControlPlane) -> Result<()>;
 
 /// Tests that share a cluster, each in a namespace and on nodes of its own.
 const SHARED: [(&str, Test); 8] = [
-    ("pods_of_a_deployment_run_on_a_node_played_by_kwok", pods_run),
+    (
+        "pods_of_a_deployment_run_on_a_node_played_by_kwok",
+        pods_run,
+    ),
     ("a_job_completes", jobs_complete),
-    ("an_eviction_is_refused_when_the_disruption_budget_is_used_up", evictions_obey_budgets),
-    ("a_deleted_pod_takes_as_long_to_end_as_it_asks_for", pods_end_late),
-    ("what_is_labelled_unhealthy_is_not_ready_until_the_label_goes", unhealthy_on_request),
+    (
+        "an_eviction_is_refused_when_the_disruption_budget_is_used_up",
+        evictions_obey_budgets,
+    ),
+    (
+        "a_deleted_pod_takes_as_long_to_end_as_it_asks_for",
+        pods_end_late,
+    ),
+    (
+        "what_is_labelled_unhealthy_is_not_ready_until_the_label_goes",
+        unhealthy_on_request,
+    ),
     ("a_namespace_goes_with_all_that_is_in_it", namespaces_go),
-    ("longshore_may_do_what_deploy_ships_and_nothing_else", rights),
-    ("the_deployment_that_deploy_ships_is_accepted", deployment_is_accepted),
+    (
+        "longshore_may_do_what_deploy_ships_and_nothing_else",
+        rights,
+    ),
+    (
+        "the_deployment_that_deploy_ships_is_accepted",
+        deployment_is_accepted,
+    ),
 ];
 
 fn main() {
     let arguments = Arguments::from_args();
     let ignored = control_plane::tests_are_ignored();
     static PLANE: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
-    let shared = || match PLANE.get_or_init(|| ControlPlane::start("itself").map_err(|error| format!("{error:#}"))) {
+    let shared = || match PLANE
+        .get_or_init(|| ControlPlane::start("itself").map_err(|error| format!("{error:#}")))
+    {
         Ok(plane) => Ok(plane),
         Err(error) => Err(Failed::from(error)),
     };
     let fails = |error: anyhow::Error| Failed::from(format!("{error:#}"));
-    let mut trials: Vec<Trial> =
-        SHARED.into_iter().map(|(name, test)| Trial::test(name, move || test(shared()?).map_err(fails))).collect();
-    trials.push(Trial::test("a_program_that_was_killed_comes_back_with_nothing_lost", move || {
-        killed_programs_come_back().map_err(fails)
-    }));
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(ignored)).collect();
+    let mut trials: Vec<Trial> = SHARED
+        .into_iter()
+        .map(|(name, test)| Trial::test(name, move || test(shared()?).map_err(fails)))
+        .collect();
+    trials.push(Trial::test(
+        "a_program_that_was_killed_comes_back_with_nothing_lost",
+        move || killed_programs_come_back().map_err(fails),
+    ));
+    let trials = trials
+        .into_iter()
+        .map(|trial| trial.with_ignored_flag(ignored))
+        .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     // A static is never dropped.
     if let Some(Ok(plane)) = PLANE.get()
@@ -47,7 +74,8 @@ fn main() {
 }
 
 fn deployment_is_accepted(plane: &ControlPlane) -> Result<()> {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/deployment.yaml");
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/deployment.yaml");
     let file = file.to_str().context("the repository's path is not text")?;
     let said = plane.run(&["apply", "--dry-run=server", "--validate=strict", "-f", file])?;
     ensure!(said.contains("deployment.apps/karpenter created"), "{said}");
@@ -57,8 +85,20 @@ fn deployment_is_accepted(plane: &ControlPlane) -> Result<()> {
 fn pods_run(plane: &ControlPlane) -> Result<()> {
     node(plane, "run")?;
     plane.apply(&deployment("run", 3))?;
-    wait(plane, "run", "jsonpath={.status.readyReplicas}=3", "deployment/web")?;
-    let on = plane.run(&["-n", "run", "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])?;
+    wait(
+        plane,
+        "run",
+        "jsonpath={.status.readyReplicas}=3",
+        "deployment/web",
+    )?;
+    let on = plane.run(&[
+        "-n",
+        "run",
+        "get",
+        "pods",
+        "-o",
+        "jsonpath={.items[*].spec.nodeName}",
+    ])?;
     ensure!(on == "run run run", "pods are on {on:?}");
     let lease = plane.run(&["-n", "kube-node-lease", "get", "lease", "run", "-o", "name"])?;
     ensure!(lease.contains("lease"), "no lease: {lease}");
@@ -88,11 +128,22 @@ fn evictions_obey_budgets(plane: &ControlPlane) -> Result<()> {
              spec: {{nodeSelector: {{of: evict}}, containers: [{{name: main, image: none}}]}}}}"
         ))?;
     }
-    wait(plane, "evict", "jsonpath={.status.disruptionsAllowed}=1", "pdb/pair")?;
+    wait(
+        plane,
+        "evict",
+        "jsonpath={.status.disruptionsAllowed}=1",
+        "pdb/pair",
+    )?;
     evict(plane, "evict", pods[0])?;
     let refused = evict(plane, "evict", pods[1]);
-    let why = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    ensure!(why.contains("violate the pod's disruption budget"), "the second eviction: {why:?}");
+    let why = refused
+        .err()
+        .map(|error| format!("{error:#}"))
+        .unwrap_or_default();
+    ensure!(
+        why.contains("violate the pod's disruption budget"),
+        "the second eviction: {why:?}"
+    );
     Ok(())
 }
 
@@ -108,15 +159,37 @@ fn pods_end_late(plane: &ControlPlane) -> Result<()> {
     }
     plane.run(&["-n", "late", "delete", "pod", "slow", "--wait=false"])?;
     plane.run(&["-n", "late", "delete", "pod", "quick", "--timeout=60s"])?;
-    let left = plane.run(&["-n", "late", "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"])?;
+    let left = plane.run(&[
+        "-n",
+        "late",
+        "get",
+        "pods",
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    ])?;
     ensure!(left == "slow", "left: {left:?}");
-    plane.run(&["-n", "late", "delete", "pod", "slow", "--grace-period=0", "--force"]).map(drop)
+    plane
+        .run(&[
+            "-n",
+            "late",
+            "delete",
+            "pod",
+            "slow",
+            "--grace-period=0",
+            "--force",
+        ])
+        .map(drop)
 }
 
 fn unhealthy_on_request(plane: &ControlPlane) -> Result<()> {
     node(plane, "ill")?;
     plane.apply(&deployment("ill", 1))?;
-    wait(plane, "ill", "jsonpath={.status.readyReplicas}=1", "deployment/web")?;
+    wait(
+        plane,
+        "ill",
+        "jsonpath={.status.readyReplicas}=1",
+        "deployment/web",
+    )?;
     let pod = plane.run(&["-n", "ill", "get", "pods", "-o", "name"])?;
     for thing in [pod.trim(), "node/ill"] {
         plane.run(&["-n", "ill", "label", thing, "kwok.x-k8s.io/stage=unhealthy"])?;
@@ -130,8 +203,15 @@ fn unhealthy_on_request(plane: &ControlPlane) -> Result<()> {
 fn namespaces_go(plane: &ControlPlane) -> Result<()> {
     node(plane, "gone")?;
     plane.apply(&deployment("gone", 2))?;
-    wait(plane, "gone", "jsonpath={.status.readyReplicas}=2", "deployment/web")?;
-    plane.run(&["delete", "namespace", "gone", "--timeout=120s"]).map(drop)
+    wait(
+        plane,
+        "gone",
+        "jsonpath={.status.readyReplicas}=2",
+        "deployment/web",
+    )?;
+    plane
+        .run(&["delete", "namespace", "gone", "--timeout=120s"])
+        .map(drop)
 }
 
 fn rights(plane: &ControlPlane) -> Result<()> {
@@ -170,7 +250,15 @@ fn killed_programs_come_back() -> Result<()> {
     for program in [Program::ApiServer, Program::Scheduler, Program::Kwok] {
         plane.kill(program)?;
     }
-    let running = || Ok::<_, anyhow::Error>(plane.status()?.iter().filter(|state| state.running.is_some()).count());
+    let running = || {
+        Ok::<_, anyhow::Error>(
+            plane
+                .status()?
+                .iter()
+                .filter(|state| state.running.is_some())
+                .count(),
+        )
+    };
     ensure!(running()? == 2, "{} run", running()?);
     plane.restart()?;
     ensure!(running()? == 5, "{} run", running()?);
@@ -203,7 +291,16 @@ fn deployment(namespace: &str, replicas: u32) -> String {
 }
 
 fn wait(plane: &ControlPlane, namespace: &str, until: &str, what: &str) -> Result<()> {
-    plane.run(&["-n", namespace, "wait", &format!("--for={until}"), what, "--timeout=90s"]).map(drop)
+    plane
+        .run(&[
+            "-n",
+            namespace,
+            "wait",
+            &format!("--for={until}"),
+            what,
+            "--timeout=90s",
+        ])
+        .map(drop)
 }
 
 fn evict(plane: &ControlPlane, namespace: &str, pod: &str) -> Result<()> {
@@ -213,5 +310,13 @@ fn evict(plane: &ControlPlane, namespace: &str, pod: &str) -> Result<()> {
     );
     std::fs::write(&file, eviction)?;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
-    plane.run(&["create", "--raw", &path, "-f", file.to_str().context("a path that is no text")?]).map(drop)
+    plane
+        .run(&[
+            "create",
+            "--raw",
+            &path,
+            "-f",
+            file.to_str().context("a path that is no text")?,
+        ])
+        .map(drop)
 }

@@ -2,13 +2,15 @@
 //!
 //! effective = p + watts / 1000 × overhead × intensity / 1 000 000 × USD per ton
 //!
-//! watts = vCPUs × (rest + utilization × (full − rest)) + GiB × watts per GiB + GPUs × watts per GPU. The model and the
-//! default coefficients are those that the Cloud Carbon Footprint methodology gives for AWS: 0.74 W per vCPU at rest and
-//! 3.5 W fully used (its averages over processors), 0.392 W per GB of memory, a power usage effectiveness of 1.135.
-//! 150 W per accelerator is a guess of ours between an inference and a training card at half load: set your own.
-//! Emissions of making the hardware are left out.
+//! watts = vCPUs × (rest + utilization × (full − rest)) + GiB × watts per GiB + GPUs × watts per
+//! GPU. The model and the default coefficients are those that the Cloud Carbon Footprint
+//! methodology gives for AWS: 0.74 W per vCPU at rest and 3.5 W fully used (its averages over
+//! processors), 0.392 W per GB of memory, a power usage effectiveness of 1.135. 150 W per
+//! accelerator is a guess of ours between an inference and a training card at half load: set your
+//! own. Emissions of making the hardware are left out.
 //!
-//! The intensity (grams of CO2 equivalent per kWh) is signal `carbon-intensity`, by zone or by region.
+//! The intensity (grams of CO2 equivalent per kWh) is signal `carbon-intensity`, by zone or by
+//! region.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +40,10 @@ struct Watts {
     full: f64,
 }
 
-const ANY_PROCESSOR: Watts = Watts { rest: 0.74, full: 3.5 };
+const ANY_PROCESSOR: Watts = Watts {
+    rest: 0.74,
+    full: 3.5,
+};
 
 impl Default for Settings {
     fn default() -> Self {
@@ -80,10 +85,15 @@ impl Scorer for Carbon {
     fn new(settings: Settings) -> Result<Self, String> {
         for (architecture, watts) in &settings.watts_per_vcpu {
             if watts.full < watts.rest {
-                return Err(format!("`watts-per-vcpu.{architecture}`: `full` is less than `rest`"));
+                return Err(format!(
+                    "`watts-per-vcpu.{architecture}`: `full` is less than `rest`"
+                ));
             }
         }
-        Ok(Carbon { settings, power: PerGeneration::new() })
+        Ok(Carbon {
+            settings,
+            power: PerGeneration::new(),
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
@@ -95,11 +105,17 @@ impl Scorer for Carbon {
             .iter()
             .map(|zone| {
                 let known = signal.value(zone).or_else(|| signal.value(region(zone)));
-                known.unwrap_or(settings.default_intensity).max(0.0) / GRAMS_PER_TON * settings.usd_per_ton
+                known.unwrap_or(settings.default_intensity).max(0.0) / GRAMS_PER_TON
+                    * settings.usd_per_ton
             })
             .collect();
-        let costs = offerings::prices().into_iter().zip(&power.kilowatts).zip(&power.zones);
-        Ok(costs.map(|((micros, kw), &zone)| f64::from(micros) / 1e6 + kw * usd_per_kwh[zone as usize]).collect())
+        let costs = offerings::prices()
+            .into_iter()
+            .zip(&power.kilowatts)
+            .zip(&power.zones);
+        Ok(costs
+            .map(|((micros, kw), &zone)| f64::from(micros) / 1e6 + kw * usd_per_kwh[zone as usize])
+            .collect())
     }
 }
 
@@ -120,7 +136,11 @@ impl Power {
                 + f64::from(gpus[row]) * settings.watts_per_gpu;
             watts / 1000.0 * settings.overhead
         });
-        Power { kilowatts: kilowatts.collect(), zone_names: offerings::zone_names(), zones: offerings::zones() }
+        Power {
+            kilowatts: kilowatts.collect(),
+            zone_names: offerings::zone_names(),
+            zones: offerings::zones(),
+        }
     }
 }
 
@@ -128,7 +148,10 @@ impl Power {
 fn region(zone: &str) -> &str {
     let mut dashes = zone.match_indices('-').map(|(at, _)| at);
     let number = dashes.nth(1).map_or(zone.len(), |at| at + 1);
-    let digits = zone[number..].bytes().take_while(u8::is_ascii_digit).count();
+    let digits = zone[number..]
+        .bytes()
+        .take_while(u8::is_ascii_digit)
+        .count();
     &zone[..number + digits]
 }
 
@@ -150,14 +173,18 @@ mod tests {
 
     #[test]
     fn a_node_pays_for_what_its_vcpus_and_memory_draw() {
-        // 2 × (0.74 + 0.5 × 2.76) + 8 × 0.392 = 7.376 W; × 1.135 = 8.37176 W; × 450 g/kWh = 3.767292 g/h.
+        // 2 × (0.74 + 0.5 × 2.76) + 8 × 0.392 = 7.376 W; × 1.135 = 8.37176 W; × 450 g/kWh =
+        // 3.767292 g/h.
         let extra = scores(Settings::default(), &[Offering::default()])[0] - 0.0816;
         assert!(close(extra, 3.767292e-6 * 80.0), "{extra}");
     }
 
     #[test]
     fn accelerators_and_architectures_count() {
-        let arm = Watts { rest: 0.5, full: 2.0 };
+        let arm = Watts {
+            rest: 0.5,
+            full: 2.0,
+        };
         let settings = Settings {
             watts_per_vcpu: BTreeMap::from([("arm64".to_owned(), arm)]),
             watts_per_gib: 0.0,
@@ -167,27 +194,52 @@ mod tests {
             ..Settings::default()
         };
         let rows = [
-            Offering { price: 0.0, ..Offering::default() },
-            Offering { price: 0.0, architecture: "amd64", gpus: 1, ..Offering::default() },
+            Offering {
+                price: 0.0,
+                ..Offering::default()
+            },
+            Offering {
+                price: 0.0,
+                architecture: "amd64",
+                gpus: 1,
+                ..Offering::default()
+            },
         ];
         let scores = scores(settings, &rows);
-        assert!(close(scores[0], 2.0 * 1.25 / 1000.0) && close(scores[1], (2.0 * 2.12 + 150.0) / 1000.0), "{scores:?}");
+        assert!(
+            close(scores[0], 2.0 * 1.25 / 1000.0)
+                && close(scores[1], (2.0 * 2.12 + 150.0) / 1000.0),
+            "{scores:?}"
+        );
     }
 
     #[test]
     fn the_intensity_is_the_zones_then_the_regions_then_the_default() {
         let zones = ["eu-north-1a", "eu-north-1b", "us-east-1a"];
-        let rows = zones.map(|zone| Offering { price: 0.0, zone, ..Offering::default() });
-        let scores =
-            with_signal(SIGNAL, &[("eu-north-1", 30.0), ("eu-north-1b", 15.0)], || scores(Settings::default(), &rows));
-        assert!(close(scores[0], 2.0 * scores[1]) && close(scores[2], 15.0 * scores[0]), "{scores:?}");
+        let rows = zones.map(|zone| Offering {
+            price: 0.0,
+            zone,
+            ..Offering::default()
+        });
+        let scores = with_signal(
+            SIGNAL,
+            &[("eu-north-1", 30.0), ("eu-north-1b", 15.0)],
+            || scores(Settings::default(), &rows),
+        );
+        assert!(
+            close(scores[0], 2.0 * scores[1]) && close(scores[2], 15.0 * scores[0]),
+            "{scores:?}"
+        );
     }
 
     #[test]
     fn a_region_is_a_zone_without_what_follows_its_number() {
-        for (zone, of) in
-            [("us-east-1a", "us-east-1"), ("us-west-2-lax-1a", "us-west-2"), ("test-zone-a", "test-zone-"), ("x", "x")]
-        {
+        for (zone, of) in [
+            ("us-east-1a", "us-east-1"),
+            ("us-west-2-lax-1a", "us-west-2"),
+            ("test-zone-a", "test-zone-"),
+            ("x", "x"),
+        ] {
             assert_eq!(region(zone), of);
         }
     }

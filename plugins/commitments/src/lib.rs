@@ -1,10 +1,13 @@
-//! Commitments: capacity that is paid for already costs nothing more, for as long as there is some left.
+//! Commitments: capacity that is paid for already costs nothing more, for as long as there is some
+//! left.
 //!
-//! Reserved instances, savings plans and private deals become pools: which offerings draw on it, how much one node takes,
-//! how much is left. How much is left comes from signal `commitments` (by name), else from the settings. Outside a pool
-//! an offering costs its list price.
+//! Reserved instances, savings plans and private deals become pools: which offerings draw on it,
+//! how much one node takes, how much is left. How much is left comes from signal `commitments` (by
+//! name), else from the settings. Outside a pool an offering costs its list price.
 
-use longshore_sdk::{About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, offerings, signals};
+use longshore_sdk::{
+    About, Commitments, Keys, PerGeneration, Pool, Scorer, Selector, offerings, signals,
+};
 use serde::Deserialize;
 
 /// Where what is left is looked up.
@@ -70,19 +73,36 @@ impl Scorer for Prepaid {
         let mut commitments = settings.commitments;
         for (at, commitment) in commitments.iter_mut().enumerate() {
             if commitment.percent != 0.0 && commitment.unit != Unit::Usd {
-                return Err(format!("`commitments[{at}].percent` is for unit \"usd\"; use `price`"));
+                return Err(format!(
+                    "`commitments[{at}].percent` is for unit \"usd\"; use `price`"
+                ));
             }
             if commitment.price != 0.0 && commitment.unit == Unit::Usd {
-                return Err(format!("`commitments[{at}].price`: a commitment in USD is paid already; use `percent`"));
+                return Err(format!(
+                    "`commitments[{at}].price`: a commitment in USD is paid already; use `percent`"
+                ));
             }
-            commitment.offerings.capacity_type.get_or_insert_with(|| "on-demand".to_owned());
+            commitment
+                .offerings
+                .capacity_type
+                .get_or_insert_with(|| "on-demand".to_owned());
         }
         for (at, commitment) in commitments.iter().enumerate() {
-            if commitments[..at].iter().any(|before| before.name == commitment.name) {
-                return Err(format!("`commitments[{at}].name`: {:?} is taken", commitment.name));
+            if commitments[..at]
+                .iter()
+                .any(|before| before.name == commitment.name)
+            {
+                return Err(format!(
+                    "`commitments[{at}].name`: {:?} is taken",
+                    commitment.name
+                ));
             }
         }
-        Ok(Prepaid { commitments, drawn: PerGeneration::new(), prices: None })
+        Ok(Prepaid {
+            commitments,
+            drawn: PerGeneration::new(),
+            prices: None,
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
@@ -102,7 +122,9 @@ impl Commitments for Prepaid {
             pool.offerings.clone_from(&drawn.offerings);
             // Free things draw nothing.
             if pool.amounts.iter().any(|&amount| amount <= 0.0) {
-                let draws = std::mem::take(&mut pool.amounts).into_iter().zip(std::mem::take(&mut pool.costs));
+                let draws = std::mem::take(&mut pool.amounts)
+                    .into_iter()
+                    .zip(std::mem::take(&mut pool.costs));
                 let rows = std::mem::take(&mut pool.offerings).into_iter().zip(draws);
                 rows.filter(|(_, (amount, _))| *amount > 0.0)
                     .for_each(|(row, (amount, cost))| pool.draw(row, amount, cost));
@@ -116,7 +138,11 @@ impl Commitments for Prepaid {
 fn drawn(commitments: &[Commitment]) -> Vec<Drawn> {
     let first = Keys::pull().first_match(commitments.iter().map(|c| &c.offerings));
     let mut drawn: Vec<Drawn> = commitments.iter().map(|_| Drawn::default()).collect();
-    for ((row, at), millicores) in first.into_iter().enumerate().zip(offerings::cpu_millicores()) {
+    for ((row, at), millicores) in first
+        .into_iter()
+        .enumerate()
+        .zip(offerings::cpu_millicores())
+    {
         let Some(at) = at else { continue };
         drawn[at].offerings.push(row as u32);
         drawn[at].vcpus.push(f64::from(millicores) / 1000.0);
@@ -132,23 +158,44 @@ fn usd(micros: u32) -> f64 {
 fn remaining(commitments: &[Commitment]) -> Result<Vec<Pool>, String> {
     let signal = signals::get(SIGNAL).unwrap_or_default();
     let pool = |commitment: &Commitment| {
-        let remaining = signal.value(&commitment.name).or(commitment.remaining).ok_or_else(|| {
-            format!("neither signal `{SIGNAL}` nor `remaining` says how much of `{}` is left", commitment.name)
-        })?;
-        Ok(Pool { name: commitment.name.clone(), remaining: remaining.max(0.0), ..Pool::default() })
+        let remaining = signal
+            .value(&commitment.name)
+            .or(commitment.remaining)
+            .ok_or_else(|| {
+                format!(
+                    "neither signal `{SIGNAL}` nor `remaining` says how much of `{}` is left",
+                    commitment.name
+                )
+            })?;
+        Ok(Pool {
+            name: commitment.name.clone(),
+            remaining: remaining.max(0.0),
+            ..Pool::default()
+        })
     };
     commitments.iter().map(pool).collect()
 }
 
-/// What one node of each offering takes of a commitment, and what it still costs inside (USD per hour).
+/// What one node of each offering takes of a commitment, and what it still costs inside (USD per
+/// hour).
 fn draws(commitment: &Commitment, drawn: &Drawn, prices: &[u32]) -> (Vec<f64>, Vec<f64>) {
     let count = drawn.offerings.len();
     match commitment.unit {
         Unit::Instances => (vec![1.0; count], vec![commitment.price; count]),
-        Unit::Vcpus => (drawn.vcpus.clone(), drawn.vcpus.iter().map(|vcpus| commitment.price * vcpus).collect()),
+        Unit::Vcpus => (
+            drawn.vcpus.clone(),
+            drawn
+                .vcpus
+                .iter()
+                .map(|vcpus| commitment.price * vcpus)
+                .collect(),
+        ),
         Unit::Usd => {
             let share = 1.0 - commitment.percent / 100.0;
-            let amounts = drawn.offerings.iter().map(|&row| usd(prices[row as usize]) * share);
+            let amounts = drawn
+                .offerings
+                .iter()
+                .map(|&row| usd(prices[row as usize]) * share);
             (amounts.collect(), vec![0.0; count])
         }
     }
@@ -163,19 +210,29 @@ mod tests {
     use super::*;
 
     fn rows() -> [Offering; 3] {
-        [("m7g.large", "on-demand", 0.08), ("m7g.large", "spot", 0.03), ("c7g.xlarge", "on-demand", 0.15)].map(
-            |(instance_type, capacity_type, price)| Offering {
-                instance_type,
-                capacity_type,
-                price,
-                ..Offering::default()
-            },
-        )
+        [
+            ("m7g.large", "on-demand", 0.08),
+            ("m7g.large", "spot", 0.03),
+            ("c7g.xlarge", "on-demand", 0.15),
+        ]
+        .map(|(instance_type, capacity_type, price)| Offering {
+            instance_type,
+            capacity_type,
+            price,
+            ..Offering::default()
+        })
     }
 
     fn commitment(name: &str, unit: Unit, remaining: Option<f64>) -> Commitment {
         let (name, offerings) = (name.to_owned(), Selector::default());
-        Commitment { name, offerings, unit, remaining, percent: 0.0, price: 0.0 }
+        Commitment {
+            name,
+            offerings,
+            unit,
+            remaining,
+            percent: 0.0,
+            price: 0.0,
+        }
     }
 
     fn pools(commitments: Vec<Commitment>) -> Result<Vec<Pool>, String> {
@@ -184,12 +241,34 @@ mod tests {
 
     #[test]
     fn an_offering_draws_on_the_first_commitment_that_matches() {
-        let offerings = Selector { instance_type: Some("m7g.*".to_owned()), ..Selector::default() };
-        let reserved = Commitment { offerings, price: 0.01, ..commitment("ri", Unit::Instances, Some(3.0)) };
-        let plan = Commitment { percent: 20.0, ..commitment("sp", Unit::Usd, Some(5.0)) };
+        let offerings = Selector {
+            instance_type: Some("m7g.*".to_owned()),
+            ..Selector::default()
+        };
+        let reserved = Commitment {
+            offerings,
+            price: 0.01,
+            ..commitment("ri", Unit::Instances, Some(3.0))
+        };
+        let plan = Commitment {
+            percent: 20.0,
+            ..commitment("sp", Unit::Usd, Some(5.0))
+        };
         let expected = [
-            Pool { name: "ri".into(), remaining: 3.0, offerings: vec![0], amounts: vec![1.0], costs: vec![0.01] },
-            Pool { name: "sp".into(), remaining: 5.0, offerings: vec![2], amounts: vec![0.15 * 0.8], costs: vec![0.0] },
+            Pool {
+                name: "ri".into(),
+                remaining: 3.0,
+                offerings: vec![0],
+                amounts: vec![1.0],
+                costs: vec![0.01],
+            },
+            Pool {
+                name: "sp".into(),
+                remaining: 5.0,
+                offerings: vec![2],
+                amounts: vec![0.15 * 0.8],
+                costs: vec![0.0],
+            },
         ];
         assert_eq!(pools(vec![reserved, plan]).unwrap(), expected);
     }
@@ -197,23 +276,46 @@ mod tests {
     #[test]
     fn what_costs_nothing_draws_nothing() {
         let [first, _, last] = rows();
-        let rows = [first.clone(), Offering { price: 0.0, ..first }, last];
+        let rows = [
+            first.clone(),
+            Offering {
+                price: 0.0,
+                ..first
+            },
+            last,
+        ];
         let plan = commitment("sp", Unit::Usd, Some(5.0));
-        let pools = with(&rows, || Prepaid::new(Settings { commitments: vec![plan] }).unwrap().pools());
+        let pools = with(&rows, || {
+            Prepaid::new(Settings {
+                commitments: vec![plan],
+            })
+            .unwrap()
+            .pools()
+        });
         assert_eq!(pools.unwrap()[0].offerings, [0, 2]);
     }
 
     #[test]
     fn vcpus_are_counted_by_size() {
-        let deal = Commitment { price: 0.01, ..commitment("deal", Unit::Vcpus, Some(64.0)) };
+        let deal = Commitment {
+            price: 0.01,
+            ..commitment("deal", Unit::Vcpus, Some(64.0))
+        };
         let pool = pools(vec![deal]).unwrap().remove(0);
-        assert_eq!((pool.amounts, pool.costs), (vec![2.0, 2.0], vec![0.02, 0.02]));
+        assert_eq!(
+            (pool.amounts, pool.costs),
+            (vec![2.0, 2.0], vec![0.02, 0.02])
+        );
     }
 
     #[test]
     fn the_signal_outranks_the_settings_and_one_of_them_must_know() {
         let deal = |remaining| vec![commitment("deal", Unit::Instances, remaining)];
-        let left = |remaining| with_signal(SIGNAL, &[("deal", 2.0)], || pools(deal(remaining)).unwrap()[0].remaining);
+        let left = |remaining| {
+            with_signal(SIGNAL, &[("deal", 2.0)], || {
+                pools(deal(remaining)).unwrap()[0].remaining
+            })
+        };
         assert_eq!((left(Some(9.0)), left(None)), (2.0, 2.0));
         assert_eq!(
             pools(deal(None)).unwrap_err(),
@@ -223,16 +325,27 @@ mod tests {
 
     #[test]
     fn outside_a_pool_an_offering_costs_its_price() {
-        let scores = with(&rows(), || Prepaid::new(Settings::default()).unwrap().score().unwrap());
+        let scores = with(&rows(), || {
+            Prepaid::new(Settings::default()).unwrap().score().unwrap()
+        });
         assert_eq!(scores, [0.08, 0.03, 0.15]);
     }
 
     #[test]
     fn settings_that_make_no_sense_are_refused() {
         let problem = |commitments| Prepaid::new(Settings { commitments }).err().unwrap();
-        let wrong = Commitment { percent: 5.0, ..commitment("a", Unit::Vcpus, None) };
-        assert_eq!(problem(vec![wrong]), "`commitments[0].percent` is for unit \"usd\"; use `price`");
-        let twice = vec![commitment("a", Unit::Usd, None), commitment("a", Unit::Usd, None)];
+        let wrong = Commitment {
+            percent: 5.0,
+            ..commitment("a", Unit::Vcpus, None)
+        };
+        assert_eq!(
+            problem(vec![wrong]),
+            "`commitments[0].percent` is for unit \"usd\"; use `price`"
+        );
+        let twice = vec![
+            commitment("a", Unit::Usd, None),
+            commitment("a", Unit::Usd, None),
+        ];
         assert_eq!(problem(twice), "`commitments[1].name`: \"a\" is taken");
     }
 }

@@ -28,7 +28,10 @@ struct Term {
     fixed: f64,
 }
 
-const LIST_PRICE: Term = Term { factor: 1.0, fixed: 0.0 };
+const LIST_PRICE: Term = Term {
+    factor: 1.0,
+    fixed: 0.0,
+};
 
 struct Price {
     lines: Vec<(Selector, Term)>,
@@ -47,11 +50,20 @@ impl Scorer for Price {
 
     fn new(settings: Settings) -> Result<Self, String> {
         let term = |(at, discount): (usize, Discount)| {
-            let term = term_of(&discount).map_err(|problem| format!("`discounts[{at}]`: {problem}"))?;
+            let term =
+                term_of(&discount).map_err(|problem| format!("`discounts[{at}]`: {problem}"))?;
             Ok((discount.offerings, term))
         };
-        let lines = settings.discounts.into_iter().enumerate().map(term).collect::<Result<_, String>>()?;
-        Ok(Price { lines, terms: PerGeneration::new() })
+        let lines = settings
+            .discounts
+            .into_iter()
+            .enumerate()
+            .map(term)
+            .collect::<Result<_, String>>()?;
+        Ok(Price {
+            lines,
+            terms: PerGeneration::new(),
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
@@ -60,7 +72,11 @@ impl Scorer for Price {
             return Ok(prices.into_iter().map(usd).collect());
         }
         let terms = self.terms.get(|| terms(&self.lines));
-        Ok(prices.into_iter().zip(terms).map(|(price, term)| usd(price) * term.factor + term.fixed).collect())
+        Ok(prices
+            .into_iter()
+            .zip(terms)
+            .map(|(price, term)| usd(price) * term.factor + term.fixed)
+            .collect())
     }
 }
 
@@ -85,7 +101,10 @@ fn term_of(discount: &Discount) -> Result<Term, String> {
 
 fn terms(lines: &[(Selector, Term)]) -> Vec<Term> {
     let first = Keys::pull().first_match(lines.iter().map(|(selector, _)| selector));
-    first.into_iter().map(|line| line.map_or(LIST_PRICE, |line| lines[line].1)).collect()
+    first
+        .into_iter()
+        .map(|line| line.map_or(LIST_PRICE, |line| lines[line].1))
+        .collect()
 }
 
 longshore_sdk::export_scorer!(Price);
@@ -97,14 +116,30 @@ mod tests {
     use super::*;
 
     fn discount(instance_type: &str) -> Discount {
-        let offerings = Selector { instance_type: Some(instance_type.to_owned()), ..Selector::default() };
-        Discount { offerings, ..Discount::default() }
+        let offerings = Selector {
+            instance_type: Some(instance_type.to_owned()),
+            ..Selector::default()
+        };
+        Discount {
+            offerings,
+            ..Discount::default()
+        }
     }
 
     fn scores(discounts: Vec<Discount>) -> Vec<f64> {
-        let rows = [("m7g.large", 0.0816), ("m7i.large", 0.1008), ("c7i.metal-24xl", 4.284)]
-            .map(|(instance_type, price)| Offering { instance_type, price, ..Offering::default() });
-        with(&rows, || Price::new(Settings { discounts }).unwrap().score().unwrap())
+        let rows = [
+            ("m7g.large", 0.0816),
+            ("m7i.large", 0.1008),
+            ("c7i.metal-24xl", 4.284),
+        ]
+        .map(|(instance_type, price)| Offering {
+            instance_type,
+            price,
+            ..Offering::default()
+        });
+        with(&rows, || {
+            Price::new(Settings { discounts }).unwrap().score().unwrap()
+        })
     }
 
     #[test]
@@ -115,22 +150,53 @@ mod tests {
     #[test]
     fn the_first_discount_that_matches_counts() {
         let table = vec![
-            Discount { percent: Some(50.0), ..discount("m7g.*") },
-            Discount { percent: Some(-10.0), ..discount("m*") },
-            Discount { exclude: true, ..discount("*.metal*") },
+            Discount {
+                percent: Some(50.0),
+                ..discount("m7g.*")
+            },
+            Discount {
+                percent: Some(-10.0),
+                ..discount("m*")
+            },
+            Discount {
+                exclude: true,
+                ..discount("*.metal*")
+            },
         ];
         assert_eq!(scores(table), [0.0408, 0.1008 * 1.1, f64::INFINITY]);
-        let table = vec![Discount { price: Some(0.05), ..discount("m7i.large") }];
+        let table = vec![Discount {
+            price: Some(0.05),
+            ..discount("m7i.large")
+        }];
         assert_eq!(scores(table), [0.0816, 0.05, 4.284]);
     }
 
     #[test]
     fn a_line_must_say_one_thing() {
-        let problem = |discount| Price::new(Settings { discounts: vec![discount] }).err().unwrap();
+        let problem = |discount| {
+            Price::new(Settings {
+                discounts: vec![discount],
+            })
+            .err()
+            .unwrap()
+        };
         let expected = "`discounts[0]`: expected exactly one of `percent` (at most 100), `price` (at least 0) and \
                         `exclude = true`";
         assert_eq!(problem(discount("*")), expected);
-        assert_eq!(problem(Discount { percent: Some(1.0), exclude: true, ..discount("*") }), expected);
-        assert_eq!(problem(Discount { percent: Some(101.0), ..discount("*") }), expected);
+        assert_eq!(
+            problem(Discount {
+                percent: Some(1.0),
+                exclude: true,
+                ..discount("*")
+            }),
+            expected
+        );
+        assert_eq!(
+            problem(Discount {
+                percent: Some(101.0),
+                ..discount("*")
+            }),
+            expected
+        );
     }
 }

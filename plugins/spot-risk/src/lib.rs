@@ -1,9 +1,9 @@
 //! Spot risk: what interruptions cost on average, added to the price of spot offerings.
 //!
-//! The rate is known as the share m of instances interrupted within a month. Taking interruptions to be memoryless
-//! (survival e^(−λt), the constant-hazard model of reliability theory), m = 1 − e^(−λ·730 h), so an hour sees
-//! λ = −ln(1 − m) / 730 interruptions on average. Each costs a fixed sum c and wastes t hours of the node, which are
-//! paid for again at price p:
+//! The rate is known as the share m of instances interrupted within a month. Taking interruptions
+//! to be memoryless (survival e^(−λt), the constant-hazard model of reliability theory), m = 1 −
+//! e^(−λ·730 h), so an hour sees λ = −ln(1 − m) / 730 interruptions on average. Each costs a fixed
+//! sum c and wastes t hours of the node, which are paid for again at price p:
 //!
 //! effective = p + λ · (c + t · p)
 
@@ -12,7 +12,8 @@ use serde::Deserialize;
 
 /// Hours in a month, 365 × 24 / 12.
 const MONTH: f64 = 730.0;
-/// A share of 1 would be an infinite hazard; the advisors that publish rates stop at "more than 20 %".
+/// A share of 1 would be an infinite hazard; the advisors that publish rates stop at "more than 20
+/// %".
 const HIGHEST_RATE: f64 = 0.99;
 
 #[derive(Debug, Deserialize)]
@@ -34,7 +35,12 @@ struct Rate {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { interruption_cost: 0.05, lost_minutes: 10.0, default_rate: 0.1, rates: Vec::new() }
+        Settings {
+            interruption_cost: 0.05,
+            lost_minutes: 10.0,
+            default_rate: 0.1,
+            rates: Vec::new(),
+        }
     }
 }
 
@@ -43,8 +49,8 @@ struct SpotRisk {
     known: PerGeneration<Known>,
 }
 
-/// What was derived from static columns, and from the rates as they were last. A logarithm costs more than all else
-/// here, and rates change every few hours.
+/// What was derived from static columns, and from the rates as they were last. A logarithm costs
+/// more than all else here, and rates change every few hours.
 #[derive(Debug)]
 struct Known {
     risks: Vec<Risk>,
@@ -75,15 +81,26 @@ impl Scorer for SpotRisk {
     type Settings = Settings;
 
     fn new(settings: Settings) -> Result<Self, String> {
-        Ok(SpotRisk { settings, known: PerGeneration::new() })
+        Ok(SpotRisk {
+            settings,
+            known: PerGeneration::new(),
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
         let (prices, rates) = (offerings::prices(), offerings::interruption_rates());
         let settings = &self.settings;
-        let known = self.known.get_mut(|| Known { risks: risks(settings), rates: Vec::new(), hazards: Vec::new() });
+        let known = self.known.get_mut(|| Known {
+            risks: risks(settings),
+            rates: Vec::new(),
+            hazards: Vec::new(),
+        });
         if known.rates != rates || known.hazards.is_empty() {
-            let hazards = known.risks.iter().zip(&rates).map(|(risk, &rate)| settings.hazard(*risk, rate));
+            let hazards = known
+                .risks
+                .iter()
+                .zip(&rates)
+                .map(|(risk, &rate)| settings.hazard(*risk, rate));
             known.hazards = hazards.collect();
             known.rates = rates;
         }
@@ -101,7 +118,11 @@ impl Settings {
         match risk {
             Risk::None => 0.0,
             Risk::Rate(rate) => hazard(rate),
-            Risk::Column => hazard(if column < 0.0 { self.default_rate } else { column }),
+            Risk::Column => hazard(if column < 0.0 {
+                self.default_rate
+            } else {
+                column
+            }),
         }
     }
 }
@@ -113,7 +134,10 @@ fn hazard(monthly: f64) -> f64 {
 
 fn risks(settings: &Settings) -> Vec<Risk> {
     let keys = Keys::pull();
-    let spot = keys.matches(&Selector { capacity_type: Some("spot".to_owned()), ..Selector::default() });
+    let spot = keys.matches(&Selector {
+        capacity_type: Some("spot".to_owned()),
+        ..Selector::default()
+    });
     let rates = keys.first_match(settings.rates.iter().map(|rate| &rate.offerings));
     let risk = |(spot, rate): (bool, Option<usize>)| match rate {
         _ if !spot => Risk::None,
@@ -152,7 +176,10 @@ mod tests {
 
     #[test]
     fn on_demand_costs_its_price() {
-        assert_eq!(scores(Settings::default(), &[Offering::default()]), [0.0816]);
+        assert_eq!(
+            scores(Settings::default(), &[Offering::default()]),
+            [0.0816]
+        );
     }
 
     #[test]
@@ -164,32 +191,71 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_settings_then_the_hosts_then_the_default() {
-        let settings = || Settings { interruption_cost: 1.0, lost_minutes: 60.0, ..Settings::default() };
+        let settings = || Settings {
+            interruption_cost: 1.0,
+            lost_minutes: 60.0,
+            ..Settings::default()
+        };
         let cost = |rate: f64| 0.03 + hazard(rate) * (1.0 + 0.03);
-        let rows = [SPOT, Offering { interruption_rate: Some(0.2), ..SPOT }];
+        let rows = [
+            SPOT,
+            Offering {
+                interruption_rate: Some(0.2),
+                ..SPOT
+            },
+        ];
         assert_eq!(scores(settings(), &rows), [cost(0.1), cost(0.2)]);
-        let offerings = Selector { instance_type: Some("m7g.*".to_owned()), ..Selector::default() };
-        let settings = Settings { rates: vec![Rate { offerings, rate: 0.05 }], ..settings() };
+        let offerings = Selector {
+            instance_type: Some("m7g.*".to_owned()),
+            ..Selector::default()
+        };
+        let settings = Settings {
+            rates: vec![Rate {
+                offerings,
+                rate: 0.05,
+            }],
+            ..settings()
+        };
         assert_eq!(scores(settings, &rows), [cost(0.05); 2]);
     }
 
     #[test]
     fn rates_that_changed_are_worked_out_again() {
-        let mut scorer = SpotRisk::new(Settings { interruption_cost: 1.0, lost_minutes: 0.0, ..Settings::default() });
+        let mut scorer = SpotRisk::new(Settings {
+            interruption_cost: 1.0,
+            lost_minutes: 0.0,
+            ..Settings::default()
+        });
         let scorer = scorer.as_mut().unwrap();
         for rate in [0.1, 0.1, 0.3, 0.0] {
-            let rows = [Offering { interruption_rate: Some(rate), ..SPOT }];
-            assert_eq!(with(&rows, || scorer.score().unwrap()), [0.03 + hazard(rate)]);
+            let rows = [Offering {
+                interruption_rate: Some(rate),
+                ..SPOT
+            }];
+            assert_eq!(
+                with(&rows, || scorer.score().unwrap()),
+                [0.03 + hazard(rate)]
+            );
         }
     }
 
     #[test]
     fn a_risky_cheap_offering_can_cost_more_than_a_safe_one() {
         let rows = [
-            Offering { interruption_rate: Some(0.9), ..SPOT },
-            Offering { price: 0.032, interruption_rate: Some(0.01), ..SPOT },
+            Offering {
+                interruption_rate: Some(0.9),
+                ..SPOT
+            },
+            Offering {
+                price: 0.032,
+                interruption_rate: Some(0.01),
+                ..SPOT
+            },
         ];
-        let settings = Settings { interruption_cost: 2.0, ..Settings::default() };
+        let settings = Settings {
+            interruption_cost: 2.0,
+            ..Settings::default()
+        };
         let scores = scores(settings, &rows);
         assert!(scores[0] > scores[1], "{scores:?}");
     }

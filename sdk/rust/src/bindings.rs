@@ -1,5 +1,5 @@
-//! Generated from wit/policy@0.1.0. One module for the world that every scorer implements, one for each ability beside
-//! it; the encoder joins the worlds of those that a component exports.
+//! Generated from wit/policy@0.1.0. One module for the world that every scorer implements, one for
+//! each ability beside it; the encoder joins the worlds of those that a component exports.
 #![allow(missing_docs)]
 
 pub use wit_bindgen;

@@ -20,7 +20,10 @@ impl<T> PerGeneration<T> {
     /// The same, for values that remember more than static columns.
     pub fn get_mut(&mut self, derive: impl FnOnce() -> T) -> &mut T {
         let now = offerings::generation();
-        let kept = self.kept.take().filter(|&(generation, _)| generation == now);
+        let kept = self
+            .kept
+            .take()
+            .filter(|&(generation, _)| generation == now);
         &mut self.kept.insert(kept.unwrap_or_else(|| (now, derive()))).1
     }
 }

@@ -1,7 +1,7 @@
 //! Write Longshore policies in Rust.
 //!
-//! A scorer says what every offering (instance type × zone × capacity type) costs in effect, in USD per hour. It is a
-//! type with [`Scorer`], exported with [`export_scorer!`]:
+//! A scorer says what every offering (instance type × zone × capacity type) costs in effect, in USD
+//! per hour. It is a type with [`Scorer`], exported with [`export_scorer!`]:
 //!
 //! ```
 //! use longshore_sdk::{About, Rows, Scorer, offerings};
@@ -23,7 +23,7 @@
 //!         version: env!("CARGO_PKG_VERSION"),
 //!         summary: "Adds a surcharge to the price of spot offerings.",
 //!         signals: &[],
-//!         settings_schema: r#"{"type": "object", "properties": {"percent": {"type": "number", "minimum": 0}}}"#,
+//!         settings_schema: r#"{"type": "object", "properties": {"percent": {"type": "number"}}}"#,
 //!     };
 //!     type Settings = Settings;
 //!
@@ -33,7 +33,8 @@
 //!
 //!     fn score(&mut self) -> Result<Vec<f64>, String> {
 //!         let rows = Rows::pull();
-//!         Ok(rows.iter().map(|row| if row.capacity_type == "spot" { row.price * self.factor } else { row.price }).collect())
+//!         let factor = |kind: &str| if kind == "spot" { self.factor } else { 1.0 };
+//!         Ok(rows.iter().map(|row| row.price * factor(row.capacity_type)).collect())
 //!     }
 //! }
 //!
@@ -41,16 +42,18 @@
 //!
 //! // Host-side test: no WebAssembly needed.
 //! use longshore_sdk::testing::Offering;
-//! longshore_sdk::testing::with(&[Offering { capacity_type: "spot", price: 0.05, ..Offering::default() }], || {
+//! let spot = Offering { capacity_type: "spot", price: 0.05, ..Offering::default() };
+//! longshore_sdk::testing::with(&[spot], || {
 //!     let mut scorer = SpotSurcharge::new(Settings { percent: 10.0 }).unwrap();
 //!     assert_eq!(scorer.score().unwrap(), [0.05 * 1.1]);
 //! });
 //! ```
 //!
-//! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from static ones in a
-//! [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
+//! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from
+//! static ones in a [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
 //!
-//! On other targets than `wasm32` the host's functions answer from [`testing`], so that `cargo test` runs everywhere.
+//! On other targets than `wasm32` the host's functions answer from [`testing`], so that
+//! `cargo test` runs everywhere.
 
 extern crate self as longshore_sdk;
 

@@ -1,5 +1,5 @@
-//! The catalogue as columns: row i is the same offering in each. A column costs a call and a copy, so pull what you
-//! need. wit/policy@0.1.0/offerings.wit has the contract.
+//! The catalogue as columns: row i is the same offering in each. A column costs a call and a copy,
+//! so pull what you need. wit/policy@0.1.0/offerings.wit has the contract.
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::scorer::longshore::policy::offerings as host;

@@ -13,8 +13,8 @@ pub struct About {
     pub summary: &'static str,
     /// Names of the signals that it reads.
     pub signals: &'static [&'static str],
-    /// JSON Schema of its settings, or the empty string for none; wit/policy@0.1.0/plugin.wit says what of it the host
-    /// checks.
+    /// JSON Schema of its settings, or the empty string for none; wit/policy@0.1.0/plugin.wit says
+    /// what of it the host checks.
     pub settings_schema: &'static str,
 }
 
@@ -22,13 +22,15 @@ pub struct About {
 pub trait Scorer: Sized + 'static {
     /// Who it is.
     const ABOUT: About;
-    /// What an operator sets. Refuse unknown keys (`#[serde(deny_unknown_fields)]`); default what can be defaulted.
+    /// What an operator sets. Refuse unknown keys (`#[serde(deny_unknown_fields)]`); default what
+    /// can be defaulted.
     type Settings: DeserializeOwned;
 
     /// A scorer with these settings, or what is wrong with them and what would be right.
     fn new(settings: Self::Settings) -> Result<Self, String>;
 
-    /// The effective cost of every offering in USD per hour, in order: 0 or more, infinite to exclude.
+    /// The effective cost of every offering in USD per hour, in order: 0 or more, infinite to
+    /// exclude.
     fn score(&mut self) -> Result<Vec<f64>, String>;
 }
 
@@ -88,7 +90,8 @@ macro_rules! export_scorer {
     };
 }
 
-/// Makes a component of a [`Scorer`] with [`Commitments`]. On other targets than `wasm32` it does nothing.
+/// Makes a component of a [`Scorer`] with [`Commitments`]. On other targets than `wasm32` it does
+/// nothing.
 #[macro_export]
 macro_rules! export_commitments {
     ($scorer:ty) => {

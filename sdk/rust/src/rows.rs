@@ -96,7 +96,8 @@ impl Rows {
             gpus: self.gpu_counts[at],
             price: f64::from(self.prices[at]) / 1e6,
             available: self.available[at] == 1,
-            reservation: (!reservation.is_empty()).then(|| (reservation, self.reservation_counts[at])),
+            reservation: (!reservation.is_empty())
+                .then(|| (reservation, self.reservation_counts[at])),
             interruption_rate: (rate >= 0.0).then_some(rate),
             placement_score: (score <= 10).then_some(score),
         }

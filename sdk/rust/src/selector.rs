@@ -2,7 +2,8 @@ use serde::Deserialize;
 
 use crate::offerings;
 
-/// Which offerings a setting is about: glob patterns (`*`, `?`), all of which must match; absent ones always do.
+/// Which offerings a setting is about: glob patterns (`*`, `?`), all of which must match; absent
+/// ones always do.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Selector {
@@ -36,15 +37,30 @@ impl Keys {
     /// [`PerGeneration`](crate::PerGeneration).
     pub fn pull() -> Self {
         Keys {
-            instance_types: Column { names: offerings::instance_type_names(), rows: offerings::instance_types() },
-            zones: Column { names: offerings::zone_names(), rows: offerings::zones() },
-            capacity_types: Column { names: offerings::capacity_type_names(), rows: offerings::capacity_types() },
-            architectures: Column { names: offerings::architecture_names(), rows: offerings::architectures() },
+            instance_types: Column {
+                names: offerings::instance_type_names(),
+                rows: offerings::instance_types(),
+            },
+            zones: Column {
+                names: offerings::zone_names(),
+                rows: offerings::zones(),
+            },
+            capacity_types: Column {
+                names: offerings::capacity_type_names(),
+                rows: offerings::capacity_types(),
+            },
+            architectures: Column {
+                names: offerings::architecture_names(),
+                rows: offerings::architectures(),
+            },
         }
     }
 
     /// For each offering, which of `selectors` is the first that matches it.
-    pub fn first_match<'a>(&self, selectors: impl IntoIterator<Item = &'a Selector>) -> Vec<Option<usize>> {
+    pub fn first_match<'a>(
+        &self,
+        selectors: impl IntoIterator<Item = &'a Selector>,
+    ) -> Vec<Option<usize>> {
         let mut first = vec![None; self.instance_types.rows.len()];
         for (number, selector) in selectors.into_iter().enumerate() {
             for (slot, matches) in first.iter_mut().zip(self.matches(selector)) {
@@ -66,7 +82,11 @@ impl Keys {
             (&self.architectures, &selector.architecture),
         ] {
             let Some(pattern) = pattern else { continue };
-            let names: Vec<bool> = column.names.iter().map(|name| glob(pattern, name)).collect();
+            let names: Vec<bool> = column
+                .names
+                .iter()
+                .map(|name| glob(pattern, name))
+                .collect();
             for (matches, &row) in all.iter_mut().zip(&column.rows) {
                 *matches &= names[row as usize];
             }
@@ -128,13 +148,26 @@ mod tests {
 
     #[test]
     fn the_first_selector_that_matches_counts() {
-        let rows = [("m7g.large", "spot"), ("m7g.large", "on-demand"), ("c7i.large", "spot")]
-            .map(|(instance_type, capacity_type)| Offering { instance_type, capacity_type, ..Offering::default() });
+        let rows = [
+            ("m7g.large", "spot"),
+            ("m7g.large", "on-demand"),
+            ("c7i.large", "spot"),
+        ]
+        .map(|(instance_type, capacity_type)| Offering {
+            instance_type,
+            capacity_type,
+            ..Offering::default()
+        });
         let selector = |text: &str| serde_json::from_str::<Selector>(text).unwrap();
         let selectors = [
             selector(r#"{"instance-type": "m7g.*", "capacity-type": "spot"}"#),
             selector(r#"{"instance-type": "m*"}"#),
         ];
-        testing::with(&rows, || assert_eq!(Keys::pull().first_match(&selectors), [Some(0), Some(1), None]));
+        testing::with(&rows, || {
+            assert_eq!(
+                Keys::pull().first_match(&selectors),
+                [Some(0), Some(1), None]
+            )
+        });
     }
 }

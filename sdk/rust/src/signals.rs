@@ -34,13 +34,20 @@ pub struct Signal {
 /// The table of that name, if the host has it.
 pub fn get(name: &str) -> Option<Signal> {
     let time = host::signal_time(name);
-    (time >= 0.0).then(|| Signal { time, keys: host::signal_keys(name), values: host::signal_values(name) })
+    (time >= 0.0).then(|| Signal {
+        time,
+        keys: host::signal_keys(name),
+        values: host::signal_values(name),
+    })
 }
 
 impl Signal {
     /// The value under `key`.
     pub fn value(&self, key: &str) -> Option<f64> {
-        let at = self.keys.binary_search_by(|have| have.as_str().cmp(key)).ok()?;
+        let at = self
+            .keys
+            .binary_search_by(|have| have.as_str().cmp(key))
+            .ok()?;
         self.values.get(at).copied()
     }
 }

@@ -1,5 +1,5 @@
-//! A catalogue and signals for tests of policies, on any target but `wasm32`: what the host's functions answer inside
-//! [`with`] and [`with_signals`].
+//! A catalogue and signals for tests of policies, on any target but `wasm32`: what the host's
+//! functions answer inside [`with`] and [`with_signals`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -72,7 +72,10 @@ pub fn with<T>(offerings: &[Offering], test: impl FnOnce() -> T) -> T {
 
 /// Runs a test with a signal, fetched in 1970.
 pub fn with_signal<T>(name: &str, rows: &[(&str, f64)], test: impl FnOnce() -> T) -> T {
-    let table = rows.iter().map(|&(key, value)| (key.to_owned(), value)).collect();
+    let table = rows
+        .iter()
+        .map(|&(key, value)| (key.to_owned(), value))
+        .collect();
     SIGNALS.with_borrow_mut(|signals| signals.insert(name.to_owned(), table));
     let result = test();
     SIGNALS.with_borrow_mut(|signals| signals.remove(name));
@@ -83,7 +86,14 @@ pub(crate) fn generation() -> u32 {
     let mut hasher = DefaultHasher::new();
     OFFERINGS.with_borrow(|all| {
         for o in all {
-            (o.instance_type, o.zone, o.capacity_type, o.architecture, o.reservation).hash(&mut hasher);
+            (
+                o.instance_type,
+                o.zone,
+                o.capacity_type,
+                o.architecture,
+                o.reservation,
+            )
+                .hash(&mut hasher);
             (o.cpu_millicores, o.memory_mib, o.gpus).hash(&mut hasher);
         }
     });
@@ -110,7 +120,12 @@ fn table(of: impl Fn(&Offering) -> &'static str) -> Vec<String> {
 
 fn index(of: impl Fn(&Offering) -> &'static str + Copy) -> Vec<u32> {
     let names = table(of);
-    column(|o| names.iter().position(|name| name == of(o)).unwrap_or_default() as u32)
+    column(|o| {
+        names
+            .iter()
+            .position(|name| name == of(o))
+            .unwrap_or_default() as u32
+    })
 }
 
 macro_rules! columns {
@@ -150,11 +165,17 @@ columns! {
 }
 
 pub(crate) fn signal_keys(name: &str) -> Vec<String> {
-    SIGNALS.with_borrow(|all| all.get(name).map_or_else(Vec::new, |table| table.keys().cloned().collect()))
+    SIGNALS.with_borrow(|all| {
+        all.get(name)
+            .map_or_else(Vec::new, |table| table.keys().cloned().collect())
+    })
 }
 
 pub(crate) fn signal_values(name: &str) -> Vec<f64> {
-    SIGNALS.with_borrow(|all| all.get(name).map_or_else(Vec::new, |table| table.values().copied().collect()))
+    SIGNALS.with_borrow(|all| {
+        all.get(name)
+            .map_or_else(Vec::new, |table| table.values().copied().collect())
+    })
 }
 
 pub(crate) fn signal_time(name: &str) -> f64 {

@@ -32,13 +32,24 @@ impl Scorer for SpotSurcharge {
     type Settings = Settings;
 
     fn new(settings: Settings) -> Result<Self, String> {
-        Ok(SpotSurcharge { factor: 1.0 + settings.percent / 100.0 })
+        Ok(SpotSurcharge {
+            factor: 1.0 + settings.percent / 100.0,
+        })
     }
 
     fn score(&mut self) -> Result<Vec<f64>, String> {
         let rows = Rows::pull();
-        let factor = |capacity_type| if capacity_type == "spot" { self.factor } else { 1.0 };
-        Ok(rows.iter().map(|row| row.price * factor(row.capacity_type)).collect())
+        let factor = |capacity_type| {
+            if capacity_type == "spot" {
+                self.factor
+            } else {
+                1.0
+            }
+        };
+        Ok(rows
+            .iter()
+            .map(|row| row.price * factor(row.capacity_type))
+            .collect())
     }
 }
 

@@ -20,13 +20,37 @@ use super::{Condition, Quantities, schema};
     derive = "PartialEq",
     derive = "Default",
     doc = "Room kept free for pods to come.",
-    printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.provisioningStrategy"),
-    printcolumn(name = "PodTemplate", type_ = "string", json_path = ".status.podTemplateRef.name"),
+    printcolumn(
+        name = "Strategy",
+        type_ = "string",
+        json_path = ".spec.provisioningStrategy"
+    ),
+    printcolumn(
+        name = "PodTemplate",
+        type_ = "string",
+        json_path = ".status.podTemplateRef.name"
+    ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
-    printcolumn(name = "ConditionsType", type_ = "string", json_path = ".status.conditions[*].type"),
-    printcolumn(name = "ConditionsStatus", type_ = "string", json_path = ".status.conditions[*].status"),
-    printcolumn(name = "ConditionsReason", type_ = "string", json_path = ".status.conditions[*].reason"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "ConditionsType",
+        type_ = "string",
+        json_path = ".status.conditions[*].type"
+    ),
+    printcolumn(
+        name = "ConditionsStatus",
+        type_ = "string",
+        json_path = ".status.conditions[*].status"
+    ),
+    printcolumn(
+        name = "ConditionsReason",
+        type_ = "string",
+        json_path = ".status.conditions[*].reason"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)")

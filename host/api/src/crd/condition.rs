@@ -1,12 +1,13 @@
-//! Conditions of a status: one statement each, true, false or unknown, with the reason and since when.
+//! Conditions of a status: one statement each, true, false or unknown, with the reason and since
+//! when.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Time;
 
-/// One statement about an object. The schema differs a little between resources (a NodeClaim's reason may be empty),
-/// so each status states its own; this type reads them all.
+/// One statement about an object. The schema differs a little between resources (a NodeClaim's
+/// reason may be empty), so each status states its own; this type reads them all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -55,9 +56,9 @@ pub fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Con
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// States a condition, and tells whether anything changed. The time of transition is `now` if the condition is new or
-/// its status changes, and stays where only words do; the observed generation stays too. An unchanged status need
-/// not be written.
+/// States a condition, and tells whether anything changed. The time of transition is `now` if the
+/// condition is new or its status changes, and stays where only words do; the observed generation
+/// stays too. An unchanged status need not be written.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -66,7 +67,10 @@ pub fn set_condition(
     message: &str,
     now: Time,
 ) -> bool {
-    let Some(old) = conditions.iter_mut().find(|condition| condition.type_ == type_) else {
+    let Some(old) = conditions
+        .iter_mut()
+        .find(|condition| condition.type_ == type_)
+    else {
         conditions.push(Condition {
             type_: type_.to_owned(),
             status,
@@ -104,21 +108,41 @@ mod tests {
         let mut set = |status, reason, second| {
             let changed = set_condition(&mut all, "Ready", status, reason, "", at(second));
             let now = condition(&all, "Ready").unwrap();
-            (changed, now.last_transition_time.0.as_second(), now.reason.clone())
+            (
+                changed,
+                now.last_transition_time.0.as_second(),
+                now.reason.clone(),
+            )
         };
-        assert_eq!(set(ConditionStatus::Unknown, "Starting", 10), (true, 10, "Starting".into()));
-        assert_eq!(set(ConditionStatus::Unknown, "Starting", 20), (false, 10, "Starting".into()));
-        assert_eq!(set(ConditionStatus::Unknown, "Waiting", 30), (true, 10, "Waiting".into()));
-        assert_eq!(set(ConditionStatus::True, "Waiting", 40), (true, 40, "Waiting".into()));
+        assert_eq!(
+            set(ConditionStatus::Unknown, "Starting", 10),
+            (true, 10, "Starting".into())
+        );
+        assert_eq!(
+            set(ConditionStatus::Unknown, "Starting", 20),
+            (false, 10, "Starting".into())
+        );
+        assert_eq!(
+            set(ConditionStatus::Unknown, "Waiting", 30),
+            (true, 10, "Waiting".into())
+        );
+        assert_eq!(
+            set(ConditionStatus::True, "Waiting", 40),
+            (true, 40, "Waiting".into())
+        );
         assert_eq!(condition(&all, "Launched"), None);
         assert_eq!(all.len(), 1);
     }
 
     #[test]
     fn reason_and_message_may_be_absent() {
-        let json = r#"{"type":"Ready","status":"True","lastTransitionTime":"2026-11-21T08:00:00Z"}"#;
+        let json =
+            r#"{"type":"Ready","status":"True","lastTransitionTime":"2026-11-21T08:00:00Z"}"#;
         let condition: Condition = serde_json::from_str(json).unwrap();
-        assert_eq!((condition.reason.as_str(), condition.message.as_str()), ("", ""));
+        assert_eq!(
+            (condition.reason.as_str(), condition.message.as_str()),
+            ("", "")
+        );
         let again = serde_json::to_value(&condition).unwrap();
         assert_eq!(again["lastTransitionTime"], "2026-11-21T08:00:00Z");
         assert_eq!(again["reason"], "");

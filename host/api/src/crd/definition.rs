@@ -1,7 +1,9 @@
-//! The definitions that a cluster installs: what the types say, put as upstream puts it, and as YAML.
+//! The definitions that a cluster installs: what the types say, put as upstream puts it, and as
+//! YAML.
 //!
-//! kube's derive says some things in another way than Karpenter's own definitions do. The differences are of no
-//! consequence to most servers, but then nobody needs to think about them if they are not there.
+//! kube's derive says some things in another way than Karpenter's own definitions do. The
+//! differences are of no consequence to most servers, but then nobody needs to think about them if
+//! they are not there.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
@@ -38,13 +40,23 @@ impl Definition {
     fn new(definition: CustomResourceDefinition) -> Self {
         // Only maps with keys that are no text cannot become JSON, and there are none.
         let mut value = serde_json::to_value(definition).unwrap_or_default();
-        let kind = value.pointer("/spec/names/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(names) = value.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
+        let kind = value
+            .pointer("/spec/names/kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        if let Some(names) = value
+            .pointer_mut("/spec/names")
+            .and_then(Value::as_object_mut)
+        {
             // The server would fill it in.
             names.insert("listKind".to_owned(), json!(format!("{kind}List")));
             names.retain(|_, value| *value != json!([]));
         }
-        if let Some(version) = value.pointer_mut("/spec/versions/0").and_then(Value::as_object_mut) {
+        if let Some(version) = value
+            .pointer_mut("/spec/versions/0")
+            .and_then(Value::as_object_mut)
+        {
             version.retain(|_, value| *value != json!([]));
         }
         if let Some(schema) = value.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
@@ -58,7 +70,10 @@ impl Definition {
     }
 
     fn with_default_status(mut self, status: &Value) -> Self {
-        let place = self.0.pointer_mut(&format!("{SCHEMA}/properties/status")).and_then(Value::as_object_mut);
+        let place = self
+            .0
+            .pointer_mut(&format!("{SCHEMA}/properties/status"))
+            .and_then(Value::as_object_mut);
         if let Some(place) = place {
             place.insert("default".to_owned(), status.clone());
         }
@@ -72,7 +87,11 @@ impl Definition {
 
     /// The file that it is shipped in, such as `karpenter.sh_nodepools.yaml`.
     pub fn file(&self) -> String {
-        format!("{}_{}.yaml", self.text("/spec/group"), self.text("/spec/names/plural"))
+        format!(
+            "{}_{}.yaml",
+            self.text("/spec/group"),
+            self.text("/spec/names/plural")
+        )
     }
 
     /// All of it.
@@ -91,7 +110,10 @@ impl Definition {
     }
 
     fn text(&self, pointer: &str) -> &str {
-        self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        self.0
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 }
 
@@ -99,10 +121,17 @@ const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 /// Names the fields that every object has.
 fn document(schema: &mut Map<String, Value>) {
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for (name, description) in [("apiVersion", "Group and version of the resource."), ("kind", "Kind of the resource.")]
-    {
-        properties.insert(name.to_owned(), json!({"description": description, "type": "string"}));
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, description) in [
+        ("apiVersion", "Group and version of the resource."),
+        ("kind", "Kind of the resource."),
+    ] {
+        properties.insert(
+            name.to_owned(),
+            json!({"description": description, "type": "string"}),
+        );
     }
     // The server refuses a definition that says more of it.
     properties.insert("metadata".to_owned(), json!({"type": "object"}));
@@ -119,7 +148,10 @@ fn settle(schema: &mut Value) {
             }
             // kube takes the types of alternatives away.
             if fields.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
-                fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+                fields.insert(
+                    "anyOf".to_owned(),
+                    json!([{"type": "integer"}, {"type": "string"}]),
+                );
             }
             // Rust's doc comments are wrapped, and some point to functions.
             if let Some(Value::String(text)) = fields.get_mut("description") {
@@ -130,7 +162,10 @@ fn settle(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(settle),
         // Bounds of whole numbers are held as floats.
         Value::Number(number) => {
-            if let Some(whole) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0) {
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|float| number.is_f64() && float.fract() == 0.0)
+            {
                 *number = (whole as i64).into();
             }
         }

@@ -1,4 +1,5 @@
-//! Durations of the custom resources: whole hours, minutes and seconds such as `720h` or `1h30m`, or `Never`.
+//! Durations of the custom resources: whole hours, minutes and seconds such as `720h` or `1h30m`,
+//! or `Never`.
 
 use std::time::Duration;
 
@@ -23,18 +24,26 @@ impl Lifetime {
 
 /// A text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a duration of hours, minutes and seconds up to 292 years, such as 720h or 1h30m")]
+#[error(
+    "{0:?} is not a duration of hours, minutes and seconds up to 292 years, such as 720h or 1h30m"
+)]
 pub struct NotADuration(pub String);
 
 /// Reads a duration, such as a `terminationGracePeriod`.
 pub fn duration(text: &str) -> Result<Duration, NotADuration> {
     let seconds = crate::time::plain_duration(text).and_then(|seconds| u64::try_from(seconds).ok());
-    seconds.map(Duration::from_secs).ok_or_else(|| NotADuration(text.to_owned()))
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| NotADuration(text.to_owned()))
 }
 
 /// Reads a duration that may be `Never`, such as an `expireAfter`.
 pub fn lifetime(text: &str) -> Result<Lifetime, NotADuration> {
-    if text == "Never" { Ok(Lifetime::Never) } else { duration(text).map(Lifetime::After) }
+    if text == "Never" {
+        Ok(Lifetime::Never)
+    } else {
+        duration(text).map(Lifetime::After)
+    }
 }
 
 #[cfg(test)]

@@ -1,47 +1,68 @@
 //! The drift hash of a NodePool: which claims were made from a template that has changed since.
 //!
-//! Claims keep the hash of their NodePool's template in an annotation; a different one means drift. The number must be
-//! Karpenter's own, version `v3`, or every node would drift when a cluster changes over. Karpenter hashes its Go
-//! structs with the library hashstructure (format 2, zero values ignored, lists as sets). In its terms:
+//! Claims keep the hash of their NodePool's template in an annotation; a different one means drift.
+//! The number must be Karpenter's own, version `v3`, or every node would drift when a cluster
+//! changes over. Karpenter hashes its Go structs with the library hashstructure (format 2, zero
+//! values ignored, lists as sets). In its terms:
 //!
 //! - a text, a number or a moment is FNV-1 (not FNV-1a), 64 bits, of its bytes;
 //! - a pair is the hash of two hashes, little-endian, one after the other;
-//! - a map is the XOR of its pairs, hashed once more; a list is the XOR of its elements, so that two equal ones cancel
-//!   out;
-//! - a struct starts from the hash of its Go name; each field that is not zero, in the order of the Go declaration, is
-//!   XORed in as a pair of name and value, and the result hashed.
+//! - a map is the XOR of its pairs, hashed once more; a list is the XOR of its elements, so that
+//!   two equal ones cancel out;
+//! - a struct starts from the hash of its Go name; each field that is not zero, in the order of the
+//!   Go declaration, is XORed in as a pair of name and value, and the result hashed.
 //!
-//! Hashed are labels, annotations, taints, startup taints, class, grace period and expiry of `spec.template`;
-//! requirements are not, nor anything beside the template. A list or map that is there and empty is not zero.
+//! Hashed are labels, annotations, taints, startup taints, class, grace period and expiry of
+//! `spec.template`; requirements are not, nor anything beside the template. A list or map that is
+//! there and empty is not zero.
 
 use std::collections::BTreeMap;
 
 use super::duration::{Lifetime, NotADuration, duration, lifetime};
-use super::{NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, Taint, TemplateMetadata, Time};
+use super::{
+    NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, Taint, TemplateMetadata, Time,
+};
 
 /// The version of the hash, as written beside it.
 pub const VERSION: &str = "v3";
 
-/// The hash of a NodePool's template, as written in annotations: a decimal number. Fails on a duration that nobody
-/// can read; the schema lets through only those beyond 292 years.
+/// The hash of a NodePool's template, as written in annotations: a decimal number. Fails on a
+/// duration that nobody can read; the schema lets through only those beyond 292 years.
 pub fn nodepool_hash(pool: &NodePool) -> Result<String, NotADuration> {
     template(&pool.spec.template).map(|hash| hash.to_string())
 }
 
 fn template(template: &NodeClaimTemplate) -> Result<u64, NotADuration> {
-    let metadata = (template.metadata != TemplateMetadata::default()).then(|| metadata(&template.metadata));
-    Ok(structure("NodeClaimTemplate", &[("ObjectMeta", metadata), ("Spec", Some(spec(&template.spec)?))]))
+    let metadata =
+        (template.metadata != TemplateMetadata::default()).then(|| metadata(&template.metadata));
+    Ok(structure(
+        "NodeClaimTemplate",
+        &[
+            ("ObjectMeta", metadata),
+            ("Spec", Some(spec(&template.spec)?)),
+        ],
+    ))
 }
 
 fn metadata(metadata: &TemplateMetadata) -> u64 {
     let labels = metadata.labels.as_ref().map(map);
     let annotations = metadata.annotations.as_ref().map(map);
-    structure("ObjectMeta", &[("Labels", labels), ("Annotations", annotations)])
+    structure(
+        "ObjectMeta",
+        &[("Labels", labels), ("Annotations", annotations)],
+    )
 }
 
 fn spec(spec: &NodeClaimTemplateSpec) -> Result<u64, NotADuration> {
-    let taints = |list: &Option<Vec<Taint>>| list.as_ref().map(|list| list.iter().fold(0, |all, one| all ^ taint(one)));
-    let grace = spec.termination_grace_period.as_deref().map(grace_period).transpose()?;
+    let taints = |list: &Option<Vec<Taint>>| {
+        list.as_ref()
+            .map(|list| list.iter().fold(0, |all, one| all ^ taint(one)))
+    };
+    let grace = spec
+        .termination_grace_period
+        .as_deref()
+        .map(grace_period)
+        .transpose()?;
     let fields = [
         ("Taints", taints(&spec.taints)),
         ("StartupTaints", taints(&spec.startup_taints)),
@@ -53,7 +74,11 @@ fn spec(spec: &NodeClaimTemplateSpec) -> Result<u64, NotADuration> {
 }
 
 fn class(class: &NodeClassRef) -> u64 {
-    let fields = [("Kind", some(&class.kind)), ("Name", some(&class.name)), ("Group", some(&class.group))];
+    let fields = [
+        ("Kind", some(&class.kind)),
+        ("Name", some(&class.name)),
+        ("Group", some(&class.group)),
+    ];
     structure("NodeClassReference", &fields)
 }
 
@@ -62,7 +87,13 @@ fn taint(taint: &Taint) -> u64 {
         ("Key", some(&taint.key)),
         ("Value", some(&taint.value)),
         ("Effect", some(taint.effect.as_str())),
-        ("TimeAdded", taint.time_added.as_ref().map(|time| structure("Time", &[("Time", Some(moment(time)))]))),
+        (
+            "TimeAdded",
+            taint
+                .time_added
+                .as_ref()
+                .map(|time| structure("Time", &[("Time", Some(moment(time)))])),
+        ),
     ];
     structure("Taint", &fields)
 }
@@ -70,24 +101,35 @@ fn taint(taint: &Taint) -> u64 {
 /// Nanoseconds are a field of a struct, so none of them are no field.
 fn grace_period(text: &str) -> Result<u64, NotADuration> {
     let time = duration(text)?;
-    Ok(structure("Duration", &[("Duration", (!time.is_zero()).then(|| number(time)))]))
+    Ok(structure(
+        "Duration",
+        &[("Duration", (!time.is_zero()).then(|| number(time)))],
+    ))
 }
 
 /// Nanoseconds are behind a pointer, so none of them are still a field; `Never` is no field at all.
 fn expiry(text: &str) -> Result<Option<u64>, NotADuration> {
     Ok(match lifetime(text)? {
         Lifetime::Never => None,
-        Lifetime::After(time) => Some(structure("NillableDuration", &[("Duration", Some(number(time)))])),
+        Lifetime::After(time) => Some(structure(
+            "NillableDuration",
+            &[("Duration", Some(number(time)))],
+        )),
     })
 }
 
 fn structure(name: &str, fields: &[(&str, Option<u64>)]) -> u64 {
-    let set = fields.iter().filter_map(|(name, value)| Some(pair(text(name), (*value)?)));
+    let set = fields
+        .iter()
+        .filter_map(|(name, value)| Some(pair(text(name), (*value)?)));
     set.fold(text(name), |hash, field| once_more(hash ^ field))
 }
 
 fn map(map: &BTreeMap<String, String>) -> u64 {
-    once_more(map.iter().fold(0, |all, (key, value)| all ^ pair(text(key), text(value))))
+    once_more(
+        map.iter()
+            .fold(0, |all, (key, value)| all ^ pair(text(key), text(value))),
+    )
 }
 
 /// A field that is zero if it is empty.
@@ -113,19 +155,25 @@ fn number(time: std::time::Duration) -> u64 {
     fnv(nanoseconds.to_le_bytes())
 }
 
-/// Go's binary form of a moment, big-endian: version 1, seconds since the year 1, nanoseconds, minutes east of UTC.
-/// Minutes are 0: Karpenter reads moments into its own time zone, and runs in UTC.
+/// Go's binary form of a moment, big-endian: version 1, seconds since the year 1, nanoseconds,
+/// minutes east of UTC. Minutes are 0: Karpenter reads moments into its own time zone, and runs in
+/// UTC.
 fn moment(time: &Time) -> u64 {
     // 719 162 days lie between the years 1 and 1970.
     let seconds = time.0.as_second() + 719_162 * 86_400;
     let nanoseconds = time.0.subsec_nanosecond();
     let minutes = 0i16;
-    let bytes = [1].into_iter().chain(seconds.to_be_bytes()).chain(nanoseconds.to_be_bytes());
+    let bytes = [1]
+        .into_iter()
+        .chain(seconds.to_be_bytes())
+        .chain(nanoseconds.to_be_bytes());
     fnv(bytes.chain(minutes.to_be_bytes()))
 }
 
 /// FNV-1, 64 bits.
 fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let hash = 0xcbf2_9ce4_8422_2325_u64;
-    bytes.into_iter().fold(hash, |hash, byte| hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte))
+    bytes.into_iter().fold(hash, |hash, byte| {
+        hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)
+    })
 }

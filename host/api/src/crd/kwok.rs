@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Condition, duration, is_default, schema};
 
-/// What stands beside a KWOKNodeClass' metadata. Unlike other resources it may come without a spec, so the spec is a
-/// field of this and kube's derive, which would require it, is told that there is none.
+/// What stands beside a KWOKNodeClass' metadata. Unlike other resources it may come without a spec,
+/// so the spec is a field of this and kube's derive, which would require it, is told that there is
+/// none.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "karpenter.kwok.sh",
@@ -53,7 +54,11 @@ pub struct KWOKNodeClassStatus {
 impl KWOKNodeClass {
     /// How long after its launch a node appears.
     pub fn registration_delay(&self) -> Result<std::time::Duration, duration::NotADuration> {
-        self.spec.spec.node_registration_delay.as_deref().map_or(Ok(std::time::Duration::ZERO), duration::duration)
+        self.spec
+            .spec
+            .node_registration_delay
+            .as_deref()
+            .map_or(Ok(std::time::Duration::ZERO), duration::duration)
     }
 }
 

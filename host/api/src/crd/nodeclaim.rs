@@ -19,21 +19,56 @@ use super::{Condition, NodeClassRef, Quantities, Requirement, Taint, Time, is_de
     derive = "PartialEq",
     derive = "Default",
     doc = "One node: what was asked for, what was bought, and how far it is.",
-    printcolumn(name = "Type", type_ = "string", json_path = r".metadata.labels.node\.kubernetes\.io/instance-type"),
-    printcolumn(name = "Capacity", type_ = "string", json_path = r".metadata.labels.karpenter\.sh/capacity-type"),
-    printcolumn(name = "Zone", type_ = "string", json_path = r".metadata.labels.topology\.kubernetes\.io/zone"),
+    printcolumn(
+        name = "Type",
+        type_ = "string",
+        json_path = r".metadata.labels.node\.kubernetes\.io/instance-type"
+    ),
+    printcolumn(
+        name = "Capacity",
+        type_ = "string",
+        json_path = r".metadata.labels.karpenter\.sh/capacity-type"
+    ),
+    printcolumn(
+        name = "Zone",
+        type_ = "string",
+        json_path = r".metadata.labels.topology\.kubernetes\.io/zone"
+    ),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName"),
-    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "ImageID", type_ = "string", json_path = ".status.imageID", priority = 1),
-    printcolumn(name = "ID", type_ = "string", json_path = ".status.providerID", priority = 1),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "ImageID",
+        type_ = "string",
+        json_path = ".status.imageID",
+        priority = 1
+    ),
+    printcolumn(
+        name = "ID",
+        type_ = "string",
+        json_path = ".status.providerID",
+        priority = 1
+    ),
     printcolumn(
         name = "NodePool",
         type_ = "string",
         json_path = r".metadata.labels.karpenter\.sh/nodepool",
         priority = 1
     ),
-    printcolumn(name = "NodeClass", type_ = "string", json_path = ".spec.nodeClassRef.name", priority = 1),
+    printcolumn(
+        name = "NodeClass",
+        type_ = "string",
+        json_path = ".spec.nodeClassRef.name",
+        priority = 1
+    ),
     printcolumn(
         name = "Drifted",
         type_ = "string",
@@ -64,7 +99,8 @@ pub struct NodeClaimSpec {
     #[serde(default = "month")]
     #[schemars(regex(pattern = schema::LIFETIME))]
     pub expire_after: String,
-    /// How long the node may take to drain before its pods go anyway. Read it with [`super::duration::duration`].
+    /// How long the node may take to drain before its pods go anyway. Read it with
+    /// [`super::duration::duration`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub termination_grace_period: Option<String>,
@@ -100,7 +136,11 @@ pub struct NodeClaimStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node_name: String,
     /// The cloud's name of the instance.
-    #[serde(default, rename = "providerID", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        rename = "providerID",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub provider_id: String,
     /// The image that the instance started from.
     #[serde(default, rename = "imageID", skip_serializing_if = "String::is_empty")]

@@ -20,14 +20,44 @@ use super::{Condition, NodeClassRef, Quantities, Requirement, Taint, is_default,
     derive = "PartialEq",
     derive = "Default",
     doc = "Nodes of one kind, within limits: what they are made of, which pods they take, and how they may be disrupted.",
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.nodes"),
-    printcolumn(name = "NodeClass", type_ = "string", json_path = ".spec.template.spec.nodeClassRef.name"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.nodes"
+    ),
+    printcolumn(
+        name = "NodeClass",
+        type_ = "string",
+        json_path = ".spec.template.spec.nodeClassRef.name"
+    ),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
-    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Weight", type_ = "integer", json_path = ".spec.weight", priority = 1),
-    printcolumn(name = "CPU", type_ = "string", json_path = ".status.resources.cpu", priority = 1),
-    printcolumn(name = "Memory", type_ = "string", json_path = ".status.resources.memory", priority = 1)
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Weight",
+        type_ = "integer",
+        json_path = ".spec.weight",
+        priority = 1
+    ),
+    printcolumn(
+        name = "CPU",
+        type_ = "string",
+        json_path = ".status.resources.cpu",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Memory",
+        type_ = "string",
+        json_path = ".status.resources.memory",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.replicas) == has(oldSelf.replicas)")
@@ -50,7 +80,8 @@ pub struct NodePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub weight: Option<i32>,
-    /// Keeps this many nodes, whatever pods ask for (alpha). A pool with it is static, one without dynamic.
+    /// Keeps this many nodes, whatever pods ask for (alpha). A pool with it is static, one without
+    /// dynamic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i64>,
@@ -67,7 +98,8 @@ pub struct NodeClaimTemplate {
     pub spec: NodeClaimTemplateSpec,
 }
 
-/// Labels and annotations that a NodePool gives. Empty and absent mean the same, but not to [`super::hash`].
+/// Labels and annotations that a NodePool gives. Empty and absent mean the same, but not to
+/// [`super::hash`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
@@ -95,7 +127,8 @@ impl TemplateMetadata {
 
 static NOTHING: BTreeMap<String, String> = BTreeMap::new();
 
-/// What the claims of a NodePool ask for. Empty and absent taints mean the same, but not to [`super::hash`].
+/// What the claims of a NodePool ask for. Empty and absent taints mean the same, but not to
+/// [`super::hash`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimTemplateSpec {
@@ -109,7 +142,8 @@ pub struct NodeClaimTemplateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub taints: Option<Vec<Taint>>,
-    /// Taints that nodes start with and that others take away, once their part is ready. Pods need not tolerate them.
+    /// Taints that nodes start with and that others take away, once their part is ready. Pods need
+    /// not tolerate them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub startup_taints: Option<Vec<Taint>>,
@@ -117,7 +151,8 @@ pub struct NodeClaimTemplateSpec {
     #[serde(default = "month")]
     #[schemars(regex(pattern = schema::LIFETIME))]
     pub expire_after: String,
-    /// How long a deleted node may take to drain before its pods go anyway. Read it with [`super::duration::duration`].
+    /// How long a deleted node may take to drain before its pods go anyway. Read it with
+    /// [`super::duration::duration`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub termination_grace_period: Option<String>,
@@ -152,8 +187,8 @@ impl Default for NodeClaimTemplateSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
-    /// How long a node must have been left alone by pods before it may be consolidated, or `Never`. Read it with
-    /// [`super::duration::lifetime`].
+    /// How long a node must have been left alone by pods before it may be consolidated, or `Never`.
+    /// Read it with [`super::duration::lifetime`].
     #[serde(default = "at_once")]
     #[schemars(regex(pattern = schema::LIFETIME))]
     pub consolidate_after: String,
@@ -203,7 +238,8 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "set"))]
     pub reasons: Vec<DisruptionReason>,
-    /// When it starts to be active: a cron line in UTC, or a word such as `@daily`. Always, if absent.
+    /// When it starts to be active: a cron line in UTC, or a word such as `@daily`. Always, if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(
         pattern = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
@@ -217,7 +253,12 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { nodes: ten_percent(), reasons: Vec::new(), schedule: None, duration: None }
+        Self {
+            nodes: ten_percent(),
+            reasons: Vec::new(),
+            schedule: None,
+            duration: None,
+        }
     }
 }
 

@@ -19,9 +19,22 @@ use super::{Condition, Operator, Quantities, schema};
     derive = "PartialEq",
     derive = "Default",
     doc = "Corrects the price of instance types, or adds resources to what they have.",
-    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Weight", type_ = "integer", json_path = ".spec.weight", priority = 1)
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Weight",
+        type_ = "integer",
+        json_path = ".spec.weight",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.price) || !has(self.priceAdjustment)")
@@ -34,10 +47,12 @@ pub struct NodeOverlaySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^\d+(\.\d+)?$"))]
     pub price: Option<String>,
-    /// What to add to the price: dollars per hour with a sign, or with a sign and `%`, a share of it. No price falls
-    /// below 0.
+    /// What to add to the price: dollars per hour with a sign, or with a sign and `%`, a share of
+    /// it. No price falls below 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"))]
+    #[schemars(regex(
+        pattern = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"
+    ))]
     pub price_adjustment: Option<String>,
     /// Resources that nodes have besides what the cloud knows.
     #[serde(default, skip_serializing_if = "Quantities::is_empty")]
@@ -58,7 +73,8 @@ pub struct OverlayRequirement {
     pub key: String,
     /// How the label's value relates to `values`.
     pub operator: Operator,
-    /// Values to compare with: at least one for `In` and `NotIn`, one whole number for `Gt`, `Lt`, `Gte` and `Lte`.
+    /// Values to compare with: at least one for `In` and `NotIn`, one whole number for `Gt`, `Lt`,
+    /// `Gte` and `Lte`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::requirement_values")]
     pub values: Vec<String>,

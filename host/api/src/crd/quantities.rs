@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// Amounts by resource name, such as `cpu` or `nvidia.com/gpu`.
 pub type Quantities = BTreeMap<String, Quantity>;
 
-/// An amount as written: `100m`, `2Gi`, `4`. A number is taken for its text. Nothing is checked here; whoever
-/// calculates reads it with [`crate::quantity`].
+/// An amount as written: `100m`, `2Gi`, `4`. A number is taken for its text. Nothing is checked
+/// here; whoever calculates reads it with [`crate::quantity`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(pub String);
@@ -74,7 +74,8 @@ impl JsonSchema for Quantity {
         "Quantity".into()
     }
 
-    /// The two alternatives, integer and string, are added by [`super::definition`]: kube's transforms would lose them.
+    /// The two alternatives, integer and string, are added by [`super::definition`]: kube's
+    /// transforms would lose them.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "pattern": super::schema::QUANTITY,
@@ -89,10 +90,23 @@ mod tests {
 
     #[test]
     fn a_quantity_is_text_or_a_number() {
-        for (json, text) in [("\"100m\"", "100m"), ("4", "4"), ("-1", "-1"), ("0.5", "0.5"), ("\"\"", "")] {
-            assert_eq!(serde_json::from_str::<Quantity>(json).unwrap(), Quantity::from(text), "{json}");
+        for (json, text) in [
+            ("\"100m\"", "100m"),
+            ("4", "4"),
+            ("-1", "-1"),
+            ("0.5", "0.5"),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(
+                serde_json::from_str::<Quantity>(json).unwrap(),
+                Quantity::from(text),
+                "{json}"
+            );
         }
         assert!(serde_json::from_str::<Quantity>("true").is_err());
-        assert_eq!(serde_json::to_string(&Quantity::from("2Gi")).unwrap(), "\"2Gi\"");
+        assert_eq!(
+            serde_json::to_string(&Quantity::from("2Gi")).unwrap(),
+            "\"2Gi\""
+        );
     }
 }

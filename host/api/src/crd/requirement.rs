@@ -1,4 +1,5 @@
-//! What the custom resources ask of a node: requirements on its labels, and the class that configures it.
+//! What the custom resources ask of a node: requirements on its labels, and the class that
+//! configures it.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -15,12 +16,13 @@ pub struct Requirement {
     pub key: String,
     /// How the label's value relates to `values`.
     pub operator: Operator,
-    /// Values to compare with: at least one for `In`, one whole number for `Gt`, `Lt`, `Gte` and `Lte`, none for
-    /// `Exists` and `DoesNotExist`.
+    /// Values to compare with: at least one for `In`, one whole number for `Gt`, `Lt`, `Gte` and
+    /// `Lte`, none for `Exists` and `DoesNotExist`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::requirement_values")]
     pub values: Vec<String>,
-    /// How many different values of this label the instance types of a launch must offer between them (alpha).
+    /// How many different values of this label the instance types of a launch must offer between
+    /// them (alpha).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::min_values")]
     pub min_values: Option<i64>,

@@ -1,4 +1,5 @@
-//! Pieces of schema that several resources share: patterns, and fields whose schema says more than their Rust type.
+//! Pieces of schema that several resources share: patterns, and fields whose schema says more than
+//! their Rust type.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -8,8 +9,7 @@ use super::{NodeClassRef, OverlayRequirement, Requirement};
 /// A quantity: a signed decimal number with a binary suffix, a decimal suffix or an exponent.
 pub const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 /// A qualified name: an optional DNS domain and a slash, then letters, digits, `-`, `_` and `.`.
-pub const NAME: &str =
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+pub const NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 /// A label's value.
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 /// A duration of whole hours, minutes and seconds.
@@ -24,14 +24,23 @@ const KEY_NOT_OURS: Rule = (
     r#"self in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool"] || !self.find("^([^/]+)").endsWith("karpenter.sh")"#,
     "labels under karpenter.sh are the autoscaler's own",
 );
-const KEY_NOT_NODEPOOL: Rule = (r#"self != "karpenter.sh/nodepool""#, "karpenter.sh/nodepool is set by the autoscaler");
-const KEY_NOT_HOSTNAME: Rule =
-    (r#"self != "kubernetes.io/hostname""#, "kubernetes.io/hostname differs from node to node");
+const KEY_NOT_NODEPOOL: Rule = (
+    r#"self != "karpenter.sh/nodepool""#,
+    "karpenter.sh/nodepool is set by the autoscaler",
+);
+const KEY_NOT_HOSTNAME: Rule = (
+    r#"self != "kubernetes.io/hostname""#,
+    "kubernetes.io/hostname differs from node to node",
+);
 
-const IN_HAS_VALUES: Rule =
-    ("self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)", "operator In needs a value");
-const NOT_IN_HAS_VALUES: Rule =
-    ("self.all(x, x.operator == 'NotIn' ? x.values.size() != 0 : true)", "operator NotIn needs a value");
+const IN_HAS_VALUES: Rule = (
+    "self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)",
+    "operator In needs a value",
+);
+const NOT_IN_HAS_VALUES: Rule = (
+    "self.all(x, x.operator == 'NotIn' ? x.values.size() != 0 : true)",
+    "operator NotIn needs a value",
+);
 const ONE_NUMBER: Rule = (
     "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || x.operator == 'Lte') ? \
      (x.values.size() == 1 && int(x.values[0]) >= 0) : true)",
@@ -42,20 +51,35 @@ const ENOUGH_VALUES: Rule = (
     "operator In needs as many values as minValues asks for",
 );
 
-const SAME_GROUP: Rule = ("self.group == oldSelf.group", "nodeClassRef.group cannot change");
-const SAME_KIND: Rule = ("self.kind == oldSelf.kind", "nodeClassRef.kind cannot change");
+const SAME_GROUP: Rule = (
+    "self.group == oldSelf.group",
+    "nodeClassRef.group cannot change",
+);
+const SAME_KIND: Rule = (
+    "self.kind == oldSelf.kind",
+    "nodeClassRef.kind cannot change",
+);
 
 const LABELS: [Rule; 3] = [
     (
         r#"self.all(x, x in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool"] || !x.find("^([^/]+)").endsWith("karpenter.sh"))"#,
         "labels under karpenter.sh are the autoscaler's own",
     ),
-    (r#"self.all(x, x != "karpenter.sh/nodepool")"#, "karpenter.sh/nodepool is set by the autoscaler"),
-    (r#"self.all(x, x != "kubernetes.io/hostname")"#, "kubernetes.io/hostname differs from node to node"),
+    (
+        r#"self.all(x, x != "karpenter.sh/nodepool")"#,
+        "karpenter.sh/nodepool is set by the autoscaler",
+    ),
+    (
+        r#"self.all(x, x != "kubernetes.io/hostname")"#,
+        "kubernetes.io/hostname differs from node to node",
+    ),
 ];
 
 fn rules(rules: &[Rule]) -> Value {
-    rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
+    rules
+        .iter()
+        .map(|(rule, message)| json!({"rule": rule, "message": message}))
+        .collect()
 }
 
 /// A requirement's key, of a NodeClaim or NodeOverlay.
@@ -68,7 +92,8 @@ pub fn requirement_key(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A requirement's values. Length and pattern stand at the list, as upstream has them: there they hold for nothing.
+/// A requirement's values. Length and pattern stand at the list, as upstream has them: there they
+/// hold for nothing.
 pub fn requirement_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -93,8 +118,14 @@ pub fn claim_requirements(generator: &mut SchemaGenerator) -> Schema {
 /// Requirements of a NodePool, which may not name the NodePool.
 pub fn pool_requirements(generator: &mut SchemaGenerator) -> Schema {
     let mut items = generator.subschema_for::<Requirement>();
-    if let Some(key) = items.pointer_mut("/properties/key").and_then(Value::as_object_mut) {
-        key.insert("x-kubernetes-validations".to_owned(), rules(&[KEY_NOT_OURS, KEY_NOT_NODEPOOL, KEY_NOT_HOSTNAME]));
+    if let Some(key) = items
+        .pointer_mut("/properties/key")
+        .and_then(Value::as_object_mut)
+    {
+        key.insert(
+            "x-kubernetes-validations".to_owned(),
+            rules(&[KEY_NOT_OURS, KEY_NOT_NODEPOOL, KEY_NOT_HOSTNAME]),
+        );
     }
     requirements(items, &[IN_HAS_VALUES, ONE_NUMBER, ENOUGH_VALUES])
 }
@@ -118,7 +149,10 @@ fn requirements(items: Schema, list: &[Rule]) -> Schema {
 /// A NodePool's reference to its class: group and kind stay as they are.
 pub fn pool_class(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<NodeClassRef>();
-    schema.insert("x-kubernetes-validations".to_owned(), rules(&[SAME_GROUP, SAME_KIND]));
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        rules(&[SAME_GROUP, SAME_KIND]),
+    );
     schema
 }
 
@@ -169,7 +203,10 @@ pub fn plain_conditions(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 1024,
         "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
     });
-    condition_list(&reason, &["lastTransitionTime", "message", "reason", "status", "type"])
+    condition_list(
+        &reason,
+        &["lastTransitionTime", "message", "reason", "status", "type"],
+    )
 }
 
 /// Conditions of a NodeClaim, which need not give a reason.

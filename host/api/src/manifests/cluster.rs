@@ -41,10 +41,18 @@ struct WireClassStatus<'a> {
     conditions: List<Condition<'a>>,
 }
 
-only_from_maps!(WireNamespace<'a>, WirePriorityClass<'a>, WireNodeClass<'a>, WireClassStatus<'a>);
+only_from_maps!(
+    WireNamespace<'a>,
+    WirePriorityClass<'a>,
+    WireNodeClass<'a>,
+    WireClassStatus<'a>
+);
 
 /// Takes a Namespace in.
-pub(super) fn read_namespace(wire: WireNamespace<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_namespace(
+    wire: WireNamespace<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let name = names.intern(wire.metadata.name.as_deref().unwrap_or_default());
     let labels = labels(&wire.metadata.labels, names);
@@ -53,13 +61,25 @@ pub(super) fn read_namespace(wire: WireNamespace<'_>, objects: &mut ObjectsBuild
 }
 
 /// Takes a PriorityClass in; pods get its value at the end, so that it may come after them.
-pub(super) fn read_priority_class(wire: WirePriorityClass<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_priority_class(
+    wire: WirePriorityClass<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let Some(value) = wire.value else {
-        return Err(Path::Root.field("value").fault("is missing", "a PriorityClass needs a number"));
+        return Err(Path::Root
+            .field("value")
+            .fault("is missing", "a PriorityClass needs a number"));
     };
-    let name = objects.world.names.intern(wire.metadata.name.as_deref().unwrap_or_default());
+    let name = objects
+        .world
+        .names
+        .intern(wire.metadata.name.as_deref().unwrap_or_default());
     let default = wire.global_default == Some(true);
-    objects.priority_classes.push(PriorityClass { name, value, default });
+    objects.priority_classes.push(PriorityClass {
+        name,
+        value,
+        default,
+    });
     Ok(())
 }
 
@@ -72,9 +92,17 @@ pub(super) fn read_node_class(
 ) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let name = names.intern(wire.metadata.name.as_deref().unwrap_or_default());
-    let id = NodeClassRef { group: names.intern(group), kind: names.intern(kind), name };
+    let id = NodeClassRef {
+        group: names.intern(group),
+        kind: names.intern(kind),
+        name,
+    };
     let status = wire.status.unwrap_or_default();
     let ready = condition(&status.conditions, "Ready");
-    objects.world.classes.push(NodeClass { id, ready, deleting: wire.metadata.deletion_timestamp.is_some() });
+    objects.world.classes.push(NodeClass {
+        id,
+        ready,
+        deleting: wire.metadata.deletion_timestamp.is_some(),
+    });
     Ok(())
 }

@@ -34,7 +34,8 @@ pub struct Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// `cluster.yaml:12 (document 2, item 7): Pod default/web: spec.priority: is not a number; hint`.
+    /// `cluster.yaml:12 (document 2, item 7): Pod default/web: spec.priority: is not a number;
+    /// hint`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.location.source)?;
         if let Some(line) = self.location.line {
@@ -42,10 +43,16 @@ impl fmt::Display for Diagnostic {
         }
         match self.location.item {
             Some(item) => write!(f, " (document {}, item {item})", self.location.document)?,
-            None if self.location.document > 0 => write!(f, " (document {})", self.location.document)?,
+            None if self.location.document > 0 => {
+                write!(f, " (document {})", self.location.document)?
+            }
             None => {}
         }
-        for part in [format!("{} {}", self.kind, self.name).trim(), &self.field, &self.what] {
+        for part in [
+            format!("{} {}", self.kind, self.name).trim(),
+            &self.field,
+            &self.what,
+        ] {
             if !part.is_empty() {
                 write!(f, ": {part}")?;
             }
@@ -119,11 +126,16 @@ pub(crate) struct Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.what)?;
-        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+        if self.hint.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; {}", self.hint)
+        }
     }
 }
 
-/// A field's path while objects are taken apart: a list on the stack that becomes text only for a [`Fault`].
+/// A field's path while objects are taken apart: a list on the stack that becomes text only for a
+/// [`Fault`].
 #[derive(Clone, Copy)]
 pub(crate) enum Path<'a> {
     /// The object.
@@ -154,7 +166,11 @@ impl<'a> Path<'a> {
 
     /// A fault here.
     pub fn fault(&self, what: impl Into<String>, hint: impl Into<String>) -> Fault {
-        Fault { field: self.to_string(), what: what.into(), hint: hint.into() }
+        Fault {
+            field: self.to_string(),
+            what: what.into(),
+            hint: hint.into(),
+        }
     }
 }
 
@@ -175,7 +191,11 @@ pub fn quoted(text: &str) -> String {
     const MOST: usize = 60;
     let mut out = String::new();
     for c in text.chars().take(MOST) {
-        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+        if c.is_control() {
+            out.extend(c.escape_debug())
+        } else {
+            out.push(c)
+        }
     }
     if text.chars().nth(MOST).is_some() {
         out.push('…');

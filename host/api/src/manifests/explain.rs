@@ -1,5 +1,5 @@
-//! Why a JSON text is not what it should be: the field, the reason and a hint. Only asked once reading has failed, so
-//! that reading itself carries no paths.
+//! Why a JSON text is not what it should be: the field, the reason and a hint. Only asked once
+//! reading has failed, so that reading itself carries no paths.
 
 use serde::Deserialize;
 
@@ -16,7 +16,14 @@ pub(super) fn unreadable<'a, W: Deserialize<'a>>(text: &'a str) -> (String, Faul
         (_, name) => name.unwrap_or_default().to_owned(),
     };
     let (field, what, hint) = explain::<W>(text);
-    (name, Fault { field, what, hint: hint.to_owned() })
+    (
+        name,
+        Fault {
+            field,
+            what,
+            hint: hint.to_owned(),
+        },
+    )
 }
 
 /// Field, reason and hint for a JSON text that cannot be read as `W`.
@@ -28,8 +35,13 @@ pub fn explain<'a, W: Deserialize<'a>>(text: &'a str) -> (String, String, &'stat
         Err(error) => {
             let field = error.path().to_string();
             let text = error.inner().to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-            (if field == "." { String::new() } else { field }, text.chars().take(300).collect())
+            let text = text
+                .rsplit_once(" at line ")
+                .map_or(text.as_str(), |(what, _)| what);
+            (
+                if field == "." { String::new() } else { field },
+                text.chars().take(300).collect(),
+            )
         }
     };
     let hint = hint(&what);
@@ -53,7 +65,10 @@ fn hint(what: &str) -> &'static str {
         "write it like 500m, 2 or 4Gi"
     } else if expected("a list") || expected("a sequence") {
         "write a list: `[…]`, or entries that start with `-`"
-    } else if expected("a map") || expected("an instance type") || expected("an offering") || expected("a requirement")
+    } else if expected("a map")
+        || expected("an instance type")
+        || expected("an offering")
+        || expected("a requirement")
     {
         "write it as `key: value`"
     } else if expected("i32") || expected("i64") {

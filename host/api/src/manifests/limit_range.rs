@@ -1,5 +1,5 @@
-//! LimitRanges: what a namespace's containers ask for where they say nothing. Pods that exist have it in their spec, for
-//! admission put it there; the templates that they are made of have not.
+//! LimitRanges: what a namespace's containers ask for where they say nothing. Pods that exist have
+//! it in their spec, for admission put it there; the templates that they are made of have not.
 
 use longshore_core::model::{Resources, Symbol};
 use serde::Deserialize;
@@ -50,8 +50,9 @@ pub(super) struct LimitRange {
     pub requests: Resources,
 }
 
-/// Takes a LimitRange in. Entries for containers alone have defaults; where they give no default for a request, it is
-/// the default for the limit, that is the maximum where there is none, or else the minimum.
+/// Takes a LimitRange in. Entries for containers alone have defaults; where they give no default
+/// for a request, it is the default for the limit, that is the maximum where there is none, or else
+/// the minimum.
 pub(super) fn read(wire: WireLimitRange<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let namespace = objects.namespace(&wire.metadata);
     let names = &mut objects.world.names;
@@ -59,7 +60,12 @@ pub(super) fn read(wire: WireLimitRange<'_>, objects: &mut ObjectsBuilder) -> Re
     let spec_at = Path::Root.field("spec");
     let all_at = spec_at.field("limits");
     let mut requests = Resources::default();
-    for (index, limit) in spec.limits.iter().enumerate().filter(|(_, limit)| &*limit.kind == "Container") {
+    for (index, limit) in spec
+        .limits
+        .iter()
+        .enumerate()
+        .filter(|(_, limit)| &*limit.kind == "Container")
+    {
         let at = all_at.index(index);
         // From the weakest to the strongest, and of several entries the last.
         for (field, amounts) in [
@@ -74,6 +80,9 @@ pub(super) fn read(wire: WireLimitRange<'_>, objects: &mut ObjectsBuilder) -> Re
             }
         }
     }
-    objects.limit_ranges.push(LimitRange { namespace, requests });
+    objects.limit_ranges.push(LimitRange {
+        namespace,
+        requests,
+    });
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What pods may use at most: asked by nobody who plans, so it stands beside the world, each distinct answer once.
+//! What pods may use at most: asked by nobody who plans, so it stands beside the world, each
+//! distinct answer once.
 
 use longshore_core::model::{Resources, Symbol};
 use rustc_hash::FxHashMap;
@@ -48,8 +49,14 @@ impl Limits {
 
     /// Drops what no pod has any more.
     fn sweep(&mut self) {
-        let (table, of_pod) = (std::mem::take(&mut self.table), std::mem::take(&mut self.of_pod));
+        let (table, of_pod) = (
+            std::mem::take(&mut self.table),
+            std::mem::take(&mut self.of_pod),
+        );
         self.index.clear();
-        self.of_pod = of_pod.into_iter().map(|id| self.id(table[id as usize].clone())).collect();
+        self.of_pod = of_pod
+            .into_iter()
+            .map(|id| self.id(table[id as usize].clone()))
+            .collect();
     }
 }

@@ -5,7 +5,9 @@ use serde::Deserialize;
 
 use super::ObjectsBuilder;
 use super::diagnostic::{Fault, Path};
-use super::object::{WireTaint, annotations, condition, created, labels, resources, symbol, taints};
+use super::object::{
+    WireTaint, annotations, condition, created, labels, resources, symbol, taints,
+};
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
 
@@ -112,7 +114,11 @@ pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(
         name: names.intern(meta.name.as_deref().unwrap_or_default()),
         labels: labels(&meta.labels, names),
         annotations: annotations(meta, names),
-        taints: taints(&spec.taints, Path::Root.field("spec").field("taints"), names)?,
+        taints: taints(
+            &spec.taints,
+            Path::Root.field("spec").field("taints"),
+            names,
+        )?,
         provider_id: symbol(&spec.provider_id, names),
         unschedulable: spec.unschedulable.unwrap_or(false),
         capacity: resources(&status.capacity, at_status.field("capacity"), names)?,
@@ -126,7 +132,10 @@ pub(super) fn read(wire: WireNode<'_>, objects: &mut ObjectsBuilder) -> Result<(
 }
 
 /// Takes a NodeClaim in.
-pub(super) fn read_claim(wire: WireNodeClaim<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_claim(
+    wire: WireNodeClaim<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let meta = &wire.metadata;
     let spec = wire.spec.unwrap_or_default();
@@ -141,7 +150,12 @@ pub(super) fn read_claim(wire: WireNodeClaim<'_>, objects: &mut ObjectsBuilder) 
         },
         labels: labels(&meta.labels, names),
         annotations: annotations(meta, names),
-        requirements: requirements(&spec.requirements, Of::NodeClaim, at.field("requirements"), names)?,
+        requirements: requirements(
+            &spec.requirements,
+            Of::NodeClaim,
+            at.field("requirements"),
+            names,
+        )?,
         taints: taints(&spec.taints, at.field("taints"), names)?,
         startup_taints: taints(&spec.startup_taints, at.field("startupTaints"), names)?,
         class: NodeClassRef {
@@ -157,7 +171,12 @@ pub(super) fn read_claim(wire: WireNodeClaim<'_>, objects: &mut ObjectsBuilder) 
         node_name: symbol(&status.node_name, names),
         capacity: resources(&status.capacity, at_status.field("capacity"), names)?,
         allocatable: resources(&status.allocatable, at_status.field("allocatable"), names)?,
-        conditions: status.conditions.iter().filter(|c| &*c.status == "True").map(|c| names.intern(&c.kind)).collect(),
+        conditions: status
+            .conditions
+            .iter()
+            .filter(|c| &*c.status == "True")
+            .map(|c| names.intern(&c.kind))
+            .collect(),
         deleting: meta.deletion_timestamp.is_some(),
         created: created(meta)?,
     };

@@ -125,15 +125,21 @@ const MONTH: i64 = 720 * 3600;
 pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let at = Path::Root.field("spec");
-    let Some(spec) = &wire.spec else { return Err(at.fault("is missing", "a NodePool needs spec.template.spec")) };
+    let Some(spec) = &wire.spec else {
+        return Err(at.fault("is missing", "a NodePool needs spec.template.spec"));
+    };
     let status = wire.status.unwrap_or_default();
     let at_template = at.field("template");
     let at_node = at_template.field("spec");
     let Some(node) = &spec.template.spec else {
-        return Err(at_node.fault("is missing", "a NodePool needs requirements and a nodeClassRef there"));
+        return Err(at_node.fault(
+            "is missing",
+            "a NodePool needs requirements and a nodeClassRef there",
+        ));
     };
-    let taints_of =
-        |list: &[WireTaint<'_>], field: &str, names: &mut Symbols| taints(list, at_node.field(field), names);
+    let taints_of = |list: &[WireTaint<'_>], field: &str, names: &mut Symbols| {
+        taints(list, at_node.field(field), names)
+    };
     let meta = &wire.metadata;
     let disruption = spec.disruption.as_ref();
     let at_disruption = at.field("disruption");
@@ -151,59 +157,100 @@ pub(super) fn read(wire: WireNodePool<'_>, objects: &mut ObjectsBuilder) -> Resu
         taints: taints_of(&node.taints, "taints", names)?,
         startup_taints: taints_of(&node.startup_taints, "startupTaints", names)?,
         class: class(node, at_node.field("nodeClassRef"), names)?,
-        expire_after: lifetime(&node.expire_after, Some(MONTH), at_node.field("expireAfter"))?,
-        termination_grace: grace(&node.termination_grace_period, at_node.field("terminationGracePeriod"))?,
+        expire_after: lifetime(
+            &node.expire_after,
+            Some(MONTH),
+            at_node.field("expireAfter"),
+        )?,
+        termination_grace: grace(
+            &node.termination_grace_period,
+            at_node.field("terminationGracePeriod"),
+        )?,
         limits,
         node_limit,
         weight: weight(spec, at)?,
         replicas: replicas(spec, at)?,
         consolidate_after: match disruption {
-            Some(d) => lifetime(&d.consolidate_after, Some(0), at_disruption.field("consolidateAfter"))?,
+            Some(d) => lifetime(
+                &d.consolidate_after,
+                Some(0),
+                at_disruption.field("consolidateAfter"),
+            )?,
             None => Some(0),
         },
         consolidation: consolidation(disruption, at_disruption.field("consolidationPolicy"))?,
         budgets: budgets(disruption, at_disruption.field("budgets"), names)?,
         ready: condition(&status.conditions, "Ready"),
         deleting: meta.deletion_timestamp.is_some(),
-        usage: resources(&status.resources, Path::Root.field("status").field("resources"), names)?,
+        usage: resources(
+            &status.resources,
+            Path::Root.field("status").field("resources"),
+            names,
+        )?,
     };
     taints_differ(&pool.taints, &pool.startup_taints, at_node, names)?;
     objects.world.pools.push(pool);
     Ok(())
 }
 
-fn template_labels(template: &WireTemplate<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Labels, Fault> {
-    let Some(meta) = &template.metadata else { return Ok(Labels::default()) };
+fn template_labels(
+    template: &WireTemplate<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Labels, Fault> {
+    let Some(meta) = &template.metadata else {
+        return Ok(Labels::default());
+    };
     if meta.labels.len() > 100 {
-        return Err(at.fault(format!("has {} labels", meta.labels.len()), "a NodePool sets at most 100"));
+        return Err(at.fault(
+            format!("has {} labels", meta.labels.len()),
+            "a NodePool sets at most 100",
+        ));
     }
     let mut pairs = Vec::new();
     for (key, value) in meta.labels.iter() {
         let at = at.key(key);
         label_key(key, at)?;
         if !labels::is_label_value(value) {
-            return Err(at.fault(format!("{} is not a label value", quoted(value)), LABEL_VALUE));
+            return Err(at.fault(
+                format!("{} is not a label value", quoted(value)),
+                LABEL_VALUE,
+            ));
         }
         pairs.push((names.intern(labels::stable(key)), names.intern(value)));
     }
     Ok(Labels::new(pairs))
 }
 
-const LABEL_VALUE: &str = "at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit";
+const LABEL_VALUE: &str =
+    "at most 63 letters, digits, `-`, `_` and `.`, first and last a letter or digit";
 
 fn label_key(key: &str, at: Path<'_>) -> Result<(), Fault> {
     if !labels::is_label_key(key) {
-        return Err(at.fault(format!("{} is not a label key", quoted(key)), "write it like team or example.com/team"));
+        return Err(at.fault(
+            format!("{} is not a label key", quoted(key)),
+            "write it like team or example.com/team",
+        ));
     }
     match labels::restricted(key) {
-        Some(why) => Err(at.fault(format!("label {} is restricted: {why}", quoted(key)), "use another label")),
+        Some(why) => Err(at.fault(
+            format!("label {} is restricted: {why}", quoted(key)),
+            "use another label",
+        )),
         None => Ok(()),
     }
 }
 
 fn template_annotations(template: &WireTemplate<'_>, names: &mut Symbols) -> Labels {
-    let Some(meta) = &template.metadata else { return Labels::default() };
-    Labels::new(meta.annotations.iter().map(|(key, value)| (names.intern(key), names.intern(value))).collect())
+    let Some(meta) = &template.metadata else {
+        return Labels::default();
+    };
+    Labels::new(
+        meta.annotations
+            .iter()
+            .map(|(key, value)| (names.intern(key), names.intern(value)))
+            .collect(),
+    )
 }
 
 fn pool_requirements(
@@ -212,7 +259,10 @@ fn pool_requirements(
     names: &mut Symbols,
 ) -> Result<Vec<Requirement>, Fault> {
     if node.requirements.len() > 100 {
-        return Err(at.fault(format!("has {} entries", node.requirements.len()), "a NodePool takes at most 100"));
+        return Err(at.fault(
+            format!("has {} entries", node.requirements.len()),
+            "a NodePool takes at most 100",
+        ));
     }
     for (index, wire) in node.requirements.iter().enumerate() {
         let at = at.index(index);
@@ -220,8 +270,14 @@ fn pool_requirements(
             label_key(labels::stable(&wire.key), at.field("key"))?;
         }
         let bound = matches!(&*wire.operator, "Gt" | "Lt" | "Gte" | "Lte");
-        if let Some(bad) = wire.values.iter().find(|value| !bound && !labels::is_label_value(value)) {
-            return Err(at.field("values").fault(format!("{} is not a label value", quoted(bad)), LABEL_VALUE));
+        if let Some(bad) = wire
+            .values
+            .iter()
+            .find(|value| !bound && !labels::is_label_value(value))
+        {
+            return Err(at
+                .field("values")
+                .fault(format!("{} is not a label value", quoted(bad)), LABEL_VALUE));
         }
     }
     let all = requirements(&node.requirements, Of::NodePool, at, names)?;
@@ -234,9 +290,18 @@ fn pool_requirements(
 }
 
 /// At least one value, and as many as `minValues` asks for, must be a capacity type that exists.
-fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Symbols) -> Result<(), Fault> {
-    let Op::In(values) = &requirement.op else { return Ok(()) };
-    let known = values.iter().filter(|value| capacity_type::ALL.contains(&names.text(**value))).count();
+fn known_capacity_types(
+    requirement: &Requirement,
+    at: Path<'_>,
+    names: &Symbols,
+) -> Result<(), Fault> {
+    let Op::In(values) = &requirement.op else {
+        return Ok(());
+    };
+    let known = values
+        .iter()
+        .filter(|value| capacity_type::ALL.contains(&names.text(**value)))
+        .count();
     if known >= usize::from(requirement.min_values.unwrap_or(1)) {
         return Ok(());
     }
@@ -244,13 +309,25 @@ fn known_capacity_types(requirement: &Requirement, at: Path<'_>, names: &Symbols
         0 => "no value is a capacity type".to_owned(),
         known => format!("only {known} of the values are capacity types"),
     };
-    Err(at.field("values").fault(what, "expected on-demand, spot or reserved"))
+    Err(at
+        .field("values")
+        .fault(what, "expected on-demand, spot or reserved"))
 }
 
-fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<NodeClassRef, Fault> {
+fn class(
+    node: &WireTemplateSpec<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<NodeClassRef, Fault> {
     let hint = "name a node class by group, kind and name, such as karpenter.k8s.aws, EC2NodeClass, default";
-    let Some(wire) = &node.node_class_ref else { return Err(at.fault("is missing", hint)) };
-    for (field, text) in [("group", &wire.group), ("kind", &wire.kind), ("name", &wire.name)] {
+    let Some(wire) = &node.node_class_ref else {
+        return Err(at.fault("is missing", hint));
+    };
+    for (field, text) in [
+        ("group", &wire.group),
+        ("kind", &wire.kind),
+        ("name", &wire.name),
+    ] {
         if text.is_empty() {
             return Err(at.field(field).fault("is missing", hint));
         }
@@ -259,11 +336,21 @@ fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Resu
         let what = format!("{} is not a group", quoted(&wire.group));
         return Err(at.field("group").fault(what, "leave out the version"));
     }
-    // Labels that all nodes of the NodePool get. A plan says them, whether or not another object happens to name them.
-    for label in [labels::NODEPOOL, labels::REGISTERED, labels::INITIALIZED, "true"] {
+    // Labels that all nodes of the NodePool get. A plan says them, whether or not another object
+    // happens to name them.
+    for label in [
+        labels::NODEPOOL,
+        labels::REGISTERED,
+        labels::INITIALIZED,
+        "true",
+    ] {
         names.intern(label);
     }
-    names.intern(&format!("{}/{}", &*wire.group, wire.kind.to_ascii_lowercase()));
+    names.intern(&format!(
+        "{}/{}",
+        &*wire.group,
+        wire.kind.to_ascii_lowercase()
+    ));
     Ok(NodeClassRef {
         group: names.intern(&wire.group),
         kind: names.intern(&wire.kind),
@@ -274,13 +361,20 @@ fn class(node: &WireTemplateSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Resu
 const DURATION: &str = "write it in hours, minutes and seconds, like 720h, 1h30m or 300s";
 
 /// A duration or Never (`None`).
-fn lifetime(text: &Option<Text<'_>>, default: Option<i64>, at: Path<'_>) -> Result<Option<i64>, Fault> {
+fn lifetime(
+    text: &Option<Text<'_>>,
+    default: Option<i64>,
+    at: Path<'_>,
+) -> Result<Option<i64>, Fault> {
     match text.as_deref() {
         None => Ok(default),
         Some("Never") => Ok(None),
         Some(text) => match plain_duration(text) {
             Some(seconds) => Ok(Some(seconds)),
-            None => Err(at.fault(format!("{} is not a duration", quoted(text)), format!("{DURATION}, or Never"))),
+            None => Err(at.fault(
+                format!("{} is not a duration", quoted(text)),
+                format!("{DURATION}, or Never"),
+            )),
         },
     }
 }
@@ -296,14 +390,19 @@ fn grace(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i64>, Fault> {
 /// Amounts of `limits`, and the limit on nodes.
 type Limits = (Vec<(longshore_core::model::ResourceId, i64)>, Option<i64>);
 
-/// Limits by resource. Larger than can be counted is no limit in practice: the largest number stands for it.
+/// Limits by resource. Larger than can be counted is no limit in practice: the largest number
+/// stands for it.
 fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Limits, Fault> {
     let at = at.field("limits");
     let mut all = Limits::default();
     for (name, value) in spec.limits.iter() {
-        let huge =
-            Quantity::parse(&value.0).is_ok_and(|q| !q.is_negative() && (q.whole().is_err() || q.milli().is_err()));
-        let value = if huge { i64::MAX } else { amount(name, value, at.key(name))? };
+        let huge = Quantity::parse(&value.0)
+            .is_ok_and(|q| !q.is_negative() && (q.whole().is_err() || q.milli().is_err()));
+        let value = if huge {
+            i64::MAX
+        } else {
+            amount(name, value, at.key(name))?
+        };
         if &**name == "nodes" {
             all.1 = Some(value);
         } else {
@@ -314,7 +413,10 @@ fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Limi
     }
     all.0.sort();
     if spec.replicas.is_some() && !all.0.is_empty() {
-        return Err(at.fault("a static NodePool is limited by nodes only", "remove the other limits, or replicas"));
+        return Err(at.fault(
+            "a static NodePool is limited by nodes only",
+            "remove the other limits, or replicas",
+        ));
     }
     Ok(all)
 }
@@ -323,24 +425,35 @@ fn weight(spec: &WireSpec<'_>, at: Path<'_>) -> Result<i32, Fault> {
     let at = at.field("weight");
     match spec.weight {
         None => Ok(0),
-        Some(_) if spec.replicas.is_some() => {
-            Err(at.fault("a static NodePool has no weight", "remove weight, or replicas"))
-        }
+        Some(_) if spec.replicas.is_some() => Err(at.fault(
+            "a static NodePool has no weight",
+            "remove weight, or replicas",
+        )),
         Some(weight @ 1..=100) => Ok(weight as i32),
-        Some(weight) => Err(at.fault(format!("{weight} is out of range"), "weights go from 1 to 100")),
+        Some(weight) => Err(at.fault(
+            format!("{weight} is out of range"),
+            "weights go from 1 to 100",
+        )),
     }
 }
 
 fn replicas(spec: &WireSpec<'_>, at: Path<'_>) -> Result<Option<i64>, Fault> {
     match spec.replicas {
-        Some(count) if count < 0 => Err(at.field("replicas").fault(format!("{count} is negative"), "it starts at 0")),
+        Some(count) if count < 0 => Err(at
+            .field("replicas")
+            .fault(format!("{count} is negative"), "it starts at 0")),
         count => Ok(count),
     }
 }
 
-fn consolidation(disruption: Option<&WireDisruption<'_>>, at: Path<'_>) -> Result<ConsolidationPolicy, Fault> {
+fn consolidation(
+    disruption: Option<&WireDisruption<'_>>,
+    at: Path<'_>,
+) -> Result<ConsolidationPolicy, Fault> {
     match disruption.and_then(|d| d.consolidation_policy.as_deref()) {
-        None | Some("WhenEmptyOrUnderutilized") => Ok(ConsolidationPolicy::WhenEmptyOrUnderutilized),
+        None | Some("WhenEmptyOrUnderutilized") => {
+            Ok(ConsolidationPolicy::WhenEmptyOrUnderutilized)
+        }
         Some("WhenEmpty") => Ok(ConsolidationPolicy::WhenEmpty),
         Some("Balanced") => Ok(ConsolidationPolicy::Balanced),
         Some(other) => {
@@ -350,38 +463,63 @@ fn consolidation(disruption: Option<&WireDisruption<'_>>, at: Path<'_>) -> Resul
     }
 }
 
-fn budgets(disruption: Option<&WireDisruption<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Budget>, Fault> {
+fn budgets(
+    disruption: Option<&WireDisruption<'_>>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Vec<Budget>, Fault> {
     let Some(list) = disruption.and_then(|d| d.budgets.as_ref()) else {
-        return Ok(vec![Budget { nodes: "10%".into(), reasons: None, schedule: None, duration: None }]);
+        return Ok(vec![Budget {
+            nodes: "10%".into(),
+            reasons: None,
+            schedule: None,
+            duration: None,
+        }]);
     };
     if list.len() > 50 {
-        return Err(at.fault(format!("has {} entries", list.len()), "a NodePool takes at most 50"));
+        return Err(at.fault(
+            format!("has {} entries", list.len()),
+            "a NodePool takes at most 50",
+        ));
     }
-    list.iter().enumerate().map(|(index, wire)| budget(wire, at.index(index), names)).collect()
+    list.iter()
+        .enumerate()
+        .map(|(index, wire)| budget(wire, at.index(index), names))
+        .collect()
 }
 
 fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Budget, Fault> {
     let nodes = wire.nodes.as_deref().unwrap_or("10%");
     if !is_node_count(nodes) {
         let what = format!("{} is neither a count nor a percentage", quoted(nodes));
-        return Err(at.field("nodes").fault(what, "write it like \"5\" or \"10%\""));
+        return Err(at
+            .field("nodes")
+            .fault(what, "write it like \"5\" or \"10%\""));
     }
     if wire.schedule.is_some() != wire.duration.is_some() {
-        return Err(at.fault("schedule and duration only go together", "set both or neither"));
+        return Err(at.fault(
+            "schedule and duration only go together",
+            "set both or neither",
+        ));
     }
     let mut reasons = None;
     if let Some(list) = &wire.reasons {
         for (index, reason) in list.iter().enumerate() {
             if !["Underutilized", "Empty", "Drifted"].contains(&&**reason) {
                 let what = format!("{} is not a reason", quoted(reason));
-                return Err(at.field("reasons").index(index).fault(what, "expected Underutilized, Empty or Drifted"));
+                return Err(at
+                    .field("reasons")
+                    .index(index)
+                    .fault(what, "expected Underutilized, Empty or Drifted"));
             }
         }
         reasons = Some(list.iter().map(|reason| names.intern(reason)).collect());
     }
     if let Some(schedule) = wire.schedule.as_deref().filter(|text| !is_schedule(text)) {
         let what = format!("{} is not a cron schedule", quoted(schedule));
-        return Err(at.field("schedule").fault(what, "write five fields like `0 9 * * 1-5`, or @daily"));
+        return Err(at
+            .field("schedule")
+            .fault(what, "write five fields like `0 9 * * 1-5`, or @daily"));
     }
     let duration = match wire.duration.as_deref() {
         None => None,
@@ -389,11 +527,18 @@ fn budget(wire: &WireBudget<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Bu
             Some(seconds) => Some(seconds),
             None => {
                 let what = format!("{} is not a duration in hours and minutes", quoted(text));
-                return Err(at.field("duration").fault(what, "write it like 8h or 1h30m"));
+                return Err(at
+                    .field("duration")
+                    .fault(what, "write it like 8h or 1h30m"));
             }
         },
     };
-    Ok(Budget { nodes: nodes.into(), reasons, schedule: wire.schedule.as_deref().map(Into::into), duration })
+    Ok(Budget {
+        nodes: nodes.into(),
+        reasons,
+        schedule: wire.schedule.as_deref().map(Into::into),
+        duration,
+    })
 }
 
 /// `^((100|[0-9]{1,2})%|[0-9]+)$`.
@@ -408,29 +553,51 @@ fn is_node_count(text: &str) -> bool {
 /// A name such as `@daily`, or five fields.
 fn is_schedule(text: &str) -> bool {
     match text.strip_prefix('@') {
-        Some(name) => ["annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly"].contains(&name),
+        Some(name) => [
+            "annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly",
+        ]
+        .contains(&name),
         None => text.split_whitespace().count() == 5,
     }
 }
 
 /// `^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$`.
 fn is_budget_duration(text: &str) -> bool {
-    let text = text.strip_suffix("0s").filter(|rest| rest.ends_with(['h', 'm'])).unwrap_or(text);
+    let text = text
+        .strip_suffix("0s")
+        .filter(|rest| rest.ends_with(['h', 'm']))
+        .unwrap_or(text);
     let units: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
     matches!(units.as_str(), "h" | "m" | "hm")
 }
 
 /// No two taints, startup taints included, may have the same key and effect.
-fn taints_differ(taints: &[Taint], startup: &[Taint], at: Path<'_>, names: &Symbols) -> Result<(), Fault> {
+fn taints_differ(
+    taints: &[Taint],
+    startup: &[Taint],
+    at: Path<'_>,
+    names: &Symbols,
+) -> Result<(), Fault> {
     let all: Vec<&Taint> = taints.iter().chain(startup).collect();
     for (index, taint) in all.iter().enumerate() {
         if !labels::is_label_key(names.text(taint.key)) {
             let what = format!("{} is not a taint key", quoted(names.text(taint.key)));
-            return Err(at.field("taints").fault(what, "write it like team or example.com/team"));
+            return Err(at
+                .field("taints")
+                .fault(what, "write it like team or example.com/team"));
         }
-        if all[..index].iter().any(|other| (other.key, other.effect) == (taint.key, taint.effect)) {
-            let what = format!("taint {} with effect {:?} is there twice", quoted(names.text(taint.key)), taint.effect);
-            return Err(at.field("taints").fault(what, "keep one, over taints and startupTaints together"));
+        if all[..index]
+            .iter()
+            .any(|other| (other.key, other.effect) == (taint.key, taint.effect))
+        {
+            let what = format!(
+                "taint {} with effect {:?} is there twice",
+                quoted(names.text(taint.key)),
+                taint.effect
+            );
+            return Err(at
+                .field("taints")
+                .fault(what, "keep one, over taints and startupTaints together"));
         }
     }
     Ok(())

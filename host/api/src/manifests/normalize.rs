@@ -1,4 +1,5 @@
-//! The end of reading: priorities are looked up, and everything is put into an order that the input does not decide.
+//! The end of reading: priorities are looked up, and everything is put into an order that the input
+//! does not decide.
 
 use longshore_core::model::{ClusterObjects, PodShape, Resources, ShapeId, Shapes, Symbol};
 use rustc_hash::FxHashMap;
@@ -6,8 +7,10 @@ use rustc_hash::FxHashMap;
 use super::ObjectsBuilder;
 
 /// Classes that every cluster has.
-const BUILT_IN: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+const BUILT_IN: [(&str, i32); 2] = [
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+];
 
 impl ObjectsBuilder {
     /// The world, complete.
@@ -36,32 +39,62 @@ impl ObjectsBuilder {
         let world = &mut self.world;
         for (daemon, needs) in world.daemons.iter_mut().zip(&self.daemon_needs) {
             let mut defaults = Resources::default();
-            let here = self.limit_ranges.iter().filter(|range| range.namespace == daemon.namespace);
-            // Which of several counts Kubernetes leaves open: with the largest the node is large enough.
+            let here = self
+                .limit_ranges
+                .iter()
+                .filter(|range| range.namespace == daemon.namespace);
+            // Which of several counts Kubernetes leaves open: with the largest the node is large
+            // enough.
             here.for_each(|range| defaults.max(&range.requests));
             if !defaults.is_empty() {
                 let shape = world.shapes.get(daemon.template).clone();
-                daemon.template = world.shapes.intern(PodShape { requests: needs.requests(&defaults), ..shape });
+                daemon.template = world.shapes.intern(PodShape {
+                    requests: needs.requests(&defaults),
+                    ..shape
+                });
             }
         }
     }
 
     /// The priorities other than 0 of pods that name a class or none.
     fn priorities(&self, by_class: &[(usize, Option<Symbol>)]) -> Vec<(usize, i32)> {
-        let default = self.priority_classes.iter().filter(|class| class.default).map(|class| class.value).max();
+        let default = self
+            .priority_classes
+            .iter()
+            .filter(|class| class.default)
+            .map(|class| class.value)
+            .max();
         let names = &self.world.names;
         let of = |class: Option<Symbol>| {
-            let Some(class) = class else { return default.unwrap_or(0) };
-            let given = self.priority_classes.iter().find(|c| c.name == class).map(|c| c.value);
-            let built_in = || BUILT_IN.iter().find(|(name, _)| *name == names.text(class)).map(|(_, value)| *value);
+            let Some(class) = class else {
+                return default.unwrap_or(0);
+            };
+            let given = self
+                .priority_classes
+                .iter()
+                .find(|c| c.name == class)
+                .map(|c| c.value);
+            let built_in = || {
+                BUILT_IN
+                    .iter()
+                    .find(|(name, _)| *name == names.text(class))
+                    .map(|(_, value)| *value)
+            };
             given.or_else(built_in).or(default).unwrap_or(0)
         };
-        by_class.iter().map(|&(index, class)| (index, of(class))).filter(|(_, priority)| *priority != 0).collect()
+        by_class
+            .iter()
+            .map(|&(index, class)| (index, of(class)))
+            .filter(|(_, priority)| *priority != 0)
+            .collect()
     }
 }
 
 fn with_priority(shapes: &mut Shapes, id: ShapeId, priority: i32) -> ShapeId {
-    let shape = PodShape { priority, ..shapes.get(id).clone() };
+    let shape = PodShape {
+        priority,
+        ..shapes.get(id).clone()
+    };
     shapes.intern(shape)
 }
 
@@ -75,31 +108,59 @@ fn sort(world: &mut ClusterObjects) {
         (namespace(a.shape), &a.name).cmp(&(namespace(b.shape), &b.name))
     });
     world.pools.sort_by_key(|pool| text(pool.name));
-    world.classes.sort_by_key(|class| (text(class.id.group), text(class.id.kind), text(class.id.name)));
+    world.classes.sort_by_key(|class| {
+        (
+            text(class.id.group),
+            text(class.id.kind),
+            text(class.id.name),
+        )
+    });
     world.claims.sort_by_key(|claim| text(claim.name));
     world.nodes.sort_by_key(|node| text(node.name));
-    world.daemons.sort_by_key(|daemon| (text(daemon.namespace), text(daemon.name)));
-    world.workloads.sort_by_key(|workload| (text(workload.kind), text(workload.namespace), text(workload.name)));
-    world.budgets.sort_by_key(|budget| (text(budget.namespace), text(budget.name)));
+    world
+        .daemons
+        .sort_by_key(|daemon| (text(daemon.namespace), text(daemon.name)));
+    world.workloads.sort_by_key(|workload| {
+        (
+            text(workload.kind),
+            text(workload.namespace),
+            text(workload.name),
+        )
+    });
+    world
+        .budgets
+        .sort_by_key(|budget| (text(budget.namespace), text(budget.name)));
     world.namespaces.sort_by_key(|(name, _)| text(*name));
-    world.volume_claims.sort_by_key(|claim| (text(claim.namespace), text(claim.name)));
+    world
+        .volume_claims
+        .sort_by_key(|claim| (text(claim.namespace), text(claim.name)));
     world.volumes.sort_by_key(|volume| text(volume.name));
     world.storage_classes.sort_by_key(|class| text(class.name));
     world.csi_nodes.sort_by_key(|node| text(node.name));
 }
 
-/// Numbers shapes in the order in which sorted pods and then daemons use them, and drops those that nobody uses.
+/// Numbers shapes in the order in which sorted pods and then daemons use them, and drops those that
+/// nobody uses.
 pub(super) fn renumber_shapes(world: &mut ClusterObjects) {
     let mut new: FxHashMap<ShapeId, u32> = FxHashMap::default();
     let mut order = Vec::new();
-    let used = world.pods.iter().map(|pod| pod.shape).chain(world.daemons.iter().map(|daemon| daemon.template));
+    let used = world
+        .pods
+        .iter()
+        .map(|pod| pod.shape)
+        .chain(world.daemons.iter().map(|daemon| daemon.template));
     for shape in used {
         new.entry(shape).or_insert_with(|| {
             order.push(shape);
             order.len() as u32 - 1
         });
     }
-    if order.len() == world.shapes.len() && order.iter().enumerate().all(|(at, shape)| shape.0 as usize == at) {
+    if order.len() == world.shapes.len()
+        && order
+            .iter()
+            .enumerate()
+            .all(|(at, shape)| shape.0 as usize == at)
+    {
         return;
     }
     let mut shapes = Shapes::default();

@@ -10,15 +10,30 @@ use crate::time;
 
 /// Labels of a map; a label without value has an empty one.
 pub(crate) fn labels(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> Labels {
-    let text = |value: &Option<Text<'_>>, names: &mut Symbols| names.intern(value.as_deref().unwrap_or(""));
-    Labels::new(map.iter().map(|(key, value)| (names.intern(key), text(value, names))).collect())
+    let text = |value: &Option<Text<'_>>, names: &mut Symbols| {
+        names.intern(value.as_deref().unwrap_or(""))
+    };
+    Labels::new(
+        map.iter()
+            .map(|(key, value)| (names.intern(key), text(value, names)))
+            .collect(),
+    )
 }
 
 /// Annotations that planning may read: those under `karpenter.sh` and `longshore.dev`.
 pub(crate) fn annotations(meta: &Meta<'_>, names: &mut Symbols) -> Labels {
     let ours = |key: &str| key.starts_with("karpenter.sh/") || key.starts_with("longshore.dev/");
     let pairs = meta.annotations.iter().filter(|(key, _)| ours(key));
-    Labels::new(pairs.map(|(key, value)| (names.intern(key), names.intern(value.as_deref().unwrap_or("")))).collect())
+    Labels::new(
+        pairs
+            .map(|(key, value)| {
+                (
+                    names.intern(key),
+                    names.intern(value.as_deref().unwrap_or("")),
+                )
+            })
+            .collect(),
+    )
 }
 
 /// The resource of a name.
@@ -37,11 +52,20 @@ pub(crate) fn amount(name: &str, amount: &Amount<'_>, at: Path<'_>) -> Result<i6
         at.fault(format!("quantity {} {error}", quoted(&amount.0)), hint)
     };
     let quantity = Quantity::parse(&amount.0).map_err(wrong)?;
-    if name == "cpu" { quantity.milli() } else { quantity.whole() }.map_err(wrong)
+    if name == "cpu" {
+        quantity.milli()
+    } else {
+        quantity.whole()
+    }
+    .map_err(wrong)
 }
 
 /// Amounts of a resource list.
-pub(crate) fn resources(map: &Map<'_, Amount<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
+pub(crate) fn resources(
+    map: &Map<'_, Amount<'_>>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in map.iter() {
         let value = amount(name, value, at.key(name))?;
@@ -52,7 +76,10 @@ pub(crate) fn resources(map: &Map<'_, Amount<'_>>, at: Path<'_>, names: &mut Sym
 
 /// Whether a condition is True; `None` if it is not there.
 pub(crate) fn condition(conditions: &[Condition<'_>], kind: &str) -> Option<bool> {
-    conditions.iter().find(|c| &*c.kind == kind).map(|c| &*c.status == "True")
+    conditions
+        .iter()
+        .find(|c| &*c.kind == kind)
+        .map(|c| &*c.status == "True")
 }
 
 /// A time, if there is one.
@@ -60,18 +87,27 @@ pub(crate) fn time_of(text: &Option<Text<'_>>, at: Path<'_>) -> Result<Option<i6
     let Some(text) = text else { return Ok(None) };
     match time::timestamp(text) {
         Some(seconds) => Ok(Some(seconds)),
-        None => Err(at.fault(format!("{} is not a time", quoted(text)), "write it like 2026-11-01T00:00:00Z")),
+        None => Err(at.fault(
+            format!("{} is not a time", quoted(text)),
+            "write it like 2026-11-01T00:00:00Z",
+        )),
     }
 }
 
 /// `metadata.creationTimestamp`, 0 if absent.
 pub(crate) fn created(meta: &Meta<'_>) -> Result<i64, Fault> {
-    Ok(time_of(&meta.creation_timestamp, Path::Field(&Path::Root, "metadata.creationTimestamp"))?.unwrap_or(0))
+    Ok(time_of(
+        &meta.creation_timestamp,
+        Path::Field(&Path::Root, "metadata.creationTimestamp"),
+    )?
+    .unwrap_or(0))
 }
 
 /// A symbol of a text, if there is one and it is not empty.
 pub(crate) fn symbol(text: &Option<Text<'_>>, names: &mut Symbols) -> Option<Symbol> {
-    text.as_deref().filter(|text| !text.is_empty()).map(|text| names.intern(text))
+    text.as_deref()
+        .filter(|text| !text.is_empty())
+        .map(|text| names.intern(text))
 }
 
 /// A taint as written.
@@ -102,7 +138,11 @@ pub(crate) fn effect(text: &str, at: Path<'_>) -> Result<TaintEffect, Fault> {
 }
 
 /// Taints of a list.
-pub(crate) fn taints(list: &[WireTaint<'_>], at: Path<'_>, names: &mut Symbols) -> Result<Vec<Taint>, Fault> {
+pub(crate) fn taints(
+    list: &[WireTaint<'_>],
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Vec<Taint>, Fault> {
     let mut all = Vec::with_capacity(list.len());
     for (index, taint) in list.iter().enumerate() {
         let at = at.index(index);

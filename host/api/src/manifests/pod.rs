@@ -1,8 +1,9 @@
 //! Pods, and the templates of DaemonSets: what they ask for and where they may run.
 //!
-//! A pod whose fields cannot be read (a word where a number belongs, a negative quantity) is refused. A pod that can be
-//! read but never be planned (an operator that does not exist, an affinity that selects nothing) is kept, with the
-//! reason in [`Pod::invalid`]: where it runs it still takes room, and where it waits the plan says why.
+//! A pod whose fields cannot be read (a word where a number belongs, a negative quantity) is
+//! refused. A pod that can be read but never be planned (an operator that does not exist, an
+//! affinity that selects nothing) is kept, with the reason in [`Pod::invalid`]: where it runs it
+//! still takes room, and where it waits the plan says why.
 
 mod placement;
 mod requests;
@@ -150,7 +151,9 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
     let name: Box<str> = meta.name.as_deref().unwrap_or_default().into();
     let namespace = objects.namespace(meta);
     let Some(spec) = &wire.spec else {
-        return Err(Path::Root.field("spec").fault("is missing", "a pod needs its spec"));
+        return Err(Path::Root
+            .field("spec")
+            .fault("is missing", "a pod needs its spec"));
     };
     let status = wire.status.as_ref();
     let names = &mut objects.world.names;
@@ -165,7 +168,9 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         }
         Some(_) => {
             let own = excess::fewer_labels(&meta.labels);
-            let own = own.into_iter().map(|(key, value)| (names.intern(key), names.intern(value)));
+            let own = own
+                .into_iter()
+                .map(|(key, value)| (names.intern(key), names.intern(value)));
             let mut shape = bare_shape(spec, Labels::new(own.collect()), namespace, names)?;
             shape.anti_affinity = excess::wider(spec, namespace, names);
             (shape, None)
@@ -174,11 +179,21 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
     let limits = requests::limits(spec, Path::Root.field("spec"), names)?;
     let created = created(meta)?;
     let started = match status {
-        Some(status) => time_of(&status.start_time, Path::Field(&Path::Root, "status.startTime"))?,
+        Some(status) => time_of(
+            &status.start_time,
+            Path::Field(&Path::Root, "status.startTime"),
+        )?,
         None => None,
     };
-    let claims = if excess.is_none() { claims(spec, &name, names) } else { Box::default() };
-    let owner = meta.owner_references.iter().find(|owner| owner.controller == Some(true));
+    let claims = if excess.is_none() {
+        claims(spec, &name, names)
+    } else {
+        Box::default()
+    };
+    let owner = meta
+        .owner_references
+        .iter()
+        .find(|owner| owner.controller == Some(true));
     let owner = owner.map(|owner| (names.intern(&owner.kind), names.intern(&owner.name)));
     let node_owned = owner.is_some_and(|(kind, _)| names.text(kind) == "Node");
     let uid = match meta.uid.as_deref() {
@@ -194,7 +209,8 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         owner,
         created,
         started,
-        terminal: status.is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
+        terminal: status
+            .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),
         deleting: meta.deletion_timestamp.is_some(),
         unschedulable: status.is_some_and(is_unschedulable),
         unattempted: false,
@@ -207,7 +223,9 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         name,
     };
     if spec.priority.is_none() {
-        objects.pods_by_class.push((objects.world.pods.len(), priority_class));
+        objects
+            .pods_by_class
+            .push((objects.world.pods.len(), priority_class));
     }
     objects.world.pods.push(pod);
     objects.limits.push(limits);
@@ -227,28 +245,52 @@ pub(super) struct Template {
 }
 
 /// Reads the template at `spec.template`.
-pub(super) fn template(wire: &WireTemplate<'_>, namespace: Symbol, names: &mut Symbols) -> Result<Template, Fault> {
-    let inside = |fault: Fault| Fault { field: format!("spec.template.{}", fault.field), ..fault };
+pub(super) fn template(
+    wire: &WireTemplate<'_>,
+    namespace: Symbol,
+    names: &mut Symbols,
+) -> Result<Template, Fault> {
+    let inside = |fault: Fault| Fault {
+        field: format!("spec.template.{}", fault.field),
+        ..fault
+    };
     let Some(spec) = &wire.spec else {
-        return Err(Path::Root.field("spec.template.spec").fault("is missing", "a workload needs a pod template"));
+        return Err(Path::Root
+            .field("spec.template.spec")
+            .fault("is missing", "a workload needs a pod template"));
     };
     let none = Map::default();
     let written = wire.metadata.as_ref().map_or(&none, |meta| &meta.labels);
     if let Some(Excess { part, count }) = excess::of_spec(spec, written) {
         let what = format!("has {count} {}", part.words());
-        return Err(Path::Root.field("spec.template").fault(what, format!("at most {} are planned for", part.most())));
+        return Err(Path::Root
+            .field("spec.template")
+            .fault(what, format!("at most {} are planned for", part.most())));
     }
     let own = labels(written, names);
     let mut shape = bare_shape(spec, own, namespace, names).map_err(inside)?;
     shape.node_selector = placement::node_selector(&spec.node_selector, names);
     place(spec, &mut shape, Path::Root.field("spec"), names).map_err(inside)?;
     let needs = Needs::read(spec, Path::Root.field("spec"), names).map_err(inside)?;
-    let class = spec.priority.is_none().then(|| symbol(&spec.priority_class_name, names));
-    Ok(Template { shape, needs, class, resource_claims: !spec.resource_claims.is_empty() })
+    let class = spec
+        .priority
+        .is_none()
+        .then(|| symbol(&spec.priority_class_name, names));
+    Ok(Template {
+        shape,
+        needs,
+        class,
+        resource_claims: !spec.resource_claims.is_empty(),
+    })
 }
 
 /// The shape of a pod with what it asks for, but not yet where it may run.
-fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Symbol, names: &mut Symbols) -> Result<PodShape, Fault> {
+fn bare_shape(
+    spec: &WireSpec<'_>,
+    own: Labels,
+    namespace: Symbol,
+    names: &mut Symbols,
+) -> Result<PodShape, Fault> {
     Ok(PodShape {
         namespace,
         requests: requests::requests(spec, Path::Root.field("spec"), names)?,
@@ -268,22 +310,35 @@ fn bare_shape(spec: &WireSpec<'_>, own: Labels, namespace: Symbol, names: &mut S
 }
 
 /// Fills in where a pod may run.
-fn place(spec: &WireSpec<'_>, shape: &mut PodShape, at: Path<'_>, names: &mut Symbols) -> Result<(), Fault> {
+fn place(
+    spec: &WireSpec<'_>,
+    shape: &mut PodShape,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<(), Fault> {
     shape.ports = placement::host_ports(spec, at, names)?;
     shape.tolerations = placement::tolerations(&spec.tolerations, at.field("tolerations"), names)?;
     if let Some(affinity) = &spec.affinity {
         let at = at.field("affinity");
         shape.required = placement::required_terms(affinity, at, names)?;
         shape.preferred = placement::preferred_terms(affinity, at, names)?;
-        (shape.affinity, shape.preferred_affinity) = placement::pod_terms(affinity, false, &shape.labels, at, names)?;
+        (shape.affinity, shape.preferred_affinity) =
+            placement::pod_terms(affinity, false, &shape.labels, at, names)?;
         (shape.anti_affinity, shape.preferred_anti_affinity) =
             placement::pod_terms(affinity, true, &shape.labels, at, names)?;
     }
     let spread_at = at.field("topologySpreadConstraints");
-    shape.spread = placement::spread(&spec.topology_spread_constraints, &shape.labels, spread_at, names)?;
+    shape.spread = placement::spread(
+        &spec.topology_spread_constraints,
+        &shape.labels,
+        spread_at,
+        names,
+    )?;
     if placement::wants_no_pool(&shape.required, names) {
         let hint = "such a pod only runs on nodes that no NodePool owns";
-        return Err(at.field("affinity").fault("requires karpenter.sh/nodepool to be absent", hint));
+        return Err(at
+            .field("affinity")
+            .fault("requires karpenter.sh/nodepool to be absent", hint));
     }
     Ok(())
 }

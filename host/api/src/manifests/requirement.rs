@@ -41,11 +41,17 @@ pub(crate) fn requirement(
     names: &mut Symbols,
 ) -> Result<Requirement, Fault> {
     if wire.key.is_empty() {
-        return Err(at.field("key").fault("a requirement has no key", "name the label"));
+        return Err(at
+            .field("key")
+            .fault("a requirement has no key", "name the label"));
     }
     let op = operator(wire, of, at, names)?;
     let min_values = min_values(wire, at)?;
-    Ok(Requirement { key: names.intern(labels::stable(&wire.key)), op, min_values })
+    Ok(Requirement {
+        key: names.intern(labels::stable(&wire.key)),
+        op,
+        min_values,
+    })
 }
 
 /// Reads a list of requirements.
@@ -55,25 +61,50 @@ pub(crate) fn requirements(
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Vec<Requirement>, Fault> {
-    list.iter().enumerate().map(|(index, wire)| requirement(wire, of, at.index(index), names)).collect()
+    list.iter()
+        .enumerate()
+        .map(|(index, wire)| requirement(wire, of, at.index(index), names))
+        .collect()
 }
 
-fn operator(wire: &WireRequirement<'_>, of: Of, at: Path<'_>, names: &mut Symbols) -> Result<Op, Fault> {
+fn operator(
+    wire: &WireRequirement<'_>,
+    of: Of,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Op, Fault> {
     let wrong = |field: &str, what: String, hint: &str| Err(at.field(field).fault(what, hint));
     let known = match of {
         Of::Affinity => "expected In, NotIn, Exists, DoesNotExist, Gt or Lt",
-        Of::NodePool | Of::NodeClaim => "expected In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte",
+        Of::NodePool | Of::NodeClaim => {
+            "expected In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte"
+        }
     };
-    let values = |names: &mut Symbols| wire.values.iter().map(|v| names.intern(v)).collect::<Box<[_]>>();
+    let values = |names: &mut Symbols| {
+        wire.values
+            .iter()
+            .map(|v| names.intern(v))
+            .collect::<Box<[_]>>()
+    };
     Ok(match &*wire.operator {
-        "In" | "NotIn" if wire.values.is_empty() && (of == Of::Affinity || &*wire.operator == "In") => {
+        "In" | "NotIn"
+            if wire.values.is_empty() && (of == Of::Affinity || &*wire.operator == "In") =>
+        {
             let what = format!("{} of {} has no values", &*wire.operator, quoted(&wire.key));
-            return wrong("values", what, "list at least one value, or use Exists or DoesNotExist");
+            return wrong(
+                "values",
+                what,
+                "list at least one value, or use Exists or DoesNotExist",
+            );
         }
         "In" => Op::In(values(names)),
         "NotIn" => Op::NotIn(values(names)),
         "Exists" | "DoesNotExist" if of == Of::Affinity && !wire.values.is_empty() => {
-            let what = format!("{} of {} takes no values", &*wire.operator, quoted(&wire.key));
+            let what = format!(
+                "{} of {} takes no values",
+                &*wire.operator,
+                quoted(&wire.key)
+            );
             return wrong("values", what, "remove them, or use In or NotIn");
         }
         "Exists" => Op::Exists,
@@ -88,8 +119,20 @@ fn operator(wire: &WireRequirement<'_>, of: Of, at: Path<'_>, names: &mut Symbol
         },
         "Gte" if of != Of::Affinity => Op::Gte(bound(wire, of, at)?),
         "Lte" if of != Of::Affinity => Op::Lte(bound(wire, of, at)?),
-        "" => return wrong("operator", format!("the requirement on {} has no operator", quoted(&wire.key)), known),
-        other => return wrong("operator", format!("unknown operator {}", quoted(other)), known),
+        "" => {
+            return wrong(
+                "operator",
+                format!("the requirement on {} has no operator", quoted(&wire.key)),
+                known,
+            );
+        }
+        other => {
+            return wrong(
+                "operator",
+                format!("unknown operator {}", quoted(other)),
+                known,
+            );
+        }
     })
 }
 
@@ -97,22 +140,38 @@ fn operator(wire: &WireRequirement<'_>, of: Of, at: Path<'_>, names: &mut Symbol
 fn bound(wire: &WireRequirement<'_>, of: Of, at: Path<'_>) -> Result<i64, Fault> {
     let at = at.field("values");
     let [value] = &*wire.values else {
-        let what = format!("{} of {} has {} values", &*wire.operator, quoted(&wire.key), wire.values.len());
+        let what = format!(
+            "{} of {} has {} values",
+            &*wire.operator,
+            quoted(&wire.key),
+            wire.values.len()
+        );
         return Err(at.fault(what, "give exactly one integer"));
     };
     match value.parse::<i64>() {
         Ok(number) if number >= 0 || of == Of::Affinity => Ok(number),
-        Ok(number) => Err(at.fault(format!("{number} is negative"), "bounds of a NodePool start at 0")),
-        Err(_) => Err(at.fault(format!("{} is not an integer", quoted(value)), "give exactly one integer")),
+        Ok(number) => Err(at.fault(
+            format!("{number} is negative"),
+            "bounds of a NodePool start at 0",
+        )),
+        Err(_) => Err(at.fault(
+            format!("{} is not an integer", quoted(value)),
+            "give exactly one integer",
+        )),
     }
 }
 
 fn min_values(wire: &WireRequirement<'_>, at: Path<'_>) -> Result<Option<u16>, Fault> {
-    let Some(least) = wire.min_values else { return Ok(None) };
+    let Some(least) = wire.min_values else {
+        return Ok(None);
+    };
     let at = at.field("minValues");
     let listed = wire.values.len() as i64;
     if !(1..=50).contains(&least) {
-        return Err(at.fault(format!("{least} is out of range"), "minValues goes from 1 to 50"));
+        return Err(at.fault(
+            format!("{least} is out of range"),
+            "minValues goes from 1 to 50",
+        ));
     }
     if &*wire.operator == "In" && least > listed {
         let what = format!("{least} distinct values are wanted, but only {listed} are listed");

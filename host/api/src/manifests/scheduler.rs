@@ -1,8 +1,9 @@
 //! Default topology spread constraints, as they are given to kube-scheduler or to Karpenter 1.15.
 //!
-//! Two forms: `podTopologySpread.defaultConstraints`, Karpenter's, and a whole KubeSchedulerConfiguration, of which only
-//! the arguments of the plugin PodTopologySpread are looked at. Unknown keys around constraints are faults; other parts
-//! of a KubeSchedulerConfiguration are none of our business.
+//! Two forms: `podTopologySpread.defaultConstraints`, Karpenter's, and a whole
+//! KubeSchedulerConfiguration, of which only the arguments of the plugin PodTopologySpread are
+//! looked at. Unknown keys around constraints are faults; other parts of a
+//! KubeSchedulerConfiguration are none of our business.
 
 use longshore_core::model::{LabelSelector, NodeInclusion, Spread, Symbols};
 use serde::Deserialize;
@@ -74,17 +75,32 @@ struct PluginConfig {
     args: Option<IgnoredAny>,
 }
 
-/// The default constraints in a YAML or JSON text; `source` is what messages call it. Selectors are empty: they are
-/// deduced for each pod. An empty text has no constraints.
+/// The default constraints in a YAML or JSON text; `source` is what messages call it. Selectors are
+/// empty: they are deduced for each pod. An empty text has no constraints.
 ///
 /// # Errors
 /// The first fault, with its line.
-pub fn default_spread(source: &str, text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Box<Diagnostic>> {
+pub fn default_spread(
+    source: &str,
+    text: &str,
+    names: &mut Symbols,
+) -> Result<Vec<Spread>, Box<Diagnostic>> {
     let problem = |line: u32, field: String, what: String, hint: String| {
-        let place = Location { source: source.to_owned(), line: Some(line + 1), ..Location::default() };
-        Box::new(Diagnostic { location: place, field, what, hint, ..Diagnostic::default() })
+        let place = Location {
+            source: source.to_owned(),
+            line: Some(line + 1),
+            ..Location::default()
+        };
+        Box::new(Diagnostic {
+            location: place,
+            field,
+            what,
+            hint,
+            ..Diagnostic::default()
+        })
     };
-    let text = yaml::to_json(text).map_err(|f| problem(f.line, String::new(), f.what, f.hint.to_owned()))?;
+    let text = yaml::to_json(text)
+        .map_err(|f| problem(f.line, String::new(), f.what, f.hint.to_owned()))?;
     if matches!(text.trim(), "" | "null") {
         return Ok(Vec::new());
     }
@@ -97,33 +113,66 @@ pub fn default_spread(source: &str, text: &str, names: &mut Symbols) -> Result<V
 fn constraints(text: &str, names: &mut Symbols) -> Result<Vec<Spread>, Fault> {
     let root = Path::Root;
     if !text.trim_start().starts_with('{') {
-        return Err(root.fault("is not a map", "expected `podTopologySpread: {defaultConstraints: […]}`"));
+        return Err(root.fault(
+            "is not a map",
+            "expected `podTopologySpread: {defaultConstraints: […]}`",
+        ));
     }
-    if serde_json::from_str::<Kind>(text).ok().and_then(|k| k.kind).is_none_or(|kind| kind != KIND) {
+    if serde_json::from_str::<Kind>(text)
+        .ok()
+        .and_then(|k| k.kind)
+        .is_none_or(|kind| kind != KIND)
+    {
         let karpenter: Karpenter = read(text)?;
-        return all(&karpenter.pod_topology_spread, root.field("podTopologySpread"), names);
+        return all(
+            &karpenter.pod_topology_spread,
+            root.field("podTopologySpread"),
+            names,
+        );
     }
     let scheduler: Scheduler = read(text)?;
-    let default =
-        |profile: &Profile| profile.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER;
-    let Some((at, profile)) = scheduler.profiles.iter().enumerate().find(|(_, profile)| default(profile)) else {
-        let hint =
-            format!("add one with schedulerName {DEFAULT_SCHEDULER}: pods that name no scheduler are planned by it");
-        return Err(root.field("profiles").fault(format!("has no profile of {DEFAULT_SCHEDULER}"), hint));
+    let default = |profile: &Profile| {
+        profile
+            .scheduler_name
+            .as_deref()
+            .unwrap_or(DEFAULT_SCHEDULER)
+            == DEFAULT_SCHEDULER
+    };
+    let Some((at, profile)) = scheduler
+        .profiles
+        .iter()
+        .enumerate()
+        .find(|(_, profile)| default(profile))
+    else {
+        let hint = format!(
+            "add one with schedulerName {DEFAULT_SCHEDULER}: pods that name no scheduler are planned by it"
+        );
+        return Err(root
+            .field("profiles")
+            .fault(format!("has no profile of {DEFAULT_SCHEDULER}"), hint));
     };
     let profiles = root.field("profiles");
     let profile_at = profiles.index(at);
     let config_at = profile_at.field("pluginConfig");
-    let plugin = profile.plugin_config.iter().enumerate().find(|(_, config)| config.name == PLUGIN);
-    let Some((at, _)) = plugin.filter(|(_, config)| config.args.is_some()) else { return Ok(Vec::new()) };
+    let plugin = profile
+        .plugin_config
+        .iter()
+        .enumerate()
+        .find(|(_, config)| config.name == PLUGIN);
+    let Some((at, _)) = plugin.filter(|(_, config)| config.args.is_some()) else {
+        return Ok(Vec::new());
+    };
     let plugin_at = config_at.index(at);
     let here = plugin_at.field("args");
     let start = json::locate(text.as_bytes(), &here.to_string());
     let end = json::skip_value(text.as_bytes(), start).unwrap_or(text.len());
-    let arguments: Arguments = read(text.get(start..end).unwrap_or_default()).map_err(|fault| Fault {
-        field: format!("{here}.{}", fault.field).trim_end_matches('.').to_owned(),
-        ..fault
-    })?;
+    let arguments: Arguments =
+        read(text.get(start..end).unwrap_or_default()).map_err(|fault| Fault {
+            field: format!("{here}.{}", fault.field)
+                .trim_end_matches('.')
+                .to_owned(),
+            ..fault
+        })?;
     all(&arguments, here, names)
 }
 
@@ -144,18 +193,31 @@ fn all(arguments: &Arguments, at: Path<'_>, names: &mut Symbols) -> Result<Vec<S
     match arguments.defaulting_type.as_deref() {
         None | Some("" | "List") => {}
         Some("System") if arguments.default_constraints.is_empty() => return Ok(Vec::new()),
-        Some("System") => return Err(list.fault("goes with defaultingType List alone", "set defaultingType to List")),
+        Some("System") => {
+            return Err(list.fault(
+                "goes with defaultingType List alone",
+                "set defaultingType to List",
+            ));
+        }
         Some(other) => {
             let what = format!("{} is not a type", quoted(other));
-            return Err(at.field("defaultingType").fault(what, "expected List or System"));
+            return Err(at
+                .field("defaultingType")
+                .fault(what, "expected List or System"));
         }
     }
     let mut made: Vec<Spread> = Vec::new();
     for (index, constraint) in arguments.default_constraints.iter().enumerate() {
         let here = list.index(index);
         let spread = one(constraint, here, names)?;
-        if made.iter().any(|m| (m.key, m.required) == (spread.key, spread.required)) {
-            let what = format!("{} with {} is there twice", constraint.topology_key, constraint.when_unsatisfiable);
+        if made
+            .iter()
+            .any(|m| (m.key, m.required) == (spread.key, spread.required))
+        {
+            let what = format!(
+                "{} with {} is there twice",
+                constraint.topology_key, constraint.when_unsatisfiable
+            );
             return Err(here.fault(what, "keep one of the two"));
         }
         made.push(spread);
@@ -165,7 +227,11 @@ fn all(arguments: &Arguments, at: Path<'_>, names: &mut Symbols) -> Result<Vec<S
 
 fn one(c: &Constraint, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Fault> {
     if c.label_selector.is_some() || c.match_label_keys.is_some() {
-        let field = if c.label_selector.is_some() { "labelSelector" } else { "matchLabelKeys" };
+        let field = if c.label_selector.is_some() {
+            "labelSelector"
+        } else {
+            "matchLabelKeys"
+        };
         let hint = "remove it: the selector of a default constraint is deduced from the pod's Services and owner";
         return Err(at.field(field).fault("may not be set", hint));
     }
@@ -174,37 +240,57 @@ fn one(c: &Constraint, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Faul
         "ScheduleAnyway" => false,
         other => {
             let what = format!("{} is not a policy", quoted(other));
-            return Err(at.field("whenUnsatisfiable").fault(what, "expected DoNotSchedule or ScheduleAnyway"));
+            return Err(at
+                .field("whenUnsatisfiable")
+                .fault(what, "expected DoNotSchedule or ScheduleAnyway"));
         }
     };
     let positive = |number: i64, field| match i32::try_from(number) {
         Ok(number) if number >= 1 => Ok(number),
-        _ => Err(at.field(field).fault(format!("{number} is out of range"), "it starts at 1")),
+        _ => Err(at
+            .field(field)
+            .fault(format!("{number} is out of range"), "it starts at 1")),
     };
     let inclusion = |text: &Option<String>, default, field| match text.as_deref() {
         None | Some("") => Ok(default),
         Some("Honor") => Ok(NodeInclusion::Honor),
         Some("Ignore") => Ok(NodeInclusion::Ignore),
-        Some(other) => {
-            Err(at.field(field).fault(format!("{} is not a policy", quoted(other)), "expected Honor or Ignore"))
-        }
+        Some(other) => Err(at.field(field).fault(
+            format!("{} is not a policy", quoted(other)),
+            "expected Honor or Ignore",
+        )),
     };
     if !is_label_key(&c.topology_key) {
         let what = format!("{} is not a label", quoted(&c.topology_key));
-        return Err(at.field("topologyKey").fault(what, "name a label such as topology.kubernetes.io/zone"));
+        return Err(at
+            .field("topologyKey")
+            .fault(what, "name a label such as topology.kubernetes.io/zone"));
     }
     if c.min_domains.is_some() && !required {
         let hint = "set whenUnsatisfiable to DoNotSchedule or remove it";
-        return Err(at.field("minDomains").fault("only goes with DoNotSchedule", hint));
+        return Err(at
+            .field("minDomains")
+            .fault("only goes with DoNotSchedule", hint));
     }
     Ok(Spread {
         max_skew: positive(c.max_skew, "maxSkew")?,
         key: names.intern(&c.topology_key),
         required,
         selector: LabelSelector::default(),
-        min_domains: c.min_domains.map(|n| positive(n, "minDomains")).transpose()?,
-        node_affinity: inclusion(&c.node_affinity_policy, NodeInclusion::Honor, "nodeAffinityPolicy")?,
-        node_taints: inclusion(&c.node_taints_policy, NodeInclusion::Ignore, "nodeTaintsPolicy")?,
+        min_domains: c
+            .min_domains
+            .map(|n| positive(n, "minDomains"))
+            .transpose()?,
+        node_affinity: inclusion(
+            &c.node_affinity_policy,
+            NodeInclusion::Honor,
+            "nodeAffinityPolicy",
+        )?,
+        node_taints: inclusion(
+            &c.node_taints_policy,
+            NodeInclusion::Ignore,
+            "nodeTaintsPolicy",
+        )?,
     })
 }
 
@@ -214,7 +300,9 @@ fn is_label_key(text: &str) -> bool {
         let outer = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
         outer(part.as_bytes().first()) && outer(part.as_bytes().last())
     };
-    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let of_prefix = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
     let of_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     prefix.is_none_or(|prefix| prefix.len() <= 253 && ends(prefix) && prefix.bytes().all(of_prefix))
@@ -247,7 +335,15 @@ podTopologySpread:
     fn both_forms_say_the_same() {
         let mut names = Symbols::default();
         let short = default_spread("", KARPENTER, &mut names).unwrap();
-        assert_eq!((short.len(), short[0].max_skew, short[0].required, short[1].required), (2, 2, true, false));
+        assert_eq!(
+            (
+                short.len(),
+                short[0].max_skew,
+                short[0].required,
+                short[1].required
+            ),
+            (2, 2, true, false)
+        );
         let whole = "
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -266,9 +362,17 @@ profiles:
 ";
         assert_eq!(default_spread("", whole, &mut names).unwrap(), short);
         let slip = told(&whole.replace("defaultingType", "defaultType"));
-        assert!(slip.starts_with("spread.yaml:12: profiles[1].pluginConfig[1].args.defaultType: unknown"), "{slip}");
+        assert!(
+            slip.starts_with(
+                "spread.yaml:12: profiles[1].pluginConfig[1].args.defaultType: unknown"
+            ),
+            "{slip}"
+        );
         let json = r#"{"podTopologySpread": {"defaultConstraints": []}}"#;
-        assert_eq!([told(json), told(""), told("# nothing\n")], ["0 constraints"; 3]);
+        assert_eq!(
+            [told(json), told(""), told("# nothing\n")],
+            ["0 constraints"; 3]
+        );
     }
 
     #[test]

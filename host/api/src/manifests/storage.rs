@@ -1,5 +1,5 @@
-//! Volumes: claims, volumes, classes, and how many of them a node takes. Drivers that were once part of Kubernetes
-//! get the name of the CSI driver that took over.
+//! Volumes: claims, volumes, classes, and how many of them a node takes. Drivers that were once
+//! part of Kubernetes get the name of the CSI driver that took over.
 
 use longshore_core::model::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
 use longshore_core::model::{Op, Requirement};
@@ -159,7 +159,8 @@ only_from_maps!(
     WireDriverLimit
 );
 
-/// The CSI driver that took over from a provisioner inside Kubernetes; any other provisioner is its own driver.
+/// The CSI driver that took over from a provisioner inside Kubernetes; any other provisioner is its
+/// own driver.
 fn csi_driver(provisioner: &str) -> &str {
     match provisioner {
         "kubernetes.io/aws-ebs" => "ebs.csi.aws.com",
@@ -181,14 +182,18 @@ pub(super) fn read_claim(wire: WireClaim<'_>, objects: &mut ObjectsBuilder) -> R
     let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let status = wire.status.unwrap_or_default();
-    let class = spec.storage_class_name.as_deref().or_else(|| meta.annotation(labels::BETA_STORAGE_CLASS));
+    let class = spec
+        .storage_class_name
+        .as_deref()
+        .or_else(|| meta.annotation(labels::BETA_STORAGE_CLASS));
     let claim = VolumeClaim {
         namespace,
         name: names.intern(meta.name.as_deref().unwrap_or_default()),
         volume: symbol(&spec.volume_name, names),
         class: class.map(|class| names.intern(class)),
         lost: status.phase.as_deref() == Some("Lost"),
-        bound: status.phase.as_deref() == Some("Bound") || meta.annotation(labels::BIND_COMPLETED).is_some(),
+        bound: status.phase.as_deref() == Some("Bound")
+            || meta.annotation(labels::BIND_COMPLETED).is_some(),
         deleting: meta.deletion_timestamp.is_some(),
     };
     objects.world.volume_claims.push(claim);
@@ -210,10 +215,21 @@ pub(super) fn read_volume(wire: WireVolume<'_>, objects: &mut ObjectsBuilder) ->
         (&spec.portworx_volume, "kubernetes.io/portworx-volume"),
         (&spec.rbd, "kubernetes.io/rbd"),
     ];
-    let in_tree = in_tree.iter().find(|(source, _)| source.is_some()).map(|(_, provisioner)| csi_driver(provisioner));
-    let driver = spec.csi.as_ref().map(|csi| csi_driver(&csi.driver)).or(in_tree);
+    let in_tree = in_tree
+        .iter()
+        .find(|(source, _)| source.is_some())
+        .map(|(_, provisioner)| csi_driver(provisioner));
+    let driver = spec
+        .csi
+        .as_ref()
+        .map(|csi| csi_driver(&csi.driver))
+        .or(in_tree);
     let mut node_affinity = Vec::new();
-    if let Some(required) = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref()) {
+    if let Some(required) = spec
+        .node_affinity
+        .as_ref()
+        .and_then(|affinity| affinity.required.as_ref())
+    {
         let at = Path::Root.field("spec.nodeAffinity.required.nodeSelectorTerms");
         for (index, term) in required.node_selector_terms.iter().enumerate() {
             let at = at.index(index);
@@ -241,7 +257,9 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
     let names = &mut objects.world.names;
     let meta = &wire.metadata;
     if wire.provisioner.is_empty() {
-        return Err(Path::Root.field("provisioner").fault("is missing", "name the CSI driver"));
+        return Err(Path::Root
+            .field("provisioner")
+            .fault("is missing", "name the CSI driver"));
     }
     let at = Path::Root.field("allowedTopologies");
     let mut topologies = Vec::new();
@@ -251,10 +269,19 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
             if label.key.is_empty() || label.values.is_empty() {
                 let at = at.index(index);
                 let at = at.field("matchLabelExpressions");
-                return Err(at.index(entry).fault("has no key or no values", "give both"));
+                return Err(at
+                    .index(entry)
+                    .fault("has no key or no values", "give both"));
             }
-            let values = label.values.iter().map(|value| names.intern(value)).collect();
-            all.push(Requirement::new(names.intern(labels::stable(&label.key)), Op::In(values)));
+            let values = label
+                .values
+                .iter()
+                .map(|value| names.intern(value))
+                .collect();
+            all.push(Requirement::new(
+                names.intern(labels::stable(&label.key)),
+                Op::In(values),
+            ));
         }
         topologies.push(all);
     }
@@ -263,14 +290,19 @@ pub(super) fn read_class(wire: WireClass<'_>, objects: &mut ObjectsBuilder) -> R
         provisioner: names.intern(csi_driver(&wire.provisioner)),
         topologies,
         wait_for_consumer: wire.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
-        default: labels::DEFAULT_CLASS.iter().any(|key| meta.annotation(key) == Some("true")),
+        default: labels::DEFAULT_CLASS
+            .iter()
+            .any(|key| meta.annotation(key) == Some("true")),
     };
     objects.world.storage_classes.push(class);
     Ok(())
 }
 
 /// Takes a CSINode in.
-pub(super) fn read_csi_node(wire: WireCsiNode<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_csi_node(
+    wire: WireCsiNode<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let names = &mut objects.world.names;
     let spec = wire.spec.unwrap_or_default();
     let at = Path::Root.field("spec.drivers");

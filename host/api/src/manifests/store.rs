@@ -1,10 +1,11 @@
-//! Objects of a cluster that change one at a time, as a watch tells of them: the [`Reader`] that forgets.
+//! Objects of a cluster that change one at a time, as a watch tells of them: the [`Reader`] that
+//! forgets.
 //!
-//! An object is told from others by API group, kind, namespace and name. A new version takes the place of the old one;
-//! a version that cannot be read takes nothing away: the last good one stays, and the problem is returned. Order of
-//! arrival decides nothing: [`Store::world`] is the same for the same objects. Shapes of
-//! pods and strings that nobody uses any more are swept; strings of the table that a store began with stay, for others
-//! use them as well.
+//! An object is told from others by API group, kind, namespace and name. A new version takes the
+//! place of the old one; a version that cannot be read takes nothing away: the last good one stays,
+//! and the problem is returned. Order of arrival decides nothing: [`Store::world`] is the same for
+//! the same objects. Shapes of pods and strings that nobody uses any more are swept; strings of the
+//! table that a store began with stay, for others use them as well.
 
 use std::sync::Arc;
 
@@ -86,8 +87,8 @@ impl Store {
         Store::default()
     }
 
-    /// A store whose strings are interned beside those of `names`, so that what was read with that table (a catalogue)
-    /// can be put into its worlds.
+    /// A store whose strings are interned beside those of `names`, so that what was read with that
+    /// table (a catalogue) can be put into its worlds.
     pub fn with_names(names: Symbols) -> Self {
         let mut store = Store::default();
         (store.lasting, store.swept) = (names.len(), names.len());
@@ -95,25 +96,48 @@ impl Store {
         store
     }
 
-    /// Takes in an object, JSON as the API server writes it, in the place of an older version of it. What it does not
-    /// say of its own type (items of lists do not) is `api_version` and `kind`. Kinds that planning has no use for are
-    /// passed over.
+    /// Takes in an object, JSON as the API server writes it, in the place of an older version of
+    /// it. What it does not say of its own type (items of lists do not) is `api_version` and
+    /// `kind`. Kinds that planning has no use for are passed over.
     ///
     /// # Errors
     /// What is wrong with it; an older version stays.
-    pub fn apply(&mut self, api_version: &str, kind: &str, json: &str) -> Result<(), Box<Diagnostic>> {
+    pub fn apply(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        json: &str,
+    ) -> Result<(), Box<Diagnostic>> {
         let before = TABLES.map(|t| self.len(t));
         self.reader.seen.clear();
         let text = json.as_bytes();
-        let mut source = Source { name: "watch", text, lines_before: 0, document: 1, counted: (0, 0) };
-        self.reader.object(&mut source, 0..text.len(), None, Some(&TypeOf { api_version, kind }));
+        let mut source = Source {
+            name: "watch",
+            text,
+            lines_before: 0,
+            document: 1,
+            counted: (0, 0),
+        };
+        self.reader.object(
+            &mut source,
+            0..text.len(),
+            None,
+            Some(&TypeOf { api_version, kind }),
+        );
         if let Some(problem) = self.reader.problems.list.pop() {
             self.reader.problems.list.clear();
             return Err(Box::new(problem));
         }
-        let Some(&identity) = self.reader.seen.iter().next() else { return Ok(()) };
-        let grown = TABLES.iter().zip(before).find(|(t, before)| self.len(**t) > *before);
-        let Some((&table, at)) = grown else { return Ok(()) };
+        let Some(&identity) = self.reader.seen.iter().next() else {
+            return Ok(());
+        };
+        let grown = TABLES
+            .iter()
+            .zip(before)
+            .find(|(t, before)| self.len(**t) > *before);
+        let Some((&table, at)) = grown else {
+            return Ok(());
+        };
         let objects = &mut self.reader.objects;
         let classes = match table {
             Table::Pods => objects.pods_by_class.pop(),
@@ -148,8 +172,8 @@ impl Store {
         self.slots.len()
     }
 
-    /// The objects as they came, in no order, and not put in relation to each other: enough to count and to add up, and
-    /// nothing to plan on.
+    /// The objects as they came, in no order, and not put in relation to each other: enough to
+    /// count and to add up, and nothing to plan on.
     pub fn unsorted(&self) -> &ClusterObjects {
         &self.reader.objects.world
     }
@@ -159,21 +183,34 @@ impl Store {
         self.reader.objects.limits.get(pod)
     }
 
-    /// Everything as a world of its own, in an order that does not depend on how it came. `now`, settings and the
-    /// catalogue are left to the caller.
+    /// Everything as a world of its own, in an order that does not depend on how it came. `now`,
+    /// settings and the catalogue are left to the caller.
     pub fn world(&self) -> ClusterObjects {
         let objects = &self.reader.objects;
-        let classes = objects.priority_classes.iter().map(|c| PriorityClass { ..*c }).collect();
-        let mut copy =
-            ObjectsBuilder { world: objects.world.clone(), priority_classes: classes, ..ObjectsBuilder::default() };
+        let classes = objects
+            .priority_classes
+            .iter()
+            .map(|c| PriorityClass { ..*c })
+            .collect();
+        let mut copy = ObjectsBuilder {
+            world: objects.world.clone(),
+            priority_classes: classes,
+            ..ObjectsBuilder::default()
+        };
         if !objects.limit_ranges.is_empty() {
             copy.limit_ranges.clone_from(&objects.limit_ranges);
             copy.daemon_needs.clone_from(&objects.daemon_needs);
         }
         for (identity, &class) in &self.class_of {
             match self.slots.get(identity) {
-                Some(Slot { table: Table::Pods, at }) => copy.pods_by_class.push((*at, class)),
-                Some(Slot { table: Table::Daemons, at }) => copy.daemons_by_class.push((*at, class)),
+                Some(Slot {
+                    table: Table::Pods,
+                    at,
+                }) => copy.pods_by_class.push((*at, class)),
+                Some(Slot {
+                    table: Table::Daemons,
+                    at,
+                }) => copy.daemons_by_class.push((*at, class)),
                 _ => {}
             }
         }
@@ -219,7 +256,8 @@ impl Store {
         }
     }
 
-    /// Drops names that nobody has, where there are twice as many as when they were last looked through.
+    /// Drops names that nobody has, where there are twice as many as when they were last looked
+    /// through.
     fn sweep_names(&mut self) {
         let objects = &mut self.reader.objects;
         if objects.world.names.len() < 2 * self.swept + NAMES {
@@ -227,12 +265,18 @@ impl Store {
         }
         renumber_shapes(&mut objects.world);
         let (needs, ranges) = (&mut objects.daemon_needs, &mut objects.limit_ranges);
-        let (classes, limits, class_of) = (&mut objects.priority_classes, &mut objects.limits, &mut self.class_of);
+        let (classes, limits, class_of) = (
+            &mut objects.priority_classes,
+            &mut objects.limits,
+            &mut self.class_of,
+        );
         let mut others = |visit: &mut dyn FnMut(&mut Symbol)| {
             classes.iter_mut().for_each(|class| visit(&mut class.name));
             class_of.values_mut().flatten().for_each(&mut *visit);
             limits.each(visit);
-            needs.iter_mut().for_each(|needs| Arc::make_mut(needs).each(visit));
+            needs
+                .iter_mut()
+                .for_each(|needs| Arc::make_mut(needs).each(visit));
             for range in &mut *ranges {
                 visit(&mut range.namespace);
                 range.requests.each(visit);
@@ -279,9 +323,17 @@ mod tests {
     fn names(store: &Store) -> Vec<(String, i64)> {
         let world = store.world();
         let cpu = |p: &longshore_core::model::Pod| {
-            world.shapes.get(p.shape).requests.get(longshore_core::model::ResourceId::Cpu)
+            world
+                .shapes
+                .get(p.shape)
+                .requests
+                .get(longshore_core::model::ResourceId::Cpu)
         };
-        world.pods.iter().map(|p| (p.name.to_string(), cpu(p))).collect()
+        world
+            .pods
+            .iter()
+            .map(|p| (p.name.to_string(), cpu(p)))
+            .collect()
     }
 
     #[test]
@@ -290,7 +342,10 @@ mod tests {
         for (name, cpu) in [("b", "1"), ("a", "2"), ("c", "3"), ("a", "4")] {
             store.apply("v1", "Pod", &pod(name, cpu)).unwrap();
         }
-        assert_eq!(names(&store), [("a".into(), 4000), ("b".into(), 1000), ("c".into(), 3000)]);
+        assert_eq!(
+            names(&store),
+            [("a".into(), 4000), ("b".into(), 1000), ("c".into(), 3000)]
+        );
         assert!(store.remove("", "Pod", "shop", "b"));
         assert!(!store.remove("", "Pod", "shop", "b"));
         assert_eq!(names(&store), [("a".into(), 4000), ("c".into(), 3000)]);
@@ -320,16 +375,27 @@ mod tests {
                 "resources":{{"limits":{{{init}}}}}}}],"overhead":{{"cpu":"10m","memory":"1Mi"}}}}}}"#
             )
         };
-        for (name, limits, init) in [("a", r#""cpu":"1""#, r#""cpu":"2""#), ("b", "", ""), ("c", r#""cpu":"3""#, "")] {
+        for (name, limits, init) in [
+            ("a", r#""cpu":"1""#, r#""cpu":"2""#),
+            ("b", "", ""),
+            ("c", r#""cpu":"3""#, ""),
+        ] {
             store.apply("v1", "Pod", &pod(name, limits, init)).unwrap();
         }
         store.remove("", "Pod", "default", "a");
         for round in 1..3_000 {
-            store.apply("v1", "Pod", &pod("d", &format!(r#""cpu":"{round}m""#), "")).unwrap();
+            store
+                .apply("v1", "Pod", &pod("d", &format!(r#""cpu":"{round}m""#), ""))
+                .unwrap();
         }
         let cpu = |at: usize| store.limits(at).get(longshore_core::model::ResourceId::Cpu);
-        let mut all: Vec<(&str, i64)> =
-            store.unsorted().pods.iter().enumerate().map(|(at, pod)| (&*pod.name, cpu(at))).collect();
+        let mut all: Vec<(&str, i64)> = store
+            .unsorted()
+            .pods
+            .iter()
+            .enumerate()
+            .map(|(at, pod)| (&*pod.name, cpu(at)))
+            .collect();
         all.sort_unstable();
         assert_eq!(all, [("b", 0), ("c", 3010), ("d", 3009)]);
     }
@@ -353,13 +419,17 @@ mod tests {
         };
         let cpu = |store: &Store| {
             let world = store.world();
-            let of = |d: &longshore_core::model::DaemonSet| world.shapes.get(d.template).requests.get(ResourceId::Cpu);
+            let of = |d: &longshore_core::model::DaemonSet| {
+                world.shapes.get(d.template).requests.get(ResourceId::Cpu)
+            };
             world.daemons.iter().map(of).collect::<Vec<_>>()
         };
         // Before the DaemonSets, changed after them, beside others that are gone by then.
         store.apply("v1", "LimitRange", &range("1")).unwrap();
         for namespace in ["other", "shop", "third"] {
-            store.apply("apps/v1", "DaemonSet", &daemon(namespace)).unwrap();
+            store
+                .apply("apps/v1", "DaemonSet", &daemon(namespace))
+                .unwrap();
         }
         assert_eq!(cpu(&store), [0, 1000, 0]);
         store.apply("v1", "LimitRange", &range("2")).unwrap();
@@ -374,20 +444,25 @@ mod tests {
     fn shapes_that_nobody_has_are_swept() {
         let mut store = Store::new();
         for cpu in 1..5_000 {
-            store.apply("v1", "Pod", &pod("a", &format!("{cpu}m"))).unwrap();
+            store
+                .apply("v1", "Pod", &pod("a", &format!("{cpu}m")))
+                .unwrap();
         }
         assert!(store.reader.objects.world.shapes.len() < 1_100);
         assert_eq!(names(&store), [("a".into(), 4_999)]);
     }
 
-    /// Pods with labels of their own come and go; what stays is what is used, whatever number it has.
+    /// Pods with labels of their own come and go; what stays is what is used, whatever number it
+    /// has.
     #[test]
     fn names_that_nobody_uses_are_swept() {
         let mut names = Symbols::default();
         let lasting = names.intern("of the catalogue");
         let mut store = Store::with_names(names);
         let class = r#"{"metadata":{"name":"urgent"},"value":7}"#;
-        store.apply("scheduling.k8s.io/v1", "PriorityClass", class).unwrap();
+        store
+            .apply("scheduling.k8s.io/v1", "PriorityClass", class)
+            .unwrap();
         let stays = r#"{"metadata":{"name":"stays","labels":{"zz":"9","aa":"1","team":"shop"}},"spec":{"priorityClassName":
             "urgent","nodeSelector":{"zone":"a","arch":"arm64"},"containers":[{"name":"c","resources":{"limits":
             {"example.com/gpu":"1"},"requests":{"example.com/gpu":"1","cpu":"2"}}}]}}"#;
@@ -395,43 +470,89 @@ mod tests {
             if number == 250 {
                 store.apply("v1", "Pod", stays).unwrap();
             }
-            let labels: Vec<String> = (0..200).map(|at| format!(r#""label-{number}-{at}":"{at}""#)).collect();
-            let pod = format!(r#"{{"metadata":{{"name":"p","labels":{{{}}}}},"spec":{{}}}}"#, labels.join(","));
+            let labels: Vec<String> = (0..200)
+                .map(|at| format!(r#""label-{number}-{at}":"{at}""#))
+                .collect();
+            let pod = format!(
+                r#"{{"metadata":{{"name":"p","labels":{{{}}}}},"spec":{{}}}}"#,
+                labels.join(",")
+            );
             store.apply("v1", "Pod", &pod).unwrap();
         }
         let world = store.world();
-        assert!(world.names.len() < 50_000, "{} of 100 000 names are there", world.names.len());
+        assert!(
+            world.names.len() < 50_000,
+            "{} of 100 000 names are there",
+            world.names.len()
+        );
         assert_eq!(world.names.text(lasting), "of the catalogue");
         assert_eq!(world.names.get("label-1-1"), None, "swept");
         let mut other = Store::new();
         other.apply("v1", "Pod", stays).unwrap();
-        other.apply("scheduling.k8s.io/v1", "PriorityClass", class).unwrap();
+        other
+            .apply("scheduling.k8s.io/v1", "PriorityClass", class)
+            .unwrap();
         let shape = |world: &ClusterObjects| {
             let pod = world.pods.iter().find(|pod| &*pod.name == "stays").unwrap();
             let shape = world.shapes.get(pod.shape);
             let text = |sym| world.names.text(sym).to_owned();
-            let mut labels: Vec<_> = shape.labels.iter().map(|(key, value)| (text(key), text(value))).collect();
+            let mut labels: Vec<_> = shape
+                .labels
+                .iter()
+                .map(|(key, value)| (text(key), text(value)))
+                .collect();
             labels.sort();
             let mut selector: Vec<_> = shape.node_selector.iter().map(|r| text(r.key)).collect();
             selector.sort();
-            let mut asks: Vec<_> = shape.requests.iter().map(|(r, n)| (r.name(&world.names).to_owned(), n)).collect();
+            let mut asks: Vec<_> = shape
+                .requests
+                .iter()
+                .map(|(r, n)| (r.name(&world.names).to_owned(), n))
+                .collect();
             asks.sort();
-            (text(shape.namespace), labels, selector, asks, shape.priority)
+            (
+                text(shape.namespace),
+                labels,
+                selector,
+                asks,
+                shape.priority,
+            )
         };
         assert_eq!(shape(&world), shape(&other.world()));
         assert_eq!(shape(&world).4, 7);
-        let at = store.unsorted().pods.iter().position(|pod| &*pod.name == "stays").unwrap();
+        let at = store
+            .unsorted()
+            .pods
+            .iter()
+            .position(|pod| &*pod.name == "stays")
+            .unwrap();
         let gpu = store.unsorted().names.get("example.com/gpu").unwrap();
-        assert_eq!(store.limits(at).get(longshore_core::model::ResourceId::Other(gpu)), 1);
-        let labels = &store.unsorted().shapes.get(store.unsorted().pods[at].shape).labels;
+        assert_eq!(
+            store
+                .limits(at)
+                .get(longshore_core::model::ResourceId::Other(gpu)),
+            1
+        );
+        let labels = &store
+            .unsorted()
+            .shapes
+            .get(store.unsorted().pods[at].shape)
+            .labels;
         let team = store.unsorted().names.get("team").unwrap();
-        assert_eq!(labels.get(team).map(|value| store.unsorted().names.text(value)), Some("shop"));
+        assert_eq!(
+            labels
+                .get(team)
+                .map(|value| store.unsorted().names.text(value)),
+            Some("shop")
+        );
     }
 
     #[test]
     fn kinds_without_use_are_passed_over() {
         let mut store = Store::new();
-        store.apply("v1", "ConfigMap", r#"{"metadata":{"name":"x"}}"#).unwrap();
+        store
+            .apply("v1", "ConfigMap", r#"{"metadata":{"name":"x"}}"#)
+            .unwrap();
         assert_eq!(store.count(), 0);
     }
 }

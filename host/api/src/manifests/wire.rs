@@ -1,5 +1,5 @@
-//! Building blocks of the types that manifests are read into: strings that borrow, amounts, lists and maps that may be
-//! `null`. Fields that planning has no use for are not read at all.
+//! Building blocks of the types that manifests are read into: strings that borrow, amounts, lists
+//! and maps that may be `null`. Fields that planning has no use for are not read at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -145,7 +145,11 @@ impl<'a, T> std::ops::Deref for Map<'a, T> {
 impl<'a, T> Map<'a, T> {
     /// The value under a key: of a repeated key the last, as Go has it.
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.0.iter().rev().find(|(k, _)| &**k == key).map(|(_, value)| value)
+        self.0
+            .iter()
+            .rev()
+            .find(|(k, _)| &**k == key)
+            .map(|(_, value)| value)
     }
 }
 
@@ -175,8 +179,9 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Map<'a, T> {
     }
 }
 
-/// Makes structs that are only read from maps: left to itself, serde takes a list for the fields in their order, and so
-/// an empty list for an object without fields. The structs derive with `remote = "Self"`.
+/// Makes structs that are only read from maps: left to itself, serde takes a list for the fields in
+/// their order, and so an empty list for an object without fields. The structs derive with
+/// `remote = "Self"`.
 macro_rules! only_from_maps {
     ($($wire:ident $(<$a:lifetime>)?),* $(,)?) => {
         $(impl<'de $(: $a, $a)?> serde::Deserialize<'de> for $wire $(<$a>)? {

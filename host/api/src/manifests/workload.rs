@@ -104,7 +104,10 @@ only_from_maps!(
 );
 
 /// Takes a DaemonSet in.
-pub(super) fn read_daemon(wire: WireDaemonSet<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_daemon(
+    wire: WireDaemonSet<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
     let names = &mut objects.world.names;
@@ -116,7 +119,9 @@ pub(super) fn read_daemon(wire: WireDaemonSet<'_>, objects: &mut ObjectsBuilder)
         resource_claims: read.resource_claims,
     };
     if let Some(class) = read.class {
-        objects.daemons_by_class.push((objects.world.daemons.len(), class));
+        objects
+            .daemons_by_class
+            .push((objects.world.daemons.len(), class));
     }
     objects.world.daemons.push(daemon);
     objects.daemon_needs.push(Arc::new(read.needs));
@@ -124,7 +129,11 @@ pub(super) fn read_daemon(wire: WireDaemonSet<'_>, objects: &mut ObjectsBuilder)
 }
 
 /// Takes a ReplicaSet or StatefulSet in.
-pub(super) fn read_workload(kind: &str, wire: WireWorkload<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_workload(
+    kind: &str,
+    wire: WireWorkload<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
     let names = &mut objects.world.names;
@@ -132,14 +141,22 @@ pub(super) fn read_workload(kind: &str, wire: WireWorkload<'_>, objects: &mut Ob
         kind: names.intern(kind),
         namespace,
         name: names.intern(wire.metadata.name.as_deref().unwrap_or_default()),
-        selector: selector(spec.selector.as_ref(), Path::Root.field("spec").field("selector"), names)?,
+        selector: selector(
+            spec.selector.as_ref(),
+            Path::Root.field("spec").field("selector"),
+            names,
+        )?,
     };
     objects.world.workloads.push(workload);
     Ok(())
 }
 
 /// Takes a Service or ReplicationController in.
-pub(super) fn read_mapped(kind: &str, wire: WireMapped<'_>, objects: &mut ObjectsBuilder) -> Result<(), Fault> {
+pub(super) fn read_mapped(
+    kind: &str,
+    wire: WireMapped<'_>,
+    objects: &mut ObjectsBuilder,
+) -> Result<(), Fault> {
     let namespace = objects.namespace(&wire.metadata);
     let spec = wire.spec.unwrap_or_default();
     let names = &mut objects.world.names;
@@ -162,12 +179,19 @@ pub(super) fn read_budget(wire: WireBudget<'_>, objects: &mut ObjectsBuilder) ->
     if spec.max_unavailable.is_some() && spec.min_available.is_some() {
         return Err(at.fault("has both minAvailable and maxUnavailable", "remove one"));
     }
-    let text = |value: Option<&RawValue>| value.map(|value| value.get().trim_matches('"').to_owned());
-    for (field, value) in [("maxUnavailable", spec.max_unavailable), ("minAvailable", spec.min_available)] {
+    let text =
+        |value: Option<&RawValue>| value.map(|value| value.get().trim_matches('"').to_owned());
+    for (field, value) in [
+        ("maxUnavailable", spec.max_unavailable),
+        ("minAvailable", spec.min_available),
+    ] {
         let Some(text) = text(value) else { continue };
         let digits = text.strip_suffix('%').unwrap_or(&text);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            let what = format!("{} is neither a count nor a percentage", super::diagnostic::quoted(&text));
+            let what = format!(
+                "{} is neither a count nor a percentage",
+                super::diagnostic::quoted(&text)
+            );
             return Err(at.field(field).fault(what, "write it like 1 or \"10%\""));
         }
     }

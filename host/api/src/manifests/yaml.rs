@@ -1,8 +1,9 @@
-//! Turns one YAML document into JSON whose values stand on the same lines, so that one reader serves both and its
-//! messages name the right line of either.
+//! Turns one YAML document into JSON whose values stand on the same lines, so that one reader
+//! serves both and its messages name the right line of either.
 //!
-//! Guards: depth, size of what aliases unfold to, no merge keys, no tags that change a value, no keys that are not
-//! strings. Plain scalars are read as YAML 1.2 has them (`yes` is a string), as `kubectl -o yaml` quotes the rest.
+//! Guards: depth, size of what aliases unfold to, no merge keys, no tags that change a value, no
+//! keys that are not strings. Plain scalars are read as YAML 1.2 has them (`yes` is a string), as
+//! `kubectl -o yaml` quotes the rest.
 
 use std::collections::HashMap;
 
@@ -26,8 +27,8 @@ pub(crate) struct YamlFault {
     pub hint: &'static str,
 }
 
-/// The documents of a YAML text, each with the number of lines before it. They start at lines `---`, which keep their
-/// place, so that a document's first line is known.
+/// The documents of a YAML text, each with the number of lines before it. They start at lines
+/// `---`, which keep their place, so that a document's first line is known.
 pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut rest = Some((0u32, text));
     std::iter::from_fn(move || {
@@ -49,7 +50,10 @@ pub(crate) fn documents(text: &str) -> impl Iterator<Item = (u32, &str)> {
 
 /// The JSON of a YAML document, empty for a document without content.
 pub(crate) fn to_json(document: &str) -> Result<String, YamlFault> {
-    let mut writer = Writer { out: String::with_capacity(document.len() + document.len() / 4), ..Writer::default() };
+    let mut writer = Writer {
+        out: String::with_capacity(document.len() + document.len() / 4),
+        ..Writer::default()
+    };
     for event in Parser::new_from_str(document) {
         match event {
             Ok((event, span)) => writer.event(event, span)?,
@@ -75,7 +79,12 @@ fn scan_hint(document: &str, line: u32, what: &str) -> &'static str {
         return "define the anchor in the same document, before its first use";
     }
     let tab = |text: &str| text.trim_start_matches(' ').starts_with('\t');
-    if document.lines().skip(line.saturating_sub(1) as usize).take(2).any(tab) {
+    if document
+        .lines()
+        .skip(line.saturating_sub(1) as usize)
+        .take(2)
+        .any(tab)
+    {
         "indent with spaces, not with tabs"
     } else {
         "check the indentation and the quotes around this line"
@@ -106,20 +115,39 @@ struct Writer {
 impl Writer {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlFault> {
         let line = span.start.line().saturating_sub(1) as u32;
-        let refuse = |what: &str, hint| Err(YamlFault { line, what: what.to_owned(), hint });
-        let key_next = self.open.last().is_some_and(|open| open.map && !open.value_next);
+        let refuse = |what: &str, hint| {
+            Err(YamlFault {
+                line,
+                what: what.to_owned(),
+                hint,
+            })
+        };
+        let key_next = self
+            .open
+            .last()
+            .is_some_and(|open| open.map && !open.value_next);
         match event {
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => {}
             Event::Alias(anchor) => {
                 let Some(text) = self.anchors.get(&anchor).cloned() else {
-                    return refuse("an alias refers to a node that is not complete", "write the value out");
+                    return refuse(
+                        "an alias refers to a node that is not complete",
+                        "write the value out",
+                    );
                 };
                 self.unfolded += text.len();
                 if self.unfolded > UNFOLDED {
                     return refuse("aliases unfold to more than 4 MiB", "write the values out");
                 }
                 if key_next && !text.starts_with('"') {
-                    return refuse("a map has a key that is not a string", "put the key in quotes");
+                    return refuse(
+                        "a map has a key that is not a string",
+                        "put the key in quotes",
+                    );
                 }
                 self.before(line);
                 self.out.push_str(&text);
@@ -127,9 +155,14 @@ impl Writer {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 if key_next && style == ScalarStyle::Plain && text == "<<" {
-                    return refuse("merge keys (`<<`) are not read", "write the merged fields out");
+                    return refuse(
+                        "merge keys (`<<`) are not read",
+                        "write the merged fields out",
+                    );
                 }
-                let string = tag.as_ref().is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+                let string = tag
+                    .as_ref()
+                    .is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
                 if tag.is_some() && !string {
                     return refuse("tags other than !!str are not read", "remove the tag");
                 }
@@ -149,7 +182,10 @@ impl Writer {
             {
                 let _ = anchor;
                 return if key_next {
-                    refuse("a map has a key that is not a string", "put the key in quotes")
+                    refuse(
+                        "a map has a key that is not a string",
+                        "put the key in quotes",
+                    )
                 } else {
                     refuse("is nested more than 100 deep", "no Kubernetes object is")
                 };
@@ -166,7 +202,12 @@ impl Writer {
         self.before(line);
         let anchor = (anchor > 0).then_some((anchor, self.out.len()));
         self.out.push(if map { '{' } else { '[' });
-        self.open.push(Open { map, entries: 0, value_next: false, anchor });
+        self.open.push(Open {
+            map,
+            entries: 0,
+            value_next: false,
+            anchor,
+        });
     }
 
     fn end(&mut self, close: char, line: u32) -> Result<(), YamlFault> {
@@ -184,13 +225,18 @@ impl Writer {
         self.anchored += text.len();
         if self.anchored > ANCHORED {
             let what = "nodes with anchors have more than 64 MiB".to_owned();
-            return Err(YamlFault { line, what, hint: "remove anchors that no alias needs" });
+            return Err(YamlFault {
+                line,
+                what,
+                hint: "remove anchors that no alias needs",
+            });
         }
         self.anchors.insert(anchor, text);
         Ok(())
     }
 
-    /// The separator that belongs before a value or key, and as many line breaks as bring it to its line.
+    /// The separator that belongs before a value or key, and as many line breaks as bring it to its
+    /// line.
     fn before(&mut self, line: u32) {
         if let Some(open) = self.open.last() {
             if open.value_next {
@@ -248,7 +294,10 @@ fn is_json_number(text: &str) -> bool {
         }
     }
     if let Some(after) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) {
-        rest = after.strip_prefix(b"+").or_else(|| after.strip_prefix(b"-")).unwrap_or(after);
+        rest = after
+            .strip_prefix(b"+")
+            .or_else(|| after.strip_prefix(b"-"))
+            .unwrap_or(after);
         if digits(&mut rest) == 0 {
             return false;
         }
@@ -284,11 +333,23 @@ mod tests {
 
     #[test]
     fn values_stay_on_their_lines() {
-        let json = json("# a comment\na: 1\nb:\n  - x\n\n  - y: |\n      two\n      lines\n    z: {q: [1, 2]}\n");
+        let json = json(
+            "# a comment\na: 1\nb:\n  - x\n\n  - y: |\n      two\n      lines\n    z: {q: [1, 2]}\n",
+        );
         let lines: Vec<&str> = json.split('\n').collect();
         assert_eq!(
             lines,
-            ["", "{\"a\":1,", "\"b\":", "[\"x\",", "", "{\"y\":", "\"two\\nlines\\n\",", "", "\"z\":{\"q\":[1,2]}}]}"]
+            [
+                "",
+                "{\"a\":1,",
+                "\"b\":",
+                "[\"x\",",
+                "",
+                "{\"y\":",
+                "\"two\\nlines\\n\",",
+                "",
+                "\"z\":{\"q\":[1,2]}}]}"
+            ]
         );
     }
 

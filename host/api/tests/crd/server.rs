@@ -1,5 +1,5 @@
-//! A real API server, asked through kubectl. Objects that are to be changed are created and deleted again; all else is
-//! a dry run.
+//! A real API server, asked through kubectl. Objects that are to be changed are created and deleted
+//! again; all else is a dry run.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -13,7 +13,8 @@ use crate::table::Case;
 pub struct Server(pub ControlPlane);
 
 impl Server {
-    /// What the server says against a case, if anything. `name` is the object's; it is not left behind.
+    /// What the server says against a case, if anything. `name` is the object's; it is not left
+    /// behind.
     pub fn ask(&self, case: &Case, name: &str) -> Result<(), String> {
         let named = |mut object: Value| {
             object["metadata"]["name"] = name.into();
@@ -24,10 +25,19 @@ impl Server {
             let dry = [&create[..], &["--dry-run=server"]].concat();
             return self.run(&dry, &named(case.result())).map(drop);
         }
-        self.run(&create, &named(case.object.clone())).unwrap_or_else(|error| panic!("{}: {error}", case.what));
+        self.run(&create, &named(case.object.clone()))
+            .unwrap_or_else(|error| panic!("{}: {error}", case.what));
         let kind = case.kind.to_lowercase();
         let patch = case.patch.to_string();
-        let mut change = vec!["patch", &kind, name, "--type=merge", "--dry-run=server", "--patch", &patch];
+        let mut change = vec![
+            "patch",
+            &kind,
+            name,
+            "--type=merge",
+            "--dry-run=server",
+            "--patch",
+            &patch,
+        ];
         if case.is_status {
             change.push("--subresource=status");
         }
@@ -40,7 +50,10 @@ impl Server {
     fn run(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut command = self.0.kubectl().map_err(|error| format!("{error:#}"))?;
         command.args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let failed = |error: std::io::Error| format!("cannot run kubectl: {error}");
         let mut child = command.spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {

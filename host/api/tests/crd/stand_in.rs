@@ -1,5 +1,5 @@
-//! As much of an API server as it takes to accept or refuse an object: the schema's keywords here, its rules by
-//! kube-cel. A real server is asked the same in `crd_rules.rs`, where there is one.
+//! As much of an API server as it takes to accept or refuse an object: the schema's keywords here,
+//! its rules by kube-cel. A real server is asked the same in `crd_rules.rs`, where there is one.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +27,14 @@ impl StandIn {
     pub fn new(definition: &Definition) -> Self {
         let rules = compile_schema(definition.schema());
         assert!(!rules.has_errors(), "{:?}", rules.compilation_errors());
-        Self { schema: definition.schema().clone(), rules }
+        Self {
+            schema: definition.schema().clone(),
+            rules,
+        }
     }
 
-    /// All that stands against an object, none if it is accepted. Rules are asked only where the schema is content, as
-    /// a server does.
+    /// All that stands against an object, none if it is accepted. Rules are asked only where the
+    /// schema is content, as a server does.
     pub fn refusals(&self, object: &Value, before: Option<&Value>) -> Vec<Refusal> {
         let object = apply_defaults(&self.schema, object);
         let mut refusals = Vec::new();
@@ -40,7 +43,10 @@ impl StandIn {
             return refusals;
         }
         let failures = Validator::new().validate_compiled(&self.rules, &object, before);
-        let failures = failures.err().map(kube_cel::ValidationErrors::into_vec).unwrap_or_default();
+        let failures = failures
+            .err()
+            .map(kube_cel::ValidationErrors::into_vec)
+            .unwrap_or_default();
         let refusal = |failure: kube_cel::ValidationError| Refusal {
             by: format!("{} {}", schema_path(&failure.field_path), failure.rule),
             because: failure.message,
@@ -52,7 +58,13 @@ impl StandIn {
     pub fn looking_at(&self, object: &Value, before: Option<&Value>) -> BTreeSet<String> {
         let object = apply_defaults(&self.schema, object);
         let mut parts = BTreeSet::new();
-        looks("", &self.schema, Some(&object), before.is_some(), &mut parts);
+        looks(
+            "",
+            &self.schema,
+            Some(&object),
+            before.is_some(),
+            &mut parts,
+        );
         parts
     }
 
@@ -64,15 +76,33 @@ impl StandIn {
     }
 }
 
-const KEYWORDS: [&str; 8] =
-    ["enum", "maximum", "maxItems", "maxLength", "maxProperties", "minimum", "minLength", "pattern"];
+const KEYWORDS: [&str; 8] = [
+    "enum",
+    "maximum",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "minimum",
+    "minLength",
+    "pattern",
+];
 
 /// Lists what looks at a value, or without one, all that could.
-fn looks(path: &str, schema: &Value, value: Option<&Value>, is_change: bool, parts: &mut BTreeSet<String>) {
-    for keyword in KEYWORDS.iter().filter(|keyword| !schema[**keyword].is_null()) {
+fn looks(
+    path: &str,
+    schema: &Value,
+    value: Option<&Value>,
+    is_change: bool,
+    parts: &mut BTreeSet<String>,
+) {
+    for keyword in KEYWORDS
+        .iter()
+        .filter(|keyword| !schema[**keyword].is_null())
+    {
         // Length and pattern of a list hold for nothing.
         let for_text = matches!(*keyword, "maxLength" | "minLength" | "pattern");
-        let number = schema["x-kubernetes-int-or-string"] == json!(true) && value.is_some_and(|v| !v.is_string());
+        let number = schema["x-kubernetes-int-or-string"] == json!(true)
+            && value.is_some_and(|v| !v.is_string());
         if !(for_text && (schema["type"] == "array" || number)) {
             parts.insert(format!("{path} {keyword}"));
         }
@@ -80,13 +110,22 @@ fn looks(path: &str, schema: &Value, value: Option<&Value>, is_change: bool, par
     if let Some("set" | "map") = schema["x-kubernetes-list-type"].as_str() {
         parts.insert(format!("{path} duplicate"));
     }
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for name in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         // What has a default is never missing.
         if schema["properties"][name]["default"].is_null() {
             parts.insert(format!("{path} required {name}"));
         }
     }
-    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+    for rule in schema["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let rule = rule["rule"].as_str().unwrap_or_default();
         if is_change || !rule.contains("oldSelf") {
             parts.insert(format!("{path} {rule}"));
@@ -95,7 +134,9 @@ fn looks(path: &str, schema: &Value, value: Option<&Value>, is_change: bool, par
     for (below, schema, values) in children(path, schema, value) {
         match values {
             None => looks(&below, schema, None, is_change, parts),
-            Some(values) => values.iter().for_each(|value| looks(&below, schema, Some(value), is_change, parts)),
+            Some(values) => values
+                .iter()
+                .for_each(|value| looks(&below, schema, Some(value), is_change, parts)),
         }
     }
 }
@@ -106,24 +147,47 @@ fn children<'a>(
     schema: &'a Value,
     value: Option<&'a Value>,
 ) -> Vec<(String, &'a Value, Option<Vec<&'a Value>>)> {
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
     let mut parts = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        parts.push((below(name), property, value.map(|value| value.get(name).into_iter().collect())));
+        parts.push((
+            below(name),
+            property,
+            value.map(|value| value.get(name).into_iter().collect()),
+        ));
     }
     if schema["items"].is_object() {
         let items = value.map(|value| value.as_array().into_iter().flatten().collect());
         parts.push((format!("{path}[]"), &schema["items"], items));
     }
     if schema["additionalProperties"].is_object() {
-        let values = value.map(|value| value.as_object().into_iter().flatten().map(|(_, value)| value).collect());
-        parts.push((format!("{path}{{}}"), &schema["additionalProperties"], values));
+        let values = value.map(|value| {
+            value
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(_, value)| value)
+                .collect()
+        });
+        parts.push((
+            format!("{path}{{}}"),
+            &schema["additionalProperties"],
+            values,
+        ));
     }
     parts
 }
 
 fn check(path: &str, schema: &Value, value: &Value, refusals: &mut Vec<Refusal>) {
-    let keywords = KEYWORDS.iter().filter(|keyword| !schema[**keyword].is_null());
+    let keywords = KEYWORDS
+        .iter()
+        .filter(|keyword| !schema[**keyword].is_null());
     let mut because: Vec<(&str, String)> = keywords
         .filter(|keyword| violates(keyword, &schema[**keyword], value))
         .map(|k| (*k, (*k).to_owned()))
@@ -134,31 +198,54 @@ fn check(path: &str, schema: &Value, value: &Value, refusals: &mut Vec<Refusal>)
     if has_duplicates(schema, value) {
         because.push(("duplicate", "duplicate".to_owned()));
     }
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for name in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         if value.is_object() && value.get(name).is_none() {
             because.push(("required", format!("required {name}")));
         }
     }
-    let refusal =
-        |(keyword, part): (&str, String)| Refusal { by: format!("{path} {part}"), because: keyword.to_owned() };
+    let refusal = |(keyword, part): (&str, String)| Refusal {
+        by: format!("{path} {part}"),
+        because: keyword.to_owned(),
+    };
     refusals.extend(because.into_iter().map(refusal));
     for (below, schema, values) in children(path, schema, Some(value)) {
-        values.into_iter().flatten().for_each(|value| check(&below, schema, value, refusals));
+        values
+            .into_iter()
+            .flatten()
+            .for_each(|value| check(&below, schema, value, refusals));
     }
 }
 
 fn violates(keyword: &str, limit: &Value, value: &Value) -> bool {
     let most = usize::try_from(limit.as_u64().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     match keyword {
-        "enum" => limit.as_array().is_some_and(|values| !values.contains(value)),
-        "minimum" => value.as_f64().zip(limit.as_f64()).is_some_and(|(value, least)| value < least),
-        "maximum" => value.as_f64().zip(limit.as_f64()).is_some_and(|(value, most)| value > most),
-        "minLength" => value.as_str().is_some_and(|text| text.chars().count() < most),
-        "maxLength" => value.as_str().is_some_and(|text| text.chars().count() > most),
+        "enum" => limit
+            .as_array()
+            .is_some_and(|values| !values.contains(value)),
+        "minimum" => value
+            .as_f64()
+            .zip(limit.as_f64())
+            .is_some_and(|(value, least)| value < least),
+        "maximum" => value
+            .as_f64()
+            .zip(limit.as_f64())
+            .is_some_and(|(value, most)| value > most),
+        "minLength" => value
+            .as_str()
+            .is_some_and(|text| text.chars().count() < most),
+        "maxLength" => value
+            .as_str()
+            .is_some_and(|text| text.chars().count() > most),
         "maxItems" => value.as_array().is_some_and(|items| items.len() > most),
         "maxProperties" => value.as_object().is_some_and(|fields| fields.len() > most),
         "pattern" => {
-            let pattern = Regex::new(limit.as_str().unwrap_or_default()).expect("the pattern is one");
+            let pattern =
+                Regex::new(limit.as_str().unwrap_or_default()).expect("the pattern is one");
             value.as_str().is_some_and(|text| !pattern.is_match(text))
         }
         other => panic!("nobody knows {other}"),
@@ -180,15 +267,22 @@ fn is_of_type(schema: &Value, value: &Value) -> bool {
 
 fn has_duplicates(schema: &Value, value: &Value) -> bool {
     let key = |item: &Value| match schema["x-kubernetes-list-map-keys"].as_array() {
-        Some(keys) => keys.iter().map(|key| item[key.as_str().unwrap_or_default()].to_string()).collect(),
+        Some(keys) => keys
+            .iter()
+            .map(|key| item[key.as_str().unwrap_or_default()].to_string())
+            .collect(),
         None => item.to_string(),
     };
-    let Some("set" | "map") = schema["x-kubernetes-list-type"].as_str() else { return false };
+    let Some("set" | "map") = schema["x-kubernetes-list-type"].as_str() else {
+        return false;
+    };
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     items.iter().map(key).collect::<BTreeSet<String>>().len() < items.len()
 }
 
 /// `spec.taints[].key` from `spec.taints[3].key`.
 fn schema_path(path: &str) -> String {
-    path.chars().filter(|c| !c.is_ascii_digit() || !path.contains('[')).collect()
+    path.chars()
+        .filter(|c| !c.is_ascii_digit() || !path.contains('['))
+        .collect()
 }

@@ -64,7 +64,8 @@ impl Case {
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    let table: Table = serde_norway::from_str(include_str!("rules.yaml")).expect("the table can be read");
+    let table: Table =
+        serde_norway::from_str(include_str!("rules.yaml")).expect("the table can be read");
     let mut cases = Vec::new();
     for entry in &table.cases {
         for place in &entry.at {
@@ -77,7 +78,13 @@ pub fn cases() -> Vec<Case> {
                 cases.push(case(&table.bases, place, before, value, None));
             }
             for refused in &entry.refused {
-                cases.push(case(&table.bases, place, refused.before.as_ref(), &refused.value, Some(&refused.because)));
+                cases.push(case(
+                    &table.bases,
+                    place,
+                    refused.before.as_ref(),
+                    &refused.value,
+                    Some(&refused.because),
+                ));
             }
         }
     }
@@ -97,12 +104,18 @@ fn case(
     because: Option<&String>,
 ) -> Case {
     let (kind, path) = place.split_once(' ').unwrap_or((place, ""));
-    let mut object = bases.get(kind).unwrap_or_else(|| panic!("no base for {kind}")).clone();
+    let mut object = bases
+        .get(kind)
+        .unwrap_or_else(|| panic!("no base for {kind}"))
+        .clone();
     if let Some(before) = before {
         merge(&mut object, &at(path, expand(before)));
     }
     Case {
-        what: before.map_or_else(|| format!("{place}: {value}"), |before| format!("{place}: {before} → {value}")),
+        what: before.map_or_else(
+            || format!("{place}: {value}"),
+            |before| format!("{place}: {before} → {value}"),
+        ),
         kind: kind.to_owned(),
         object,
         is_change: before.is_some(),
@@ -115,7 +128,9 @@ fn case(
 /// A merge patch of the whole object from one of a part.
 fn at(path: &str, value: Value) -> Value {
     let steps = path.split('.').filter(|step| !step.is_empty());
-    steps.rev().fold(value, |value, step| json!({ step: value }))
+    steps
+        .rev()
+        .fold(value, |value, step| json!({ step: value }))
 }
 
 /// Writes out what the table abbreviates with `×`.
@@ -125,14 +140,20 @@ fn expand(value: &Value) -> Value {
         Some((what.to_owned(), times.parse::<usize>().ok()?))
     };
     match value {
-        Value::String(text) => times(text).map_or_else(|| value.clone(), |(what, times)| json!(what.repeat(times))),
+        Value::String(text) => {
+            times(text).map_or_else(|| value.clone(), |(what, times)| json!(what.repeat(times)))
+        }
         Value::Array(items) => items.iter().map(expand).collect(),
         Value::Object(fields) => {
             let mut out = Map::new();
             for (key, value) in fields {
                 match times(key) {
-                    Some((what, times)) if what == "item" => return json!(vec![expand(value); times]),
-                    Some((what, times)) => out.extend((0..times).map(|n| (format!("{what}{n}"), expand(value)))),
+                    Some((what, times)) if what == "item" => {
+                        return json!(vec![expand(value); times]);
+                    }
+                    Some((what, times)) => {
+                        out.extend((0..times).map(|n| (format!("{what}{n}"), expand(value))))
+                    }
                     None => drop(out.insert(key.clone(), expand(value))),
                 }
             }
@@ -151,7 +172,9 @@ fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = json!({});
     }
-    let Some(target) = target.as_object_mut() else { return };
+    let Some(target) = target.as_object_mut() else {
+        return;
+    };
     for (key, value) in patch {
         if value.is_null() {
             target.remove(key);

@@ -6,7 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Invariant, Violations};
 use crate::matching::{admits, satisfies, untolerated};
-use crate::model::{ClusterObjects, Labels, Op, PodShape, Requirement, ResourceId, Resources, Symbol, TypeId};
+use crate::model::{
+    ClusterObjects, Labels, Op, PodShape, Requirement, ResourceId, Resources, Symbol, TypeId,
+};
 use crate::plan::{Plan, PlannedClaim, PodIx};
 use crate::snapshot::{PendingPod, Snapshot, StateNode};
 
@@ -57,25 +59,45 @@ pub struct Hosts<'a> {
 impl<'a> Hosts<'a> {
     /// Puts the plan's pods on hosts.
     pub fn new(snapshot: &'a Snapshot, plan: &'a Plan) -> Self {
-        let by_pod: FxHashMap<PodIx, &PendingPod> = snapshot.pending.iter().map(|p| (p.pod, p)).collect();
-        let find = |pods: &[PodIx]| pods.iter().filter_map(|p| by_pod.get(p).copied()).collect::<Vec<_>>();
+        let by_pod: FxHashMap<PodIx, &PendingPod> =
+            snapshot.pending.iter().map(|p| (p.pod, p)).collect();
+        let find = |pods: &[PodIx]| {
+            pods.iter()
+                .filter_map(|p| by_pod.get(p).copied())
+                .collect::<Vec<_>>()
+        };
         let mut hosts: Vec<Host<'_>> = snapshot
             .nodes
             .iter()
-            .map(|n| Host { kind: HostKind::Node(n), pods: Vec::new(), name: snapshot.world.names.text(n.name).into() })
+            .map(|n| Host {
+                kind: HostKind::Node(n),
+                pods: Vec::new(),
+                name: snapshot.world.names.text(n.name).into(),
+            })
             .collect();
         for e in &plan.on_existing_nodes {
             hosts[e.node.0 as usize].pods.extend(find(&e.pods));
         }
         for (at, claim) in plan.claims.iter().enumerate() {
             let kind = HostKind::Claim(claim, PossibleLabels::of(&snapshot.world, claim));
-            hosts.push(Host { kind, pods: find(&claim.pods), name: format!("claim {at}") });
+            hosts.push(Host {
+                kind,
+                pods: find(&claim.pods),
+                name: format!("claim {at}"),
+            });
         }
-        let mut resources: Vec<ResourceId> =
-            snapshot.pending.iter().flat_map(|p| p.shape.requests.iter().map(|r| r.0)).collect();
+        let mut resources: Vec<ResourceId> = snapshot
+            .pending
+            .iter()
+            .flat_map(|p| p.shape.requests.iter().map(|r| r.0))
+            .collect();
         resources.sort_unstable();
         resources.dedup();
-        Hosts { snapshot, hosts, resources }
+        Hosts {
+            snapshot,
+            hosts,
+            resources,
+        }
     }
 
     /// Checks every host by itself.
@@ -84,7 +106,9 @@ impl<'a> Hosts<'a> {
         for host in self.hosts.iter().filter(|h| !h.pods.is_empty()) {
             match &host.kind {
                 HostKind::Node(node) => self.check_node(host, node, found),
-                HostKind::Claim(claim, possible) => self.check_claim(host, claim, possible, &mut known, found),
+                HostKind::Claim(claim, possible) => {
+                    self.check_claim(host, claim, possible, &mut known, found)
+                }
             }
             ports(host, found);
         }
@@ -96,20 +120,39 @@ impl<'a> Hosts<'a> {
         for pod in &host.pods {
             if let Some(taint) = untolerated(&pod.shape.tolerations, &node.taints, false) {
                 let detail = format!("does not tolerate {}", names.text(taint.key));
-                found.add(Invariant::Taints, Some(host.name.clone()), Some(pod.pod), detail);
+                found.add(
+                    Invariant::Taints,
+                    Some(host.name.clone()),
+                    Some(pod.pod),
+                    detail,
+                );
             }
             if !admits(&node.labels, &pod.shape, names) {
-                found.add(Invariant::Labels, Some(host.name.clone()), Some(pod.pod), "labels do not fit".into());
+                found.add(
+                    Invariant::Labels,
+                    Some(host.name.clone()),
+                    Some(pod.pod),
+                    "labels do not fit".into(),
+                );
             }
             let fits = |a: &Vec<Requirement>| a.iter().all(|r| satisfies(&node.labels, r, names));
             if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
-                found.add(Invariant::Volumes, Some(host.name.clone()), Some(pod.pod), "its volume is elsewhere".into());
+                found.add(
+                    Invariant::Volumes,
+                    Some(host.name.clone()),
+                    Some(pod.pod),
+                    "its volume is elsewhere".into(),
+                );
             }
             free.sub(&pod.shape.requests);
         }
         let asked = total(&host.pods);
         for (resource, amount) in asked.iter().filter(|(r, _)| free.get(*r) < 0) {
-            let detail = format!("{amount} of {} asked, {} missing", resource.name(names), -free.get(resource));
+            let detail = format!(
+                "{amount} of {} asked, {} missing",
+                resource.name(names),
+                -free.get(resource)
+            );
             found.add(Invariant::Resources, Some(host.name.clone()), None, detail);
         }
         volumes(host, &node.volumes, &node.volume_limits, found);
@@ -126,7 +169,12 @@ impl<'a> Hosts<'a> {
         let world = &*self.snapshot.world;
         let at = || Some(host.name.clone());
         if !self.snapshot.pools.contains(&claim.pool) {
-            found.add(Invariant::Pool, at(), None, "its NodePool cannot be bought from".into());
+            found.add(
+                Invariant::Pool,
+                at(),
+                None,
+                "its NodePool cannot be bought from".into(),
+            );
         }
         self.check_offering(host, claim, known, found);
         let taints = &world.pools[claim.pool.0 as usize].taints;
@@ -136,12 +184,20 @@ impl<'a> Hosts<'a> {
                 found.add(Invariant::Taints, at(), Some(pod.pod), detail);
             }
             if let Some(key) = possible.unsatisfied(&pod.shape, world) {
-                let detail = format!("a node of this claim may have the wrong {}", world.names.text(key));
+                let detail = format!(
+                    "a node of this claim may have the wrong {}",
+                    world.names.text(key)
+                );
                 found.add(Invariant::Labels, at(), Some(pod.pod), detail);
             }
             let fits = |a: &Vec<Requirement>| a.iter().all(|r| possible.always(r, world));
             if !pod.volume_alternatives.is_empty() && !pod.volume_alternatives.iter().any(fits) {
-                found.add(Invariant::Volumes, at(), Some(pod.pod), "its volume may be elsewhere".into());
+                found.add(
+                    Invariant::Volumes,
+                    at(),
+                    Some(pod.pod),
+                    "its volume may be elsewhere".into(),
+                );
             }
         }
         let asked: Vec<i64> = {
@@ -151,7 +207,10 @@ impl<'a> Hosts<'a> {
         let nets = known.nets.entry(claim.pool.0).or_insert_with(|| {
             let types = 0..world.catalogue.types().len() as u32;
             let net = |t| self.net(claim, TypeId(t));
-            types.map(net).map(|net| self.resources.iter().map(|&r| net.get(r)).collect()).collect()
+            types
+                .map(net)
+                .map(|net| self.resources.iter().map(|&r| net.get(r)).collect())
+                .collect()
         });
         for &t in &claim.types {
             let net = &nets[t.0 as usize];
@@ -163,7 +222,12 @@ impl<'a> Hosts<'a> {
                 break;
             }
             if host.pods.iter().any(|p| !p.volumes.is_empty()) {
-                volumes(host, &[], &world.catalogue.instance_type(t).volume_limits, found);
+                volumes(
+                    host,
+                    &[],
+                    &world.catalogue.instance_type(t).volume_limits,
+                    found,
+                );
             }
         }
     }
@@ -179,36 +243,73 @@ impl<'a> Hosts<'a> {
         let at = || Some(host.name.clone());
         let offering = world.catalogue.offering(claim.offering);
         if claim.types.len() > 600 {
-            found.add(Invariant::Offering, at(), None, format!("{} types are more than 600", claim.types.len()));
+            found.add(
+                Invariant::Offering,
+                at(),
+                None,
+                format!("{} types are more than 600", claim.types.len()),
+            );
         }
         if claim.types.first() != Some(&offering.instance_type) {
-            found.add(Invariant::Offering, at(), None, "its offering is not of its first type".into());
+            found.add(
+                Invariant::Offering,
+                at(),
+                None,
+                "its offering is not of its first type".into(),
+            );
         }
         if offering.price != claim.price {
-            let detail = format!("its price is {}, the offering's {}", claim.price, offering.price);
+            let detail = format!(
+                "its price is {}, the offering's {}",
+                claim.price, offering.price
+            );
             found.add(Invariant::Offering, at(), None, detail);
         }
         let pool = &world.pools[claim.pool.0 as usize];
-        let had = known.purchasable.entry(&claim.requirements).or_insert_with(|| {
-            let can = |(at, t): (usize, &crate::model::InstanceType)| {
-                let of_type = world.catalogue.offerings_of(TypeId(at as u32));
-                allowed(claim, &t.requirements)
-                    && of_type.iter().any(|o| o.available && allowed(claim, &o.requirements))
-            };
-            world.catalogue.types().iter().enumerate().map(can).collect()
-        });
+        let had = known
+            .purchasable
+            .entry(&claim.requirements)
+            .or_insert_with(|| {
+                let can = |(at, t): (usize, &crate::model::InstanceType)| {
+                    let of_type = world.catalogue.offerings_of(TypeId(at as u32));
+                    allowed(claim, &t.requirements)
+                        && of_type
+                            .iter()
+                            .any(|o| o.available && allowed(claim, &o.requirements))
+                };
+                world
+                    .catalogue
+                    .types()
+                    .iter()
+                    .enumerate()
+                    .map(can)
+                    .collect()
+            });
         for &t in &claim.types {
             if !had[t.0 as usize] {
                 let name = world.names.text(world.catalogue.instance_type(t).name);
-                found.add(Invariant::Offering, at(), None, format!("{name} cannot be had under its requirements"));
+                found.add(
+                    Invariant::Offering,
+                    at(),
+                    None,
+                    format!("{name} cannot be had under its requirements"),
+                );
             }
         }
         if !offering.available || !allowed(claim, &offering.requirements) {
-            found.add(Invariant::Offering, at(), None, "its offering does not meet its requirements".into());
+            found.add(
+                Invariant::Offering,
+                at(),
+                None,
+                "its offering does not meet its requirements".into(),
+            );
         }
         // What the NodePool requires must hold for the node that is counted on.
         let mut labels: Vec<(Symbol, Symbol)> = Vec::new();
-        let of_type = &world.catalogue.instance_type(offering.instance_type).requirements;
+        let of_type = &world
+            .catalogue
+            .instance_type(offering.instance_type)
+            .requirements;
         for r in of_type.iter().chain(&offering.requirements) {
             if let Op::In(values) = &r.op
                 && let [value] = **values
@@ -218,8 +319,16 @@ impl<'a> Hosts<'a> {
         }
         let labels = Labels::new(labels);
         let named = |r: &&Requirement| labels.get(r.key).is_some();
-        if let Some(r) = pool.requirements.iter().filter(named).find(|r| !satisfies(&labels, r, &world.names)) {
-            let detail = format!("its offering is not what its NodePool requires of {}", world.names.text(r.key));
+        if let Some(r) = pool
+            .requirements
+            .iter()
+            .filter(named)
+            .find(|r| !satisfies(&labels, r, &world.names))
+        {
+            let detail = format!(
+                "its offering is not what its NodePool requires of {}",
+                world.names.text(r.key)
+            );
             found.add(Invariant::Offering, at(), None, detail);
         }
     }
@@ -230,30 +339,57 @@ impl<'a> Hosts<'a> {
         let pool = &world.pools[claim.pool.0 as usize];
         let instance_type = world.catalogue.instance_type(t);
         let mut net = instance_type.allocatable.clone();
-        let known: Vec<&Requirement> = instance_type.requirements.iter().chain(&pool.requirements).collect();
-        let offered: Vec<&Requirement> =
-            world.catalogue.offerings_of(t).iter().filter(|o| o.available).flat_map(|o| &o.requirements).collect();
+        let known: Vec<&Requirement> = instance_type
+            .requirements
+            .iter()
+            .chain(&pool.requirements)
+            .collect();
+        let offered: Vec<&Requirement> = world
+            .catalogue
+            .offerings_of(t)
+            .iter()
+            .filter(|o| o.available)
+            .flat_map(|o| &o.requirements)
+            .collect();
         let may = |r: &Requirement| {
             if offered.iter().any(|o| o.key == r.key) {
                 // A daemon that wants what only some of the offerings have may run.
-                let asked = || pool.requirements.iter().filter(|q| q.key == r.key).chain([r]);
+                let asked = || {
+                    pool.requirements
+                        .iter()
+                        .filter(|q| q.key == r.key)
+                        .chain([r])
+                };
                 let fits = |v: Symbol| {
                     let labels = Labels::new(vec![(r.key, v)]);
                     asked().all(|q| satisfies(&labels, q, &world.names))
                 };
-                return offered.iter().filter(|o| o.key == r.key).any(|o| match &o.op {
-                    Op::In(values) => values.iter().any(|&v| fits(v)),
-                    _ => false,
-                });
+                return offered
+                    .iter()
+                    .filter(|o| o.key == r.key)
+                    .any(|o| match &o.op {
+                        Op::In(values) => values.iter().any(|&v| fits(v)),
+                        _ => false,
+                    });
             }
-            let fixed = known.iter().find(|k| k.key == r.key && matches!(k.op, Op::In(_)));
-            let of_pool = world.names.get("karpenter.sh/nodepool").filter(|&key| key == r.key).map(|_| pool.name);
+            let fixed = known
+                .iter()
+                .find(|k| k.key == r.key && matches!(k.op, Op::In(_)));
+            let of_pool = world
+                .names
+                .get("karpenter.sh/nodepool")
+                .filter(|&key| key == r.key)
+                .map(|_| pool.name);
             let label = of_pool.or_else(|| pool.labels.get(r.key));
             match (fixed.map(|k| &k.op), label) {
                 (Some(Op::In(values)), _) => values.iter().any(|&v| {
                     // Of the values of a type only those that the NodePool admits.
                     let labels = Labels::new(vec![(r.key, v)]);
-                    let mut asked = pool.requirements.iter().filter(|q| q.key == r.key).chain([r]);
+                    let mut asked = pool
+                        .requirements
+                        .iter()
+                        .filter(|q| q.key == r.key)
+                        .chain([r]);
                     asked.all(|q| satisfies(&labels, q, &world.names))
                 }),
                 (_, Some(value)) => satisfies(&Labels::new(vec![(r.key, value)]), r, &world.names),
@@ -263,7 +399,8 @@ impl<'a> Hosts<'a> {
         for daemon in &self.snapshot.daemons {
             let runs = untolerated(&daemon.tolerations, &pool.taints, false).is_none()
                 && daemon.node_selector.iter().all(may)
-                && (daemon.required.is_empty() || daemon.required.iter().any(|t| t.iter().all(may)));
+                && (daemon.required.is_empty()
+                    || daemon.required.iter().any(|t| t.iter().all(may)));
             if runs {
                 net.sub(&daemon.requests);
             }
@@ -274,23 +411,42 @@ impl<'a> Hosts<'a> {
 
 impl<'a> PossibleLabels<'a> {
     fn of(world: &'a ClusterObjects, claim: &'a PlannedClaim) -> Self {
-        PossibleLabels { world, claim, known: RefCell::default() }
+        PossibleLabels {
+            world,
+            claim,
+            known: RefCell::default(),
+        }
     }
 
     /// The values that a label may have; `None` if the node has no such label.
     pub fn values(&self, key: Symbol) -> Option<Vec<Symbol>> {
-        self.known.borrow_mut().entry(key).or_insert_with(|| self.look_up(key)).clone()
+        self.known
+            .borrow_mut()
+            .entry(key)
+            .or_insert_with(|| self.look_up(key))
+            .clone()
     }
 
     /// The value that a label has for certain. Stops looking as soon as there are two.
     pub fn single(&self, key: Symbol) -> Option<Symbol> {
         if let Some((_, values)) = self.claim.requirements.iter().find(|(k, _)| *k == key) {
-            return if let [only] = values[..] { Some(only) } else { None };
+            return if let [only] = values[..] {
+                Some(only)
+            } else {
+                None
+            };
         }
         let mut seen: Option<Symbol> = None;
         for &t in &self.claim.types {
-            let usable = |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
-            let offerings = self.world.catalogue.offerings_of(t).iter().filter(usable).flat_map(|o| &o.requirements);
+            let usable =
+                |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
+            let offerings = self
+                .world
+                .catalogue
+                .offerings_of(t)
+                .iter()
+                .filter(usable)
+                .flat_map(|o| &o.requirements);
             let of_type = self.world.catalogue.instance_type(t).requirements.iter();
             for r in of_type.chain(offerings).filter(|r| r.key == key) {
                 let Op::In(values) = &r.op else { continue };
@@ -318,36 +474,69 @@ impl<'a> PossibleLabels<'a> {
         };
         for &t in &self.claim.types {
             note(&self.world.catalogue.instance_type(t).requirements);
-            let usable = |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
-            self.world.catalogue.offerings_of(t).iter().filter(usable).for_each(|o| note(&o.requirements));
+            let usable =
+                |o: &&crate::model::Offering| o.available && allowed(self.claim, &o.requirements);
+            self.world
+                .catalogue
+                .offerings_of(t)
+                .iter()
+                .filter(usable)
+                .for_each(|o| note(&o.requirements));
         }
         values.sort_unstable();
         values.dedup();
         let label = self.world.pools[self.claim.pool.0 as usize].labels.get(key);
-        if values.is_empty() { label.map(|v| vec![v]) } else { Some(values) }
+        if values.is_empty() {
+            label.map(|v| vec![v])
+        } else {
+            Some(values)
+        }
     }
 
     /// Whether a requirement holds whatever the node turns out to be.
     fn always(&self, r: &Requirement, world: &ClusterObjects) -> bool {
         match self.values(r.key) {
             _ if self.claim.open.iter().any(|o| o.key == r.key) => true,
-            Some(values) => values.iter().all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
-            None => matches!(r.op, Op::NotIn(_) | Op::DoesNotExist) || self.undefined_well_known(r.key, world),
+            Some(values) => values
+                .iter()
+                .all(|&v| satisfies(&Labels::new(vec![(r.key, v)]), r, &world.names)),
+            None => {
+                matches!(r.op, Op::NotIn(_) | Op::DoesNotExist)
+                    || self.undefined_well_known(r.key, world)
+            }
         }
     }
 
     /// Whether the node will have a label, whatever it turns out to be.
     pub fn has(&self, key: Symbol, world: &ClusterObjects) -> bool {
-        self.always(&Requirement { key, op: Op::Exists, min_values: None }, world)
+        self.always(
+            &Requirement {
+                key,
+                op: Op::Exists,
+                min_values: None,
+            },
+            world,
+        )
     }
 
-    /// Karpenter lets pods ask for labels that every cloud defines even where a catalogue does not name them.
+    /// Karpenter lets pods ask for labels that every cloud defines even where a catalogue does not
+    /// name them.
     fn undefined_well_known(&self, key: Symbol, world: &ClusterObjects) -> bool {
         let text = world.names.text(key);
-        ["topology.kubernetes.io/region", "node.kubernetes.io/windows-build", "kubernetes.io/os", "kubernetes.io/arch"]
-            .contains(&text)
+        [
+            "topology.kubernetes.io/region",
+            "node.kubernetes.io/windows-build",
+            "kubernetes.io/os",
+            "kubernetes.io/arch",
+        ]
+        .contains(&text)
             || ["topology.kubernetes.io/zone", "karpenter.sh/capacity-type"].contains(&text)
-            || ["karpenter.sh/nodepool", "karpenter.sh/registered", "karpenter.sh/initialized"].contains(&text)
+            || [
+                "karpenter.sh/nodepool",
+                "karpenter.sh/registered",
+                "karpenter.sh/initialized",
+            ]
+            .contains(&text)
     }
 
     /// A label that may be wrong for a pod.
@@ -357,7 +546,12 @@ impl<'a> PossibleLabels<'a> {
             return Some(key);
         }
         // An empty term selects nothing.
-        let terms: Vec<Option<Symbol>> = shape.required.iter().filter(|t| !t.is_empty()).map(|t| wrong(t)).collect();
+        let terms: Vec<Option<Symbol>> = shape
+            .required
+            .iter()
+            .filter(|t| !t.is_empty())
+            .map(|t| wrong(t))
+            .collect();
         match terms.first() {
             Some(first) if !terms.contains(&None) => *first,
             None if !shape.required.is_empty() => world.names.get("kubernetes.io/hostname"),
@@ -387,16 +581,39 @@ fn ports(host: &Host<'_>, found: &mut Violations<'_>) {
         HostKind::Claim(..) => Vec::new(),
     };
     for pod in host.pods.iter().filter(|p| !p.shape.ports.is_empty()) {
-        if let Some(port) = pod.shape.ports.iter().find(|p| taken.iter().any(|t| t.conflicts(p))) {
-            found.add(Invariant::Ports, Some(host.name.clone()), Some(pod.pod), format!("port {} is taken", port.port));
+        if let Some(port) = pod
+            .shape
+            .ports
+            .iter()
+            .find(|p| taken.iter().any(|t| t.conflicts(p)))
+        {
+            found.add(
+                Invariant::Ports,
+                Some(host.name.clone()),
+                Some(pod.pod),
+                format!("port {} is taken", port.port),
+            );
         }
         taken.extend(&pod.shape.ports);
     }
 }
 
-fn volumes(host: &Host<'_>, attached: &[(Symbol, u32)], limits: &[(Symbol, u32)], found: &mut Violations<'_>) {
-    let new: FxHashSet<(Symbol, u32)> = host.pods.iter().flat_map(|p| p.volumes.iter().copied()).collect();
-    let all: FxHashSet<(Symbol, u32)> = attached.iter().copied().chain(new.iter().copied()).collect();
+fn volumes(
+    host: &Host<'_>,
+    attached: &[(Symbol, u32)],
+    limits: &[(Symbol, u32)],
+    found: &mut Violations<'_>,
+) {
+    let new: FxHashSet<(Symbol, u32)> = host
+        .pods
+        .iter()
+        .flat_map(|p| p.volumes.iter().copied())
+        .collect();
+    let all: FxHashSet<(Symbol, u32)> = attached
+        .iter()
+        .copied()
+        .chain(new.iter().copied())
+        .collect();
     for &(driver, limit) in limits {
         let count = all.iter().filter(|(d, _)| *d == driver).count();
         if count > limit as usize && new.iter().any(|(d, _)| *d == driver) {

@@ -21,20 +21,34 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
         for &(resource, limit) in &pool.limits {
             let have: i64 = nodes().map(|n| n.capacity.get(resource)).sum();
             let most = |c: &&PlannedClaim| {
-                c.types.iter().map(|&t| catalogue.instance_type(t).capacity.get(resource)).max().unwrap_or(0)
+                c.types
+                    .iter()
+                    .map(|&t| catalogue.instance_type(t).capacity.get(resource))
+                    .max()
+                    .unwrap_or(0)
             };
             let sum = have + mine.iter().map(most).sum::<i64>();
             if sum > limit {
                 let name = resource.name(&world.names).to_owned();
                 let detail = format!("its nodes could have {sum} of {name}, its limit is {limit}");
-                found.add(Invariant::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+                found.add(
+                    Invariant::Limits,
+                    Some(format!("NodePool {}", world.names.text(pool.name))),
+                    None,
+                    detail,
+                );
             }
         }
         if let Some(limit) = pool.node_limit {
             let sum = (nodes().count() + mine.len()) as i64;
             if sum > limit {
                 let detail = format!("it would have {sum} nodes, its limit is {limit}");
-                found.add(Invariant::Limits, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+                found.add(
+                    Invariant::Limits,
+                    Some(format!("NodePool {}", world.names.text(pool.name))),
+                    None,
+                    detail,
+                );
             }
         }
         if world.settings.min_values == MinValuesPolicy::Strict {
@@ -53,9 +67,16 @@ fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<
         let Some(min) = r.min_values else { continue };
         let mut values: Vec<Symbol> = Vec::new();
         for &t in &claim.types {
-            let offerings = world.catalogue.offerings_of(t).iter().filter(|o| o.available);
+            let offerings = world
+                .catalogue
+                .offerings_of(t)
+                .iter()
+                .filter(|o| o.available);
             let of_type = world.catalogue.instance_type(t).requirements.iter();
-            for of in of_type.chain(offerings.flat_map(|o| &o.requirements)).filter(|q| q.key == r.key) {
+            for of in of_type
+                .chain(offerings.flat_map(|o| &o.requirements))
+                .filter(|q| q.key == r.key)
+            {
                 if let Op::In(v) = &of.op {
                     values.extend(v.iter().copied());
                 }
@@ -69,7 +90,12 @@ fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<
         if values.len() < usize::from(min) {
             let key = world.names.text(r.key);
             let detail = format!("{} values of {key}, minValues is {min}", values.len());
-            found.add(Invariant::MinValues, Some(format!("NodePool {}", world.names.text(pool.name))), None, detail);
+            found.add(
+                Invariant::MinValues,
+                Some(format!("NodePool {}", world.names.text(pool.name))),
+                None,
+                detail,
+            );
         }
     }
 }
@@ -85,7 +111,12 @@ fn reservations(snapshot: &Snapshot, plan: &Plan, found: &mut Violations<'_>) {
     for (id, (count, capacity)) in used {
         if count > capacity {
             let detail = format!("{count} nodes draw on it, {capacity} are left");
-            found.add(Invariant::Reservations, Some(found.text(id).to_owned()), None, detail);
+            found.add(
+                Invariant::Reservations,
+                Some(found.text(id).to_owned()),
+                None,
+                detail,
+            );
         }
     }
 }

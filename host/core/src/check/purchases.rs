@@ -1,15 +1,20 @@
-//! In which domains a NodePool could buy a node for such a pod, read off the catalogue offering by offering.
+//! In which domains a NodePool could buy a node for such a pod, read off the catalogue offering by
+//! offering.
 //!
-//! Offerings without capacity for the moment count, as do those of used-up reservations. Where it is unclear whether a
-//! node could have a label, it could not: a domain that does not count makes no plan wrong.
+//! Offerings without capacity for the moment count, as do those of used-up reservations. Where it
+//! is unclear whether a node could have a label, it could not: a domain that does not count makes
+//! no plan wrong.
 
 use rustc_hash::FxHashSet;
 
 use crate::matching::satisfies;
-use crate::model::{ClusterObjects, InstanceType, Labels, NodePool, Op, PodShape, Requirement, Symbol, TypeId};
+use crate::model::{
+    ClusterObjects, InstanceType, Labels, NodePool, Op, PodShape, Requirement, Symbol, TypeId,
+};
 use crate::snapshot::Snapshot;
 
-/// The values of a label that nodes bought for pods of a shape can have, which have labels of all `keys`.
+/// The values of a label that nodes bought for pods of a shape can have, which have labels of all
+/// `keys`.
 pub fn domains(
     snapshot: &Snapshot,
     pool: &NodePool,
@@ -18,15 +23,33 @@ pub fn domains(
 ) -> FxHashSet<Symbol> {
     let mut found = FxHashSet::default();
     let world = &*snapshot.world;
-    let there = keys.iter().map(|&key| Requirement { key, op: Op::Exists, min_values: None }).collect();
-    let kinds = Kinds { world, pool, labels: pool_labels(world, pool), there };
+    let there = keys
+        .iter()
+        .map(|&key| Requirement {
+            key,
+            op: Op::Exists,
+            min_values: None,
+        })
+        .collect();
+    let kinds = Kinds {
+        world,
+        pool,
+        labels: pool_labels(world, pool),
+        there,
+    };
     let nodes = snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name));
-    if pool.node_limit.is_some_and(|limit| limit <= nodes.count() as i64) {
+    if pool
+        .node_limit
+        .is_some_and(|limit| limit <= nodes.count() as i64)
+    {
         return found;
     }
     let short = world.catalogue.short();
     for (at, t) in world.catalogue.types().iter().enumerate() {
-        let small = shape.requests.iter().any(|(resource, wants)| wants > t.allocatable.get(resource));
+        let small = shape
+            .requests
+            .iter()
+            .any(|(resource, wants)| wants > t.allocatable.get(resource));
         if small || !within_limits(snapshot, pool, t) {
             continue;
         }
@@ -37,7 +60,9 @@ pub fn domains(
                 continue;
             }
             for value in kinds.values(t, &offering.requirements, key) {
-                if !found.contains(&value) && kinds.takes(t, &offering.requirements, shape, (key, value)) {
+                if !found.contains(&value)
+                    && kinds.takes(t, &offering.requirements, shape, (key, value))
+                {
                     found.insert(value);
                 }
             }
@@ -55,9 +80,22 @@ fn within_limits(snapshot: &Snapshot, pool: &NodePool, t: &InstanceType) -> bool
 
 /// Labels that every node of a NodePool has, as requirements.
 fn pool_labels(world: &ClusterObjects, pool: &NodePool) -> Vec<Requirement> {
-    let is = |key: Symbol, value: Symbol| Requirement { key, op: Op::In([value].into()), min_values: None };
-    let mut labels: Vec<Requirement> = pool.labels.iter().map(|(key, value)| is(key, value)).collect();
-    labels.extend(world.names.get("karpenter.sh/nodepool").map(|key| is(key, pool.name)));
+    let is = |key: Symbol, value: Symbol| Requirement {
+        key,
+        op: Op::In([value].into()),
+        min_values: None,
+    };
+    let mut labels: Vec<Requirement> = pool
+        .labels
+        .iter()
+        .map(|(key, value)| is(key, value))
+        .collect();
+    labels.extend(
+        world
+            .names
+            .get("karpenter.sh/nodepool")
+            .map(|key| is(key, pool.name)),
+    );
     labels
 }
 
@@ -72,32 +110,70 @@ struct Kinds<'a> {
 
 impl<'a> Kinds<'a> {
     /// Everything that is said of a label of such nodes.
-    fn said<'s>(&'s self, t: &'s InstanceType, offering: &'s [Requirement], key: Symbol) -> Vec<&'s Requirement> {
+    fn said<'s>(
+        &'s self,
+        t: &'s InstanceType,
+        offering: &'s [Requirement],
+        key: Symbol,
+    ) -> Vec<&'s Requirement> {
         let of_pool = self.pool.requirements.iter().chain(&self.labels);
-        of_pool.chain(&t.requirements).chain(offering).filter(|r| r.key == key).collect()
+        of_pool
+            .chain(&t.requirements)
+            .chain(offering)
+            .filter(|r| r.key == key)
+            .collect()
     }
 
     /// The values that are named for a label.
     fn values(&self, t: &InstanceType, offering: &[Requirement], key: Symbol) -> Vec<Symbol> {
         let mut named = self.said(t, offering, key);
-        // What the offering names is narrower than what the type names, and that narrower than what the NodePool admits.
+        // What the offering names is narrower than what the type names, and that narrower than what
+        // the NodePool admits.
         named.reverse();
-        let values =
-            named.into_iter().find_map(|r| if let Op::In(values) = &r.op { Some(values.to_vec()) } else { None });
+        let values = named.into_iter().find_map(|r| {
+            if let Op::In(values) = &r.op {
+                Some(values.to_vec())
+            } else {
+                None
+            }
+        });
         values.unwrap_or_default()
     }
 
-    /// Whether a node of that domain is one of the NodePool's and suits the pod's node selector and one term of its required
-    /// node affinity.
-    fn takes(&self, t: &InstanceType, offering: &[Requirement], shape: &PodShape, domain: (Symbol, Symbol)) -> bool {
+    /// Whether a node of that domain is one of the NodePool's and suits the pod's node selector and
+    /// one term of its required node affinity.
+    fn takes(
+        &self,
+        t: &InstanceType,
+        offering: &[Requirement],
+        shape: &PodShape,
+        domain: (Symbol, Symbol),
+    ) -> bool {
         let none = Vec::new();
-        let terms = if shape.required.is_empty() { std::slice::from_ref(&none) } else { &shape.required };
+        let terms = if shape.required.is_empty() {
+            std::slice::from_ref(&none)
+        } else {
+            &shape.required
+        };
         terms.iter().any(|term| {
-            let asked: Vec<&Requirement> = shape.node_selector.iter().chain(term).chain(&self.there).collect();
-            let of_pool = self.pool.requirements.iter().chain(&self.labels).map(|r| r.key);
-            let mut keys = std::iter::once(domain.0).chain(asked.iter().map(|r| r.key)).chain(of_pool);
+            let asked: Vec<&Requirement> = shape
+                .node_selector
+                .iter()
+                .chain(term)
+                .chain(&self.there)
+                .collect();
+            let of_pool = self
+                .pool
+                .requirements
+                .iter()
+                .chain(&self.labels)
+                .map(|r| r.key);
+            let mut keys = std::iter::once(domain.0)
+                .chain(asked.iter().map(|r| r.key))
+                .chain(of_pool);
             keys.all(|key| {
-                let wanted: Vec<&Requirement> = asked.iter().copied().filter(|r| r.key == key).collect();
+                let wanted: Vec<&Requirement> =
+                    asked.iter().copied().filter(|r| r.key == key).collect();
                 let said = self.said(t, offering, key);
                 let pinned = (key == domain.0).then_some(domain.1);
                 self.agree(key, &said, &wanted, pinned)
@@ -106,7 +182,13 @@ impl<'a> Kinds<'a> {
     }
 
     /// Whether one label can be what is said of it and what is wanted of it.
-    fn agree(&self, key: Symbol, said: &[&Requirement], wanted: &[&Requirement], pinned: Option<Symbol>) -> bool {
+    fn agree(
+        &self,
+        key: Symbol,
+        said: &[&Requirement],
+        wanted: &[&Requirement],
+        pinned: Option<Symbol>,
+    ) -> bool {
         let all = || said.iter().chain(wanted);
         let fits = |value: Symbol| all().all(|r| self.holds(&r.op, value));
         if let Some(value) = pinned {
@@ -118,7 +200,13 @@ impl<'a> Kinds<'a> {
         if said.is_empty() && !self.is_defined(key) {
             return false;
         }
-        let mut listed = all().filter_map(|r| if let Op::In(values) = &r.op { Some(values) } else { None });
+        let mut listed = all().filter_map(|r| {
+            if let Op::In(values) = &r.op {
+                Some(values)
+            } else {
+                None
+            }
+        });
         match listed.next() {
             Some(values) => values.iter().any(|&value| fits(value)),
             None => all().all(|r| matches!(r.op, Op::NotIn(_) | Op::Exists)),
@@ -133,8 +221,16 @@ impl<'a> Kinds<'a> {
             Op::DoesNotExist => false,
             Op::Gte(_) | Op::Lte(_) => {
                 let label = Symbol(0);
-                let asked = Requirement { key: label, op: op.clone(), min_values: None };
-                satisfies(&Labels::new(vec![(label, value)]), &asked, &self.world.names)
+                let asked = Requirement {
+                    key: label,
+                    op: op.clone(),
+                    min_values: None,
+                };
+                satisfies(
+                    &Labels::new(vec![(label, value)]),
+                    &asked,
+                    &self.world.names,
+                )
             }
         }
     }

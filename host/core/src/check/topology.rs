@@ -1,8 +1,9 @@
 //! Topology rules over the whole plan.
 //!
-//! A spread constraint is a rule for the moment in which a pod is placed. Pods that its selector selects but that do
-//! not own it may come at any time: in a domain, they can be placed after its owners there, and in the other domains
-//! before them. A host is at fault if the skew is too large even so.
+//! A spread constraint is a rule for the moment in which a pod is placed. Pods that its selector
+//! selects but that do not own it may come at any time: in a domain, they can be placed after its
+//! owners there, and in the other domains before them. A host is at fault if the skew is too large
+//! even so.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::hosts::{Host, HostKind, Hosts};
 use super::{Invariant, Violations, purchases};
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, Resources, SelectorOp,
-    Spread, Symbol,
+    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement,
+    Resources, SelectorOp, Spread, Symbol,
 };
 use crate::snapshot::Snapshot;
 
@@ -55,13 +56,19 @@ struct View<'a> {
 }
 
 /// Node selector, required node affinity, requests, and all keys that pods must be spread over.
-type Demands<'a> = (&'a [Requirement], &'a [Vec<Requirement>], &'a Resources, Vec<Symbol>);
+type Demands<'a> = (
+    &'a [Requirement],
+    &'a [Vec<Requirement>],
+    &'a Resources,
+    Vec<Symbol>,
+);
 
 /// A spread constraint and the shapes that own it.
 struct SpreadRule<'a> {
     spread: &'a Spread,
     shape: &'a PodShape,
-    /// Labels that a node has to have to count: all topology keys that the shape must be spread over, but the hostname.
+    /// Labels that a node has to have to count: all topology keys that the shape must be spread
+    /// over, but the hostname.
     keys: Vec<Symbol>,
     owners: Vec<usize>,
 }
@@ -75,7 +82,10 @@ struct Term<'a> {
 
 impl Term<'_> {
     fn selects(&self, shape: &PodShape) -> bool {
-        let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&shape.namespace).is_ok());
+        let here = self
+            .namespaces
+            .as_ref()
+            .is_none_or(|all| all.binary_search(&shape.namespace).is_ok());
         here && self.selector.matches(&shape.labels)
     }
 }
@@ -89,22 +99,31 @@ impl<'a> View<'a> {
         for (at, host) in hosts.hosts.iter().enumerate() {
             let mut here: FxHashMap<usize, u32> = FxHashMap::default();
             for pod in &host.pods {
-                let shape = *index.entry(std::sync::Arc::as_ptr(&pod.shape)).or_insert_with(|| {
-                    shapes.push(&pod.shape);
-                    shapes.len() - 1
-                });
+                let shape = *index
+                    .entry(std::sync::Arc::as_ptr(&pod.shape))
+                    .or_insert_with(|| {
+                        shapes.push(&pod.shape);
+                        shapes.len() - 1
+                    });
                 *here.entry(shape).or_default() += 1;
             }
             on.resize_with(shapes.len(), Vec::new);
-            here.into_iter().for_each(|(shape, n)| on[shape].push((at, n)));
+            here.into_iter()
+                .for_each(|(shape, n)| on[shape].push((at, n)));
         }
         let mut by_label: FxHashMap<(Symbol, Symbol), Vec<usize>> = FxHashMap::default();
         for (at, shape) in shapes.iter().enumerate() {
-            shape.labels.iter().for_each(|label| by_label.entry(label).or_default().push(at));
+            shape
+                .labels
+                .iter()
+                .for_each(|label| by_label.entry(label).or_default().push(at));
         }
         let hostname = world.names.get("kubernetes.io/hostname");
         let there: FxHashSet<Symbol> = world.shapes.iter().map(|shape| shape.namespace).collect();
-        let namespaces = world.namespaces.iter().filter(|(name, _)| there.contains(name));
+        let namespaces = world
+            .namespaces
+            .iter()
+            .filter(|(name, _)| there.contains(name));
         View {
             hosts,
             world,
@@ -127,14 +146,17 @@ impl<'a> View<'a> {
         &self.hosts.hosts[at]
     }
 
-    /// The domains that a host is or may be in: `None` if it has no such label. A host's own name is its number.
+    /// The domains that a host is or may be in: `None` if it has no such label. A host's own name
+    /// is its number.
     fn domains(&self, at: usize, key: Symbol) -> Option<Vec<u32>> {
         if Some(key) == self.hostname {
             return Some(vec![at as u32]);
         }
         match &self.host(at).kind {
             HostKind::Node(node) => node.labels.get(key).map(|v| vec![v.0]),
-            HostKind::Claim(_, possible) => possible.values(key).map(|v| v.into_iter().map(|s| s.0).collect()),
+            HostKind::Claim(_, possible) => possible
+                .values(key)
+                .map(|v| v.into_iter().map(|s| s.0).collect()),
         }
     }
 
@@ -154,16 +176,24 @@ impl<'a> View<'a> {
         of_hosts[at]
     }
 
-    /// New shapes that are selected, compared with the selector only where its first rule that names values may hold.
-    fn selected(&self, selector: &LabelSelector, selects: impl Fn(&PodShape) -> bool) -> Vec<usize> {
+    /// New shapes that are selected, compared with the selector only where its first rule that
+    /// names values may hold.
+    fn selected(
+        &self,
+        selector: &LabelSelector,
+        selects: impl Fn(&PodShape) -> bool,
+    ) -> Vec<usize> {
         let named = selector.0.iter().flatten().find_map(|rule| match &rule.op {
             SelectorOp::In(values) => Some((rule.key, values)),
             _ => None,
         });
         let mut found: Vec<usize> = match named {
-            Some((key, values)) => {
-                values.iter().flat_map(|&value| self.by_label.get(&(key, value))).flatten().copied().collect()
-            }
+            Some((key, values)) => values
+                .iter()
+                .flat_map(|&value| self.by_label.get(&(key, value)))
+                .flatten()
+                .copied()
+                .collect(),
             None => (0..self.shapes.len()).collect(),
         };
         found.retain(|&shape| selects(self.shapes[shape]));
@@ -182,22 +212,45 @@ impl<'a> View<'a> {
     }
 
     /// Hosts and counts of running pods that are selected.
-    fn running(&self, selector: &LabelSelector, selects: impl Fn(&PodShape) -> bool) -> Vec<(usize, u32)> {
+    fn running(
+        &self,
+        selector: &LabelSelector,
+        selects: impl Fn(&PodShape) -> bool,
+    ) -> Vec<(usize, u32)> {
         let running = &self.snapshot().running;
-        let of = running.candidates(selector).into_iter().filter(|&s| selects(self.world.shapes.get(s)));
-        of.flat_map(|s| running.on(s).iter().map(|&(node, n)| (node.0 as usize, n))).collect()
+        let of = running
+            .candidates(selector)
+            .into_iter()
+            .filter(|&s| selects(self.world.shapes.get(s)));
+        of.flat_map(|s| running.on(s).iter().map(|&(node, n)| (node.0 as usize, n)))
+            .collect()
     }
 
     fn spreads(&self) -> Vec<SpreadRule<'a>> {
         let mut rules: Vec<SpreadRule<'a>> = Vec::new();
-        type Same<'k> = (Symbol, &'k Spread, Demands<'k>, &'k [crate::model::Toleration]);
+        type Same<'k> = (
+            Symbol,
+            &'k Spread,
+            Demands<'k>,
+            &'k [crate::model::Toleration],
+        );
         let mut index: FxHashMap<Same<'a>, usize> = FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for spread in shape.spread.iter().filter(|s| s.required) {
                 let keys = self.spread_keys(shape);
-                let key = (shape.namespace, spread, demands(shape, &keys), shape.tolerations.as_slice());
+                let key = (
+                    shape.namespace,
+                    spread,
+                    demands(shape, &keys),
+                    shape.tolerations.as_slice(),
+                );
                 let rule = *index.entry(key).or_insert_with(|| {
-                    rules.push(SpreadRule { spread, shape, keys, owners: Vec::new() });
+                    rules.push(SpreadRule {
+                        spread,
+                        shape,
+                        keys,
+                        owners: Vec::new(),
+                    });
                     rules.len() - 1
                 });
                 rules[rule].owners.push(at);
@@ -208,7 +261,9 @@ impl<'a> View<'a> {
 
     fn check_spread(&self, rule: &SpreadRule<'a>, found: &mut Violations<'_>) {
         let key = rule.spread.key;
-        let selects = |s: &PodShape| s.namespace == rule.shape.namespace && rule.spread.selector.matches(&s.labels);
+        let selects = |s: &PodShape| {
+            s.namespace == rule.shape.namespace && rule.spread.selector.matches(&s.labels)
+        };
         let mut running: FxHashMap<u32, i64> = FxHashMap::default();
         for (at, n) in self.running(&rule.spread.selector, selects) {
             if let Some(domain) = self.domain(at, key).filter(|_| self.counts(rule, at)) {
@@ -224,8 +279,16 @@ impl<'a> View<'a> {
             match domain {
                 Some(domain) if owners.contains(&shape) => used.push((domain, at)),
                 None if owners.contains(&shape) => {
-                    let detail = format!("a pod with a spread constraint, but {} is not settled", found.text(key));
-                    found.add(Invariant::Spread, Some(self.host(at).name.clone()), None, detail);
+                    let detail = format!(
+                        "a pod with a spread constraint, but {} is not settled",
+                        found.text(key)
+                    );
+                    found.add(
+                        Invariant::Spread,
+                        Some(self.host(at).name.clone()),
+                        None,
+                        detail,
+                    );
                 }
                 _ => {}
             }
@@ -238,28 +301,53 @@ impl<'a> View<'a> {
             }
         }
         let host = Some(key) == self.hostname;
-        let eligible = if host { FxHashSet::default() } else { self.eligible_domains(rule) };
-        let least = if host { 0 } else { self.least(rule, &eligible, &by_all) };
+        let eligible = if host {
+            FxHashSet::default()
+        } else {
+            self.eligible_domains(rule)
+        };
+        let least = if host {
+            0
+        } else {
+            self.least(rule, &eligible, &by_all)
+        };
         for (domain, at) in used {
             let least_skew = by_owners.get(&domain).copied().unwrap_or(0) - least;
             if least_skew > i64::from(rule.spread.max_skew) {
                 let name = found.text(key).to_owned();
-                let detail = format!("skew {least_skew} over {name}, maxSkew {}", rule.spread.max_skew);
-                found.add(Invariant::Spread, Some(self.host(at).name.clone()), None, detail);
+                let detail = format!(
+                    "skew {least_skew} over {name}, maxSkew {}",
+                    rule.spread.max_skew
+                );
+                found.add(
+                    Invariant::Spread,
+                    Some(self.host(at).name.clone()),
+                    None,
+                    detail,
+                );
             }
         }
     }
 
     /// The fewest pods in any domain that counts.
-    fn least(&self, rule: &SpreadRule<'a>, eligible: &FxHashSet<u32>, count: &FxHashMap<u32, i64>) -> i64 {
+    fn least(
+        &self,
+        rule: &SpreadRule<'a>,
+        eligible: &FxHashSet<u32>,
+        count: &FxHashMap<u32, i64>,
+    ) -> i64 {
         if (eligible.len() as i64) < i64::from(rule.spread.min_domains.unwrap_or(0)) {
             return 0;
         }
-        eligible.iter().map(|d| count.get(d).copied().unwrap_or(0)).min().unwrap_or(0)
+        eligible
+            .iter()
+            .map(|d| count.get(d).copied().unwrap_or(0))
+            .min()
+            .unwrap_or(0)
     }
 
-    /// Domains that count: of nodes that pass the constraint's filter, existing or planned, and those where a NodePool
-    /// could buy a node for such a pod.
+    /// Domains that count: of nodes that pass the constraint's filter, existing or planned, and
+    /// those where a NodePool could buy a node for such a pod.
     fn eligible_domains(&self, rule: &SpreadRule<'a>) -> FxHashSet<u32> {
         let key = rule.spread.key;
         let mut eligible: FxHashSet<u32> = FxHashSet::default();
@@ -271,12 +359,16 @@ impl<'a> View<'a> {
                     .entry((at.0, key))
                     .or_default()
                     .entry(demands(rule.shape, &rule.keys))
-                    .or_insert_with(|| purchases::domains(self.snapshot(), pool, (rule.shape, &rule.keys), key));
+                    .or_insert_with(|| {
+                        purchases::domains(self.snapshot(), pool, (rule.shape, &rule.keys), key)
+                    });
                 eligible.extend(offered.iter().map(|s| s.0));
             }
         }
         for at in 0..self.hosts.hosts.len() {
-            if let Some(domain) = self.domain(at, key).filter(|domain| !eligible.contains(domain))
+            if let Some(domain) = self
+                .domain(at, key)
+                .filter(|domain| !eligible.contains(domain))
                 && self.counts(rule, at)
             {
                 eligible.insert(domain);
@@ -285,17 +377,26 @@ impl<'a> View<'a> {
         eligible
     }
 
-    /// Whether a node counts for a constraint; a planned one only if it does whatever is launched for it.
+    /// Whether a node counts for a constraint; a planned one only if it does whatever is launched
+    /// for it.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
         let (has_keys, admitted, taints) = match &self.host(at).kind {
             HostKind::Node(node) => {
                 let has_keys = rule.keys.iter().all(|&key| node.labels.get(key).is_some());
-                (has_keys, admits(&node.labels, rule.shape, &self.world.names), &node.taints)
+                (
+                    has_keys,
+                    admits(&node.labels, rule.shape, &self.world.names),
+                    &node.taints,
+                )
             }
             HostKind::Claim(claim, possible) => {
                 let has_keys = rule.keys.iter().all(|&key| possible.has(key, self.world));
                 let taints = &self.world.pools[claim.pool.0 as usize].taints;
-                (has_keys, possible.unsatisfied(rule.shape, self.world).is_none(), taints)
+                (
+                    has_keys,
+                    possible.unsatisfied(rule.shape, self.world).is_none(),
+                    taints,
+                )
             }
         };
         let affinity = rule.spread.node_affinity == NodeInclusion::Ignore || admitted;
@@ -305,15 +406,18 @@ impl<'a> View<'a> {
     }
 
     fn spread_keys(&self, shape: &PodShape) -> Vec<Symbol> {
-        let required = shape.spread.iter().filter(|s| s.required && Some(s.key) != self.hostname);
+        let required = shape
+            .spread
+            .iter()
+            .filter(|s| s.required && Some(s.key) != self.hostname);
         let mut keys: Vec<Symbol> = required.map(|s| s.key).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
     }
 
-    /// Namespaces that a term names or selects, sorted, each list kept once; `None` for all. Only of those with pods it
-    /// matters whether they are selected.
+    /// Namespaces that a term names or selects, sorted, each list kept once; `None` for all. Only
+    /// of those with pods it matters whether they are selected.
     fn namespaces(&self, term: &PodTerm, own: Symbol) -> Option<Arc<[Symbol]>> {
         let mut all = term.namespaces.clone();
         match &term.namespace_selector {
@@ -321,7 +425,10 @@ impl<'a> View<'a> {
             None => {}
             Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
             Some(selector) => {
-                let selected = self.inhabited.iter().filter(|(_, labels)| selector.matches(labels));
+                let selected = self
+                    .inhabited
+                    .iter()
+                    .filter(|(_, labels)| selector.matches(labels));
                 all.extend(selected.map(|(name, _)| *name));
             }
         }
@@ -339,14 +446,24 @@ impl<'a> View<'a> {
     /// Distinct terms with the shapes that own them.
     fn terms(&self, of: impl Fn(&'a PodShape) -> &'a Vec<PodTerm>) -> Vec<(Term<'a>, Vec<usize>)> {
         let mut all: Vec<(Term<'a>, Vec<usize>)> = Vec::new();
-        let mut index: FxHashMap<(Symbol, &LabelSelector, Option<Arc<[Symbol]>>), usize> = FxHashMap::default();
+        let mut index: FxHashMap<(Symbol, &LabelSelector, Option<Arc<[Symbol]>>), usize> =
+            FxHashMap::default();
         for (at, &shape) in self.shapes.iter().enumerate() {
             for term in of(shape) {
                 let namespaces = self.namespaces(term, shape.namespace);
-                let at_index = *index.entry((term.key, &term.selector, namespaces.clone())).or_insert_with(|| {
-                    all.push((Term { key: term.key, selector: &term.selector, namespaces }, Vec::new()));
-                    all.len() - 1
-                });
+                let at_index = *index
+                    .entry((term.key, &term.selector, namespaces.clone()))
+                    .or_insert_with(|| {
+                        all.push((
+                            Term {
+                                key: term.key,
+                                selector: &term.selector,
+                                namespaces,
+                            },
+                            Vec::new(),
+                        ));
+                        all.len() - 1
+                    });
                 all[at_index].1.push(at);
             }
         }
@@ -356,7 +473,11 @@ impl<'a> View<'a> {
     fn check_affinity(&self, term: &Term<'a>, owners: &[usize], found: &mut Violations<'_>) {
         let mut anchored: FxHashSet<u32> = FxHashSet::default();
         let running = self.running(term.selector, |s| term.selects(s));
-        anchored.extend(running.iter().filter_map(|&(at, _)| self.domain(at, term.key)));
+        anchored.extend(
+            running
+                .iter()
+                .filter_map(|&(at, _)| self.domain(at, term.key)),
+        );
         let owners: FxHashSet<usize> = owners.iter().copied().collect();
         let owns = |shape: usize| owners.contains(&shape);
         let mut by_owners: FxHashSet<u32> = FxHashSet::default();
@@ -381,8 +502,16 @@ impl<'a> View<'a> {
                 }
             };
             if !fine {
-                let detail = format!("no pod that it must be with is in its {}", found.text(term.key));
-                found.add(Invariant::Affinity, Some(self.host(at).name.clone()), None, detail);
+                let detail = format!(
+                    "no pod that it must be with is in its {}",
+                    found.text(term.key)
+                );
+                found.add(
+                    Invariant::Affinity,
+                    Some(self.host(at).name.clone()),
+                    None,
+                    detail,
+                );
             }
         }
     }
@@ -403,9 +532,20 @@ impl<'a> View<'a> {
         for (at, shape, _) in self.placed(owners.iter().copied()) {
             let own = u32::from(term.selects(self.shapes[shape]));
             let domains = self.domains(at, term.key).unwrap_or_default();
-            if domains.iter().any(|d| selected.get(d).copied().unwrap_or(0) > own) {
-                let detail = format!("a pod that it must not be with may be in its {}", found.text(term.key));
-                found.add(Invariant::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+            if domains
+                .iter()
+                .any(|d| selected.get(d).copied().unwrap_or(0) > own)
+            {
+                let detail = format!(
+                    "a pod that it must not be with may be in its {}",
+                    found.text(term.key)
+                );
+                found.add(
+                    Invariant::AntiAffinity,
+                    Some(self.host(at).name.clone()),
+                    None,
+                    detail,
+                );
             }
         }
     }
@@ -416,7 +556,11 @@ impl<'a> View<'a> {
             let owner = self.world.shapes.get(id);
             for term in &owner.anti_affinity {
                 let namespaces = self.namespaces(term, owner.namespace);
-                let resolved = Term { key: term.key, selector: &term.selector, namespaces };
+                let resolved = Term {
+                    key: term.key,
+                    selector: &term.selector,
+                    namespaces,
+                };
                 let selected = self.selected(resolved.selector, |s| resolved.selects(s));
                 if selected.is_empty() {
                     continue;
@@ -425,9 +569,22 @@ impl<'a> View<'a> {
                     .filter_map(|(node, _)| self.domain(node.0 as usize, term.key))
                     .collect();
                 for (at, _, _) in self.placed(selected) {
-                    if self.domains(at, term.key).unwrap_or_default().iter().any(|d| taken.contains(d)) {
-                        let detail = format!("a running pod keeps it away from its {}", found.text(term.key));
-                        found.add(Invariant::AntiAffinity, Some(self.host(at).name.clone()), None, detail);
+                    if self
+                        .domains(at, term.key)
+                        .unwrap_or_default()
+                        .iter()
+                        .any(|d| taken.contains(d))
+                    {
+                        let detail = format!(
+                            "a running pod keeps it away from its {}",
+                            found.text(term.key)
+                        );
+                        found.add(
+                            Invariant::AntiAffinity,
+                            Some(self.host(at).name.clone()),
+                            None,
+                            detail,
+                        );
                     }
                 }
             }
@@ -436,5 +593,10 @@ impl<'a> View<'a> {
 }
 
 fn demands<'a>(shape: &'a PodShape, keys: &[Symbol]) -> Demands<'a> {
-    (&shape.node_selector, &shape.required, &shape.requests, keys.to_vec())
+    (
+        &shape.node_selector,
+        &shape.required,
+        &shape.requests,
+        keys.to_vec(),
+    )
 }

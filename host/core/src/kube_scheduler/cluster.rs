@@ -65,10 +65,16 @@ impl<'s> Cluster<'s> {
             let start = cluster.counts.len();
             cluster.start.push(start as u32);
             cluster.counts.extend_from_slice(counts);
-            cluster.counts.resize(start + cluster.domains[counter.key as usize].len(), 0);
+            cluster
+                .counts
+                .resize(start + cluster.domains[counter.key as usize].len(), 0);
         }
         let len = |&(_, key): &(u32, u32)| cluster.domains[key as usize].len();
-        cluster.present = compiled.spaces.iter().map(|space| vec![0; len(space)]).collect();
+        cluster.present = compiled
+            .spaces
+            .iter()
+            .map(|space| vec![0; len(space)])
+            .collect();
         cluster
     }
 
@@ -82,21 +88,39 @@ impl<'s> Cluster<'s> {
         let (world, rules) = (&sim.snapshot.world, &sim.compiled.rules);
         // A hostname that no label can name: symbols past the table.
         let made_up = Symbol((world.names.len() + at) as u32);
-        let label = |key: Symbol| if Some(key) == sim.hostname { Some(made_up) } else { sim.labels.get(node, key) };
-        let labels = rules.keys.iter().filter_map(|&key| Some((key, label(key)?))).collect();
+        let label = |key: Symbol| {
+            if Some(key) == sim.hostname {
+                Some(made_up)
+            } else {
+                sim.labels.get(node, key)
+            }
+        };
+        let labels = rules
+            .keys
+            .iter()
+            .filter_map(|&key| Some((key, label(key)?)))
+            .collect();
         let taints = &world.pools[node.pool.0 as usize].taints;
-        self.kind_of.push(rules.kind(&mut self.kinds, &world.names, taints, labels));
+        self.kind_of
+            .push(rules.kind(&mut self.kinds, &world.names, taints, labels));
         for (&key, domains) in sim.compiled.keys.iter().zip(&mut self.domains) {
             domains.push(label(key));
         }
         let offering = world.catalogue.offering(node.offering);
-        let allocatable = &world.catalogue.instance_type(offering.instance_type).allocatable;
-        self.free.extend(sim.compiled.resources.iter().map(|&r| allocatable.get(r)));
-        self.load.push(Load { allocatable: cpu_and_memory(allocatable), ..Load::default() });
+        let allocatable = &world
+            .catalogue
+            .instance_type(offering.instance_type)
+            .allocatable;
+        self.free
+            .extend(sim.compiled.resources.iter().map(|&r| allocatable.get(r)));
+        self.load.push(Load {
+            allocatable: cpu_and_memory(allocatable),
+            ..Load::default()
+        });
     }
 
-    /// A node becomes ready; the daemons of a new one are the first on it. Calls `woken` for the shapes that may find a
-    /// place because of them.
+    /// A node becomes ready; the daemons of a new one are the first on it. Calls `woken` for the
+    /// shapes that may find a place because of them.
     pub fn node_ready(&mut self, node: u32, woken: &mut impl FnMut(u32)) {
         self.ready.push(node);
         let kind = self.kind_of[node as usize];
@@ -118,7 +142,8 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    /// Keeps room on a node for a pod that is nominated there: others find it taken, and its rules about others hold.
+    /// Keeps room on a node for a pod that is nominated there: others find it taken, and its rules
+    /// about others hold.
     pub fn reserve(&mut self, node: u32, shape: &Shape) {
         self.take(node, shape);
         for &(counter, amount) in &shape.adds {
@@ -129,7 +154,10 @@ impl<'s> Cluster<'s> {
     /// Undoes [`Cluster::reserve`].
     pub fn release(&mut self, node: u32, shape: &Shape) {
         let free = self.free_on(node);
-        shape.needs.iter().for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_add(amount));
+        shape
+            .needs
+            .iter()
+            .for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_add(amount));
         for &(counter, amount) in &shape.adds {
             *self.reserved.entry((node, counter)).or_default() -= amount;
         }
@@ -142,7 +170,10 @@ impl<'s> Cluster<'s> {
 
     fn take(&mut self, node: u32, shape: &Shape) {
         let free = self.free_on(node);
-        shape.needs.iter().for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_sub(amount));
+        shape
+            .needs
+            .iter()
+            .for_each(|&(r, amount)| free[r as usize] = free[r as usize].saturating_sub(amount));
     }
 
     fn free_on(&mut self, node: u32) -> &mut [i64] {
@@ -156,7 +187,8 @@ impl<'s> Cluster<'s> {
         let load = &mut self.load[node as usize];
         for r in [0, 1] {
             load.requested[r] = load.requested[r].saturating_add(shape.requested[r]);
-            load.nonzero_requested[r] = load.nonzero_requested[r].saturating_add(shape.nonzero_requested[r]);
+            load.nonzero_requested[r] =
+                load.nonzero_requested[r].saturating_add(shape.nonzero_requested[r]);
         }
         if !shape.ports.is_empty() {
             self.ports.entry(node).or_default().extend(&shape.ports);
@@ -169,7 +201,8 @@ impl<'s> Cluster<'s> {
             let c = &self.sim.compiled.counters[counter as usize];
             let domain = self.domains[c.key as usize].of[node as usize];
             if domain != NOWHERE && self.sim.compiled.rules.counts(&self.kinds, kind, c.filter) {
-                let count = &mut self.counts[self.start[counter as usize] as usize + domain as usize];
+                let count =
+                    &mut self.counts[self.start[counter as usize] as usize + domain as usize];
                 *count = count.saturating_add(amount);
                 self.totals[counter as usize] += i64::from(amount);
             }
@@ -178,21 +211,36 @@ impl<'s> Cluster<'s> {
 
     /// What a profile makes of a node.
     pub fn verdict(&self, node: u32, profile: u32) -> NodeMatch {
-        self.sim.compiled.rules.verdict(&self.kinds, self.kind_of[node as usize], profile)
+        self.sim
+            .compiled
+            .rules
+            .verdict(&self.kinds, self.kind_of[node as usize], profile)
     }
 
     /// Whether a node has room for what a shape needs.
     pub fn fits(&self, node: u32, shape: &Shape) -> bool {
         let resources = self.sim.compiled.resources.len();
         let free = &self.free[node as usize * resources..][..resources];
-        shape.needs.iter().all(|&(resource, amount)| amount <= free[resource as usize])
+        shape
+            .needs
+            .iter()
+            .all(|&(resource, amount)| amount <= free[resource as usize])
     }
 
     /// Whether none of the host ports is taken.
     pub fn ports_free(&self, node: u32, ports: &[HostPort]) -> bool {
-        let before = self.sim.snapshot.nodes.get(node as usize).map(|n| n.ports.as_slice()).unwrap_or_default();
+        let before = self
+            .sim
+            .snapshot
+            .nodes
+            .get(node as usize)
+            .map(|n| n.ports.as_slice())
+            .unwrap_or_default();
         let since = self.ports.get(&node).map(Vec::as_slice).unwrap_or_default();
-        !before.iter().chain(since).any(|taken| ports.iter().any(|p| p.conflicts(taken)))
+        !before
+            .iter()
+            .chain(since)
+            .any(|taken| ports.iter().any(|p| p.conflicts(taken)))
     }
 
     /// Whether the node can attach the volumes; those attached already cost nothing.
@@ -203,14 +251,25 @@ impl<'s> Cluster<'s> {
             None => {
                 let offering = self.nodes[node as usize - self.existing].offering;
                 let catalogue = &self.sim.snapshot.world.catalogue;
-                &catalogue.instance_type(catalogue.offering(offering).instance_type).volume_limits
+                &catalogue
+                    .instance_type(catalogue.offering(offering).instance_type)
+                    .volume_limits
             }
         };
         let before = existing.map(|n| n.volumes.as_slice()).unwrap_or_default();
-        let since = self.volumes.get(&node).map(Vec::as_slice).unwrap_or_default();
+        let since = self
+            .volumes
+            .get(&node)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         limits.iter().all(|&(driver, most)| {
             let of_driver = |v: &&(Symbol, u32)| v.0 == driver;
-            let mut attached: Vec<u32> = before.iter().chain(since).filter(of_driver).map(|v| v.1).collect();
+            let mut attached: Vec<u32> = before
+                .iter()
+                .chain(since)
+                .filter(of_driver)
+                .map(|v| v.1)
+                .collect();
             let had = attached.len();
             attached.extend(class.volumes.iter().filter(of_driver).map(|v| v.1));
             if attached.len() == had {
@@ -246,13 +305,17 @@ impl<'s> Cluster<'s> {
         self.totals[counter as usize]
     }
 
-    /// How many domains a counter has that at least one of its nodes is in, and the least count among them.
+    /// How many domains a counter has that at least one of its nodes is in, and the least count
+    /// among them.
     pub fn least(&self, counter: u32) -> (i32, Option<i32>) {
         let present = &self.present[self.sim.compiled.counters[counter as usize].space as usize];
         let (_, counts) = self.counter(counter);
         let there = counts.iter().zip(present).filter(|(_, nodes)| **nodes > 0);
         there.fold((0, None), |(domains, least), (&count, _)| {
-            (domains + 1, Some(least.map_or(count, |l: i32| l.min(count))))
+            (
+                domains + 1,
+                Some(least.map_or(count, |l: i32| l.min(count))),
+            )
         })
     }
 }

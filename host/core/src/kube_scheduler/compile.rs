@@ -1,4 +1,5 @@
-//! From a snapshot's pods to [`Shape`]s, [`QueueClass`]es and counters: selectors are resolved here, once, and never again.
+//! From a snapshot's pods to [`Shape`]s, [`QueueClass`]es and counters: selectors are resolved
+//! here, once, and never again.
 
 use std::sync::Arc;
 
@@ -11,13 +12,20 @@ use super::shapes::{PreferredSpread, QueueClass, Queued, RequiredSpread, Shape};
 use crate::model::{ClusterObjects, NodeInclusion, PodShape, PodTerm, ResourceId, ShapeId, Symbol};
 use crate::snapshot::{PendingPod, Snapshot};
 
-/// What required pod affinity of a pod weighs in the score of the pods that it selects (`hardPodAffinityWeight`).
+/// What required pod affinity of a pod weighs in the score of the pods that it selects
+/// (`hardPodAffinityWeight`).
 const HARD_AFFINITY_WEIGHT: i64 = 1;
 /// The built-in default constraints: hostname and zone, with their `maxSkew`.
-const DEFAULT_SPREAD: [(&str, i32); 2] = [("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5)];
+const DEFAULT_SPREAD: [(&str, i32); 2] = [
+    ("kubernetes.io/hostname", 3),
+    ("topology.kubernetes.io/zone", 5),
+];
 /// Labels that tell pods of one StatefulSet apart, or one revision from the next.
-const OWN_LABELS: [&str; 3] =
-    ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "controller-revision-hash"];
+const OWN_LABELS: [&str; 3] = [
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "controller-revision-hash",
+];
 
 /// What a counter counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,9 +77,10 @@ pub struct Compiled {
     pub is_too_large: bool,
 }
 
-/// Pairs of a selector and a shape that it selects beyond which a snapshot is not modelled: each pod looks at all of its, and
-/// beyond it a scenario takes seconds. Two hundred services that keep to themselves have two hundred pairs, and
-/// two thousand that all keep away from a hundred others two hundred thousand.
+/// Pairs of a selector and a shape that it selects beyond which a snapshot is not modelled: each
+/// pod looks at all of its, and beyond it a scenario takes seconds. Two hundred services that keep
+/// to themselves have two hundred pairs, and two thousand that all keep away from a hundred others
+/// two hundred thousand.
 const MOST_PAIRS: usize = 1 << 20;
 /// Pairs of a counter and a node beyond which it is not modelled: 64 MB of counts.
 const MOST_COUNTS: usize = 16 << 20;
@@ -104,19 +113,47 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
             let shape = (daemons.len() + entry.index()) as u32;
             entry.or_insert_with(|| Shape::new(pending.shape.clone(), &resources));
             let profile = rules.profile(&pending.shape, &pending.volume_alternatives);
-            classes.insert_full(QueueClass { shape, profile, volumes: pending.volumes.clone() }).0 as u32
+            classes
+                .insert_full(QueueClass {
+                    shape,
+                    profile,
+                    volumes: pending.volumes.clone(),
+                })
+                .0 as u32
         });
         last = Some((pending, replicated, class));
-        queue.push(Queued { pod: pending.pod, class });
+        queue.push(Queued {
+            pod: pending.pod,
+            class,
+        });
     }
-    let replicated: Vec<bool> = daemons.iter().map(|_| false).chain(shapes.keys().map(|k| k.1)).collect();
-    let shapes: Vec<Shape> = daemon_shapes.into_iter().chain(shapes.into_values()).collect();
+    let replicated: Vec<bool> = daemons
+        .iter()
+        .map(|_| false)
+        .chain(shapes.keys().map(|k| k.1))
+        .collect();
+    let shapes: Vec<Shape> = daemon_shapes
+        .into_iter()
+        .chain(shapes.into_values())
+        .collect();
     let ties = sort(snapshot, &classes, &shapes, &mut queue);
     let topology = Topology::new(snapshot, shapes, rules);
     let topology = topology.resolve(&replicated);
     let is_too_large = topology.is_too_large();
-    let topology = if is_too_large { topology.without_counters() } else { topology };
-    let Topology { shapes, mut rules, keys, spaces, counters, running, .. } = topology;
+    let topology = if is_too_large {
+        topology.without_counters()
+    } else {
+        topology
+    };
+    let Topology {
+        shapes,
+        mut rules,
+        keys,
+        spaces,
+        counters,
+        running,
+        ..
+    } = topology;
     rules.settle();
     Compiled {
         resources,
@@ -135,18 +172,28 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
 }
 
 fn resources(snapshot: &Snapshot) -> Vec<ResourceId> {
-    let mut all = IndexSet::<_, FxBuildHasher>::from_iter([ResourceId::Cpu, ResourceId::Memory, ResourceId::Pods]);
+    let mut all = IndexSet::<_, FxBuildHasher>::from_iter([
+        ResourceId::Cpu,
+        ResourceId::Memory,
+        ResourceId::Pods,
+    ]);
     for pending in &snapshot.pending {
         all.extend(pending.shape.requests.iter().map(|(resource, _)| resource));
     }
     all.into_iter().collect()
 }
 
-/// Whether an owner makes pods like this one, so that the built-in default constraints find a selector.
+/// Whether an owner makes pods like this one, so that the built-in default constraints find a
+/// selector.
 fn is_replicated(snapshot: &Snapshot, pending: &PendingPod) -> bool {
     let names = &snapshot.world.names;
     let owner = snapshot.world.pods[pending.pod.0 as usize].owner;
-    owner.is_some_and(|(kind, _)| matches!(names.text(kind), "ReplicaSet" | "StatefulSet" | "ReplicationController"))
+    owner.is_some_and(|(kind, _)| {
+        matches!(
+            names.text(kind),
+            "ReplicaSet" | "StatefulSet" | "ReplicationController"
+        )
+    })
 }
 
 /// Puts the queue in order and says where runs of the same priority and time end.
@@ -157,11 +204,18 @@ fn sort(
     queue: &mut [Queued],
 ) -> Vec<usize> {
     let urgency = |q: &Queued| {
-        let priority = shapes[classes[q.class as usize].shape as usize].source.priority;
-        (std::cmp::Reverse(priority), snapshot.world.pods[q.pod.0 as usize].created)
+        let priority = shapes[classes[q.class as usize].shape as usize]
+            .source
+            .priority;
+        (
+            std::cmp::Reverse(priority),
+            snapshot.world.pods[q.pod.0 as usize].created,
+        )
     };
     queue.sort_by_key(urgency);
-    let mut ties: Vec<usize> = (1..queue.len()).filter(|&at| urgency(&queue[at - 1]) != urgency(&queue[at])).collect();
+    let mut ties: Vec<usize> = (1..queue.len())
+        .filter(|&at| urgency(&queue[at - 1]) != urgency(&queue[at]))
+        .collect();
     ties.push(queue.len());
     ties
 }
@@ -205,14 +259,20 @@ impl<'a> Topology<'a> {
     }
 
     fn is_too_large(&self) -> bool {
-        self.pairs > MOST_PAIRS || self.counters.len() * self.snapshot.nodes.len().max(1) > MOST_COUNTS
+        self.pairs > MOST_PAIRS
+            || self.counters.len() * self.snapshot.nodes.len().max(1) > MOST_COUNTS
     }
 
     fn without_counters(mut self) -> Self {
         for shape in &mut self.shapes {
             *shape = shape.without_rules();
         }
-        Topology { counters: Vec::new(), running: Vec::new(), spaces: IndexSet::default(), ..self }
+        Topology {
+            counters: Vec::new(),
+            running: Vec::new(),
+            spaces: IndexSet::default(),
+            ..self
+        }
     }
 
     fn resolve(mut self, replicated: &[bool]) -> Self {
@@ -242,18 +302,39 @@ impl<'a> Topology<'a> {
 
     fn spread(&mut self, at: usize, shape: &PodShape) {
         let keys_of = |required: bool| -> Vec<Symbol> {
-            shape.spread.iter().filter(|s| s.required == required).map(|s| s.key).collect()
+            shape
+                .spread
+                .iter()
+                .filter(|s| s.required == required)
+                .map(|s| s.key)
+                .collect()
         };
         let keys = [keys_of(false), keys_of(true)];
         for s in &shape.spread {
-            let filter = self.filter(shape, s.node_affinity, s.node_taints, &keys[usize::from(s.required)]);
-            let counter = self.seen(vec![Scope::within(shape.namespace, s.selector.clone())], s.key, filter);
+            let filter = self.filter(
+                shape,
+                s.node_affinity,
+                s.node_taints,
+                &keys[usize::from(s.required)],
+            );
+            let counter = self.seen(
+                vec![Scope::within(shape.namespace, s.selector.clone())],
+                s.key,
+                filter,
+            );
             if s.required {
                 let counts_itself = i64::from(s.selector.matches(&shape.labels));
                 let room = i64::from(s.max_skew) - counts_itself;
-                self.shapes[at].required_spread.push(RequiredSpread { counter, room, min_domains: s.min_domains });
+                self.shapes[at].required_spread.push(RequiredSpread {
+                    counter,
+                    room,
+                    min_domains: s.min_domains,
+                });
             } else {
-                self.shapes[at].preferred_spread.push(PreferredSpread { counter, max_skew: s.max_skew });
+                self.shapes[at].preferred_spread.push(PreferredSpread {
+                    counter,
+                    max_skew: s.max_skew,
+                });
             }
         }
     }
@@ -265,16 +346,29 @@ impl<'a> Topology<'a> {
             return;
         }
         let shared = |key: Symbol| !OWN_LABELS.contains(&world.names.text(key));
-        let scope = Scope::same_owner(shape.namespace, shape.labels.iter().filter(|&(key, _)| shared(key)));
+        let scope = Scope::same_owner(
+            shape.namespace,
+            shape.labels.iter().filter(|&(key, _)| shared(key)),
+        );
         for (key, max_skew) in DEFAULT_SPREAD {
-            let Some(key) = world.names.get(key) else { continue };
+            let Some(key) = world.names.get(key) else {
+                continue;
+            };
             let filter = self.filter(shape, NodeInclusion::Honor, NodeInclusion::Ignore, &[]);
             let counter = self.seen(vec![scope.clone()], key, filter);
-            self.shapes[at].preferred_spread.push(PreferredSpread { counter, max_skew });
+            self.shapes[at]
+                .preferred_spread
+                .push(PreferredSpread { counter, max_skew });
         }
     }
 
-    fn filter(&mut self, shape: &PodShape, affinity: NodeInclusion, taints: NodeInclusion, keys: &[Symbol]) -> u32 {
+    fn filter(
+        &mut self,
+        shape: &PodShape,
+        affinity: NodeInclusion,
+        taints: NodeInclusion,
+        keys: &[Symbol],
+    ) -> u32 {
         let picky = !shape.node_selector.is_empty() || !shape.required.is_empty();
         let filter = Filter {
             affinity: (affinity == NodeInclusion::Honor && picky)
@@ -287,7 +381,11 @@ impl<'a> Topology<'a> {
 
     fn affinity(&mut self, at: usize, shape: &PodShape) {
         if !shape.affinity.is_empty() {
-            let all: Matcher = shape.affinity.iter().map(|t| Scope::of_term(t, shape.namespace)).collect();
+            let all: Matcher = shape
+                .affinity
+                .iter()
+                .map(|t| Scope::of_term(t, shape.namespace))
+                .collect();
             self.shapes[at].may_be_first = self.namespaces.matches(&all, shape);
             for term in &shape.affinity {
                 let counter = self.seen(all.clone(), term.key, 0);
@@ -301,16 +399,23 @@ impl<'a> Topology<'a> {
     }
 
     fn preferences(&mut self, at: usize, shape: &PodShape) {
-        let attracted = shape.preferred_affinity.iter().map(|(w, t)| (i64::from(*w), t));
-        let averse = shape.preferred_anti_affinity.iter().map(|(w, t)| (-i64::from(*w), t));
+        let attracted = shape
+            .preferred_affinity
+            .iter()
+            .map(|(w, t)| (i64::from(*w), t));
+        let averse = shape
+            .preferred_anti_affinity
+            .iter()
+            .map(|(w, t)| (-i64::from(*w), t));
         for (weight, term) in attracted.chain(averse) {
             let counter = self.seen(vec![Scope::of_term(term, shape.namespace)], term.key, 0);
             self.shapes[at].affinity_weights.push((counter, weight));
         }
     }
 
-    /// Terms that a pod carries with it, which concern other pods: anti-affinity keeps them away, the rest attracts or
-    /// repels them in the score. Terms that select none of the pods to be placed are left out.
+    /// Terms that a pod carries with it, which concern other pods: anti-affinity keeps them away,
+    /// the rest attracts or repels them in the score. Terms that select none of the pods to be
+    /// placed are left out.
     fn affinity_terms(&mut self, shape: &PodShape) -> Vec<(u32, i64)> {
         let mut all = Vec::new();
         let mut carry = |this: &mut Self, term: &PodTerm, role, amount| {
@@ -319,10 +424,22 @@ impl<'a> Topology<'a> {
                 all.push((this.counter(matcher, term.key, role), amount));
             }
         };
-        shape.anti_affinity.iter().for_each(|t| carry(self, t, Role::AntiAffinity, 1));
-        shape.affinity.iter().for_each(|t| carry(self, t, Role::AffinityWeight, HARD_AFFINITY_WEIGHT));
-        shape.preferred_affinity.iter().for_each(|(w, t)| carry(self, t, Role::AffinityWeight, i64::from(*w)));
-        shape.preferred_anti_affinity.iter().for_each(|(w, t)| carry(self, t, Role::AffinityWeight, -i64::from(*w)));
+        shape
+            .anti_affinity
+            .iter()
+            .for_each(|t| carry(self, t, Role::AntiAffinity, 1));
+        shape
+            .affinity
+            .iter()
+            .for_each(|t| carry(self, t, Role::AffinityWeight, HARD_AFFINITY_WEIGHT));
+        shape
+            .preferred_affinity
+            .iter()
+            .for_each(|(w, t)| carry(self, t, Role::AffinityWeight, i64::from(*w)));
+        shape
+            .preferred_anti_affinity
+            .iter()
+            .for_each(|(w, t)| carry(self, t, Role::AffinityWeight, -i64::from(*w)));
         all
     }
 
@@ -345,10 +462,13 @@ impl<'a> Topology<'a> {
 
     /// Who is seen by which counter, now that all counters are known.
     fn selected_counters(&mut self) {
-        let mut meanings: Vec<((u32, u32, Role), u32)> = self.by_meaning.iter().map(|(m, c)| (*m, *c)).collect();
+        let mut meanings: Vec<((u32, u32, Role), u32)> =
+            self.by_meaning.iter().map(|(m, c)| (*m, *c)).collect();
         meanings.sort_unstable_by_key(|&(_, counter)| counter);
         for ((matcher, _, role), counter) in meanings {
-            let Some((scopes, selected)) = self.matchers.get_index(matcher as usize) else { continue };
+            let Some((scopes, selected)) = self.matchers.get_index(matcher as usize) else {
+                continue;
+            };
             for &shape in selected {
                 let shape = &mut self.shapes[shape as usize];
                 match role {
@@ -359,21 +479,35 @@ impl<'a> Topology<'a> {
             }
             if let Role::Selected(_) = role {
                 let running = self.snapshot.running.candidates(first_selector(scopes));
-                let meant = |&id: &ShapeId| self.namespaces.matches(scopes, self.snapshot.world.shapes.get(id));
-                self.running.extend(running.into_iter().filter(meant).map(|id| (counter, id, 1)));
+                let meant = |&id: &ShapeId| {
+                    self.namespaces
+                        .matches(scopes, self.snapshot.world.shapes.get(id))
+                };
+                self.running
+                    .extend(running.into_iter().filter(meant).map(|id| (counter, id, 1)));
             }
         }
     }
 
-    /// A placed pod may raise the least count of a spread constraint, or be what an affinity waits for.
+    /// A placed pod may raise the least count of a spread constraint, or be what an affinity waits
+    /// for.
     fn requeues(&mut self) {
         let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); self.counters.len()];
         for (at, shape) in self.shapes.iter().enumerate() {
-            let counters = shape.required_spread.iter().map(|h| h.counter).chain(shape.affinity.iter().copied());
+            let counters = shape
+                .required_spread
+                .iter()
+                .map(|h| h.counter)
+                .chain(shape.affinity.iter().copied());
             counters.for_each(|c| waiting[c as usize].push(at as u32));
         }
         for shape in &mut self.shapes {
-            let mut woken: Vec<u32> = shape.adds.iter().flat_map(|(c, _)| &waiting[*c as usize]).copied().collect();
+            let mut woken: Vec<u32> = shape
+                .adds
+                .iter()
+                .flat_map(|(c, _)| &waiting[*c as usize])
+                .copied()
+                .collect();
             woken.sort_unstable();
             woken.dedup();
             shape.requeues = woken;
@@ -390,19 +524,29 @@ impl<'a> Topology<'a> {
             return at as u32;
         }
         let mut selected = self.postings.candidates(&matcher);
-        selected.retain(|&at| self.namespaces.matches(&matcher, &self.shapes[at as usize].source));
+        selected.retain(|&at| {
+            self.namespaces
+                .matches(&matcher, &self.shapes[at as usize].source)
+        });
         self.pairs += selected.len();
         self.matchers.insert_full(matcher, selected).0 as u32
     }
 
     fn counter(&mut self, matcher: u32, key: Symbol, role: Role) -> u32 {
         let key = self.keys.insert_full(key).0 as u32;
-        let filter = if let Role::Selected(filter) = role { filter } else { 0 };
+        let filter = if let Role::Selected(filter) = role {
+            filter
+        } else {
+            0
+        };
         let space = self.spaces.insert_full((filter, key)).0 as u32;
         let counters = &mut self.counters;
-        *self.by_meaning.entry((matcher, key, role)).or_insert_with(|| {
-            counters.push(Counter { key, filter, space });
-            counters.len() as u32 - 1
-        })
+        *self
+            .by_meaning
+            .entry((matcher, key, role))
+            .or_insert_with(|| {
+                counters.push(Counter { key, filter, space });
+                counters.len() as u32 - 1
+            })
     }
 }

@@ -36,7 +36,11 @@ pub struct Domains {
 impl Domains {
     /// How many domains there are.
     pub fn len(&self) -> usize {
-        if self.hostname { self.of.len() } else { self.numbers.len() }
+        if self.hostname {
+            self.of.len()
+        } else {
+            self.numbers.len()
+        }
     }
 
     /// Adds the next node.
@@ -72,7 +76,10 @@ pub struct ExistingNodes {
 
 /// CPU and memory of some amounts.
 pub fn cpu_and_memory(resources: &Resources) -> [i64; 2] {
-    [resources.get(ResourceId::Cpu), resources.get(ResourceId::Memory)]
+    [
+        resources.get(ResourceId::Cpu),
+        resources.get(ResourceId::Memory),
+    ]
 }
 
 impl ExistingNodes {
@@ -80,7 +87,10 @@ impl ExistingNodes {
     pub fn new(snapshot: &Snapshot, compiled: &Compiled) -> Self {
         let names = &snapshot.world.names;
         let hostname = names.get("kubernetes.io/hostname");
-        let domains = compiled.keys.iter().map(|&k| Domains { hostname: Some(k) == hostname, ..Domains::default() });
+        let domains = compiled.keys.iter().map(|&k| Domains {
+            hostname: Some(k) == hostname,
+            ..Domains::default()
+        });
         let mut ground = ExistingNodes {
             kinds: Kinds::default(),
             kind_of: Vec::with_capacity(snapshot.nodes.len()),
@@ -91,16 +101,32 @@ impl ExistingNodes {
             totals: vec![0; compiled.counters.len()],
         };
         for node in &snapshot.nodes {
-            let labels = compiled.rules.keys.iter().filter_map(|&k| Some((k, node.labels.get(k)?))).collect();
-            ground.kind_of.push(compiled.rules.kind(&mut ground.kinds, names, &node.taints, labels));
+            let labels = compiled
+                .rules
+                .keys
+                .iter()
+                .filter_map(|&k| Some((k, node.labels.get(k)?)))
+                .collect();
+            ground.kind_of.push(compiled.rules.kind(
+                &mut ground.kinds,
+                names,
+                &node.taints,
+                labels,
+            ));
             for (&key, domains) in compiled.keys.iter().zip(&mut ground.domains) {
                 domains.push(node.labels.get(key));
             }
-            ground.free.extend(compiled.resources.iter().map(|&r| node.free.get(r)));
+            ground
+                .free
+                .extend(compiled.resources.iter().map(|&r| node.free.get(r)));
             let room = cpu_and_memory(&node.allocatable);
             let left = cpu_and_memory(&node.free);
             let asked = [0, 1].map(|r| room[r].saturating_sub(left[r]));
-            ground.load.push(Load { allocatable: room, requested: asked, nonzero_requested: asked });
+            ground.load.push(Load {
+                allocatable: room,
+                requested: asked,
+                nonzero_requested: asked,
+            });
         }
         ground.apply_default_requests(snapshot);
         ground.count(snapshot, compiled);
@@ -109,7 +135,10 @@ impl ExistingNodes {
 
     fn apply_default_requests(&mut self, snapshot: &Snapshot) {
         for (id, shape) in snapshot.world.shapes.iter().enumerate() {
-            let (asked, counted) = (cpu_and_memory(&shape.requests), nonzero_requested(&shape.requests));
+            let (asked, counted) = (
+                cpu_and_memory(&shape.requests),
+                nonzero_requested(&shape.requests),
+            );
             if asked == counted {
                 continue;
             }
@@ -125,7 +154,11 @@ impl ExistingNodes {
 
     fn count(&mut self, snapshot: &Snapshot, compiled: &Compiled) {
         let len = |key: u32| self.domains[key as usize].len();
-        self.counts = compiled.counters.iter().map(|c| vec![0; len(c.key)]).collect();
+        self.counts = compiled
+            .counters
+            .iter()
+            .map(|c| vec![0; len(c.key)])
+            .collect();
         for &(counter, shape, amount) in &compiled.running {
             let c = &compiled.counters[counter as usize];
             for &(node, pods) in snapshot.running.on(shape) {

@@ -21,9 +21,14 @@ impl<'c> Filters<'c> {
     pub fn new(cluster: &'c Cluster<'c>, shape: &'c Shape, class: &'c QueueClass) -> Self {
         let spread = shape.required_spread.iter().map(|hard| {
             let (domains, least) = cluster.least(hard.counter);
-            // Too few domains: the missing ones count as empty. No domain at all: nothing to be even with.
+            // Too few domains: the missing ones count as empty. No domain at all: nothing to be
+            // even with.
             let too_few = hard.min_domains.is_some_and(|min| domains < min);
-            let least = if too_few { 0 } else { least.map_or(i64::from(i32::MAX), i64::from) };
+            let least = if too_few {
+                0
+            } else {
+                least.map_or(i64::from(i32::MAX), i64::from)
+            };
             (hard.counter, hard.room + least)
         });
         Filters {
@@ -31,12 +36,13 @@ impl<'c> Filters<'c> {
             shape,
             class,
             spread: spread.collect(),
-            may_be_first: shape.may_be_first && shape.affinity.iter().all(|&c| cluster.total(c) == 0),
+            may_be_first: shape.may_be_first
+                && shape.affinity.iter().all(|&c| cluster.total(c) == 0),
         }
     }
 
-    /// Whether the node passes: taints, node affinity and zones of volumes; resources; host ports; volume limits;
-    /// spread; pod affinity and anti-affinity.
+    /// Whether the node passes: taints, node affinity and zones of volumes; resources; host ports;
+    /// volume limits; spread; pod affinity and anti-affinity.
     pub fn passes(&self, node: u32) -> bool {
         self.cluster.fits(node, self.shape) && self.passes_except_resources(node)
     }
@@ -52,20 +58,25 @@ impl<'c> Filters<'c> {
     }
 
     fn spread(&self, node: u32) -> bool {
-        self.spread
-            .iter()
-            .all(|&(counter, most)| self.with_nominated(counter, node).is_some_and(|count| i64::from(count) <= most))
+        self.spread.iter().all(|&(counter, most)| {
+            self.with_nominated(counter, node)
+                .is_some_and(|count| i64::from(count) <= most)
+        })
     }
 
     fn pod_affinity(&self, node: u32) -> bool {
-        self.shape
-            .affinity
-            .iter()
-            .all(|&counter| self.cluster.count(counter, node).is_some_and(|count| count > 0 || self.may_be_first))
+        self.shape.affinity.iter().all(|&counter| {
+            self.cluster
+                .count(counter, node)
+                .is_some_and(|count| count > 0 || self.may_be_first)
+        })
     }
 
     fn pod_anti_affinity(&self, node: u32) -> bool {
-        self.shape.anti_affinity.iter().all(|&counter| self.with_nominated(counter, node).unwrap_or(0) <= 0)
+        self.shape
+            .anti_affinity
+            .iter()
+            .all(|&counter| self.with_nominated(counter, node).unwrap_or(0) <= 0)
     }
 
     /// What a counter counts on a node's domain, pods that are nominated to that node included.

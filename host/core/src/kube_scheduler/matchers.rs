@@ -2,7 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{ClusterObjects, LabelSelector, Labels, PodShape, PodTerm, SelectorOp, SelectorRule, Symbol};
+use crate::model::{
+    ClusterObjects, LabelSelector, Labels, PodShape, PodTerm, SelectorOp, SelectorRule, Symbol,
+};
 
 /// Pods of some namespaces that a selector selects.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -22,17 +24,28 @@ impl Scope {
             true => vec![own],
             false => term.namespaces.clone(),
         };
-        Scope { namespaces, namespace_selector: term.namespace_selector.clone(), selector: term.selector.clone() }
+        Scope {
+            namespaces,
+            namespace_selector: term.namespace_selector.clone(),
+            selector: term.selector.clone(),
+        }
     }
 
     /// What a selector means within one namespace.
     pub fn within(namespace: Symbol, selector: LabelSelector) -> Self {
-        Scope { namespaces: vec![namespace], namespace_selector: None, selector }
+        Scope {
+            namespaces: vec![namespace],
+            namespace_selector: None,
+            selector,
+        }
     }
 
     /// Pods of one namespace that carry all of these labels.
     pub fn same_owner(namespace: Symbol, labels: impl Iterator<Item = (Symbol, Symbol)>) -> Self {
-        let rules = labels.map(|(key, value)| SelectorRule { key, op: SelectorOp::In(Box::new([value])) });
+        let rules = labels.map(|(key, value)| SelectorRule {
+            key,
+            op: SelectorOp::In(Box::new([value])),
+        });
         Scope::within(namespace, LabelSelector(Some(rules.collect())))
     }
 }
@@ -43,14 +56,23 @@ pub struct Namespaces<'a>(FxHashMap<Symbol, &'a Labels>);
 impl<'a> Namespaces<'a> {
     /// Indexes the namespaces of a world.
     pub fn of(world: &'a ClusterObjects) -> Self {
-        Namespaces(world.namespaces.iter().map(|(name, labels)| (*name, labels)).collect())
+        Namespaces(
+            world
+                .namespaces
+                .iter()
+                .map(|(name, labels)| (*name, labels))
+                .collect(),
+        )
     }
 
     /// Whether a pod lies in every scope.
     pub fn matches(&self, matcher: &[Scope], shape: &PodShape) -> bool {
         matcher.iter().all(|scope| {
             let here = scope.namespaces.contains(&shape.namespace)
-                || scope.namespace_selector.as_ref().is_some_and(|s| self.selects(s, shape.namespace));
+                || scope
+                    .namespace_selector
+                    .as_ref()
+                    .is_some_and(|s| self.selects(s, shape.namespace));
             here && scope.selector.matches(&shape.labels)
         })
     }
@@ -73,20 +95,31 @@ pub struct Postings {
 impl Postings {
     /// Adds the next shape; the first one is number 0.
     pub fn push(&mut self, labels: &Labels) {
-        labels.iter().for_each(|label| self.by_label.entry(label).or_default().push(self.len));
+        labels
+            .iter()
+            .for_each(|label| self.by_label.entry(label).or_default().push(self.len));
         self.len += 1;
     }
 
     /// Shapes that a matcher might mean, in order: a superset, by the first rule that names values.
     pub fn candidates(&self, matcher: &[Scope]) -> Vec<u32> {
-        let rules = matcher.iter().filter_map(|scope| scope.selector.0.as_ref()).flatten();
+        let rules = matcher
+            .iter()
+            .filter_map(|scope| scope.selector.0.as_ref())
+            .flatten();
         let named = rules.into_iter().find_map(|rule| match &rule.op {
             SelectorOp::In(values) => Some((rule.key, values)),
             _ => None,
         });
-        let Some((key, values)) = named else { return (0..self.len).collect() };
-        let mut found: Vec<u32> =
-            values.iter().filter_map(|&v| self.by_label.get(&(key, v))).flatten().copied().collect();
+        let Some((key, values)) = named else {
+            return (0..self.len).collect();
+        };
+        let mut found: Vec<u32> = values
+            .iter()
+            .filter_map(|&v| self.by_label.get(&(key, v)))
+            .flatten()
+            .copied()
+            .collect();
         found.sort_unstable();
         found.dedup();
         found

@@ -1,4 +1,5 @@
-//! The course of one run: nodes arrive, pods are tried in queue order, those that fail wait for the next change.
+//! The course of one run: nodes arrive, pods are tried in queue order, those that fail wait for the
+//! next change.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,12 +35,13 @@ pub struct Run<'s> {
     nominated: FxHashMap<PodIx, u32>,
     /// Pods that have been told their node, which is there: its room is kept for them.
     reserved: FxHashSet<PodIx>,
-    /// Pods that must spread, by node that is there and shape: the first is told, the others wait for their turn.
+    /// Pods that must spread, by node that is there and shape: the first is told, the others wait
+    /// for their turn.
     spread_queue: BTreeMap<(u32, u32), VecDeque<Queued>>,
 }
 
-/// What an attempt looked at: room on a node only shrinks, so that a class that failed need not look there again unless
-/// it is woken.
+/// What an attempt looked at: room on a node only shrinks, so that a class that failed need not
+/// look there again unless it is woken.
 #[derive(Clone, Copy)]
 struct FailedAt {
     nodes: u32,
@@ -48,7 +50,12 @@ struct FailedAt {
 
 impl<'s> Run<'s> {
     /// A run before its first node; `told` names the node of pods that have one nominated.
-    pub fn new(sim: &'s Simulator<'s>, nodes: &'s [VirtualNode<'s>], told: FxHashMap<PodIx, u32>, seed: u64) -> Self {
+    pub fn new(
+        sim: &'s Simulator<'s>,
+        nodes: &'s [VirtualNode<'s>],
+        told: FxHashMap<PodIx, u32>,
+        seed: u64,
+    ) -> Self {
         let mut chance = Rng::new(seed);
         let mut backlog = sim.compiled.queue.clone();
         let mut from = 0;
@@ -107,7 +114,8 @@ impl<'s> Run<'s> {
         }
         let woken = &mut self.requeue_count;
         for &node in nodes {
-            self.cluster.node_ready(node, &mut |shape| woken[shape as usize] += 1);
+            self.cluster
+                .node_ready(node, &mut |shape| woken[shape as usize] += 1);
         }
         self.tell(nodes);
         // A new domain can only make a constraint stricter, but for those that want more domains.
@@ -117,19 +125,32 @@ impl<'s> Run<'s> {
         while self.schedule_pass() {}
     }
 
-    /// Tells pods that these nodes are meant for them: all that need not spread, and of the others one of a shape a node.
+    /// Tells pods that these nodes are meant for them: all that need not spread, and of the others
+    /// one of a shape a node.
     fn tell(&mut self, nodes: &[u32]) {
         if self.nominated.is_empty() {
             return;
         }
         for at in 0..self.backlog.len() {
             let queued = self.backlog[at];
-            let Some(&node) = self.nominated.get(&queued.pod).filter(|node| nodes.contains(node)) else { continue };
+            let Some(&node) = self
+                .nominated
+                .get(&queued.pod)
+                .filter(|node| nodes.contains(node))
+            else {
+                continue;
+            };
             let class = &self.sim.compiled.classes[queued.class as usize];
-            if self.sim.compiled.shapes[class.shape as usize].required_spread.is_empty() {
+            if self.sim.compiled.shapes[class.shape as usize]
+                .required_spread
+                .is_empty()
+            {
                 self.reserve(queued, node);
             } else {
-                self.spread_queue.entry((node, class.shape)).or_default().push_back(queued);
+                self.spread_queue
+                    .entry((node, class.shape))
+                    .or_default()
+                    .push_back(queued);
             }
         }
         self.advance();
@@ -137,19 +158,27 @@ impl<'s> Run<'s> {
 
     /// Whose turn it is to be told; whether it is anybody's.
     fn advance(&mut self) -> bool {
-        let next = self.spread_queue.iter().filter_map(|(&(node, _), turn)| Some((*turn.front()?, node)));
-        let next: Vec<(Queued, u32)> = next.filter(|(queued, _)| !self.reserved.contains(&queued.pod)).collect();
-        next.iter().for_each(|&(queued, node)| self.reserve(queued, node));
+        let next = self
+            .spread_queue
+            .iter()
+            .filter_map(|(&(node, _), turn)| Some((*turn.front()?, node)));
+        let next: Vec<(Queued, u32)> = next
+            .filter(|(queued, _)| !self.reserved.contains(&queued.pod))
+            .collect();
+        next.iter()
+            .for_each(|&(queued, node)| self.reserve(queued, node));
         !next.is_empty()
     }
 
     fn reserve(&mut self, queued: Queued, node: u32) {
         let shape = self.sim.compiled.classes[queued.class as usize].shape;
-        self.cluster.reserve(node, &self.sim.compiled.shapes[shape as usize]);
+        self.cluster
+            .reserve(node, &self.sim.compiled.shapes[shape as usize]);
         self.reserved.insert(queued.pod);
     }
 
-    /// Tries every waiting pod once; whether one found a place that may have made another, or others were told theirs.
+    /// Tries every waiting pod once; whether one found a place that may have made another, or
+    /// others were told theirs.
     fn schedule_pass(&mut self) -> bool {
         let waiting = std::mem::take(&mut self.backlog);
         let mut woke = false;
@@ -172,7 +201,11 @@ impl<'s> Run<'s> {
 
     /// A node for a pod: the one that it was told first.
     fn schedule_one(&mut self, queued: Queued) -> Option<u32> {
-        let Some(&node) = self.nominated.get(&queued.pod).filter(|_| self.reserved.contains(&queued.pod)) else {
+        let Some(&node) = self
+            .nominated
+            .get(&queued.pod)
+            .filter(|_| self.reserved.contains(&queued.pod))
+        else {
             return self.search(queued);
         };
         let class = &self.sim.compiled.classes[queued.class as usize];
@@ -206,7 +239,11 @@ impl<'s> Run<'s> {
         self.feasible.clear();
         let nodes = &self.cluster.ready[skip as usize..];
         let enough = feasible_to_find(ready as usize);
-        let start = if enough < nodes.len() { self.next_start % nodes.len() } else { 0 };
+        let start = if enough < nodes.len() {
+            self.next_start % nodes.len()
+        } else {
+            0
+        };
         let mut looked_at = 0;
         for &node in nodes[start..].iter().chain(&nodes[..start]) {
             looked_at += 1;
@@ -219,7 +256,10 @@ impl<'s> Run<'s> {
         }
         self.next_start = start + looked_at;
         if self.feasible.is_empty() {
-            self.failed[queued.class as usize] = Some(FailedAt { nodes: ready, requeue_count: woken });
+            self.failed[queued.class as usize] = Some(FailedAt {
+                nodes: ready,
+                requeue_count: woken,
+            });
             return None;
         }
         score::best(&self.cluster, shape, class, &self.feasible, &mut self.rng)
@@ -229,7 +269,10 @@ impl<'s> Run<'s> {
         let class = &self.sim.compiled.classes[queued.class as usize];
         let shape = &self.sim.compiled.shapes[class.shape as usize];
         self.cluster.place(node, shape, &class.volumes);
-        shape.requeues.iter().for_each(|&s| self.requeue_count[s as usize] += 1);
+        shape
+            .requeues
+            .iter()
+            .for_each(|&s| self.requeue_count[s as usize] += 1);
         self.placements.push((queued, node));
         if let Some(&meant) = self.nominated.get(&queued.pod)
             && let Some(turn) = self.spread_queue.get_mut(&(meant, class.shape))
@@ -247,7 +290,11 @@ impl<'s> Run<'s> {
         };
         let welcome = |queued: &Queued| {
             let class = &self.sim.compiled.classes[queued.class as usize];
-            let filters = Filters::new(&self.cluster, &self.sim.compiled.shapes[class.shape as usize], class);
+            let filters = Filters::new(
+                &self.cluster,
+                &self.sim.compiled.shapes[class.shape as usize],
+                class,
+            );
             self.cluster
                 .ready
                 .iter()
@@ -256,26 +303,38 @@ impl<'s> Run<'s> {
                 .collect()
         };
         // What is of no use need not be complete.
-        let waiting = if self.sim.is_stopped() { &[] } else { self.backlog.as_slice() };
+        let waiting = if self.sim.is_stopped() {
+            &[]
+        } else {
+            self.backlog.as_slice()
+        };
         SimulationResult {
             feasible_if_larger: waiting.iter().map(welcome).collect(),
             unplaced: waiting.iter().map(|q| q.pod).collect(),
-            placements: self.placements.iter().map(|&(queued, node)| (queued.pod, seat(node))).collect(),
+            placements: self
+                .placements
+                .iter()
+                .map(|&(queued, node)| (queued.pod, seat(node)))
+                .collect(),
         }
     }
 }
 
-/// Whether pods that came at the same time are tried class by class, as those of a Deployment are made and come back from
-/// waiting, or in any order. Every other pair of seeds has the one, so that either goes with each arrival.
+/// Whether pods that came at the same time are tried class by class, as those of a Deployment are
+/// made and come back from waiting, or in any order. Every other pair of seeds has the one, so that
+/// either goes with each arrival.
 pub fn comes_by_class(seed: u64) -> bool {
     seed % 4 >= 2
 }
 
-/// Puts the pods of each class into the order that they have in `queue`, where they are: like pods are made one after the
-/// other, and a plan's are exchanged so that they come in its order (`planner/queue_order.rs`).
+/// Puts the pods of each class into the order that they have in `queue`, where they are: like pods
+/// are made one after the other, and a plan's are exchanged so that they come in its order
+/// (`planner/queue_order.rs`).
 fn restore_class_order(backlog: &mut [Queued], queue: &[Queued]) {
     let mut of_class: BTreeMap<u32, VecDeque<Queued>> = BTreeMap::new();
-    queue.iter().for_each(|queued| of_class.entry(queued.class).or_default().push_back(*queued));
+    queue
+        .iter()
+        .for_each(|queued| of_class.entry(queued.class).or_default().push_back(*queued));
     for place in backlog {
         if let Some(next) = of_class.get_mut(&place.class).and_then(VecDeque::pop_front) {
             *place = next;
@@ -283,8 +342,9 @@ fn restore_class_order(backlog: &mut [Queued], queue: &[Queued]) {
     }
 }
 
-/// How many nodes that pass are enough to choose from, among so many: all up to a hundred, then a share that falls from
-/// a half by one per cent for every 125 nodes, to a twentieth, and never less than a hundred.
+/// How many nodes that pass are enough to choose from, among so many: all up to a hundred, then a
+/// share that falls from a half by one per cent for every 125 nodes, to a twentieth, and never less
+/// than a hundred.
 fn feasible_to_find(nodes: usize) -> usize {
     let percent = 50_usize.saturating_sub(nodes / 125).max(5);
     nodes.min((nodes * percent / 100).max(MIN_FEASIBLE_TO_FIND))

@@ -1,4 +1,5 @@
-//! Chance that starts at a seed: the order of what happens at the same time, and ties between nodes.
+//! Chance that starts at a seed: the order of what happens at the same time, and ties between
+//! nodes.
 
 /// A stream of numbers that depends on nothing but its seed (SplitMix64).
 #[derive(Clone, Debug)]

@@ -1,7 +1,9 @@
-//! What of a node's labels and taints decides for or against a pod, worked out once per kind of node and kind of demand.
+//! What of a node's labels and taints decides for or against a pod, worked out once per kind of
+//! node and kind of demand.
 //!
-//! Nodes that agree in taints and in every label that anybody asks for are of one [`Kind`]; pods that ask the same of
-//! labels and taints share a [`PodConstraints`]. Thousands of nodes and pods come down to a small table.
+//! Nodes that agree in taints and in every label that anybody asks for are of one [`Kind`]; pods
+//! that ask the same of labels and taints share a [`PodConstraints`]. Thousands of nodes and pods
+//! come down to a small table.
 
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -9,7 +11,8 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use super::VirtualNode;
 use crate::matching::{satisfies, tolerates, untolerated};
 use crate::model::{
-    ClusterObjects, Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration,
+    ClusterObjects, Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect,
+    Toleration,
 };
 
 /// Nodes that look the same to every filter that reads labels and taints.
@@ -78,7 +81,11 @@ impl Rules {
     /// No profile yet, and the filter that counts every node.
     pub fn new(names: &Symbols) -> Self {
         let filters = IndexSet::from_iter([Filter::default()]);
-        Rules { filters, hostname: names.get("kubernetes.io/hostname"), ..Rules::default() }
+        Rules {
+            filters,
+            hostname: names.get("kubernetes.io/hostname"),
+            ..Rules::default()
+        }
     }
 
     /// The number of what a pod asks.
@@ -93,27 +100,54 @@ impl Rules {
         self.profiles.insert_full(profile).0 as u32
     }
 
-    /// Collects the labels that are read, once all profiles and filters are known. Every node has a hostname of its own,
-    /// so it makes kinds of one node each; it is kept only where somebody asks for it.
+    /// Collects the labels that are read, once all profiles and filters are known. Every node has a
+    /// hostname of its own, so it makes kinds of one node each; it is kept only where somebody asks
+    /// for it.
     pub fn settle(&mut self) {
         let mut keys: FxHashSet<Symbol> = FxHashSet::default();
         for p in &self.profiles {
             let preferred = p.preferred.iter().flat_map(|(_, term)| term);
             let required = p.required.iter().chain(&p.volumes).flatten();
-            keys.extend(p.node_selector.iter().chain(required).chain(preferred).map(|r| r.key));
+            keys.extend(
+                p.node_selector
+                    .iter()
+                    .chain(required)
+                    .chain(preferred)
+                    .map(|r| r.key),
+            );
         }
-        keys.extend(self.filters.iter().flat_map(|f| &f.keys).filter(|&&k| Some(k) != self.hostname));
+        keys.extend(
+            self.filters
+                .iter()
+                .flat_map(|f| &f.keys)
+                .filter(|&&k| Some(k) != self.hostname),
+        );
         self.keys = keys.into_iter().collect();
         self.keys.sort_unstable();
     }
 
     /// The number of a kind, judging it if it is new.
-    pub fn kind(&self, kinds: &mut Kinds, names: &Symbols, taints: &[Taint], labels: Vec<(Symbol, Symbol)>) -> u32 {
-        let (at, new) = kinds.all.insert_full(Kind { taints: taints.to_vec(), labels: Labels::new(labels) });
+    pub fn kind(
+        &self,
+        kinds: &mut Kinds,
+        names: &Symbols,
+        taints: &[Taint],
+        labels: Vec<(Symbol, Symbol)>,
+    ) -> u32 {
+        let (at, new) = kinds.all.insert_full(Kind {
+            taints: taints.to_vec(),
+            labels: Labels::new(labels),
+        });
         if new {
             let kind = &kinds.all[at];
-            kinds.verdicts.extend(self.profiles.iter().map(|p| p.judge(kind, names)));
-            kinds.counted.extend(self.filters.iter().map(|f| f.counts(kind, names, self.hostname)));
+            kinds
+                .verdicts
+                .extend(self.profiles.iter().map(|p| p.judge(kind, names)));
+            kinds.counted.extend(
+                self.filters
+                    .iter()
+                    .map(|f| f.counts(kind, names, self.hostname)),
+            );
         }
         at as u32
     }
@@ -131,7 +165,11 @@ impl Rules {
 
 /// `matching::satisfies`, but symbols past the table (made-up hostnames) are no integers.
 fn holds(labels: &Labels, requirement: &Requirement, names: &Symbols) -> bool {
-    let made_up = || labels.get(requirement.key).is_some_and(|v| v.0 as usize >= names.len());
+    let made_up = || {
+        labels
+            .get(requirement.key)
+            .is_some_and(|v| v.0 as usize >= names.len())
+    };
     match requirement.op {
         Op::Gte(_) | Op::Lte(_) if made_up() => false,
         _ => satisfies(labels, requirement, names),
@@ -143,9 +181,17 @@ fn all_hold(labels: &Labels, requirements: &[Requirement], names: &Symbols) -> b
 }
 
 /// Node selector and one term of required affinity; an empty term selects nothing.
-fn admits(labels: &Labels, selector: &[Requirement], required: &[Vec<Requirement>], names: &Symbols) -> bool {
+fn admits(
+    labels: &Labels,
+    selector: &[Requirement],
+    required: &[Vec<Requirement>],
+    names: &Symbols,
+) -> bool {
     all_hold(labels, selector, names)
-        && (required.is_empty() || required.iter().any(|t| !t.is_empty() && all_hold(labels, t, names)))
+        && (required.is_empty()
+            || required
+                .iter()
+                .any(|t| !t.is_empty() && all_hold(labels, t, names)))
 }
 
 impl PodConstraints {
@@ -154,21 +200,35 @@ impl PodConstraints {
         let fits = untolerated(&self.tolerations, &kind.taints, false).is_none()
             && admits(labels, &self.node_selector, &self.required, names)
             && (self.volumes.is_empty() || self.volumes.iter().any(|v| all_hold(labels, v, names)));
-        let held = self.preferred.iter().filter(|(_, term)| !term.is_empty() && all_hold(labels, term, names));
-        let unwelcome = kind
-            .taints
+        let held = self
+            .preferred
             .iter()
-            .filter(|t| t.effect == TaintEffect::PreferNoSchedule && !tolerates(&self.tolerations, t));
+            .filter(|(_, term)| !term.is_empty() && all_hold(labels, term, names));
+        let unwelcome = kind.taints.iter().filter(|t| {
+            t.effect == TaintEffect::PreferNoSchedule && !tolerates(&self.tolerations, t)
+        });
         let preferred = held.fold(0, |sum: i32, (weight, _)| sum.saturating_add(*weight));
-        NodeMatch { fits, preferred, prefer_no_schedule_taints: unwelcome.count() as i32 }
+        NodeMatch {
+            fits,
+            preferred,
+            prefer_no_schedule_taints: unwelcome.count() as i32,
+        }
     }
 }
 
 impl Filter {
     fn counts(&self, kind: &Kind, names: &Symbols, hostname: Option<Symbol>) -> bool {
-        self.keys.iter().all(|&key| Some(key) == hostname || kind.labels.get(key).is_some())
-            && self.affinity.as_ref().is_none_or(|(s, r)| admits(&kind.labels, s, r, names))
-            && self.tolerations.as_ref().is_none_or(|t| untolerated(t, &kind.taints, false).is_none())
+        self.keys
+            .iter()
+            .all(|&key| Some(key) == hostname || kind.labels.get(key).is_some())
+            && self
+                .affinity
+                .as_ref()
+                .is_none_or(|(s, r)| admits(&kind.labels, s, r, names))
+            && self
+                .tolerations
+                .as_ref()
+                .is_none_or(|t| untolerated(t, &kind.taints, false).is_none())
     }
 }
 
@@ -189,23 +249,33 @@ impl<'a> VirtualLabels<'a> {
             world,
             pool_key: get("karpenter.sh/nodepool"),
             type_key: get("node.kubernetes.io/instance-type"),
-            flags: flags.iter().filter_map(|key| Some((get(key)?, get("true")?))).collect(),
+            flags: flags
+                .iter()
+                .filter_map(|key| Some((get(key)?, get("true")?)))
+                .collect(),
         }
     }
 
-    /// The value of a label other than the hostname: the offering settles it, else the type, the claim, the NodePool.
+    /// The value of a label other than the hostname: the offering settles it, else the type, the
+    /// claim, the NodePool.
     pub fn get(&self, node: &VirtualNode<'_>, key: Symbol) -> Option<Symbol> {
         let offering = self.world.catalogue.offering(node.offering);
         let instance_type = self.world.catalogue.instance_type(offering.instance_type);
         let pool = &self.world.pools[node.pool.0 as usize];
         let pinned = |requirements: &[Requirement]| {
-            requirements.iter().filter(|r| r.key == key).find_map(|r| match &r.op {
-                Op::In(values) if values.len() == 1 => Some(values[0]),
-                _ => None,
-            })
+            requirements
+                .iter()
+                .filter(|r| r.key == key)
+                .find_map(|r| match &r.op {
+                    Op::In(values) if values.len() == 1 => Some(values[0]),
+                    _ => None,
+                })
         };
         let claimed = || {
-            let found = node.requirements.iter().find(|(k, values)| *k == key && values.len() == 1);
+            let found = node
+                .requirements
+                .iter()
+                .find(|(k, values)| *k == key && values.len() == 1);
             found.map(|(_, values)| values[0])
         };
         if Some(key) == self.type_key {

@@ -1,7 +1,8 @@
-//! Which of the nodes that pass is best: the scores of kube-scheduler's default profile, with its weights.
+//! Which of the nodes that pass is best: the scores of kube-scheduler's default profile, with its
+//! weights.
 //!
-//! Every score is a whole number of 0 to 100, so that rounding decides as it does there. ImageLocality is absent: a
-//! node that has just come up holds no images.
+//! Every score is a whole number of 0 to 100, so that rounding decides as it does there.
+//! ImageLocality is absent: a node that has just come up holds no images.
 
 use super::cluster::Cluster;
 use super::existing_nodes::{Load, NOWHERE};
@@ -14,7 +15,13 @@ const SPREAD: i64 = 2;
 const POD_AFFINITY: i64 = 2;
 
 /// The node of the highest score; among equals, chance.
-pub fn best(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32], chance: &mut Rng) -> Option<u32> {
+pub fn best(
+    cluster: &Cluster,
+    shape: &Shape,
+    class: &QueueClass,
+    nodes: &[u32],
+    chance: &mut Rng,
+) -> Option<u32> {
     if nodes.len() <= 1 {
         return nodes.first().copied();
     }
@@ -38,16 +45,32 @@ pub fn best(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32],
 
 /// The weighted sum of all scores, by node.
 pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32]) -> Vec<i64> {
-    let mut totals: Vec<i64> = nodes.iter().map(|&n| resources(&cluster.load[n as usize], shape)).collect();
+    let mut totals: Vec<i64> = nodes
+        .iter()
+        .map(|&n| resources(&cluster.load[n as usize], shape))
+        .collect();
     let mut add = |weight: i64, scores: Vec<i64>| {
-        totals.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
+        totals
+            .iter_mut()
+            .zip(scores)
+            .for_each(|(total, score)| *total += weight * score);
     };
     let verdicts = || nodes.iter().map(|&n| cluster.verdict(n, class.profile));
     if verdicts().any(|v| v.prefer_no_schedule_taints != 0) {
-        add(TAINTS, fewest(verdicts().map(|v| i64::from(v.prefer_no_schedule_taints)).collect()));
+        add(
+            TAINTS,
+            fewest(
+                verdicts()
+                    .map(|v| i64::from(v.prefer_no_schedule_taints))
+                    .collect(),
+            ),
+        );
     }
     if verdicts().any(|v| v.preferred != 0) {
-        add(NODE_AFFINITY, most(verdicts().map(|v| i64::from(v.preferred)).collect()));
+        add(
+            NODE_AFFINITY,
+            most(verdicts().map(|v| i64::from(v.preferred)).collect()),
+        );
     }
     if !shape.preferred_spread.is_empty() {
         add(SPREAD, spread(cluster, shape, nodes));
@@ -58,10 +81,16 @@ pub fn totals(cluster: &Cluster, shape: &Shape, class: &QueueClass, nodes: &[u32
     totals
 }
 
-/// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, each of weight 1, over CPU and memory.
+/// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation, each of weight 1, over
+/// CPU and memory.
 pub fn resources(load: &Load, shape: &Shape) -> i64 {
     let best_effort = shape.requested == [0, 0];
-    least_allocated(load, shape) + if best_effort { 0 } else { balanced(load, shape) }
+    least_allocated(load, shape)
+        + if best_effort {
+            0
+        } else {
+            balanced(load, shape)
+        }
 }
 
 /// The mean over CPU and memory of what would stay free, in hundredths.
@@ -81,15 +110,17 @@ fn least_allocated(load: &Load, shape: &Shape) -> i64 {
     if resources == 0 { 0 } else { sum / resources }
 }
 
-/// By how much CPU and memory would be used more evenly than now: 75 where nothing changes, 100 for the greatest gain and
-/// 50 for the greatest loss (kubernetes/kubernetes#135573, since 1.36; before it was how even they would be, whatever they
-/// are now, which drew pods to nodes that they fit rather than to those that are empty).
+/// By how much CPU and memory would be used more evenly than now: 75 where nothing changes, 100 for
+/// the greatest gain and 50 for the greatest loss (kubernetes/kubernetes#135573, since 1.36; before
+/// it was how even they would be, whatever they are now, which drew pods to nodes that they fit
+/// rather than to those that are empty).
 fn balanced(load: &Load, shape: &Shape) -> i64 {
     let with = [0, 1].map(|r| load.requested[r].saturating_add(shape.requested[r]));
     50 + (50 + evenness(load.allocatable, with) - evenness(load.allocatable, load.requested)) / 2
 }
 
-/// How even CPU and memory are used: 100 less the standard deviation of the two shares, in hundredths.
+/// How even CPU and memory are used: 100 less the standard deviation of the two shares, in
+/// hundredths.
 fn evenness(room: [i64; 2], asked: [i64; 2]) -> i64 {
     let share = |r: usize| (room[r] > 0).then(|| (asked[r] as f64 / room[r] as f64).min(1.0));
     let deviation = match (share(0), share(1)) {
@@ -102,23 +133,37 @@ fn evenness(room: [i64; 2], asked: [i64; 2]) -> i64 {
 /// 100 for the largest, in proportion for the others.
 fn most(mut scores: Vec<i64>) -> Vec<i64> {
     let most = scores.iter().copied().max().unwrap_or(0);
-    scores.iter_mut().for_each(|s| *s = if most == 0 { 0 } else { *s * 100 / most });
+    scores
+        .iter_mut()
+        .for_each(|s| *s = if most == 0 { 0 } else { *s * 100 / most });
     scores
 }
 
 /// 0 for the largest, in proportion up to 100 for none.
 fn fewest(scores: Vec<i64>) -> Vec<i64> {
     let most = scores.iter().copied().max().unwrap_or(0);
-    scores.into_iter().map(|s| if most == 0 { 100 } else { 100 - s * 100 / most }).collect()
+    scores
+        .into_iter()
+        .map(|s| if most == 0 { 100 } else { 100 - s * 100 / most })
+        .collect()
 }
 
-/// PodTopologySpread: pods already in the node's domains, each constraint weighed by the logarithm of its domains, so
-/// that many small domains count as much as a few large ones. Fewest pods score 100.
+/// PodTopologySpread: pods already in the node's domains, each constraint weighed by the logarithm
+/// of its domains, so that many small domains count as much as a few large ones. Fewest pods score
+/// 100.
 fn spread(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
     let lacks = |node: u32, soft: &PreferredSpread| cluster.count(soft.counter, node).is_none();
-    let ignored: Vec<bool> =
-        nodes.iter().map(|&n| shape.soft_needs_all && shape.preferred_spread.iter().any(|s| lacks(n, s))).collect();
-    let counted = || nodes.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(&n, _)| n);
+    let ignored: Vec<bool> = nodes
+        .iter()
+        .map(|&n| shape.soft_needs_all && shape.preferred_spread.iter().any(|s| lacks(n, s)))
+        .collect();
+    let counted = || {
+        nodes
+            .iter()
+            .zip(&ignored)
+            .filter(|(_, ignored)| !**ignored)
+            .map(|(&n, _)| n)
+    };
     let mut raw = vec![0.0; nodes.len()];
     for soft in &shape.preferred_spread {
         let weight = (domains(cluster, soft, counted()) as f64 + 2.0).ln();
@@ -131,7 +176,12 @@ fn spread(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
         }
     }
     let raw: Vec<i64> = raw.into_iter().map(|r| r.round() as i64).collect();
-    let scored = || raw.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(&r, _)| r);
+    let scored = || {
+        raw.iter()
+            .zip(&ignored)
+            .filter(|(_, ignored)| !**ignored)
+            .map(|(&r, _)| r)
+    };
     let (least, most) = (scored().min().unwrap_or(0), scored().max().unwrap_or(0));
     let of = |(&raw, &ignored): (&i64, &bool)| match (ignored, most) {
         (true, _) => 0,
@@ -158,16 +208,32 @@ fn domains(cluster: &Cluster, soft: &PreferredSpread, nodes: impl Iterator<Item 
     number
 }
 
-/// InterPodAffinity: preferred terms of the pod and of those that are there, and required ones of those that are there.
+/// InterPodAffinity: preferred terms of the pod and of those that are there, and required ones of
+/// those that are there.
 fn pod_affinity(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
     let sum = |&node: &u32| {
         let weigh = |&(counter, weight): &(u32, i64)| {
             weight.saturating_mul(i64::from(cluster.count(counter, node).unwrap_or(0)))
         };
-        shape.affinity_weights.iter().map(weigh).fold(0, i64::saturating_add)
+        shape
+            .affinity_weights
+            .iter()
+            .map(weigh)
+            .fold(0, i64::saturating_add)
     };
     let raw: Vec<i64> = nodes.iter().map(sum).collect();
-    let (least, most) = (raw.iter().copied().min().unwrap_or(0), raw.iter().copied().max().unwrap_or(0));
+    let (least, most) = (
+        raw.iter().copied().min().unwrap_or(0),
+        raw.iter().copied().max().unwrap_or(0),
+    );
     let range = most.saturating_sub(least) as f64;
-    raw.into_iter().map(|r| if range > 0.0 { (100.0 * (r - least) as f64 / range) as i64 } else { 0 }).collect()
+    raw.into_iter()
+        .map(|r| {
+            if range > 0.0 {
+                (100.0 * (r - least) as f64 / range) as i64
+            } else {
+                0
+            }
+        })
+        .collect()
 }

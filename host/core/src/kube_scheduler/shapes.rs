@@ -1,4 +1,5 @@
-//! Pods as numbers: what each shape needs, counts, checks and scores, with every selector already resolved.
+//! Pods as numbers: what each shape needs, counts, checks and scores, with every selector already
+//! resolved.
 
 use std::sync::Arc;
 
@@ -7,8 +8,9 @@ use smallvec::SmallVec;
 use crate::model::{HostPort, PodShape, ResourceId, Resources, Symbol};
 use crate::plan::PodIx;
 
-/// What kube-scheduler takes a pod for that asks for no CPU or no memory, when it scores (never when it filters): a
-/// tenth of a core and 200 MiB. It does so by container; requests are known here by pod.
+/// What kube-scheduler takes a pod for that asks for no CPU or no memory, when it scores (never
+/// when it filters): a tenth of a core and 200 MiB. It does so by container; requests are known
+/// here by pod.
 const STAND_IN: [i64; 2] = [100, 200 << 20];
 
 /// A pod in the queue.
@@ -48,15 +50,18 @@ pub struct Shape {
     pub required_spread: Vec<RequiredSpread>,
     /// Spread constraints that count for the score.
     pub preferred_spread: Vec<PreferredSpread>,
-    /// Nodes without all labels of `soft` get no score from it (not so for the built-in default constraints).
+    /// Nodes without all labels of `soft` get no score from it (not so for the built-in default
+    /// constraints).
     pub soft_needs_all: bool,
     /// Required pod affinity: one counter per term, each of pods that match all terms.
     pub affinity: Vec<u32>,
     /// It matches all its own affinity terms, so that the first one may go anywhere.
     pub may_be_first: bool,
-    /// Counters that must be zero: pods that its anti-affinity selects, and pods whose anti-affinity selects it.
+    /// Counters that must be zero: pods that its anti-affinity selects, and pods whose
+    /// anti-affinity selects it.
     pub anti_affinity: Vec<u32>,
-    /// Counters that its score sums, with weights: preferred pod affinity, its own and that of others.
+    /// Counters that its score sums, with weights: preferred pod affinity, its own and that of
+    /// others.
     pub affinity_weights: Vec<(u32, i64)>,
     /// What one more of it adds, by counter.
     pub adds: Vec<(u32, i32)>,
@@ -104,9 +109,15 @@ impl Shape {
 
     /// A shape whose rules are still to be resolved.
     pub fn new(source: Arc<PodShape>, resources: &[ResourceId]) -> Self {
-        let amounts = resources.iter().enumerate().map(|(at, &r)| (at as u32, source.requests.get(r)));
+        let amounts = resources
+            .iter()
+            .enumerate()
+            .map(|(at, &r)| (at as u32, source.requests.get(r)));
         let needs = amounts.filter(|&(_, amount)| amount > 0).collect();
-        let asked = [source.requests.get(ResourceId::Cpu), source.requests.get(ResourceId::Memory)];
+        let asked = [
+            source.requests.get(ResourceId::Cpu),
+            source.requests.get(ResourceId::Memory),
+        ];
         Shape {
             needs,
             requested: asked,
@@ -132,5 +143,8 @@ pub fn nonzero_requested(requests: &Resources) -> [i64; 2] {
         0 => stand_in,
         amount => amount,
     };
-    [or(ResourceId::Cpu, STAND_IN[0]), or(ResourceId::Memory, STAND_IN[1])]
+    [
+        or(ResourceId::Cpu, STAND_IN[0]),
+        or(ResourceId::Memory, STAND_IN[1]),
+    ]
 }

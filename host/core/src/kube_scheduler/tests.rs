@@ -1,4 +1,5 @@
-//! A small cluster to ask questions of: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1 core and 1 GiB.
+//! A small cluster to ask questions of: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1
+//! core and 1 GiB.
 
 mod filters;
 mod scenarios;
@@ -11,9 +12,9 @@ use super::filter::Filters;
 use super::{SimulatedNode, SimulationResult, Simulator, VirtualNode, score};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    Catalogue, ClusterObjects, ConsolidationPolicy, DaemonSet, InstanceType, LabelSelector, Labels, NodeClassRef,
-    NodePool, NodeRecord, Offering, OfferingId, Pod, PodShape, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
-    SelectorRule, Symbol, Symbols, Taint, TaintEffect, TypeId,
+    Catalogue, ClusterObjects, ConsolidationPolicy, DaemonSet, InstanceType, LabelSelector, Labels,
+    NodeClassRef, NodePool, NodeRecord, Offering, OfferingId, Pod, PodShape, PodTerm, Requirement,
+    ResourceId, Resources, SelectorOp, SelectorRule, Symbol, Symbols, Taint, TaintEffect, TypeId,
 };
 use crate::plan::PoolIx;
 use crate::snapshot::Snapshot;
@@ -29,17 +30,34 @@ struct Town {
 }
 
 fn resources(cpu: i64, memory: i64, pods: i64) -> Resources {
-    Resources::new([(ResourceId::Cpu, cpu), (ResourceId::Memory, memory), (ResourceId::Pods, pods)])
+    Resources::new([
+        (ResourceId::Cpu, cpu),
+        (ResourceId::Memory, memory),
+        (ResourceId::Pods, pods),
+    ])
 }
 
 impl Town {
     fn new() -> Self {
-        let mut town = Town { world: ClusterObjects::default(), types: Vec::new() };
-        for text in [ZONE, HOST, "default", "karpenter.sh/nodepool", "node.kubernetes.io/instance-type"] {
+        let mut town = Town {
+            world: ClusterObjects::default(),
+            types: Vec::new(),
+        };
+        for text in [
+            ZONE,
+            HOST,
+            "default",
+            "karpenter.sh/nodepool",
+            "node.kubernetes.io/instance-type",
+        ] {
             town.sym(text);
         }
         let name = town.sym("pool");
-        let class = NodeClassRef { group: name, kind: name, name };
+        let class = NodeClassRef {
+            group: name,
+            kind: name,
+            name,
+        };
         town.world.pools.push(NodePool {
             name,
             uid: name,
@@ -90,12 +108,21 @@ impl Town {
 
     fn label(&mut self, node: &str, key: &str, value: &str) {
         let (node, pair) = (self.sym(node), (self.sym(key), self.sym(value)));
-        let node = self.world.nodes.iter_mut().find(|n| n.name == node).unwrap();
+        let node = self
+            .world
+            .nodes
+            .iter_mut()
+            .find(|n| n.name == node)
+            .unwrap();
         node.labels = Labels::new(node.labels.iter().chain([pair]).collect());
     }
 
     fn taint(&mut self, key: &str, effect: TaintEffect) -> Taint {
-        Taint { key: self.sym(key), value: self.sym(""), effect }
+        Taint {
+            key: self.sym(key),
+            value: self.sym(""),
+            effect,
+        }
     }
 
     /// A type of `cpu` cores with 2 GiB to each, one offering in each zone.
@@ -118,7 +145,14 @@ impl Town {
         let (capacity, volume_limits) = (allocatable.clone(), Vec::new());
         let requirements = Vec::new();
         self.types.push((
-            InstanceType { name, requirements, capacity, allocatable, volume_limits, offerings: 0..0 },
+            InstanceType {
+                name,
+                requirements,
+                capacity,
+                allocatable,
+                volume_limits,
+                offerings: 0..0,
+            },
             offerings,
         ));
         &mut self.types.last_mut().unwrap().0
@@ -147,7 +181,12 @@ impl Town {
     }
 
     /// A pod named after its app and its place in the list of all pods.
-    fn pod(&mut self, app: &str, node: Option<&str>, change: impl FnOnce(&mut PodShape, &mut Symbols)) -> &mut Pod {
+    fn pod(
+        &mut self,
+        app: &str,
+        node: Option<&str>,
+        change: impl FnOnce(&mut PodShape, &mut Symbols),
+    ) -> &mut Pod {
         let shape = self.shape(app, change);
         let (shape, node) = (self.world.shapes.intern(shape), node.map(|n| self.sym(n)));
         let name: Box<str> = format!("{app}{}", self.world.pods.len()).into();
@@ -178,7 +217,12 @@ impl Town {
         let shape = self.shape(name, change);
         let (namespace, name) = (shape.namespace, self.sym(name));
         let template = self.world.shapes.intern(shape);
-        self.world.daemons.push(DaemonSet { namespace, name, template, resource_claims: false });
+        self.world.daemons.push(DaemonSet {
+            namespace,
+            name,
+            template,
+            resource_claims: false,
+        });
     }
 
     fn snapshot(mut self) -> Snapshot {
@@ -192,7 +236,11 @@ impl Town {
         ask(&snapshot, |cluster, sim| {
             let class = &sim.compiled.classes[0];
             let filters = Filters::new(cluster, &sim.compiled.shapes[class.shape as usize], class);
-            let names = cluster.ready.iter().filter(|&&n| filters.passes(n)).map(|&n| node_name(&snapshot, n as usize));
+            let names = cluster
+                .ready
+                .iter()
+                .filter(|&&n| filters.passes(n))
+                .map(|&n| node_name(&snapshot, n as usize));
             names.collect::<Vec<_>>().join(" ")
         })
     }
@@ -205,7 +253,9 @@ impl Town {
             let shape = &sim.compiled.shapes[class.shape as usize];
             let totals = score::totals(cluster, shape, class, &cluster.ready);
             let nodes = totals.iter().zip(&cluster.ready);
-            nodes.map(|(t, &n)| t - score::resources(&cluster.load[n as usize], shape)).collect()
+            nodes
+                .map(|(t, &n)| t - score::resources(&cluster.load[n as usize], shape))
+                .collect()
         })
     }
 }
@@ -226,11 +276,18 @@ fn node_name(snapshot: &Snapshot, at: usize) -> &str {
 fn buy<'a>(snapshot: &Snapshot, instance_type: &str, zone: &str) -> VirtualNode<'a> {
     let world = &snapshot.world;
     let is = |o: &Offering| {
-        world.names.text(world.catalogue.instance_type(o.instance_type).name) == instance_type
+        world
+            .names
+            .text(world.catalogue.instance_type(o.instance_type).name)
+            == instance_type
             && o.zone.is_some_and(|z| world.names.text(z) == zone)
     };
     let offering = OfferingId(world.catalogue.offerings().iter().position(is).unwrap() as u32);
-    VirtualNode { pool: PoolIx(0), offering, requirements: &[] }
+    VirtualNode {
+        pool: PoolIx(0),
+        offering,
+        requirements: &[],
+    }
 }
 
 /// `pod@node` by pod, new nodes by their number, pods left over at the end.
@@ -240,18 +297,28 @@ fn places(snapshot: &Snapshot, survival: &SimulationResult) -> String {
         .placements
         .iter()
         .map(|&(p, seat)| match seat {
-            SimulatedNode::Existing(node) => format!("{}@{}", pod(p), node_name(snapshot, node.0 as usize)),
+            SimulatedNode::Existing(node) => {
+                format!("{}@{}", pod(p), node_name(snapshot, node.0 as usize))
+            }
             SimulatedNode::New(node) => format!("{}@{node}", pod(p)),
         })
         .collect();
     all.sort();
-    all.extend(survival.unplaced.iter().map(|&p| format!("{} left", pod(p))));
+    all.extend(
+        survival
+            .unplaced
+            .iter()
+            .map(|&p| format!("{} left", pod(p))),
+    );
     all.join(" ")
 }
 
 fn app(names: &mut Symbols, value: &str) -> LabelSelector {
     let op = SelectorOp::In(Box::new([names.intern(value)]));
-    LabelSelector(Some(vec![SelectorRule { key: names.intern("app"), op }]))
+    LabelSelector(Some(vec![SelectorRule {
+        key: names.intern("app"),
+        op,
+    }]))
 }
 
 fn term(names: &mut Symbols, key: &str, value: &str) -> PodTerm {

@@ -20,11 +20,13 @@ pub struct OfferingId(pub u32);
 pub struct InstanceType {
     /// Its name, also the value of `node.kubernetes.io/instance-type`.
     pub name: Symbol,
-    /// What its nodes' labels are or may be (arch, os, instance type, family, size, …), without those of offerings.
+    /// What its nodes' labels are or may be (arch, os, instance type, family, size, …), without
+    /// those of offerings.
     pub requirements: Vec<Requirement>,
     /// What the machine has.
     pub capacity: Resources,
-    /// What pods can have: capacity less kube-reserved, system-reserved and eviction threshold, huge pages less memory.
+    /// What pods can have: capacity less kube-reserved, system-reserved and eviction threshold,
+    /// huge pages less memory.
     pub allocatable: Resources,
     /// Most volumes per CSI driver that one node can attach; a driver not named is unlimited.
     pub volume_limits: Vec<(Symbol, u32)>,
@@ -37,7 +39,8 @@ pub struct InstanceType {
 pub struct Offering {
     /// The instance type.
     pub instance_type: TypeId,
-    /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single values.
+    /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single
+    /// values.
     pub requirements: Vec<Requirement>,
     /// The value of `topology.kubernetes.io/zone`, if it has one.
     pub zone: Option<Symbol>,
@@ -51,8 +54,8 @@ pub struct Offering {
     pub reservation: Option<(Symbol, u32)>,
 }
 
-/// Everything that can be bought. Types are ordered by name, offerings by type and then as given, so that the same
-/// catalogue in another order is the same catalogue.
+/// Everything that can be bought. Types are ordered by name, offerings by type and then as given,
+/// so that the same catalogue in another order is the same catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     // Shared: a round keeps the one that it was made with.
@@ -83,7 +86,8 @@ impl PartialEq for Number {
 }
 
 impl Catalogue {
-    /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are filled in here.
+    /// A catalogue of types with their offerings; `instance_type` and `offerings` indexes are
+    /// filled in here.
     pub fn new(mut types: Vec<(InstanceType, Vec<Offering>)>, names: &Symbols) -> Self {
         types.sort_by(|a, b| names.text(a.0.name).cmp(names.text(b.0.name)));
         let (mut all, mut rows) = (Vec::with_capacity(types.len()), Vec::new());
@@ -91,35 +95,60 @@ impl Catalogue {
             let id = TypeId(all.len() as u32);
             let text = |s: Option<Symbol>| s.map(|s| names.text(s));
             offerings.sort_by(|a, b| {
-                (text(a.zone), text(a.capacity_type), text(a.reservation.map(|r| r.0)))
-                    .cmp(&(text(b.zone), text(b.capacity_type), text(b.reservation.map(|r| r.0))))
+                (
+                    text(a.zone),
+                    text(a.capacity_type),
+                    text(a.reservation.map(|r| r.0)),
+                )
+                    .cmp(&(
+                        text(b.zone),
+                        text(b.capacity_type),
+                        text(b.reservation.map(|r| r.0)),
+                    ))
                     .then(a.price.total_cmp(&b.price))
             });
             let start = rows.len() as u32;
-            rows.extend(offerings.into_iter().map(|o| Offering { instance_type: id, ..o }));
+            rows.extend(offerings.into_iter().map(|o| Offering {
+                instance_type: id,
+                ..o
+            }));
             instance_type.offerings = start..rows.len() as u32;
             all.push(instance_type);
         }
         let number = Number::next();
-        Catalogue { types: all.into(), offerings: rows.into(), short: Vec::new(), number, origin: number }
+        Catalogue {
+            types: all.into(),
+            offerings: rows.into(),
+            short: Vec::new(),
+            number,
+            origin: number,
+        }
     }
 
-    /// Differs from that of every other catalogue made in this process but its clones: who has derived something from a
-    /// catalogue of this number need not do it again. Says nothing else, and no decision may depend on it.
+    /// Differs from that of every other catalogue made in this process but its clones: who has
+    /// derived something from a catalogue of this number need not do it again. Says nothing else,
+    /// and no decision may depend on it.
     pub fn number(&self) -> u64 {
         self.number.0
     }
 
-    /// The same catalogue, with these offerings, and no others, taken to be without capacity until some second since
+    /// The same catalogue, with these offerings, and no others, taken to be without capacity until
+    /// some second since
     /// 1970. Rows that it has not and offerings that are unavailable anyway are passed over.
     pub fn without_capacity(&self, short: &[(OfferingId, i64)]) -> Self {
-        let mut made = Catalogue { number: Number::next(), ..self.clone() };
+        let mut made = Catalogue {
+            number: Number::next(),
+            ..self.clone()
+        };
         let offerings = Arc::make_mut(&mut made.offerings);
         for (id, _) in made.short.drain(..) {
             offerings[id.0 as usize].available = true;
         }
         for &(id, until) in short {
-            if let Some(offering) = offerings.get_mut(id.0 as usize).filter(|offering| offering.available) {
+            if let Some(offering) = offerings
+                .get_mut(id.0 as usize)
+                .filter(|offering| offering.available)
+            {
                 offering.available = false;
                 made.short.push((id, until));
             }
@@ -133,8 +162,9 @@ impl Catalogue {
         &self.short
     }
 
-    /// The [`Catalogue::number`] of the catalogue that this one was made from by [`Catalogue::without_capacity`], its own
-    /// if it was not: catalogues of the same origin differ by what is short alone.
+    /// The [`Catalogue::number`] of the catalogue that this one was made from by
+    /// [`Catalogue::without_capacity`], its own if it was not: catalogues of the same origin differ
+    /// by what is short alone.
     pub fn origin(&self) -> u64 {
         self.origin.0
     }
@@ -167,7 +197,10 @@ impl Catalogue {
 
     /// The type of that name.
     pub fn find(&self, name: Symbol) -> Option<TypeId> {
-        self.types.iter().position(|t| t.name == name).map(|at| TypeId(at as u32))
+        self.types
+            .iter()
+            .position(|t| t.name == name)
+            .map(|at| TypeId(at as u32))
     }
 }
 
@@ -199,10 +232,24 @@ mod tests {
     #[test]
     fn what_is_short_comes_back_when_it_is_short_no_more() {
         let whole = two(&mut Symbols::default());
-        let ids = |catalogue: &Catalogue| catalogue.offerings().iter().map(|o| o.available).collect::<Vec<_>>();
-        let short = whole.without_capacity(&[(OfferingId(9), 7), (OfferingId(1), 7), (OfferingId(0), 8)]);
-        assert_eq!(short.short(), [(OfferingId(0), 8)], "rows that are not there or not available are passed over");
-        assert_eq!((ids(&whole), ids(&short)), (vec![true, false], vec![false, false]));
+        let ids = |catalogue: &Catalogue| {
+            catalogue
+                .offerings()
+                .iter()
+                .map(|o| o.available)
+                .collect::<Vec<_>>()
+        };
+        let short =
+            whole.without_capacity(&[(OfferingId(9), 7), (OfferingId(1), 7), (OfferingId(0), 8)]);
+        assert_eq!(
+            short.short(),
+            [(OfferingId(0), 8)],
+            "rows that are not there or not available are passed over"
+        );
+        assert_eq!(
+            (ids(&whole), ids(&short)),
+            (vec![true, false], vec![false, false])
+        );
         assert!(short.number() != whole.number() && short.origin() == whole.number());
         assert_eq!(short.without_capacity(&[]), whole);
     }

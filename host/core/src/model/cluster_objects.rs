@@ -36,10 +36,11 @@ pub struct Settings {
     pub min_values: MinValuesPolicy,
     /// Karpenter's gate ReservedCapacity.
     pub reserved_capacity: bool,
-    /// USD per hour that any node costs beside its price: root volume, addresses, agents billed by the host, and the work
-    /// that every node makes for the control plane.
+    /// USD per hour that any node costs beside its price: root volume, addresses, agents billed by
+    /// the host, and the work that every node makes for the control plane.
     pub node_cost: f64,
-    /// Default topology spread constraints (selector empty: deduced per pod from Services and owner).
+    /// Default topology spread constraints (selector empty: deduced per pod from Services and
+    /// owner).
     pub default_spread: Vec<Spread>,
 }
 
@@ -73,8 +74,8 @@ pub struct DaemonSet {
     pub resource_claims: bool,
 }
 
-/// A Service, ReplicationController, ReplicaSet or StatefulSet: whose selectors default spread constraints are
-/// deduced from.
+/// A Service, ReplicationController, ReplicaSet or StatefulSet: whose selectors default spread
+/// constraints are deduced from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// `Service`, `ReplicationController`, `ReplicaSet` or `StatefulSet`.

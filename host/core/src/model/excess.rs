@@ -1,15 +1,17 @@
 //! Pods that ask for more than any real workload does, which are not planned for.
 //!
-//! The API server takes any number of terms and constraints that fits into 1.5 MiB. Planning costs at least a look at
-//! each of them for each pod that they may select, so one tenant could stop it for all. Every limit here is ten times
-//! and more what is seen: workloads have up to five terms, two spread constraints, a dozen tolerations.
+//! The API server takes any number of terms and constraints that fits into 1.5 MiB. Planning costs
+//! at least a look at each of them for each pod that they may select, so one tenant could stop it
+//! for all. Every limit here is ten times and more what is seen: workloads have up to five terms,
+//! two spread constraints, a dozen tolerations.
 
 /// A part of a pod that is limited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
     /// Required terms of pod affinity and anti-affinity.
     PodTerms,
-    /// Preferred terms of pod affinity and anti-affinity. Each is one more attempt to place the pod.
+    /// Preferred terms of pod affinity and anti-affinity. Each is one more attempt to place the
+    /// pod.
     PreferredPodTerms,
     /// Topology spread constraints. Kubernetes has one per topology key and mode.
     SpreadConstraints,
@@ -21,7 +23,8 @@ pub enum Part {
     Tolerations,
     /// Terms of node affinity, required and preferred. Each is one more attempt to place the pod.
     NodeTerms,
-    /// Rules and values of node affinity and node selector. A list of all instance types of a cloud has 1 400.
+    /// Rules and values of node affinity and node selector. A list of all instance types of a cloud
+    /// has 1 400.
     NodeValues,
     /// Host ports and volumes.
     PortsAndVolumes,
@@ -90,7 +93,11 @@ pub struct Excess {
 impl Excess {
     /// The first limit that is passed.
     pub fn of(count: impl Fn(Part) -> u64) -> Option<Self> {
-        let all = Part::ALL.into_iter().map(|part| Excess { part, count: count(part) });
-        all.into_iter().find(|excess| excess.count > excess.part.most())
+        let all = Part::ALL.into_iter().map(|part| Excess {
+            part,
+            count: count(part),
+        });
+        all.into_iter()
+            .find(|excess| excess.count > excess.part.most())
     }
 }

@@ -83,7 +83,8 @@ pub struct NodeClaim {
     pub capacity: Resources,
     /// `status.allocatable`.
     pub allocatable: Resources,
-    /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`, `Drifted`, …).
+    /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`,
+    /// `Drifted`, …).
     pub conditions: Vec<Symbol>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,

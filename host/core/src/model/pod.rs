@@ -24,7 +24,8 @@ pub struct Pod {
     pub shape: ShapeId,
     /// `spec.nodeName`.
     pub node: Option<Symbol>,
-    /// Names of the PersistentVolumeClaims it mounts, in its namespace; an ephemeral volume's claim is `<pod>-<volume>`.
+    /// Names of the PersistentVolumeClaims it mounts, in its namespace; an ephemeral volume's claim
+    /// is `<pod>-<volume>`.
     pub claims: Box<[Symbol]>,
     /// The kind and name of the controlling owner.
     pub owner: Option<(Symbol, Symbol)>,
@@ -38,11 +39,12 @@ pub struct Pod {
     pub deleting: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
-    /// kube-scheduler has not looked at it yet, and who made the world takes it that it will find no node but those of
-    /// the plan. It is planned for as if it were `unschedulable`.
+    /// kube-scheduler has not looked at it yet, and who made the world takes it that it will find
+    /// no node but those of the plan. It is planned for as if it were `unschedulable`.
     pub unattempted: bool,
-    /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the name of a NodeClaim
-    /// while there is no node yet. As long as that is there, the pod counts as one of its pods.
+    /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the
+    /// name of a NodeClaim while there is no node yet. As long as that is there, the pod counts as
+    /// one of its pods.
     pub nominated: Option<Symbol>,
     /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
     pub is_static: bool,
@@ -50,11 +52,12 @@ pub struct Pod {
     pub resource_claims: bool,
     /// Annotation `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: DoNotDisrupt,
-    /// Why the pod can never be planned, found at the boundary (`matchFields`, an operator unknown to Kubernetes, …); such
-    /// a pod is an error of the plan.
+    /// Why the pod can never be planned, found at the boundary (`matchFields`, an operator unknown
+    /// to Kubernetes, …); such a pod is an error of the plan.
     pub invalid: Option<Box<str>>,
-    /// A limit that it passes. It is not planned for, and its shape holds no more than what concerns others where it
-    /// runs: what it asks for, labels up to the limit, and required anti-affinity at least as strict as its own.
+    /// A limit that it passes. It is not planned for, and its shape holds no more than what
+    /// concerns others where it runs: what it asks for, labels up to the limit, and required
+    /// anti-affinity at least as strict as its own.
     pub excess: Option<Excess>,
 }
 
@@ -77,8 +80,8 @@ pub struct PodShape {
     pub namespace: Symbol,
     /// `metadata.labels`, all of them (selectors of other pods may read any).
     pub labels: Labels,
-    /// The largest sum ever needed at once: containers and sidecars against init containers, pod-level resources,
-    /// overhead, and one of `pods`.
+    /// The largest sum ever needed at once: containers and sidecars against init containers,
+    /// pod-level resources, overhead, and one of `pods`.
     pub requests: Resources,
     /// `spec.nodeSelector` as requirements `In [v]`.
     pub node_selector: Vec<Requirement>,
@@ -100,7 +103,8 @@ pub struct PodShape {
     pub preferred_anti_affinity: Vec<(i32, PodTerm)>,
     /// Host ports of its containers.
     pub ports: Vec<HostPort>,
-    /// Its priority (`spec.priority`, else that of its PriorityClass, else the default class's, else 0).
+    /// Its priority (`spec.priority`, else that of its PriorityClass, else the default class's,
+    /// else 0).
     pub priority: i32,
 }
 

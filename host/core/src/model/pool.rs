@@ -74,7 +74,8 @@ pub struct NodePool {
     pub expire_after: Option<i64>,
     /// `spec.template.spec.terminationGracePeriod`, seconds.
     pub termination_grace: Option<i64>,
-    /// `spec.limits`, only the resources named. `Some(0)` is a limit too, hence pairs and not [`Resources`].
+    /// `spec.limits`, only the resources named. `Some(0)` is a limit too, hence pairs and not
+    /// [`Resources`].
     pub limits: Vec<(super::ResourceId, i64)>,
     /// `spec.limits.nodes`.
     pub node_limit: Option<i64>,

@@ -2,8 +2,8 @@
 
 use super::symbols::Symbol;
 
-/// What a label must be. The bounds are inclusive; `Gt N` is read as `Gte N+1` and `Lt N` as `Lte N-1` at the boundary
-/// (`Gt` of the largest integer is `DoesNotExist`).
+/// What a label must be. The bounds are inclusive; `Gt N` is read as `Gte N+1` and `Lt N` as
+/// `Lte N-1` at the boundary (`Gt` of the largest integer is `DoesNotExist`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// One of these values.
@@ -27,14 +27,19 @@ pub struct Requirement {
     pub key: Symbol,
     /// What it must be.
     pub op: Op,
-    /// How many distinct values the instance types kept for a launch must offer (NodePool only; 1..=50).
+    /// How many distinct values the instance types kept for a launch must offer (NodePool only;
+    /// 1..=50).
     pub min_values: Option<u16>,
 }
 
 impl Requirement {
     /// A requirement without `minValues`.
     pub fn new(key: Symbol, op: Op) -> Self {
-        Requirement { key, op, min_values: None }
+        Requirement {
+            key,
+            op,
+            min_values: None,
+        }
     }
 
     /// `key In [value]`.

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::symbols::{Symbol, Symbols};
 
-/// A resource. The four that every node has are fixed; others (`nvidia.com/gpu`, `hugepages-2Mi`, …) carry the symbol
-/// of their name.
+/// A resource. The four that every node has are fixed; others (`nvidia.com/gpu`, `hugepages-2Mi`,
+/// …) carry the symbol of their name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ResourceId {
     /// `cpu`, in thousandths of a core; fractions are rounded up.
@@ -115,9 +115,12 @@ impl Resources {
         }
     }
 
-    /// Whether every amount asked for is there: `self ≤ room`. A resource that `room` does not name is zero there.
+    /// Whether every amount asked for is there: `self ≤ room`. A resource that `room` does not name
+    /// is zero there.
     pub fn fits(&self, room: &Resources) -> bool {
-        self.0.iter().all(|&(resource, amount)| amount <= 0 || amount <= room.get(resource))
+        self.0
+            .iter()
+            .all(|&(resource, amount)| amount <= 0 || amount <= room.get(resource))
     }
 
     /// Resources and their amounts, non-zero ones only.

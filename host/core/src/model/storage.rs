@@ -12,7 +12,8 @@ pub struct VolumeClaim {
     pub name: Symbol,
     /// `spec.volumeName`.
     pub volume: Option<Symbol>,
-    /// `spec.storageClassName` (or the beta annotation); `None` if absent, the empty string if empty.
+    /// `spec.storageClassName` (or the beta annotation); `None` if absent, the empty string if
+    /// empty.
     pub class: Option<Symbol>,
     /// Phase Lost.
     pub lost: bool,
@@ -29,9 +30,11 @@ pub struct Volume {
     pub name: Symbol,
     /// `spec.nodeAffinity.required`: one of the terms must hold; empty for no restriction.
     pub node_affinity: Vec<Vec<Requirement>>,
-    /// The CSI driver, in-tree drivers translated to the CSI one; `None` for drivers without limits.
+    /// The CSI driver, in-tree drivers translated to the CSI one; `None` for drivers without
+    /// limits.
     pub driver: Option<Symbol>,
-    /// `local` or `hostPath`: a hostname in its affinity does not bind it to a node that still exists.
+    /// `local` or `hostPath`: a hostname in its affinity does not bind it to a node that still
+    /// exists.
     pub local: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,

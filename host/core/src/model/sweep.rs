@@ -1,13 +1,16 @@
 //! Forgetting names that no record has any more.
 //!
-//! A process that runs for months meets names without end: labels of pods that came and went. Here every symbol of every
-//! record is visited, those that are used are marked, and the table is made anew without the others. Symbols keep their
-//! order among each other, so that whatever is sorted by them stays so. Each record is taken apart field by field, so
-//! that a new field with symbols does not compile before it is visited.
+//! A process that runs for months meets names without end: labels of pods that came and went. Here
+//! every symbol of every record is visited, those that are used are marked, and the table is made
+//! anew without the others. Symbols keep their order among each other, so that whatever is sorted
+//! by them stays so. Each record is taken apart field by field, so that a new field with symbols
+//! does not compile before it is visited.
 
 use super::cluster_objects::{ClusterObjects, DaemonSet, PodDisruptionBudget, Settings, Workload};
 use super::node::{NodeClaim, NodeRecord, Taint};
-use super::pod::{HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration};
+use super::pod::{
+    HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration,
+};
 use super::pool::{Budget, NodeClass, NodeClassRef, NodePool};
 use super::requirement::{Op, Requirement};
 use super::resources::{ResourceId, Resources};
@@ -24,9 +27,10 @@ trait EachSymbol {
 }
 
 impl ClusterObjects {
-    /// Drops names that neither a record of this world has nor anything that `others` visits, if that is more than half of
-    /// them; the first `kept` stay, whoever has them. Returns how many names there are then. The catalogue is not looked
-    /// at: its names have to be among those that are kept.
+    /// Drops names that neither a record of this world has nor anything that `others` visits, if
+    /// that is more than half of them; the first `kept` stay, whoever has them. Returns how many
+    /// names there are then. The catalogue is not looked at: its names have to be among those that
+    /// are kept.
     pub fn sweep_names(&mut self, kept: usize, others: &mut dyn FnMut(Visit<'_>)) -> usize {
         let mut used = vec![false; self.names.len()];
         used.iter_mut().take(kept).for_each(|used| *used = true);
@@ -72,7 +76,13 @@ impl ClusterObjects {
             csi_nodes,
             now: _,
         } = self;
-        let Settings { preferences: _, min_values: _, reserved_capacity: _, node_cost: _, default_spread } = settings;
+        let Settings {
+            preferences: _,
+            min_values: _,
+            reserved_capacity: _,
+            node_cost: _,
+            default_spread,
+        } = settings;
         default_spread.each(visit);
         pools.each(visit);
         classes.each(visit);
@@ -158,7 +168,11 @@ impl EachSymbol for (ResourceId, i64) {
 
 impl EachSymbol for Taint {
     fn each(&mut self, visit: Visit<'_>) {
-        let Taint { key, value, effect: _ } = self;
+        let Taint {
+            key,
+            value,
+            effect: _,
+        } = self;
         visit(key);
         visit(value);
     }
@@ -166,7 +180,11 @@ impl EachSymbol for Taint {
 
 impl EachSymbol for Requirement {
     fn each(&mut self, visit: Visit<'_>) {
-        let Requirement { key, op, min_values: _ } = self;
+        let Requirement {
+            key,
+            op,
+            min_values: _,
+        } = self;
         visit(key);
         match op {
             Op::In(values) | Op::NotIn(values) => values.each(visit),
@@ -194,7 +212,12 @@ impl EachSymbol for SelectorRule {
 
 impl EachSymbol for PodTerm {
     fn each(&mut self, visit: Visit<'_>) {
-        let PodTerm { key, selector, namespaces, namespace_selector } = self;
+        let PodTerm {
+            key,
+            selector,
+            namespaces,
+            namespace_selector,
+        } = self;
         visit(key);
         selector.each(visit);
         namespaces.each(visit);
@@ -204,7 +227,15 @@ impl EachSymbol for PodTerm {
 
 impl EachSymbol for Spread {
     fn each(&mut self, visit: Visit<'_>) {
-        let Spread { max_skew: _, key, required: _, selector, min_domains: _, node_affinity: _, node_taints: _ } = self;
+        let Spread {
+            max_skew: _,
+            key,
+            required: _,
+            selector,
+            min_domains: _,
+            node_affinity: _,
+            node_taints: _,
+        } = self;
         visit(key);
         selector.each(visit);
     }
@@ -212,7 +243,12 @@ impl EachSymbol for Spread {
 
 impl EachSymbol for Toleration {
     fn each(&mut self, visit: Visit<'_>) {
-        let Toleration { key, exists: _, value, effect: _ } = self;
+        let Toleration {
+            key,
+            exists: _,
+            value,
+            effect: _,
+        } = self;
         key.each(visit);
         visit(value);
     }
@@ -220,7 +256,11 @@ impl EachSymbol for Toleration {
 
 impl EachSymbol for HostPort {
     fn each(&mut self, visit: Visit<'_>) {
-        let HostPort { ip, port: _, protocol } = self;
+        let HostPort {
+            ip,
+            port: _,
+            protocol,
+        } = self;
         ip.each(visit);
         visit(protocol);
     }
@@ -298,14 +338,23 @@ impl EachSymbol for NodeClassRef {
 
 impl EachSymbol for NodeClass {
     fn each(&mut self, visit: Visit<'_>) {
-        let NodeClass { id, ready: _, deleting: _ } = self;
+        let NodeClass {
+            id,
+            ready: _,
+            deleting: _,
+        } = self;
         id.each(visit);
     }
 }
 
 impl EachSymbol for Budget {
     fn each(&mut self, visit: Visit<'_>) {
-        let Budget { nodes: _, reasons, schedule: _, duration: _ } = self;
+        let Budget {
+            nodes: _,
+            reasons,
+            schedule: _,
+            duration: _,
+        } = self;
         reasons.each(visit);
     }
 }
@@ -412,7 +461,12 @@ impl EachSymbol for NodeClaim {
 
 impl EachSymbol for DaemonSet {
     fn each(&mut self, visit: Visit<'_>) {
-        let DaemonSet { namespace, name, template: _, resource_claims: _ } = self;
+        let DaemonSet {
+            namespace,
+            name,
+            template: _,
+            resource_claims: _,
+        } = self;
         visit(namespace);
         visit(name);
     }
@@ -420,7 +474,12 @@ impl EachSymbol for DaemonSet {
 
 impl EachSymbol for Workload {
     fn each(&mut self, visit: Visit<'_>) {
-        let Workload { kind, namespace, name, selector } = self;
+        let Workload {
+            kind,
+            namespace,
+            name,
+            selector,
+        } = self;
         visit(kind);
         visit(namespace);
         visit(name);
@@ -430,7 +489,14 @@ impl EachSymbol for Workload {
 
 impl EachSymbol for PodDisruptionBudget {
     fn each(&mut self, visit: Visit<'_>) {
-        let PodDisruptionBudget { namespace, name, selector, allowed: _, blocks_always: _, evicts_unhealthy: _ } = self;
+        let PodDisruptionBudget {
+            namespace,
+            name,
+            selector,
+            allowed: _,
+            blocks_always: _,
+            evicts_unhealthy: _,
+        } = self;
         visit(namespace);
         visit(name);
         selector.each(visit);
@@ -439,7 +505,15 @@ impl EachSymbol for PodDisruptionBudget {
 
 impl EachSymbol for VolumeClaim {
     fn each(&mut self, visit: Visit<'_>) {
-        let VolumeClaim { namespace, name, volume, class, lost: _, bound: _, deleting: _ } = self;
+        let VolumeClaim {
+            namespace,
+            name,
+            volume,
+            class,
+            lost: _,
+            bound: _,
+            deleting: _,
+        } = self;
         visit(namespace);
         visit(name);
         volume.each(visit);
@@ -449,7 +523,13 @@ impl EachSymbol for VolumeClaim {
 
 impl EachSymbol for Volume {
     fn each(&mut self, visit: Visit<'_>) {
-        let Volume { name, node_affinity, driver, local: _, deleting: _ } = self;
+        let Volume {
+            name,
+            node_affinity,
+            driver,
+            local: _,
+            deleting: _,
+        } = self;
         visit(name);
         node_affinity.each(visit);
         driver.each(visit);
@@ -458,7 +538,13 @@ impl EachSymbol for Volume {
 
 impl EachSymbol for StorageClass {
     fn each(&mut self, visit: Visit<'_>) {
-        let StorageClass { name, provisioner, topologies, wait_for_consumer: _, default: _ } = self;
+        let StorageClass {
+            name,
+            provisioner,
+            topologies,
+            wait_for_consumer: _,
+            default: _,
+        } = self;
         visit(name);
         visit(provisioner);
         topologies.each(visit);

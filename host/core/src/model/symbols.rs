@@ -5,15 +5,17 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-/// An interned string; compare and hash it instead of the text. Valid for the [`Symbols`] that made it.
+/// An interned string; compare and hash it instead of the text. Valid for the [`Symbols`] that made
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Symbol(pub u32);
 
 /// The table of interned strings of one world.
 ///
-/// Symbols number strings in the order they were first seen, so their order says nothing about the strings; compare
-/// [`Symbols::text`] where an order must not depend on the order of the input. A copy costs nothing until a string is new
-/// to it: every round copies a world, and a process that runs for long has met many strings.
+/// Symbols number strings in the order they were first seen, so their order says nothing about the
+/// strings; compare [`Symbols::text`] where an order must not depend on the order of the input. A
+/// copy costs nothing until a string is new to it: every round copies a world, and a process that
+/// runs for long has met many strings.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     table: Arc<IndexSet<Box<str>, FxBuildHasher>>,
@@ -40,7 +42,12 @@ impl Symbols {
 
     /// Keeps the strings whose places are marked; they get new numbers in the order that they had.
     pub(super) fn keep(&mut self, used: &[bool]) {
-        let kept = self.table.iter().zip(used).filter(|(_, used)| **used).map(|(text, _)| text.clone());
+        let kept = self
+            .table
+            .iter()
+            .zip(used)
+            .filter(|(_, used)| **used)
+            .map(|(text, _)| text.clone());
         self.table = Arc::new(kept.collect());
     }
 
@@ -70,7 +77,10 @@ impl Labels {
 
     /// The value under `key`.
     pub fn get(&self, key: Symbol) -> Option<Symbol> {
-        self.0.binary_search_by_key(&key, |&(k, _)| k).ok().map(|at| self.0[at].1)
+        self.0
+            .binary_search_by_key(&key, |&(k, _)| k)
+            .ok()
+            .map(|at| self.0[at].1)
     }
 
     /// Key and value pairs, by key symbol.

@@ -1,4 +1,5 @@
-//! What can be bought for a set of classes: offerings by what they admit, those that another one beats left out.
+//! What can be bought for a set of classes: offerings by what they admit, those that another one
+//! beats left out.
 
 use rustc_hash::FxHashMap;
 
@@ -19,7 +20,8 @@ pub struct BinType {
     pub offering: OfferingId,
     /// Effective cost and the cost of a node, USD per hour.
     pub cost: f64,
-    /// The commitment that it draws on, position in [`BinTypes::commitments`], and how much it takes.
+    /// The commitment that it draws on, position in [`BinTypes::commitments`], and how much it
+    /// takes.
     pub draw: Option<(usize, f64)>,
     /// What it leaves to pods.
     pub room: ResourceVector,
@@ -48,8 +50,8 @@ pub enum Commitments {
 }
 
 impl BinTypes {
-    /// Offers for these classes: available, not excluded, of use to at least one home, and not beaten by one that
-    /// admits as much, has as much room and costs no more.
+    /// Offers for these classes: available, not excluded, of use to at least one home, and not
+    /// beaten by one that admits as much, has as much room and costs no more.
     pub fn new(p: &CompiledCluster<'_>, classes: &Classes, commitments: Commitments) -> Self {
         let mut market = BinTypes::default();
         let mut groups: FxHashMap<(usize, BitSet), Vec<BinType>> = FxHashMap::default();
@@ -65,19 +67,28 @@ impl BinTypes {
                 .filter(|&(_, s)| p.states.get(s).pool == pool)
                 .collect();
             for (cell, of_cell) in p.states.cells.iter().enumerate() {
-                let here: Vec<_> = states.iter().filter(|(_, s)| p.states.get(*s).cells.has(cell)).collect();
+                let here: Vec<_> = states
+                    .iter()
+                    .filter(|(_, s)| p.states.get(*s).cells.has(cell))
+                    .collect();
                 if here.is_empty() {
                     continue;
                 }
                 let mut by_types: FxHashMap<Vec<bool>, BitSet> = FxHashMap::default();
                 for t in p.states.available(pool, cell).iter() {
-                    let admits: Vec<bool> = here.iter().map(|(_, s)| p.states.get(*s).types.has(t)).collect();
+                    let admits: Vec<bool> = here
+                        .iter()
+                        .map(|(_, s)| p.states.get(*s).types.has(t))
+                        .collect();
                     if !admits.contains(&true) {
                         continue;
                     }
                     let mask = by_types.entry(admits).or_insert_with_key(|admits| {
                         let mut mask = BitSet::none(classes.compatibilities.len());
-                        here.iter().zip(admits).filter(|(_, a)| **a).for_each(|((at, _), _)| mask.insert(*at));
+                        here.iter()
+                            .zip(admits)
+                            .filter(|(_, a)| **a)
+                            .for_each(|((at, _), _)| mask.insert(*at));
                         mask
                     });
                     let row = of_cell.offerings[t];
@@ -99,10 +110,14 @@ impl BinTypes {
                     };
                     match (drawn, commitments) {
                         (Some(d), Commitments::Unlimited) => offers.push(offer(d.cost, None)),
-                        (Some(d), Commitments::Limited) => offers.push(offer(d.cost, Some((d.commitment, d.amount)))),
+                        (Some(d), Commitments::Limited) => {
+                            offers.push(offer(d.cost, Some((d.commitment, d.amount))))
+                        }
                         (None, _) => {}
                     }
-                    if outside.is_finite() && !(drawn.is_some() && commitments == Commitments::Unlimited) {
+                    if outside.is_finite()
+                        && !(drawn.is_some() && commitments == Commitments::Unlimited)
+                    {
                         offers.push(offer(outside, None));
                     }
                 }
@@ -112,7 +127,11 @@ impl BinTypes {
             let offers = groups.remove(&key).unwrap_or_default();
             let at = market.admits.len();
             market.admits.push(key.1);
-            market.offers.extend(non_dominated(offers).into_iter().map(|o| BinType { admits: at, ..o }));
+            market.offers.extend(
+                non_dominated(offers)
+                    .into_iter()
+                    .map(|o| BinType { admits: at, ..o }),
+            );
         }
         market.prune_dominated();
         market
@@ -125,10 +144,14 @@ impl BinTypes {
             a.iter().zip(b).all(|(x, y)| x & !y == 0)
         };
         let count = self.admits.len();
-        let above: Vec<Vec<usize>> =
-            (0..count).map(|a| (0..count).filter(|&b| a != b && wider(a, b)).collect()).collect();
+        let above: Vec<Vec<usize>> = (0..count)
+            .map(|a| (0..count).filter(|&b| a != b && wider(a, b)).collect())
+            .collect();
         let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); count];
-        self.offers.iter().enumerate().for_each(|(at, o)| by_group[o.admits].push(at));
+        self.offers
+            .iter()
+            .enumerate()
+            .for_each(|(at, o)| by_group[o.admits].push(at));
         let is_beaten = |o: &BinType| {
             let better = above[o.admits].iter().flat_map(|&g| &by_group[g]);
             better.into_iter().any(|&b| {
@@ -153,19 +176,32 @@ struct CommittedCost {
 }
 
 /// Draws by NodePool and row. A commitment that several NodePools see is one by its name.
-fn committed_costs(p: &CompiledCluster<'_>, commitments: &mut Vec<f64>) -> Vec<FxHashMap<u32, CommittedCost>> {
+fn committed_costs(
+    p: &CompiledCluster<'_>,
+    commitments: &mut Vec<f64>,
+) -> Vec<FxHashMap<u32, CommittedCost>> {
     let mut names: Vec<&str> = Vec::new();
     let mut all = Vec::new();
     for scores in &p.states.scores {
         let mut of_pool: FxHashMap<u32, CommittedCost> = FxHashMap::default();
         for pool in &scores.pools {
-            let commitment = names.iter().position(|n| *n == pool.name).unwrap_or_else(|| {
-                names.push(&pool.name);
-                commitments.push(pool.remaining);
-                names.len() - 1
-            });
+            let commitment = names
+                .iter()
+                .position(|n| *n == pool.name)
+                .unwrap_or_else(|| {
+                    names.push(&pool.name);
+                    commitments.push(pool.remaining);
+                    names.len() - 1
+                });
             for d in pool.draws.iter().filter(|d| d.amount <= pool.remaining) {
-                of_pool.insert(d.offering.0, CommittedCost { commitment, amount: d.amount, cost: d.cost });
+                of_pool.insert(
+                    d.offering.0,
+                    CommittedCost {
+                        commitment,
+                        amount: d.amount,
+                        cost: d.cost,
+                    },
+                );
             }
         }
         all.push(of_pool);
@@ -179,8 +215,12 @@ fn dominates(a: &BinType, b: &BinType) -> bool {
 
 /// Offers that none of the others beats, cheapest first.
 fn non_dominated(mut offers: Vec<BinType>) -> Vec<BinType> {
-    offers
-        .sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| b.room.cmp(&a.room)).then(a.offering.cmp(&b.offering)));
+    offers.sort_by(|a, b| {
+        a.cost
+            .total_cmp(&b.cost)
+            .then_with(|| b.room.cmp(&a.room))
+            .then(a.offering.cmp(&b.offering))
+    });
     let mut kept: Vec<BinType> = Vec::new();
     for offer in offers {
         if !kept.iter().any(|k| dominates(k, &offer)) {

@@ -24,8 +24,8 @@ pub struct HostRule {
 /// Where the pods of a class come from.
 #[derive(Clone, Debug)]
 pub enum Stock {
-    /// Interchangeable pods, placed one by one: one item, one level of preferences. As first fit placed them; `pods` is what
-    /// is left of the stock.
+    /// Interchangeable pods, placed one by one: one item, one level of preferences. As first fit
+    /// placed them; `pods` is what is left of the stock.
     Identical(Assignment),
     /// Pods that come to one node together, and the room that they get there.
     Colocated(Vec<Assignment>, ResourceVector),
@@ -106,8 +106,9 @@ pub fn pods_on_claims(packing: &Packing) -> usize {
     members.map(|m| (m.pods.1 - m.pods.0) as usize).sum()
 }
 
-/// Every pod on a new node with no more than it must have: no preferences, no topology but its own exclusion of its
-/// like from a host, any NodePool that would take it. Whatever packs the real pods packs these.
+/// Every pod on a new node with no more than it must have: no preferences, no topology but its own
+/// exclusion of its like from a host, any NodePool that would take it. Whatever packs the real pods
+/// packs these.
 pub fn relaxed(p: &mut CompiledCluster<'_>, packing: &Packing) -> Classes {
     let mut stocks = Vec::new();
     for claim in &packing.claims {
@@ -120,12 +121,14 @@ pub fn relaxed(p: &mut CompiledCluster<'_>, packing: &Packing) -> Classes {
     gather(p, stocks)
 }
 
-/// The states that a pod must have at the very least: node selector, and the node-affinity term and volume alternative
-/// where there is no choice.
+/// The states that a pod must have at the very least: node selector, and the node-affinity term and
+/// volume alternative where there is no choice.
 fn relaxed_home(p: &mut CompiledCluster<'_>, item: usize) -> Compatibility {
     let it = &p.items[item];
     let last = it.relaxations.last();
-    let only = last.filter(|v| v.needs.len() == 1 && it.shape.required.len() <= 1).map(|v| v.needs[0]);
+    let only = last
+        .filter(|v| v.needs.len() == 1 && it.shape.required.len() <= 1)
+        .map(|v| v.needs[0]);
     let need = match only {
         Some(need) => need,
         None => {
@@ -147,23 +150,31 @@ fn relaxed_home(p: &mut CompiledCluster<'_>, item: usize) -> Compatibility {
 /// Required anti-affinity over the hostname against its own like.
 fn solo_rules(p: &CompiledCluster<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
     let it = &p.items[item];
-    let Some(last) = it.relaxations.last() else { return SmallVec::new() };
+    let Some(last) = it.relaxations.last() else {
+        return SmallVec::new();
+    };
     let solo = last.uses.iter().filter(|u| {
         let group = &p.topology.groups[u.group];
         !u.soft && u.own && group.key.is_none() && group.spec.rule == ConstraintKind::AntiAffinity
     });
-    let mut rules: SmallVec<[HostRule; 2]> =
-        solo.map(|u| HostRule { group: u.group as u32, counts: true, cap: 1 }).collect();
+    let mut rules: SmallVec<[HostRule; 2]> = solo
+        .map(|u| HostRule {
+            group: u.group as u32,
+            counts: true,
+            cap: 1,
+        })
+        .collect();
     rules.sort_unstable();
     rules
 }
 
-/// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology domains that the
-/// floor chose for it, and the positions of those claims.
+/// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology
+/// domains that the floor chose for it, and the positions of those claims.
 pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedPods>, Vec<usize>) {
     let mut stocks = Vec::new();
     let mut claims = Vec::new();
-    let mut homes: FxHashMap<(usize, RequirementsId, NodeSpecId), Option<NodeSpecId>> = FxHashMap::default();
+    let mut homes: FxHashMap<(usize, RequirementsId, NodeSpecId), Option<NodeSpecId>> =
+        FxHashMap::default();
     let capped = capped(p, packing);
     let mut rules = 0;
     for (at, claim) in packing.claims.iter().enumerate() {
@@ -173,12 +184,20 @@ pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedP
         let found: Vec<Option<NodeSpecId>> = claim
             .members
             .iter()
-            .map(|m| *homes.entry((m.pod_group, m.requirements, claim.state)).or_insert_with(|| home(p, claim, m)))
+            .map(|m| {
+                *homes
+                    .entry((m.pod_group, m.requirements, claim.state))
+                    .or_insert_with(|| home(p, claim, m))
+            })
             .collect();
-        let Some(found) = found.into_iter().collect::<Option<Vec<NodeSpecId>>>() else { continue };
+        let Some(found) = found.into_iter().collect::<Option<Vec<NodeSpecId>>>() else {
+            continue;
+        };
         claims.push(at);
         for (member, state) in claim.members.iter().zip(found) {
-            let home = Compatibility { states: SmallVec::from_elem(state, 1) };
+            let home = Compatibility {
+                states: SmallVec::from_elem(state, 1),
+            };
             let own = host_rules(p, member, &capped);
             rules += own.len();
             stocks.push((home, own, Stock::Identical(member.clone())));
@@ -202,12 +221,17 @@ fn is_movable(p: &CompiledCluster<'_>, claim: &OpenClaim) -> bool {
         })
 }
 
-/// What a member asks of any node it moves to: its own need, and the domains that its claim settled for every topology
-/// key that a rule of it or about it looks at.
+/// What a member asks of any node it moves to: its own need, and the domains that its claim settled
+/// for every topology key that a rule of it or about it looks at.
 fn home(p: &mut CompiledCluster<'_>, claim: &OpenClaim, member: &Assignment) -> Option<NodeSpecId> {
-    let mut state = p.states.narrow(p.pools[claim.pool].initial, member.requirements)?;
+    let mut state = p
+        .states
+        .narrow(p.pools[claim.pool].initial, member.requirements)?;
     let it = &p.items[member.pod_group];
-    let owned = it.relaxations[member.relaxation].uses.iter().map(|u| u.group);
+    let owned = it.relaxations[member.relaxation]
+        .uses
+        .iter()
+        .map(|u| u.group);
     let owned = owned.filter_map(|g| p.topology.groups[g].key);
     let mut keys: Vec<usize> = owned.chain(it.keys.iter().copied()).collect();
     keys.sort_unstable();
@@ -222,9 +246,9 @@ fn home(p: &mut CompiledCluster<'_>, claim: &OpenClaim, member: &Assignment) -> 
     Some(state)
 }
 
-/// Rules about the host of all pods beyond which nothing is packed anew, and how many more for each run of like pods on a
-/// claim. To fill a node once costs a look at each. A hundred services that all keep away from each other have a hundred
-/// rules each.
+/// Rules about the host of all pods beyond which nothing is packed anew, and how many more for each
+/// run of like pods on a claim. To fill a node once costs a look at each. A hundred services that
+/// all keep away from each other have a hundred rules each.
 const MOST_RULES: usize = 1 << 16;
 const MOST_RULES_EACH: usize = 256;
 
@@ -232,7 +256,11 @@ const MOST_RULES_EACH: usize = 256;
 fn capped(p: &CompiledCluster<'_>, packing: &Packing) -> Members {
     let mut capped = Members::default();
     for member in packing.claims.iter().flat_map(|claim| &claim.members) {
-        for u in p.items[member.pod_group].relaxations[member.relaxation].uses.iter().filter(|u| !u.soft) {
+        for u in p.items[member.pod_group].relaxations[member.relaxation]
+            .uses
+            .iter()
+            .filter(|u| !u.soft)
+        {
             if p.topology.groups[u.group].key.is_none() {
                 capped.insert(u.group);
             }
@@ -241,20 +269,34 @@ fn capped(p: &CompiledCluster<'_>, packing: &Packing) -> Members {
     capped
 }
 
-/// Hard rules over the hostname: who counts, and how many may. Of groups that no pod caps one is enough to say that there
-/// are such.
-fn host_rules(p: &CompiledCluster<'_>, member: &Assignment, capped: &Members) -> SmallVec<[HostRule; 2]> {
+/// Hard rules over the hostname: who counts, and how many may. Of groups that no pod caps one is
+/// enough to say that there are such.
+fn host_rules(
+    p: &CompiledCluster<'_>,
+    member: &Assignment,
+    capped: &Members,
+) -> SmallVec<[HostRule; 2]> {
     let it = &p.items[member.pod_group];
     let mut rules: SmallVec<[HostRule; 2]> = SmallVec::new();
-    for u in it.relaxations[member.relaxation].uses.iter().filter(|u| !u.soft) {
+    for u in it.relaxations[member.relaxation]
+        .uses
+        .iter()
+        .filter(|u| !u.soft)
+    {
         let group = &p.topology.groups[u.group];
         let cap = match group.spec.rule {
             _ if group.key.is_some() => continue,
-            ConstraintKind::Spread { max_skew, .. } => max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16,
+            ConstraintKind::Spread { max_skew, .. } => {
+                max_skew.clamp(0, i32::from(u16::MAX) - 1) as u16
+            }
             ConstraintKind::AntiAffinity => u16::from(u.own),
             ConstraintKind::Affinity | ConstraintKind::InverseAntiAffinity => continue,
         };
-        rules.push(HostRule { group: u.group as u32, counts: u.own, cap });
+        rules.push(HostRule {
+            group: u.group as u32,
+            counts: u.own,
+            cap,
+        });
     }
     let own: FxHashSet<u32> = rules.iter().map(|rule| rule.group).collect();
     let mut idle = false;
@@ -263,7 +305,11 @@ fn host_rules(p: &CompiledCluster<'_>, member: &Assignment, capped: &Members) ->
         let looks = p.topology.groups[g].key.is_none() && (capped.has(g) || !idle);
         if looks && !known {
             idle |= !capped.has(g);
-            rules.push(HostRule { group: g as u32, counts: true, cap: u16::MAX });
+            rules.push(HostRule {
+                group: g as u32,
+                counts: true,
+                cap: u16::MAX,
+            });
         }
     }
     rules.sort_unstable();
@@ -276,11 +322,16 @@ pub type UnpackedPods = (Compatibility, SmallVec<[HostRule; 2]>, Stock);
 /// Sorts stocks into classes and subs. Groups that nobody caps are no rule.
 pub fn gather(p: &CompiledCluster<'_>, stocks: Vec<UnpackedPods>) -> Classes {
     let rules = stocks.iter().flat_map(|(_, rules, _)| rules);
-    let capped: FxHashSet<u32> = rules.filter(|rule| rule.cap != u16::MAX).map(|rule| rule.group).collect();
+    let capped: FxHashSet<u32> = rules
+        .filter(|rule| rule.cap != u16::MAX)
+        .map(|rule| rule.group)
+        .collect();
     let mut all = Classes::default();
     let mut homes: FxHashMap<Compatibility, usize> = FxHashMap::default();
-    let mut index: FxHashMap<(usize, ResourceVector), FxHashMap<SmallVec<[HostRule; 2]>, Vec<Stock>>> =
-        FxHashMap::default();
+    let mut index: FxHashMap<
+        (usize, ResourceVector),
+        FxHashMap<SmallVec<[HostRule; 2]>, Vec<Stock>>,
+    > = FxHashMap::default();
     let mut order: Vec<(usize, ResourceVector)> = Vec::new();
     for (home, mut rules, stock) in stocks {
         rules.retain(|r| capped.contains(&r.group));
@@ -297,17 +348,31 @@ pub fn gather(p: &CompiledCluster<'_>, stocks: Vec<UnpackedPods>) -> Classes {
         subs.entry(rules).or_default().push(stock);
     }
     for key in order {
-        let mut subs: Vec<(SmallVec<[HostRule; 2]>, Vec<Stock>)> = index.remove(&key).into_iter().flatten().collect();
+        let mut subs: Vec<(SmallVec<[HostRule; 2]>, Vec<Stock>)> =
+            index.remove(&key).into_iter().flatten().collect();
         subs.sort_by(|a, b| a.0.cmp(&b.0));
         let class = all.classes.len() as u32;
         let start = all.host_classes.len() as u32;
         for (rules, stocks) in subs {
             let count = stocks.iter().map(Stock::count).sum();
-            all.host_classes.push(HostClass { class, rules, stocks, count });
+            all.host_classes.push(HostClass {
+                class,
+                rules,
+                stocks,
+                count,
+            });
         }
         let end = all.host_classes.len() as u32;
-        let count = all.host_classes[start as usize..end as usize].iter().map(|s| s.count).sum();
-        all.classes.push(SizeClass { amount: key.1, compatibility: key.0, host_classes: (start, end), count });
+        let count = all.host_classes[start as usize..end as usize]
+            .iter()
+            .map(|s| s.count)
+            .sum();
+        all.classes.push(SizeClass {
+            amount: key.1,
+            compatibility: key.0,
+            host_classes: (start, end),
+            count,
+        });
     }
     all
 }
@@ -319,15 +384,30 @@ impl Classes {
         for sub in &relaxed.host_classes {
             for stock in &sub.stocks {
                 let value = of_relaxed[sub.class as usize];
-                of_item.extend(stock.members().iter().map(|member| (member.pod_group, value)));
+                of_item.extend(
+                    stock
+                        .members()
+                        .iter()
+                        .map(|member| (member.pod_group, value)),
+                );
             }
         }
         let value = |class: &SizeClass| {
-            let subs = &self.host_classes[class.host_classes.0 as usize..class.host_classes.1 as usize];
-            let worth = subs.iter().flat_map(|s| &s.stocks).flat_map(Stock::members).map(|member| {
-                let pods = f64::from(member.pods.1 - member.pods.0);
-                of_item.get(&member.pod_group).copied().unwrap_or(0.0).max(0.0) * pods
-            });
+            let subs =
+                &self.host_classes[class.host_classes.0 as usize..class.host_classes.1 as usize];
+            let worth = subs
+                .iter()
+                .flat_map(|s| &s.stocks)
+                .flat_map(Stock::members)
+                .map(|member| {
+                    let pods = f64::from(member.pods.1 - member.pods.0);
+                    of_item
+                        .get(&member.pod_group)
+                        .copied()
+                        .unwrap_or(0.0)
+                        .max(0.0)
+                        * pods
+                });
             worth.sum::<f64>() / f64::from(class.count.max(1))
         };
         self.classes.iter().map(value).collect()

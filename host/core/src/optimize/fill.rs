@@ -1,4 +1,5 @@
-//! Filling one node: the most valuable contents that fit, greedily by value for the share of the node that they take.
+//! Filling one node: the most valuable contents that fit, greedily by value for the share of the
+//! node that they take.
 
 use std::sync::Arc;
 
@@ -57,7 +58,12 @@ impl Hosts {
     fn push(&mut self, group: u32, count: u16, cap: u16) {
         self.all.push((group, count, cap));
         if self.all.len() == FEW + 1 {
-            self.index.extend(self.all.iter().zip(0..).map(|(&(group, ..), at)| (group, at)));
+            self.index.extend(
+                self.all
+                    .iter()
+                    .zip(0..)
+                    .map(|(&(group, ..), at)| (group, at)),
+            );
         } else if self.all.len() > FEW {
             self.index.insert(group, self.all.len() as u32 - 1);
         }
@@ -103,14 +109,34 @@ fn times(room: &[i64], amount: &[i64]) -> u32 {
 }
 
 impl<'a> Filler<'a> {
-    /// Orders for these values of classes; `scarcity` is a first guess of what a unit of each resource is worth.
-    pub fn new(classes: &'a Classes, market: &'a BinTypes, values: &[f64], scarcity: &[f64], rounds: usize) -> Self {
-        let knapsacks: Arc<[Knapsack]> = market.offers.iter().map(|o| Knapsack::new(classes, market, o)).collect();
+    /// Orders for these values of classes; `scarcity` is a first guess of what a unit of each
+    /// resource is worth.
+    pub fn new(
+        classes: &'a Classes,
+        market: &'a BinTypes,
+        values: &[f64],
+        scarcity: &[f64],
+        rounds: usize,
+    ) -> Self {
+        let knapsacks: Arc<[Knapsack]> = market
+            .offers
+            .iter()
+            .map(|o| Knapsack::new(classes, market, o))
+            .collect();
         let guess = |o: &super::bin_types::BinType| {
-            let worth: Multipliers = o.room.iter().zip(scarcity).map(|(&r, s)| r.max(0) as f64 * s).collect();
+            let worth: Multipliers = o
+                .room
+                .iter()
+                .zip(scarcity)
+                .map(|(&r, s)| r.max(0) as f64 * s)
+                .collect();
             let sum: f64 = worth.iter().sum();
             let even = Multipliers::from_elem(o.cost / o.room.len() as f64, o.room.len());
-            if sum > 0.0 { worth.iter().map(|w| w * o.cost / sum).collect() } else { even }
+            if sum > 0.0 {
+                worth.iter().map(|w| w * o.cost / sum).collect()
+            } else {
+                even
+            }
         };
         let mut filler = Filler {
             classes,
@@ -129,9 +155,15 @@ impl<'a> Filler<'a> {
 
     /// Orders for other values, after so many rounds of looking for better weights of resources.
     pub fn revalue(&mut self, values: &[f64], rounds: usize) {
-        // Ratio and class in one number: the ratio's bits upside down above, since ratios are not negative, the class
-        // below. Such numbers are sorted without a look at anything else.
-        let low = self.classes.classes.len().next_power_of_two().max(2).trailing_zeros();
+        // Ratio and class in one number: the ratio's bits upside down above, since ratios are not
+        // negative, the class below. Such numbers are sorted without a look at anything else.
+        let low = self
+            .classes
+            .classes
+            .len()
+            .next_power_of_two()
+            .max(2)
+            .trailing_zeros();
         let mask = (1u64 << low) - 1;
         let knapsacks = self.knapsacks.clone();
         for (at, knapsack) in knapsacks.iter().enumerate() {
@@ -139,7 +171,8 @@ impl<'a> Filler<'a> {
             self.keys.clear();
             knapsack.weights(&self.mu[at], |class, weight| {
                 let ratio = (values[class as usize] / weight.max(1e-12)).max(0.0);
-                self.keys.push((!ratio.to_bits() & !mask) | u64::from(class));
+                self.keys
+                    .push((!ratio.to_bits() & !mask) | u64::from(class));
             });
             self.keys.sort_unstable();
             self.orders[at].clear();
@@ -149,8 +182,20 @@ impl<'a> Filler<'a> {
     }
 
     /// Something that no contents of an offer are worth more than.
-    pub fn upper_bound(&mut self, offer: usize, values: &[f64], good_enough: f64, rounds: usize) -> f64 {
-        self.knapsacks[offer].refine(values, &mut self.mu[offer], good_enough, rounds, &mut self.column)
+    pub fn upper_bound(
+        &mut self,
+        offer: usize,
+        values: &[f64],
+        good_enough: f64,
+        rounds: usize,
+    ) -> f64 {
+        self.knapsacks[offer].refine(
+            values,
+            &mut self.mu[offer],
+            good_enough,
+            rounds,
+            &mut self.column,
+        )
     }
 
     /// Makes [`Filler::fill_few`] possible for these offers.
@@ -161,13 +206,22 @@ impl<'a> Filler<'a> {
                 continue;
             }
             let mut rank = vec![u32::MAX; self.classes.classes.len()];
-            self.orders[offer].iter().enumerate().for_each(|(r, &c)| rank[c as usize] = r as u32);
+            self.orders[offer]
+                .iter()
+                .enumerate()
+                .for_each(|(r, &c)| rank[c as usize] = r as u32);
             self.rank[offer] = rank;
         }
     }
 
     /// Fills an offer from what is left of each sub; returns the value of what was picked.
-    pub fn fill(&mut self, offer: usize, left: &[u32], values: &[f64], picks: &mut Vec<Chosen>) -> f64 {
+    pub fn fill(
+        &mut self,
+        offer: usize,
+        left: &[u32],
+        values: &[f64],
+        picks: &mut Vec<Chosen>,
+    ) -> f64 {
         let order = std::mem::take(&mut self.orders[offer]);
         let value = self.fill_in(offer, order.iter().copied(), left, values, picks);
         self.orders[offer] = order;
@@ -185,7 +239,10 @@ impl<'a> Filler<'a> {
     ) -> f64 {
         let rank = std::mem::take(&mut self.rank[offer]);
         few.sort_unstable_by_key(|&c| rank[c as usize]);
-        let order = few.iter().copied().take_while(|&c| rank[c as usize] != u32::MAX);
+        let order = few
+            .iter()
+            .copied()
+            .take_while(|&c| rank[c as usize] != u32::MAX);
         let value = self.fill_in(offer, order, left, values, picks);
         self.rank[offer] = rank;
         value
@@ -223,7 +280,9 @@ impl<'a> Filler<'a> {
                     }
                     self.hosts.add(rules, take);
                 }
-                room.iter_mut().zip(&class.amount).for_each(|(r, &a)| *r -= a * i64::from(take));
+                room.iter_mut()
+                    .zip(&class.amount)
+                    .for_each(|(r, &a)| *r -= a * i64::from(take));
                 value += values[c as usize] * f64::from(take);
                 picks.push((s, take));
                 most -= take;

@@ -1,9 +1,11 @@
 //! What the contents of one offer can be worth at most, and which resource is how scarce in it.
 //!
-//! Lagrange's relaxation of the knapsack: for any `μ ≥ 0`, contents `x` that fit a room `C` are worth `Σ π_k x_k ≤ Σ_r μ_r
-//! C_r + Σ_k u_k max(0, π_k − Σ_r μ_r a_kr)`, where `u_k` is the most pods of class `k` that fit at all, since `Σ_k a_kr
-//! x_k ≤ C_r`. Of classes that exclude each other from a host only the largest term counts. Better `μ` make the bound
-//! better, never wrong; and a greedy filling that weighs sizes by a good `μ` is close to the best one.
+//! Lagrange's relaxation of the knapsack: for any `μ ≥ 0`, contents `x` that fit a room `C` are
+//! worth `Σ π_k x_k ≤ Σ_r μ_r C_r + Σ_k u_k max(0, π_k − Σ_r μ_r
+//! a_kr)`, where `u_k` is the most pods of class `k` that fit at all, since `Σ_k a_kr x_k ≤ C_r`.
+//! Of classes that exclude each other from a host only the largest term counts. Better `μ` make the
+//! bound better, never wrong; and a greedy filling that weighs sizes by a good `μ` is close to the
+//! best one.
 
 use smallvec::SmallVec;
 
@@ -15,8 +17,8 @@ pub type Multipliers = SmallVec<[f64; 6]>;
 
 /// The classes that one offer admits: those that exclude nobody first, then the others.
 ///
-/// Numbers of the first kind stand in columns whose length is a multiple of [`LANES`], filled up with classes that add
-/// nothing, so that a bound is a few straight passes over memory.
+/// Numbers of the first kind stand in columns whose length is a multiple of [`LANES`], filled up
+/// with classes that add nothing, so that a bound is a few straight passes over memory.
 #[derive(Clone, Debug, Default)]
 pub struct Knapsack {
     /// Classes.
@@ -49,16 +51,26 @@ impl Knapsack {
             if cap < 1.0 {
                 continue;
             }
-            match &classes.host_classes[class.host_classes.0 as usize..class.host_classes.1 as usize] {
-                [only] if only.rules.len() == 1 && only.rules[0].cap == 1 && only.rules[0].counts => {
+            match &classes.host_classes
+                [class.host_classes.0 as usize..class.host_classes.1 as usize]
+            {
+                [only]
+                    if only.rules.len() == 1 && only.rules[0].cap == 1 && only.rules[0].counts =>
+                {
                     solo.push((at as u32, cap, only.rules[0].group));
                 }
                 _ => plain.push((at as u32, cap)),
             }
         }
         let padded = plain.len().next_multiple_of(LANES);
-        let mut knapsack = Knapsack { dims: offer.room.len(), rows: padded + solo.len(), ..Knapsack::default() };
-        knapsack.classes.extend(plain.iter().map(|p| p.0).chain(solo.iter().map(|s| s.0)));
+        let mut knapsack = Knapsack {
+            dims: offer.room.len(),
+            rows: padded + solo.len(),
+            ..Knapsack::default()
+        };
+        knapsack
+            .classes
+            .extend(plain.iter().map(|p| p.0).chain(solo.iter().map(|s| s.0)));
         knapsack.cap.extend(plain.iter().map(|p| p.1));
         knapsack.cap.resize(padded, 0.0);
         knapsack.cap.extend(solo.iter().map(|s| s.1));
@@ -68,7 +80,11 @@ impl Knapsack {
             let amounts = &classes.classes[class as usize].amount;
             let row = sack_row(at, plain.len(), padded);
             for (dim, (&want, &have)) in amounts.iter().zip(&offer.room).enumerate() {
-                knapsack.shares[dim * knapsack.rows + row] = if want > 0 { want as f64 / have as f64 } else { 0.0 };
+                knapsack.shares[dim * knapsack.rows + row] = if want > 0 {
+                    want as f64 / have as f64
+                } else {
+                    0.0
+                };
             }
         }
         knapsack
@@ -92,7 +108,13 @@ impl Knapsack {
         let (plain, padded) = (self.plain(), self.rows - self.solo.len());
         for (at, &class) in self.classes.iter().enumerate() {
             let row = sack_row(at, plain, padded);
-            each(class, mu.iter().enumerate().map(|(dim, m)| m * self.shares[dim * self.rows + row]).sum());
+            each(
+                class,
+                mu.iter()
+                    .enumerate()
+                    .map(|(dim, m)| m * self.shares[dim * self.rows + row])
+                    .sum(),
+            );
         }
     }
 
@@ -107,7 +129,8 @@ impl Knapsack {
     }
 
     fn at_most_of<const D: usize>(&self, prices: &[f64], mu: &[f64]) -> f64 {
-        let columns: [&[f64]; D] = std::array::from_fn(|dim| &self.shares[dim * self.rows..(dim + 1) * self.rows]);
+        let columns: [&[f64]; D] =
+            std::array::from_fn(|dim| &self.shares[dim * self.rows..(dim + 1) * self.rows]);
         let weights: [f64; D] = std::array::from_fn(|dim| mu[dim]);
         let padded = self.rows - self.solo.len();
         let mut sums = [0.0; LANES];
@@ -119,17 +142,30 @@ impl Knapsack {
                 let share: &[f64; LANES] = lanes(column, from);
                 (0..LANES).for_each(|lane| rest[lane] -= weight * share[lane]);
             }
-            (0..LANES).for_each(|lane| sums[lane] += cap[lane] * if rest[lane] > 0.0 { rest[lane] } else { 0.0 });
+            (0..LANES).for_each(|lane| {
+                sums[lane] += cap[lane] * if rest[lane] > 0.0 { rest[lane] } else { 0.0 }
+            });
         }
-        let rest = |row: usize| prices[row] - (0..D).map(|dim| weights[dim] * columns[dim][row]).sum::<f64>();
+        let rest = |row: usize| {
+            prices[row]
+                - (0..D)
+                    .map(|dim| weights[dim] * columns[dim][row])
+                    .sum::<f64>()
+        };
         mu.iter().sum::<f64>() + sums.iter().sum::<f64>() + self.excluding(rest)
     }
 
     fn at_most_of_any(&self, prices: &[f64], mu: &[f64]) -> f64 {
         let rest = |row: usize| {
-            prices[row] - mu.iter().enumerate().map(|(dim, m)| m * self.shares[dim * self.rows + row]).sum::<f64>()
+            prices[row]
+                - mu.iter()
+                    .enumerate()
+                    .map(|(dim, m)| m * self.shares[dim * self.rows + row])
+                    .sum::<f64>()
         };
-        let plain = (0..self.rows - self.solo.len()).map(|row| self.cap[row] * rest(row).max(0.0)).sum::<f64>();
+        let plain = (0..self.rows - self.solo.len())
+            .map(|row| self.cap[row] * rest(row).max(0.0))
+            .sum::<f64>();
         mu.iter().sum::<f64>() + plain + self.excluding(rest)
     }
 
@@ -150,9 +186,9 @@ impl Knapsack {
         groups.iter().map(|g| g.1).sum()
     }
 
-    /// Looks for a better `mu`, at most so many times around, until the bound is `good_enough`; returns the bound. Goes
-    /// along single coordinates and along exchanges between two (the function has ridges there), by shrinking steps.
-    /// `column` is room to work in.
+    /// Looks for a better `mu`, at most so many times around, until the bound is `good_enough`;
+    /// returns the bound. Goes along single coordinates and along exchanges between two (the
+    /// function has ridges there), by shrinking steps. `column` is room to work in.
     pub fn refine(
         &self,
         prices: &[f64],
@@ -212,5 +248,8 @@ fn lanes(column: &[f64], from: usize) -> &[f64; LANES] {
 /// How many pods of `amount` fit into `room` at most, whole ones.
 pub fn max_count(room: &[i64], amount: &[i64]) -> f64 {
     let fits = |(&have, &want): (&i64, &i64)| (want > 0).then(|| (have.max(0) / want) as f64);
-    room.iter().zip(amount).filter_map(fits).fold(f64::INFINITY, f64::min)
+    room.iter()
+        .zip(amount)
+        .filter_map(fits)
+        .fold(f64::INFINITY, f64::min)
 }

@@ -47,9 +47,10 @@ impl Rng {
     }
 }
 
-/// Packs all classes by some values of classes, again and again with values corrected by what was paid, and repacks the
-/// cheapest of it; once for each set of values. `scarcity` says what a unit of each resource is worth, roughly. A set by
-/// which something cannot be bought at all gives nothing.
+/// Packs all classes by some values of classes, again and again with values corrected by what was
+/// paid, and repacks the cheapest of it; once for each set of values. `scarcity` says what a unit
+/// of each resource is worth, roughly. A set by which something cannot be bought at all gives
+/// nothing.
 pub fn pack(
     classes: &Classes,
     market: &BinTypes,
@@ -58,13 +59,21 @@ pub fn pack(
     budget: Budget<'_>,
     seed: u64,
 ) -> Vec<Vec<Node>> {
-    let Some((first, others)) = values.split_first() else { return Vec::new() };
+    let Some((first, others)) = values.split_first() else {
+        return Vec::new();
+    };
     let filler = Filler::new(classes, market, first, scarcity, 2);
     let way = |mut filler: Filler<'_>, start: &[f64], seed: u64| {
         let packing = iterate_prices(&mut filler, classes, market, start, budget)?;
-        let Packing { values, mut nodes, commitments, .. } = packing;
+        let Packing {
+            values,
+            mut nodes,
+            commitments,
+            ..
+        } = packing;
         filler.revalue(&values, 1);
-        NeighbourhoodSearch::new(classes, market, filler, values, commitments, seed).run(&mut nodes, budget);
+        NeighbourhoodSearch::new(classes, market, filler, values, commitments, seed)
+            .run(&mut nodes, budget);
         Some(nodes)
     };
     // Each set of values goes its own way, so threads change the time and nothing else.
@@ -82,7 +91,10 @@ pub fn pack(
             Ok(found) => found,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        std::iter::once(own).chain(others.into_iter().map(joined)).flatten().collect()
+        std::iter::once(own)
+            .chain(others.into_iter().map(joined))
+            .flatten()
+            .collect()
     })
 }
 
@@ -94,7 +106,8 @@ struct Packing {
     commitments: Vec<f64>,
 }
 
-/// Packs as many times as the budget says, each time with values corrected by what was paid; the cheapest.
+/// Packs as many times as the budget says, each time with values corrected by what was paid; the
+/// cheapest.
 fn iterate_prices(
     filler: &mut Filler<'_>,
     classes: &Classes,
@@ -108,27 +121,58 @@ fn iterate_prices(
         filler.revalue(&values, 1);
         let mut left: Vec<u32> = classes.host_classes.iter().map(|s| s.count).collect();
         let mut commitments = market.commitments.clone();
-        let Some(nodes) = buy(filler, market, &values, &mut left, &mut commitments, budget.stop) else { break };
+        let Some(nodes) = buy(
+            filler,
+            market,
+            &values,
+            &mut left,
+            &mut commitments,
+            budget.stop,
+        ) else {
+            break;
+        };
         let cost: f64 = nodes.iter().map(|n| market.offers[n.offer].cost).sum();
         let paid = realised_prices(classes, market, &nodes, &values);
         if best.as_ref().is_none_or(|b| cost < b.cost) {
-            best = Some(Packing { cost, values: values.clone(), nodes, commitments });
+            best = Some(Packing {
+                cost,
+                values: values.clone(),
+                nodes,
+                commitments,
+            });
         }
-        values.iter_mut().zip(&paid).for_each(|(v, p)| *v = 0.6 * *v + 0.4 * p);
+        values
+            .iter_mut()
+            .zip(&paid)
+            .for_each(|(v, p)| *v = 0.6 * *v + 0.4 * p);
     }
     best
 }
 
 /// What one pod of each class paid: the cost of each node split by the value of what is on it.
-fn realised_prices(classes: &Classes, market: &BinTypes, nodes: &[Node], values: &[f64]) -> Vec<f64> {
+fn realised_prices(
+    classes: &Classes,
+    market: &BinTypes,
+    nodes: &[Node],
+    values: &[f64],
+) -> Vec<f64> {
     let mut sums = vec![0.0; values.len()];
     for node in nodes {
         let class = |s: u32| classes.host_classes[s as usize].class as usize;
-        let value: f64 = node.picks.iter().map(|&(s, n)| values[class(s)] * f64::from(n)).sum();
+        let value: f64 = node
+            .picks
+            .iter()
+            .map(|&(s, n)| values[class(s)] * f64::from(n))
+            .sum();
         let rate = market.offers[node.offer].cost / value.max(1e-12);
-        node.picks.iter().for_each(|&(s, n)| sums[class(s)] += rate * values[class(s)] * f64::from(n));
+        node.picks
+            .iter()
+            .for_each(|&(s, n)| sums[class(s)] += rate * values[class(s)] * f64::from(n));
     }
-    sums.iter().zip(&classes.classes).map(|(s, c)| s / f64::from(c.count.max(1))).collect()
+    sums.iter()
+        .zip(&classes.classes)
+        .map(|(s, c)| s / f64::from(c.count.max(1)))
+        .collect()
 }
 
 /// An offer in the queue, with the value per cost of its contents when last looked at.
@@ -154,16 +198,21 @@ impl PartialOrd for Entry {
 
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.ratio.total_cmp(&other.ratio).then(other.offer.cmp(&self.offer))
+        self.ratio
+            .total_cmp(&other.ratio)
+            .then(other.offer.cmp(&self.offer))
     }
 }
 
 fn affordable(market: &BinTypes, offer: usize, commitments: &[f64]) -> bool {
-    market.offers[offer].draw.is_none_or(|(at, amount)| commitments[at] >= amount)
+    market.offers[offer]
+        .draw
+        .is_none_or(|(at, amount)| commitments[at] >= amount)
 }
 
-/// Buys the offer whose contents are worth most per dollar, as often as there is enough to fill it the same way, until
-/// nothing is left; nothing if it is stopped. What an offer can hold only shrinks, so an old ratio is a bound and most offers need no second look.
+/// Buys the offer whose contents are worth most per dollar, as often as there is enough to fill it
+/// the same way, until nothing is left; nothing if it is stopped. What an offer can hold only
+/// shrinks, so an old ratio is a bound and most offers need no second look.
 fn buy(
     filler: &mut Filler<'_>,
     market: &BinTypes,
@@ -180,8 +229,13 @@ fn buy(
         if stop.is_raised() {
             return None;
         }
-        let ratio = filler.fill(offer, left, values, &mut picks) / market.offers[offer].cost.max(1e-9);
-        queue.push(Entry { ratio, offer, stamp: 0 });
+        let ratio =
+            filler.fill(offer, left, values, &mut picks) / market.offers[offer].cost.max(1e-9);
+        queue.push(Entry {
+            ratio,
+            offer,
+            stamp: 0,
+        });
     }
     let mut stamp = 0;
     while rest > 0 {
@@ -195,10 +249,19 @@ fn buy(
         }
         let ratio = value / market.offers[top.offer].cost.max(1e-9);
         if top.stamp != stamp && queue.peek().is_some_and(|next| next.ratio > ratio) {
-            queue.push(Entry { ratio, offer: top.offer, stamp });
+            queue.push(Entry {
+                ratio,
+                offer: top.offer,
+                stamp,
+            });
             continue;
         }
-        let mut times = picks.iter().map(|&(sub, n)| left[sub as usize] / n).min().unwrap_or(1).max(1);
+        let mut times = picks
+            .iter()
+            .map(|&(sub, n)| left[sub as usize] / n)
+            .min()
+            .unwrap_or(1)
+            .max(1);
         if let Some((at, amount)) = market.offers[top.offer].draw {
             times = times.min((commitments[at] / amount) as u32).max(1);
             commitments[at] -= amount * f64::from(times);
@@ -207,14 +270,22 @@ fn buy(
             left[sub as usize] -= n * times;
             rest -= u64::from(n * times);
         }
-        nodes.extend((0..times).map(|_| Node { offer: top.offer, picks: picks.clone() }));
+        nodes.extend((0..times).map(|_| Node {
+            offer: top.offer,
+            picks: picks.clone(),
+        }));
         stamp += 1;
-        queue.push(Entry { ratio, offer: top.offer, stamp: stamp - 1 });
+        queue.push(Entry {
+            ratio,
+            offer: top.offer,
+            stamp: stamp - 1,
+        });
     }
     Some(nodes)
 }
 
-/// Takes a few nodes apart and packs what was on them again, with slightly other values, keeping what costs less.
+/// Takes a few nodes apart and packs what was on them again, with slightly other values, keeping
+/// what costs less.
 struct NeighbourhoodSearch<'a> {
     classes: &'a Classes,
     market: &'a BinTypes,
@@ -266,8 +337,8 @@ impl<'a> NeighbourhoodSearch<'a> {
         }
     }
 
-    /// Offers that are worth trying, by set of homes: those that would hold most of everything, per dollar, and those in
-    /// use.
+    /// Offers that are worth trying, by set of homes: those that would hold most of everything, per
+    /// dollar, and those in use.
     fn shortlist(&mut self, nodes: &[Node]) -> Vec<Vec<usize>> {
         let all: Vec<u32> = self.classes.host_classes.iter().map(|s| s.count).collect();
         let mut ratios: Vec<Vec<(f64, usize)>> = vec![Vec::new(); self.market.admits.len()];
@@ -281,8 +352,14 @@ impl<'a> NeighbourhoodSearch<'a> {
         for mut of_group in ratios {
             of_group.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             let best = of_group.first().map_or(0.0, |r| r.0);
-            let worthy = |(at, r): &(usize, (f64, usize))| (*at < 16 && r.0 > 0.6 * best) || used[r.1];
-            let list: Vec<usize> = of_group.into_iter().enumerate().filter(worthy).map(|(_, r)| r.1).collect();
+            let worthy =
+                |(at, r): &(usize, (f64, usize))| (*at < 16 && r.0 > 0.6 * best) || used[r.1];
+            let list: Vec<usize> = of_group
+                .into_iter()
+                .enumerate()
+                .filter(worthy)
+                .map(|(_, r)| r.1)
+                .collect();
             self.filler.rank(&list);
             lists.push(list);
         }
@@ -290,17 +367,29 @@ impl<'a> NeighbourhoodSearch<'a> {
     }
 
     /// Offers for a few nodes: of their own sets of homes and of two more.
-    fn offers_for(&mut self, nodes: &[Node], apart: &[usize], shortlist: &[Vec<usize>]) -> Vec<usize> {
-        let mut groups: Vec<usize> = apart.iter().map(|&n| self.market.offers[nodes[n].offer].admits).collect();
+    fn offers_for(
+        &mut self,
+        nodes: &[Node],
+        apart: &[usize],
+        shortlist: &[Vec<usize>],
+    ) -> Vec<usize> {
+        let mut groups: Vec<usize> = apart
+            .iter()
+            .map(|&n| self.market.offers[nodes[n].offer].admits)
+            .collect();
         groups.extend((0..2).map(|_| self.rng.below(shortlist.len())));
         groups.sort_unstable();
         groups.dedup();
-        groups.iter().flat_map(|&g| shortlist[g].iter().copied()).collect()
+        groups
+            .iter()
+            .flat_map(|&g| shortlist[g].iter().copied())
+            .collect()
     }
 
     fn value_per_cost(&self, node: &Node) -> f64 {
-        let value =
-            |&(sub, n): &Chosen| self.values[self.classes.host_classes[sub as usize].class as usize] * f64::from(n);
+        let value = |&(sub, n): &Chosen| {
+            self.values[self.classes.host_classes[sub as usize].class as usize] * f64::from(n)
+        };
         node.picks.iter().map(value).sum::<f64>() / self.market.offers[node.offer].cost.max(1e-9)
     }
 
@@ -327,9 +416,17 @@ impl<'a> NeighbourhoodSearch<'a> {
         chosen
     }
 
-    fn destroy_and_repair(&mut self, nodes: &mut Vec<Node>, mut destroyed: Vec<usize>, shortlist: &[usize]) {
+    fn destroy_and_repair(
+        &mut self,
+        nodes: &mut Vec<Node>,
+        mut destroyed: Vec<usize>,
+        shortlist: &[usize],
+    ) {
         destroyed.sort_unstable_by(|a, b| b.cmp(a));
-        let old: f64 = destroyed.iter().map(|&n| self.market.offers[nodes[n].offer].cost).sum();
+        let old: f64 = destroyed
+            .iter()
+            .map(|&n| self.market.offers[nodes[n].offer].cost)
+            .sum();
         let mut touched: Vec<u32> = Vec::new();
         let commitments = self.commitments.clone();
         for &n in &destroyed {
@@ -356,7 +453,10 @@ impl<'a> NeighbourhoodSearch<'a> {
 
     /// Packs what `left` holds for less than `limit`, or not at all.
     fn repair(&mut self, touched: &[u32], limit: f64, shortlist: &[usize]) -> Option<Vec<Node>> {
-        let mut few: Vec<u32> = touched.iter().map(|&s| self.classes.host_classes[s as usize].class).collect();
+        let mut few: Vec<u32> = touched
+            .iter()
+            .map(|&s| self.classes.host_classes[s as usize].class)
+            .collect();
         few.sort_unstable();
         few.dedup();
         let noise = 0.3 * self.rng.unit();
@@ -396,13 +496,19 @@ impl<'a> NeighbourhoodSearch<'a> {
             let mut last: Option<(f64, usize, Vec<Chosen>)> = None;
             for &offer in shortlist {
                 let price = self.market.offers[offer].cost;
-                if cost + price >= limit - 1e-9 || !affordable(self.market, offer, &self.commitments) {
+                if cost + price >= limit - 1e-9
+                    || !affordable(self.market, offer, &self.commitments)
+                {
                     continue;
                 }
                 let mut picks = std::mem::take(&mut self.picks);
-                let value = self.filler.fill_few(offer, few, &self.left, values, &mut picks);
+                let value = self
+                    .filler
+                    .fill_few(offer, few, &self.left, values, &mut picks);
                 let ratio = value / price.max(1e-9);
-                if picks.iter().map(|p| p.1).sum::<u32>() == rest && last.as_ref().is_none_or(|l| price < l.0) {
+                if picks.iter().map(|p| p.1).sum::<u32>() == rest
+                    && last.as_ref().is_none_or(|l| price < l.0)
+                {
                     last = Some((price, offer, picks.clone()));
                 }
                 if !picks.is_empty() && best.as_ref().is_none_or(|b| ratio > b.0) {
@@ -411,7 +517,8 @@ impl<'a> NeighbourhoodSearch<'a> {
                 self.picks = picks;
             }
             let (offer, picks) = match (last, best) {
-                // One node for all the rest is taken where it is no worse value than the best start.
+                // One node for all the rest is taken where it is no worse value than the best
+                // start.
                 (Some((price, offer, picks)), Some((ratio, ..)))
                     if self.value_of(&picks, values) / price >= 0.9 * ratio =>
                 {
@@ -433,10 +540,17 @@ impl<'a> NeighbourhoodSearch<'a> {
 
     fn pods_left(&self, class: u32) -> u32 {
         let class = &self.classes.classes[class as usize];
-        self.left[class.host_classes.0 as usize..class.host_classes.1 as usize].iter().sum()
+        self.left[class.host_classes.0 as usize..class.host_classes.1 as usize]
+            .iter()
+            .sum()
     }
 
     fn value_of(&self, picks: &[Chosen], values: &[f64]) -> f64 {
-        picks.iter().map(|&(s, n)| values[self.classes.host_classes[s as usize].class as usize] * f64::from(n)).sum()
+        picks
+            .iter()
+            .map(|&(s, n)| {
+                values[self.classes.host_classes[s as usize].class as usize] * f64::from(n)
+            })
+            .sum()
     }
 }

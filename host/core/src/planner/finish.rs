@@ -1,4 +1,5 @@
-//! Turns packed claims into planned ones: alternatives in order of cost, labels that are settled, the price.
+//! Turns packed claims into planned ones: alternatives in order of cost, labels that are settled,
+//! the price.
 
 use rustc_hash::FxHashMap;
 
@@ -36,7 +37,11 @@ pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
 /// Totals that fit the claims.
 pub(super) fn settle(p: &CompiledCluster<'_>, plan: &mut Plan) {
     // The sum of nothing is -0.0.
-    plan.cost = plan.claims.iter().map(|c| c.price).fold(0.0, |sum, price| sum + price);
+    plan.cost = plan
+        .claims
+        .iter()
+        .map(|c| c.price)
+        .fold(0.0, |sum, price| sum + price);
     let nodes = plan.claims.len() as f64 * p.snapshot.world.settings.node_cost;
     plan.effective_cost = plan.claims.iter().map(|c| c.effective_cost).sum::<f64>() + nodes;
 }
@@ -46,11 +51,18 @@ fn pods_of(p: &CompiledCluster<'_>, claim: &OpenClaim) -> Vec<PodIx> {
     claim.members.iter().flat_map(of).copied().collect()
 }
 
-fn planned(p: &mut CompiledCluster<'_>, claim: &OpenClaim, ranking: &mut Ranking) -> Option<PlannedClaim> {
+fn planned(
+    p: &mut CompiledCluster<'_>,
+    claim: &OpenClaim,
+    ranking: &mut Ranking,
+) -> Option<PlannedClaim> {
     let state = pin_reservations(p, claim);
     let ranked = ranking.of(p, state);
-    let fitting: Vec<(TypeId, OfferingId)> =
-        ranked.iter().filter(|(t, _)| claim.types.has(t.0 as usize)).copied().collect();
+    let fitting: Vec<(TypeId, OfferingId)> = ranked
+        .iter()
+        .filter(|(t, _)| claim.types.has(t.0 as usize))
+        .copied()
+        .collect();
     let &(_, offering) = fitting.first()?;
     let types: Vec<TypeId> = fitting.iter().take(MOST_TYPES).map(|f| f.0).collect();
     let (requirements, open) = settled(p, state, &types);
@@ -73,8 +85,8 @@ fn planned(p: &mut CompiledCluster<'_>, claim: &OpenClaim, ranking: &mut Ranking
     })
 }
 
-/// Labels that a state leaves a set of values, and requirements on those that it leaves open. Where types and offerings
-/// name the label, the set is what they offer of what is allowed.
+/// Labels that a state leaves a set of values, and requirements on those that it leaves open. Where
+/// types and offerings name the label, the set is what they offer of what is allowed.
 fn settled(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,
@@ -85,7 +97,12 @@ fn settled(
     let instance_type = world.names.get("node.kubernetes.io/instance-type");
     let mut requirements: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
     let mut open = Vec::new();
-    for (key, set) in s.sets.0.iter().filter(|(key, _)| Some(*key) != instance_type) {
+    for (key, set) in s
+        .sets
+        .0
+        .iter()
+        .filter(|(key, _)| Some(*key) != instance_type)
+    {
         let mut values = set.values.to_vec();
         if set.complement {
             values = offered(p, state, types, *key);
@@ -104,15 +121,33 @@ fn settled(
 }
 
 /// Values of a label that types and their offerings name.
-fn offered(p: &CompiledCluster<'_>, state: NodeSpecId, types: &[TypeId], key: Symbol) -> Vec<Symbol> {
+fn offered(
+    p: &CompiledCluster<'_>,
+    state: NodeSpecId,
+    types: &[TypeId],
+    key: Symbol,
+) -> Vec<Symbol> {
     let s = p.states.get(state);
     let mut values: Vec<Symbol> = Vec::new();
     if p.states.is_cell_key(key) {
         let cells = s.cells.iter().map(|c| &p.states.cells[c]);
-        values.extend(cells.flat_map(|c| &c.values).filter(|(k, _)| *k == key).map(|v| v.1));
+        values.extend(
+            cells
+                .flat_map(|c| &c.values)
+                .filter(|(k, _)| *k == key)
+                .map(|v| v.1),
+        );
     }
     for &t in types {
-        for r in p.snapshot.world.catalogue.instance_type(t).requirements.iter().filter(|r| r.key == key) {
+        for r in p
+            .snapshot
+            .world
+            .catalogue
+            .instance_type(t)
+            .requirements
+            .iter()
+            .filter(|r| r.key == key)
+        {
             if let Op::In(of_type) = &r.op {
                 values.extend(of_type.iter().copied());
             }
@@ -126,7 +161,9 @@ fn offered(p: &CompiledCluster<'_>, state: NodeSpecId, types: &[TypeId], key: Sy
 /// A claim that holds reservations is launched from them and from nothing else.
 fn pin_reservations(p: &mut CompiledCluster<'_>, claim: &OpenClaim) -> NodeSpecId {
     let names = &p.snapshot.world.names;
-    let pin = names.get("karpenter.sh/capacity-type").zip(names.get("reserved"));
+    let pin = names
+        .get("karpenter.sh/capacity-type")
+        .zip(names.get("reserved"));
     match pin {
         Some((key, value)) if !claim.reserved.is_empty() => {
             p.states.pin(claim.state, key, value).unwrap_or(claim.state)
@@ -139,31 +176,43 @@ fn pin_reservations(p: &mut CompiledCluster<'_>, claim: &OpenClaim) -> NodeSpecI
 fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let mut left: FxHashMap<&str, f64> = FxHashMap::default();
     for pool in p.states.scores.iter().flat_map(|s| &s.pools) {
-        left.entry(&pool.name).and_modify(|l| *l = l.min(pool.remaining)).or_insert(pool.remaining);
+        left.entry(&pool.name)
+            .and_modify(|l| *l = l.min(pool.remaining))
+            .or_insert(pool.remaining);
     }
     if left.is_empty() {
         return;
     }
     let mut savings: Vec<(f64, usize, &str, crate::policy::Draw)> = Vec::new();
     for (at, claim) in plan.claims.iter().enumerate() {
-        let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else { continue };
+        let Some(template) = p.pools.iter().position(|t| t.pool == claim.pool) else {
+            continue;
+        };
         for pool in &p.states.scores[template].pools {
             let fits = pool.draws.iter().filter(|d| admits(p, claim, d.offering));
-            savings.extend(fits.map(|d| (claim.effective_cost - d.cost, at, pool.name.as_str(), *d)));
+            savings
+                .extend(fits.map(|d| (claim.effective_cost - d.cost, at, pool.name.as_str(), *d)));
         }
     }
-    savings.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.3.offering.cmp(&b.3.offering)));
+    savings.sort_by(|a, b| {
+        b.0.total_cmp(&a.0)
+            .then(a.1.cmp(&b.1))
+            .then(a.3.offering.cmp(&b.3.offering))
+    });
     let mut drawn = vec![false; plan.claims.len()];
     for (saving, at, pool, draw) in savings {
         let rest = left.get_mut(pool);
-        let Some(rest) = rest.filter(|r| saving > 0.0 && !drawn[at] && **r >= draw.amount) else { continue };
+        let Some(rest) = rest.filter(|r| saving > 0.0 && !drawn[at] && **r >= draw.amount) else {
+            continue;
+        };
         *rest -= draw.amount;
         drawn[at] = true;
         let claim = &mut plan.claims[at];
         let offering = p.snapshot.world.catalogue.offering(draw.offering);
         claim.types.retain(|&t| t != offering.instance_type);
         claim.types.insert(0, offering.instance_type);
-        (claim.offering, claim.price, claim.effective_cost) = (draw.offering, offering.price, draw.cost);
+        (claim.offering, claim.price, claim.effective_cost) =
+            (draw.offering, offering.price, draw.cost);
     }
 }
 
@@ -171,7 +220,11 @@ fn draw(p: &CompiledCluster<'_>, plan: &mut Plan) {
 pub(super) fn admits(p: &CompiledCluster<'_>, claim: &PlannedClaim, offering: OfferingId) -> bool {
     let o = p.snapshot.world.catalogue.offering(offering);
     let allowed = |key: Symbol, value: Symbol| {
-        claim.requirements.iter().find(|(k, _)| *k == key).is_none_or(|(_, values)| values.contains(&value))
+        claim
+            .requirements
+            .iter()
+            .find(|(k, _)| *k == key)
+            .is_none_or(|(_, values)| values.contains(&value))
     };
     o.available
         && claim.types.contains(&o.instance_type)
@@ -181,18 +234,25 @@ pub(super) fn admits(p: &CompiledCluster<'_>, claim: &PlannedClaim, offering: Of
         })
 }
 
-/// Everything in an order that does not depend on the order of the input: pods by name, claims by NodePool, offering and
-/// pods, nodes as the snapshot has them.
+/// Everything in an order that does not depend on the order of the input: pods by name, claims by
+/// NodePool, offering and pods, nodes as the snapshot has them.
 fn sort(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let world = &p.snapshot.world;
     let name = |pod: &PodIx| {
         let pod = &world.pods[pod.0 as usize];
-        (world.names.text(world.shapes.get(pod.shape).namespace), &*pod.name)
+        (
+            world.names.text(world.shapes.get(pod.shape).namespace),
+            &*pod.name,
+        )
     };
-    let pods =
-        plan.claims.iter_mut().map(|c| &mut c.pods).chain(plan.on_existing_nodes.iter_mut().map(|e| &mut e.pods));
+    let pods = plan
+        .claims
+        .iter_mut()
+        .map(|c| &mut c.pods)
+        .chain(plan.on_existing_nodes.iter_mut().map(|e| &mut e.pods));
     pods.for_each(|pods| pods.sort_by(|a, b| name(a).cmp(&name(b))));
-    plan.unplaced.sort_by(|a, b| name(&a.pod).cmp(&name(&b.pod)));
+    plan.unplaced
+        .sort_by(|a, b| name(&a.pod).cmp(&name(&b.pod)));
     plan.on_existing_nodes.sort_by_key(|e| e.node);
     plan.claims.sort_by(|a, b| {
         let pool = |c: &PlannedClaim| world.names.text(world.pools[c.pool.0 as usize].name);
@@ -205,19 +265,36 @@ fn sort(p: &CompiledCluster<'_>, plan: &mut Plan) {
 
 fn on_existing_nodes(p: &CompiledCluster<'_>, packing: &Packing, plan: &mut Plan) {
     for (&node, members) in &packing.existing {
-        let pods = members.iter().flat_map(|m| &p.items[m.pod_group].pods[m.pods.0 as usize..m.pods.1 as usize]);
-        plan.on_existing_nodes.push(Placement { node: NodeIx(node as u32), pods: pods.copied().collect() });
+        let pods = members
+            .iter()
+            .flat_map(|m| &p.items[m.pod_group].pods[m.pods.0 as usize..m.pods.1 as usize]);
+        plan.on_existing_nodes.push(Placement {
+            node: NodeIx(node as u32),
+            pods: pods.copied().collect(),
+        });
     }
 }
 
 fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dropped: Vec<PodIx>) {
-    let alone = |unfit: Unfit| vec![Refusal { target: Target::Pod, unfit }];
+    let alone = |unfit: Unfit| {
+        vec![Refusal {
+            target: Target::Pod,
+            unfit,
+        }]
+    };
     for pod in &p.snapshot.pending {
         if let Some(unfit) = &pod.unfit {
-            plan.unplaced.push(Unplaced { pod: pod.pod, refusals: alone(unfit.clone()) });
+            plan.unplaced.push(Unplaced {
+                pod: pod.pod,
+                refusals: alone(unfit.clone()),
+            });
         }
     }
-    plan.unplaced.extend(dropped.into_iter().map(|pod| Unplaced { pod, refusals: alone(Unfit::Excluded) }));
+    plan.unplaced
+        .extend(dropped.into_iter().map(|pod| Unplaced {
+            pod,
+            refusals: alone(Unfit::Excluded),
+        }));
     for item in 0..p.items.len() {
         let from = packing.placed[item] as usize;
         if from == p.items[item].pods.len() {
@@ -225,7 +302,10 @@ fn unplaced(p: &mut CompiledCluster<'_>, packing: &Packing, plan: &mut Plan, dro
         }
         let refusals = refusal::by_pools(p, packing, item);
         for &pod in &p.items[item].pods[from..] {
-            plan.unplaced.push(Unplaced { pod, refusals: refusals.clone() });
+            plan.unplaced.push(Unplaced {
+                pod,
+                refusals: refusals.clone(),
+            });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Bit sets of a fixed length: instance types that still fit, cells that may still be used.
 
-/// A set of small integers below a length fixed at its making. Sets that meet must have the same length.
+/// A set of small integers below a length fixed at its making. Sets that meet must have the same
+/// length.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BitSet(Box<[u64]>);
 

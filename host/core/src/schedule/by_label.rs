@@ -26,7 +26,11 @@ impl<'i> ByLabel<'i> {
             shapes: Vec::new(),
         };
         for (&at, shape) in index.all.iter().zip(&shapes) {
-            index.by_namespace.entry(shape.namespace).or_default().push(at);
+            index
+                .by_namespace
+                .entry(shape.namespace)
+                .or_default()
+                .push(at);
             for (key, value) in shape.labels.iter() {
                 index.by_label.entry((key, value)).or_default().push(at);
                 index.by_key.entry(key).or_default().push(at);
@@ -36,7 +40,11 @@ impl<'i> ByLabel<'i> {
     }
 
     /// Items of some namespaces (sorted; of all, without a list) that a selector selects, in order.
-    pub fn selected(&self, selector: &LabelSelector, namespaces: Option<&[Symbol]>) -> impl Iterator<Item = usize> {
+    pub fn selected(
+        &self,
+        selector: &LabelSelector,
+        namespaces: Option<&[Symbol]>,
+    ) -> impl Iterator<Item = usize> {
         let in_namespace = |at: &u32| {
             let own = self.shapes[*at as usize].namespace;
             namespaces.is_none_or(|all| all.binary_search(&own).is_ok())
@@ -46,20 +54,29 @@ impl<'i> ByLabel<'i> {
         found.into_iter().map(|at| at as usize)
     }
 
-    /// A superset of them: by the first rule that asks for values, else by one that asks for a label, else by namespace.
+    /// A superset of them: by the first rule that asks for values, else by one that asks for a
+    /// label, else by namespace.
     fn candidates(&self, selector: &LabelSelector, namespaces: Option<&[Symbol]>) -> Vec<u32> {
-        let Some(rules) = &selector.0 else { return Vec::new() };
+        let Some(rules) = &selector.0 else {
+            return Vec::new();
+        };
         let values = rules.iter().find_map(|rule| match &rule.op {
             SelectorOp::In(values) => Some((rule.key, values)),
             _ => None,
         });
         if let Some((key, values)) = values {
-            return merged(values.iter().filter_map(|&value| self.by_label.get(&(key, value))));
+            return merged(
+                values
+                    .iter()
+                    .filter_map(|&value| self.by_label.get(&(key, value))),
+            );
         }
         let there = rules.iter().find(|rule| rule.op == SelectorOp::Exists);
         match (there, namespaces) {
             (Some(rule), _) => self.by_key.get(&rule.key).cloned().unwrap_or_default(),
-            (None, Some(names)) => merged(names.iter().filter_map(|name| self.by_namespace.get(name))),
+            (None, Some(names)) => {
+                merged(names.iter().filter_map(|name| self.by_namespace.get(name)))
+            }
             (None, None) => self.all.clone(),
         }
     }

@@ -1,9 +1,10 @@
-//! Which domains a spread constraint counts: those where a node passes its filter, and those where one could be bought
-//! for such a pod.
+//! Which domains a spread constraint counts: those where a node passes its filter, and those where
+//! one could be bought for such a pod.
 //!
-//! kube-scheduler knows nodes that exist and no others. A domain without one counts here as well if a NodePool could buy
-//! there what the pod itself asks for; otherwise it would hold the minimum at 0 for ever. Shortages of the moment are
-//! left aside: they end, and spreading should not end with them.
+//! kube-scheduler knows nodes that exist and no others. A domain without one counts here as well if
+//! a NodePool could buy there what the pod itself asks for; otherwise it would hold the minimum at
+//! 0 for ever. Shortages of the moment are left aside: they end, and spreading should not end with
+//! them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -31,7 +32,12 @@ impl Buyer {
     /// The demands of pods of a shape that must be spread over `keys` too.
     pub fn of(shape: &PodShape, keys: &[Symbol]) -> Self {
         Buyer {
-            selector: shape.node_selector.iter().cloned().chain(keys.iter().map(|&key| exists(key))).collect(),
+            selector: shape
+                .node_selector
+                .iter()
+                .cloned()
+                .chain(keys.iter().map(|&key| exists(key)))
+                .collect(),
             required: shape.required.clone(),
             tolerations: shape.tolerations.clone(),
             requests: shape.requests.clone(),
@@ -39,8 +45,9 @@ impl Buyer {
     }
 }
 
-/// Domains that count although nothing could be bought there for a group's own pods: the plan buys a node there for
-/// others, which passes the group's filter. Found by [`bought_by_others`], and planned with from the start the next time.
+/// Domains that count although nothing could be bought there for a group's own pods: the plan buys
+/// a node there for others, which passes the group's filter. Found by [`bought_by_others`], and
+/// planned with from the start the next time.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     domains: FxHashSet<(GroupKey, Symbol)>,
@@ -54,7 +61,8 @@ impl Counted {
         self.domains.is_empty() && !self.everybody
     }
 
-    /// Adds what `more` has; with `everybody`, all domains that could ever come to count, so that nothing is left to add.
+    /// Adds what `more` has; with `everybody`, all domains that could ever come to count, so that
+    /// nothing is left to add.
     pub fn add(&mut self, more: Counted, everybody: bool) {
         self.domains.extend(more.domains);
         self.everybody |= everybody;
@@ -68,16 +76,27 @@ impl Counted {
     /// Who could buy a node that passes the filter of a group, if all such count.
     pub fn buyer(&self, spec: &GroupKey) -> Option<Buyer> {
         let (selector, required) = spec.asked().unwrap_or_default();
-        let all = Toleration { key: None, exists: true, value: Symbol(0), effect: None };
+        let all = Toleration {
+            key: None,
+            exists: true,
+            value: Symbol(0),
+            effect: None,
+        };
         let tolerations = spec.tolerations.clone().unwrap_or_else(|| vec![all]);
-        self.everybody.then_some(Buyer { selector, required, tolerations, requests: Resources::default() })
+        self.everybody.then_some(Buyer {
+            selector,
+            required,
+            tolerations,
+            requests: Resources::default(),
+        })
     }
 }
 
 /// What NodePools could buy, remembered by who buys.
 #[derive(Clone, Debug)]
 pub struct Purchases {
-    /// By position of NodePool: types that its limits admit before anything is planned, `None` without limits.
+    /// By position of NodePool: types that its limits admit before anything is planned, `None`
+    /// without limits.
     within_limits: Vec<Option<BitSet>>,
     known: FxHashMap<(Buyer, Symbol), Vec<bool>>,
 }
@@ -95,16 +114,24 @@ impl Purchases {
             let mut within = BitSet::all(types.len());
             let none_left = nodes_left.is_some_and(|n| n <= 0);
             for (at, t) in types.iter().enumerate() {
-                if none_left || limits.iter().any(|&(resource, left)| t.capacity.get(resource) > left) {
+                if none_left
+                    || limits
+                        .iter()
+                        .any(|&(resource, left)| t.capacity.get(resource) > left)
+                {
                     within.remove(at);
                 }
             }
             Some(within)
         };
-        Purchases { within_limits: snapshot.pools.iter().map(of_pool).collect(), known: FxHashMap::default() }
+        Purchases {
+            within_limits: snapshot.pools.iter().map(of_pool).collect(),
+            known: FxHashMap::default(),
+        }
     }
 
-    /// For each value of a label, whether some NodePool could buy a node of that value for such pods.
+    /// For each value of a label, whether some NodePool could buy a node of that value for such
+    /// pods.
     pub fn of(
         &mut self,
         buyer: &Buyer,
@@ -128,7 +155,10 @@ impl Purchases {
                 within.and(limited);
             }
             for (found, &value) in found.iter_mut().zip(values) {
-                *found = *found || terms.iter().any(|term| states.could_be_had(pool, term, (key, value), &within));
+                *found = *found
+                    || terms
+                        .iter()
+                        .any(|term| states.could_be_had(pool, term, (key, value), &within));
             }
         }
         self.known.insert((buyer.clone(), key), found.clone());
@@ -141,7 +171,10 @@ fn large_enough(requests: &Resources, snapshot: &Snapshot) -> BitSet {
     let types = snapshot.world.catalogue.types();
     let mut large = BitSet::all(types.len());
     for (at, t) in types.iter().enumerate() {
-        if requests.iter().any(|(resource, wants)| wants > t.allocatable.get(resource)) {
+        if requests
+            .iter()
+            .any(|(resource, wants)| wants > t.allocatable.get(resource))
+        {
             large.remove(at);
         }
     }
@@ -150,11 +183,19 @@ fn large_enough(requests: &Resources, snapshot: &Snapshot) -> BitSet {
 
 /// That a node has a label.
 pub fn exists(key: Symbol) -> Requirement {
-    Requirement { key, op: Op::Exists, min_values: None }
+    Requirement {
+        key,
+        op: Op::Exists,
+        min_values: None,
+    }
 }
 
 /// A node selector with each of the terms of required node affinity.
-pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states: &NodeSpecs<'_>) -> Vec<Sets> {
+pub fn alternatives(
+    selector: &[Requirement],
+    terms: &[Vec<Requirement>],
+    states: &NodeSpecs<'_>,
+) -> Vec<Sets> {
     let base = Sets::new(selector, &states.numbers);
     if terms.is_empty() {
         return vec![base];
@@ -167,21 +208,30 @@ pub fn alternatives(selector: &[Requirement], terms: &[Vec<Requirement>], states
     terms.iter().map(with).collect()
 }
 
-/// Domains that a plan's own claims make count, and that its spread constraints were planned without, where that would
-/// put a domain beyond its `maxSkew`. Of each claim the node that it counts on is looked at.
+/// Domains that a plan's own claims make count, and that its spread constraints were planned
+/// without, where that would put a domain beyond its `maxSkew`. Of each claim the node that it
+/// counts on is looked at.
 pub fn bought_by_others(compiled: &CompiledCluster<'_>, plan: &Plan, counted: &Counted) -> Counted {
     let (topology, mut found) = (&compiled.topology, Counted::default());
     let mut bought: Vec<(&PlannedClaim, Sets)> = Vec::new();
     for group in topology.groups.iter().filter(|_| !counted.everybody) {
-        let (ConstraintKind::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key) else { continue };
+        let (ConstraintKind::Spread { max_skew, .. }, Some(key)) = (group.spec.rule, group.key)
+        else {
+            continue;
+        };
         let domains = &topology.keys[key];
         let most = group.count.iter().copied().max().unwrap_or(0);
         let overlooked = |d: &usize| {
-            !group.eligible_domains[*d] && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew)
+            !group.eligible_domains[*d]
+                && i64::from(most) > i64::from(group.count[*d]) + i64::from(max_skew)
         };
         for domain in (0..domains.values.len()).filter(overlooked) {
             if bought.is_empty() {
-                bought.extend(plan.claims.iter().map(|claim| (claim, labels(claim, compiled))));
+                bought.extend(
+                    plan.claims
+                        .iter()
+                        .map(|claim| (claim, labels(claim, compiled))),
+                );
             }
             let value = domains.values[domain];
             let there = |(claim, labels): &(&PlannedClaim, Sets)| {
@@ -206,18 +256,36 @@ fn labels(claim: &PlannedClaim, compiled: &CompiledCluster<'_>) -> Sets {
         sets.add(*key, &Set::of(values.iter().copied()), numbers);
     }
     let of_type = &catalogue.instance_type(offering.instance_type).requirements;
-    sets.add_all(&Sets::new(of_type.iter().chain(&offering.requirements), numbers), numbers);
+    sets.add_all(
+        &Sets::new(of_type.iter().chain(&offering.requirements), numbers),
+        numbers,
+    );
     sets
 }
 
 /// Whether such a node of a claim's NodePool passes the filter of a group.
-fn passes(spec: &GroupKey, claim: &PlannedClaim, labels: &Sets, compiled: &CompiledCluster<'_>) -> bool {
+fn passes(
+    spec: &GroupKey,
+    claim: &PlannedClaim,
+    labels: &Sets,
+    compiled: &CompiledCluster<'_>,
+) -> bool {
     let states = &compiled.states;
     let taints = &compiled.snapshot.world.pools[claim.pool.0 as usize].taints;
-    if spec.tolerations.as_ref().is_some_and(|t| untolerated(t, taints, false).is_some()) {
+    if spec
+        .tolerations
+        .as_ref()
+        .is_some_and(|t| untolerated(t, taints, false).is_some())
+    {
         return false;
     }
-    let Some((selector, terms)) = spec.asked() else { return true };
+    let Some((selector, terms)) = spec.asked() else {
+        return true;
+    };
     let asked = alternatives(&selector, &terms, states);
-    asked.iter().any(|a| labels.conflict(a, |key| states.may_be_undefined(key), &states.numbers).is_none())
+    asked.iter().any(|a| {
+        labels
+            .conflict(a, |key| states.may_be_undefined(key), &states.numbers)
+            .is_none()
+    })
 }

@@ -1,8 +1,9 @@
 //! First fit: first-fit-decreasing with every rule.
 //!
-//! Items come in queue order. Each pod is tried on existing nodes, then on claims of this plan, then on a new claim of
-//! each NodePool in order of preference; if all refuse, it gives up one preference and starts again. What is left over
-//! is tried again after the others for as long as anything changes: affinity may have been waiting for its partner.
+//! Items come in queue order. Each pod is tried on existing nodes, then on claims of this plan,
+//! then on a new claim of each NodePool in order of preference; if all refuse, it gives up one
+//! preference and starts again. What is left over is tried again after the others for as long as
+//! anything changes: affinity may have been waiting for its partner.
 //!
 //! Price plays no part but for ties between topology domains; the improver sees to it.
 
@@ -62,7 +63,8 @@ pub struct CompiledCluster<'a> {
     pub items: Vec<PodGroup>,
     /// How many pods of each item are to be placed.
     pub wanted: Vec<u32>,
-    /// Groups that pods which are not theirs are kept balanced for as well, where that costs nothing.
+    /// Groups that pods which are not theirs are kept balanced for as well, where that costs
+    /// nothing.
     pub balanced: Vec<bool>,
     /// What existing nodes have left.
     pub room: Room,
@@ -145,16 +147,28 @@ pub struct Packing {
 }
 
 impl<'a> CompiledCluster<'a> {
-    /// Compiles a snapshot to plan for its pending pods: scores the catalogue, interns requirements, groups pods.
-    /// `counted` are domains that count for spread constraints whatever could be bought there.
+    /// Compiles a snapshot to plan for its pending pods: scores the catalogue, interns
+    /// requirements, groups pods. `counted` are domains that count for spread constraints whatever
+    /// could be bought there.
     pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies, counted: &Counted) -> Self {
         CompiledCluster::of(snapshot, &snapshot.pending, policies, counted)
     }
 
     /// The same for any pods, in queue order.
-    pub fn of(snapshot: &'a Snapshot, pods: &[PendingPod], policies: &dyn Policies, counted: &Counted) -> Self {
+    pub fn of(
+        snapshot: &'a Snapshot,
+        pods: &[PendingPod],
+        policies: &dyn Policies,
+        counted: &Counted,
+    ) -> Self {
         let world = &*snapshot.world;
-        let score = |p: &PoolIx| policies.score(&world.catalogue, &world.names, world.pools[p.0 as usize].name);
+        let score = |p: &PoolIx| {
+            policies.score(
+                &world.catalogue,
+                &world.names,
+                world.pools[p.0 as usize].name,
+            )
+        };
         let mut states = NodeSpecs::new(world, snapshot.pools.iter().map(score).collect());
         let dims = ResourceDims::of(snapshot, pods);
         let mut pools = Vec::new();
@@ -164,16 +178,40 @@ impl<'a> CompiledCluster<'a> {
             let record = &world.pools[pool.0 as usize];
             let fit = Fit::new(snapshot, &states, states.get(initial), record, &dims);
             let (limits, nodes_left) = limits(snapshot, record);
-            let min_values = record.requirements.iter().filter_map(|r| Some((r.key, r.min_values?))).collect();
+            let min_values = record
+                .requirements
+                .iter()
+                .filter_map(|r| Some((r.key, r.min_values?)))
+                .collect();
             let reserved = world.settings.reserved_capacity
-                && states.get(initial).cells.iter().any(|c| states.cells[c].reservation.is_some());
+                && states
+                    .get(initial)
+                    .cells
+                    .iter()
+                    .any(|c| states.cells[c].reservation.is_some());
             let limits_before = (limits.clone(), nodes_left);
-            pools.push(Template { pool, initial, fit, min_values, limits, nodes_left, limits_before, reserved });
+            pools.push(Template {
+                pool,
+                initial,
+                fit,
+                min_values,
+                limits,
+                nodes_left,
+                limits_before,
+                reserved,
+            });
         }
         let initial: Vec<NodeSpecId> = pools.iter().map(|p| p.initial).collect();
         let mut topology = Topology::new(snapshot, counted);
-        let items = pod_groups::collect(snapshot, pods, &mut states, &mut topology, &dims, &initial);
-        let room = Room::new(snapshot.nodes.iter().map(|n| dims.amounts(&n.free)).collect());
+        let items =
+            pod_groups::collect(snapshot, pods, &mut states, &mut topology, &dims, &initial);
+        let room = Room::new(
+            snapshot
+                .nodes
+                .iter()
+                .map(|n| dims.amounts(&n.free))
+                .collect(),
+        );
         let reservations = reservations(&world.catalogue);
         let wanted = items.iter().map(|item| item.pods.len() as u32).collect();
         let balanced = vec![true; topology.groups.len()];
@@ -195,20 +233,26 @@ impl<'a> CompiledCluster<'a> {
         }
     }
 
-    /// A node no longer counts against the limits of its NodePool, until [`reset`](CompiledCluster::reset).
+    /// A node no longer counts against the limits of its NodePool, until
+    /// [`reset`](CompiledCluster::reset).
     pub fn give_back_limits(&mut self, node: usize) {
         let node = &self.snapshot.nodes[node];
         let of_node = |template: &&mut Template| {
-            node.pool.is_some_and(|pool| self.snapshot.world.pools[template.pool.0 as usize].name == pool)
+            node.pool.is_some_and(|pool| {
+                self.snapshot.world.pools[template.pool.0 as usize].name == pool
+            })
         };
         if let Some(template) = self.pools.iter_mut().find(of_node) {
-            template.limits.iter_mut().for_each(|(resource, left)| *left += node.capacity.get(*resource));
+            template
+                .limits
+                .iter_mut()
+                .for_each(|(resource, left)| *left += node.capacity.get(*resource));
             template.nodes_left = template.nodes_left.map(|nodes| nodes + 1);
         }
     }
 
-    /// Takes back what a packing has counted and used up, so that another one can begin. Says whether that is possible: if
-    /// not, the cluster is to be compiled anew.
+    /// Takes back what a packing has counted and used up, so that another one can begin. Says
+    /// whether that is possible: if not, the cluster is to be compiled anew.
     #[must_use]
     pub fn reset(&mut self) -> bool {
         if !self.topology.rewind() {
@@ -233,8 +277,15 @@ impl<'a> CompiledCluster<'a> {
         let mut values: Vec<Symbol> = Vec::new();
         if self.states.is_cell_key(key) {
             for cell in s.cells.iter() {
-                let here = self.states.available(s.pool, cell).iter().any(|t| types.has(t));
-                let value = self.states.cells[cell].values.iter().find(|(k, _)| *k == key);
+                let here = self
+                    .states
+                    .available(s.pool, cell)
+                    .iter()
+                    .any(|t| types.has(t));
+                let value = self.states.cells[cell]
+                    .values
+                    .iter()
+                    .find(|(k, _)| *k == key);
                 values.extend(value.filter(|_| here).map(|v| v.1));
             }
         } else {
@@ -249,14 +300,19 @@ impl<'a> CompiledCluster<'a> {
         }
         values.sort_unstable();
         values.dedup();
-        let admitted = |v: &&Symbol| s.sets.get(key).is_none_or(|set| set.admits(**v, &self.states.numbers));
+        let admitted = |v: &&Symbol| {
+            s.sets
+                .get(key)
+                .is_none_or(|set| set.admits(**v, &self.states.numbers))
+        };
         values.iter().filter(admitted).count()
     }
 
     /// The first `minValues` of a NodePool that these types do not offer.
     pub fn too_few_values(&self, state: NodeSpecId, types: &BitSet) -> Option<Symbol> {
         let pool = &self.pools[self.states.get(state).pool];
-        let short = |(key, min): &&(Symbol, u16)| self.distinct(state, types, *key) < usize::from(*min);
+        let short =
+            |(key, min): &&(Symbol, u16)| self.distinct(state, types, *key) < usize::from(*min);
         pool.min_values.iter().find(short).map(|m| m.0)
     }
 }
@@ -264,7 +320,11 @@ impl<'a> CompiledCluster<'a> {
 /// Units of each reservation: the least that an offering which draws on it says.
 fn reservations(catalogue: &Catalogue) -> FxHashMap<Symbol, i64> {
     let mut reservations: FxHashMap<Symbol, i64> = FxHashMap::default();
-    for (id, count) in catalogue.offerings().iter().filter_map(|offering| offering.reservation) {
+    for (id, count) in catalogue
+        .offerings()
+        .iter()
+        .filter_map(|offering| offering.reservation)
+    {
         let left = reservations.entry(id).or_insert(i64::MAX);
         *left = (*left).min(i64::from(count));
     }
@@ -277,11 +337,16 @@ pub fn limits_left(p: &CompiledCluster<'_>, pool: usize) -> (Vec<(ResourceId, i6
 }
 
 /// What a NodePool's limits leave after the nodes that it has.
-pub(super) fn limits(snapshot: &Snapshot, pool: &NodePool) -> (Vec<(ResourceId, i64)>, Option<i64>) {
+pub(super) fn limits(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+) -> (Vec<(ResourceId, i64)>, Option<i64>) {
     let mut limits = pool.limits.clone();
     let mut nodes = pool.node_limit;
     for node in snapshot.nodes.iter().filter(|n| n.pool == Some(pool.name)) {
-        limits.iter_mut().for_each(|(resource, left)| *left -= node.capacity.get(*resource));
+        limits
+            .iter_mut()
+            .for_each(|(resource, left)| *left -= node.capacity.get(*resource));
         nodes = nodes.map(|n| n - 1);
     }
     (limits, nodes)
@@ -304,12 +369,21 @@ pub fn pack(compiled: &mut CompiledCluster<'_>, first: &[usize]) -> Packing {
     let items = compiled.items.len();
     let others = (0..items).filter(|item| !first.contains(item));
     let waiting: Vec<usize> = first.iter().copied().chain(others).collect();
-    let out = Packing { placed: vec![0; items], awaits_reservation: vec![false; items], ..Packing::default() };
+    let out = Packing {
+        placed: vec![0; items],
+        awaits_reservation: vec![false; items],
+        ..Packing::default()
+    };
     pack_on(compiled, waiting, out)
 }
 
-/// Packs the wanted pods of some items, each once, in this order. `out` is empty, with room for all items.
-pub fn pack_on(compiled: &mut CompiledCluster<'_>, mut waiting: Vec<usize>, out: Packing) -> Packing {
+/// Packs the wanted pods of some items, each once, in this order. `out` is empty, with room for all
+/// items.
+pub fn pack_on(
+    compiled: &mut CompiledCluster<'_>,
+    mut waiting: Vec<usize>,
+    out: Packing,
+) -> Packing {
     let mut packer = Packer::new(compiled, out);
     loop {
         let before = packer.placements;
@@ -333,8 +407,9 @@ struct Packer<'p, 'a> {
     placements: u64,
 }
 
-/// Looks at rules over hosts that a pod's preferences may cost: a pod with twenty rules and forty preferences on five
-/// thousand nodes. Beyond it the pod gives up all of them at once, so that no pod holds up the others.
+/// Looks at rules over hosts that a pod's preferences may cost: a pod with twenty rules and forty
+/// preferences on five thousand nodes. Beyond it the pod gives up all of them at once, so that no
+/// pod holds up the others.
 const MOST_LOOKS: usize = 4_000_000;
 
 /// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
@@ -411,26 +486,43 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let variant = &it.relaxations[relaxation];
         let node = &self.p.snapshot.nodes[node];
-        untolerated(&it.shape.tolerations, &node.taints, variant.avoids_prefer_no_schedule).is_none()
-            && variant.needs.iter().any(|&n| self.admits(self.p.states.need_sets(n), node))
+        untolerated(
+            &it.shape.tolerations,
+            &node.taints,
+            variant.avoids_prefer_no_schedule,
+        )
+        .is_none()
+            && variant
+                .needs
+                .iter()
+                .any(|&n| self.admits(self.p.states.need_sets(n), node))
     }
 
     fn admits(&self, asked: &Sets, node: &crate::snapshot::StateNode) -> bool {
-        asked.0.iter().all(|(key, set)| match node.labels.get(*key) {
-            Some(value) => set.admits(value, &self.p.states.numbers),
-            None => set.allows_absence(),
-        })
+        asked
+            .0
+            .iter()
+            .all(|(key, set)| match node.labels.get(*key) {
+                Some(value) => set.admits(value, &self.p.states.numbers),
+                None => set.allows_absence(),
+            })
     }
 
     /// Places the next pod (or, where no rule but size matters, as many as fit) at one level.
     fn place(&mut self, item: usize, relaxation: usize, scan: &mut FeasibleHosts) -> bool {
-        let Some(rules) = self.domain_rules(item, relaxation) else { return false };
+        let Some(rules) = self.domain_rules(item, relaxation) else {
+            return false;
+        };
         let spot = self
             .on_nodes(item, relaxation, scan, &rules)
             .or_else(|| self.on_claims(item, relaxation, scan, &rules))
             .or_else(|| self.on_new_claim(item, relaxation, &rules));
         let Some(spot) = spot else { return false };
-        let most = if self.resources_only(item, relaxation) { self.max_batch(item, &spot) } else { 1 };
+        let most = if self.resources_only(item, relaxation) {
+            self.max_batch(item, &spot)
+        } else {
+            1
+        };
         self.place_at(item, relaxation, spot, most);
         self.looks.set(0);
         true
@@ -445,7 +537,11 @@ impl<'p, 'a> Packer<'p, 'a> {
             && it.repelled_by.is_empty()
             && it.ports.is_empty()
             && it.volumes.is_empty()
-            && self.p.pools.iter().all(|p| p.min_values.is_empty() && !p.reserved)
+            && self
+                .p
+                .pools
+                .iter()
+                .all(|p| p.min_values.is_empty() && !p.reserved)
     }
 
     fn max_batch(&self, item: usize, spot: &Placement) -> u32 {
@@ -453,30 +549,49 @@ impl<'p, 'a> Packer<'p, 'a> {
         let left = self.p.wanted[item] - self.out.placed[item];
         match *spot {
             Placement::Node(node, _) => {
-                let room = it.request.iter().zip(self.p.room.of(node)).filter(|(want, _)| **want > 0);
-                room.map(|(&want, &have)| (have / want) as u32).min().unwrap_or(left).clamp(1, left)
+                let room = it
+                    .request
+                    .iter()
+                    .zip(self.p.room.of(node))
+                    .filter(|(want, _)| **want > 0);
+                room.map(|(&want, &have)| (have / want) as u32)
+                    .min()
+                    .unwrap_or(left)
+                    .clamp(1, left)
             }
             Placement::Claim(at, state, _) => {
                 let claim = &self.out.claims[at];
                 let fit = &self.p.pools[claim.pool].fit;
                 let types = &self.p.states.get(state).types;
                 let fits = |n: u32| {
-                    let total: ResourceVector =
-                        claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r * i64::from(n)).collect();
+                    let total: ResourceVector = claim
+                        .total
+                        .iter()
+                        .zip(&it.request)
+                        .map(|(&t, &r)| t + r * i64::from(n))
+                        .collect();
                     fit.any(&claim.types, types, &total)
                 };
                 let (mut low, mut high) = (1, left + 1);
                 while low + 1 < high {
-                    let middle = if high - low > 64 { low + 32.min((high - low) / 2) } else { (low + high) / 2 };
-                    if fits(middle) { low = middle } else { high = middle }
+                    let middle = if high - low > 64 {
+                        low + 32.min((high - low) / 2)
+                    } else {
+                        (low + high) / 2
+                    };
+                    if fits(middle) {
+                        low = middle
+                    } else {
+                        high = middle
+                    }
                 }
                 low
             }
         }
     }
 
-    /// Which domains are allowed now, for every topology key that has to do with the item. Nothing if one of the keys
-    /// allows none.
+    /// Which domains are allowed now, for every topology key that has to do with the item. Nothing
+    /// if one of the keys allows none.
     fn domain_rules(&self, item: usize, relaxation: usize) -> Option<Vec<DomainRule>> {
         open_domains(self.p, item, relaxation).ok()?.ok()
     }
@@ -484,8 +599,11 @@ impl<'p, 'a> Packer<'p, 'a> {
     fn hosts_allow(&self, item: usize, relaxation: usize, host: usize) -> bool {
         let it = &self.p.items[item];
         let groups = &self.p.topology.groups;
-        let uses_ok = |u: &GroupUse| groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own);
-        self.looks.set(self.looks.get() + it.relaxations[relaxation].uses.len());
+        let uses_ok = |u: &GroupUse| {
+            groups[u.group].key.is_some() || groups[u.group].allows_host(host, u.own)
+        };
+        self.looks
+            .set(self.looks.get() + it.relaxations[relaxation].uses.len());
         let repelled = it.inverse_hosts && self.p.topology.repels_on(host, &it.repelled_by);
         !repelled && it.relaxations[relaxation].uses.iter().all(uses_ok)
     }
@@ -522,13 +640,21 @@ impl<'p, 'a> Packer<'p, 'a> {
             scan.next = node + 1;
             if self.suits(item, relaxation, node) {
                 scan.nodes.push(node as u32);
-                found = self.try_node(item, relaxation, node, rules).map(|need| Placement::Node(node, need));
+                found = self
+                    .try_node(item, relaxation, node, rules)
+                    .map(|need| Placement::Node(node, need));
             }
         }
         found
     }
 
-    fn try_node(&self, item: usize, relaxation: usize, node: usize, rules: &[DomainRule]) -> Option<RequirementsId> {
+    fn try_node(
+        &self,
+        item: usize,
+        relaxation: usize,
+        node: usize,
+        rules: &[DomainRule],
+    ) -> Option<RequirementsId> {
         let it = &self.p.items[item];
         let domain_ok = |rule: &DomainRule| {
             let domain = self.p.topology.keys[rule.key].of_node[node] as usize;
@@ -539,8 +665,14 @@ impl<'p, 'a> Packer<'p, 'a> {
         }
         let state = &self.p.snapshot.nodes[node];
         if !it.ports.is_empty() {
-            let taken = state.ports.iter().chain(self.ports.get(&node).into_iter().flatten());
-            if taken.into_iter().any(|t| it.ports.iter().any(|p| p.conflicts(t))) {
+            let taken = state
+                .ports
+                .iter()
+                .chain(self.ports.get(&node).into_iter().flatten());
+            if taken
+                .into_iter()
+                .any(|t| it.ports.iter().any(|p| p.conflicts(t)))
+            {
                 return None;
             }
         }
@@ -551,7 +683,11 @@ impl<'p, 'a> Packer<'p, 'a> {
                 return None;
             }
         }
-        it.relaxations[relaxation].needs.iter().copied().find(|&n| self.admits(self.p.states.need_sets(n), state))
+        it.relaxations[relaxation]
+            .needs
+            .iter()
+            .copied()
+            .find(|&n| self.admits(self.p.states.need_sets(n), state))
     }
 
     fn on_claims(
@@ -561,7 +697,8 @@ impl<'p, 'a> Packer<'p, 'a> {
         scan: &mut FeasibleHosts,
         rules: &[DomainRule],
     ) -> Option<Placement> {
-        scan.claims.extend((scan.seen..self.out.claims.len()).map(|c| c as u32));
+        scan.claims
+            .extend((scan.seen..self.out.claims.len()).map(|c| c as u32));
         scan.seen = self.out.claims.len();
         let mut kept = 0;
         let mut found = None;
@@ -587,7 +724,10 @@ impl<'p, 'a> Packer<'p, 'a> {
     fn may_ever_fit(&self, item: usize, relaxation: usize, c: usize) -> bool {
         let it = &self.p.items[item];
         let claim = &self.out.claims[c];
-        it.request.iter().zip(&claim.room).all(|(&want, &have)| want <= have || want == 0)
+        it.request
+            .iter()
+            .zip(&claim.room)
+            .all(|(&want, &have)| want <= have || want == 0)
             && self.tolerates(item, relaxation, claim.pool)
     }
 
@@ -595,8 +735,12 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let taints = &self.p.record(pool).taints;
         taints.is_empty()
-            || untolerated(&it.shape.tolerations, taints, it.relaxations[relaxation].avoids_prefer_no_schedule)
-                .is_none()
+            || untolerated(
+                &it.shape.tolerations,
+                taints,
+                it.relaxations[relaxation].avoids_prefer_no_schedule,
+            )
+            .is_none()
     }
 
     fn try_claim(
@@ -611,13 +755,27 @@ impl<'p, 'a> Packer<'p, 'a> {
         }
         let it = &self.p.items[item];
         let claim = &self.out.claims[c];
-        if !it.ports.is_empty() && claim.ports.iter().any(|t| it.ports.iter().any(|p| p.conflicts(t))) {
+        if !it.ports.is_empty()
+            && claim
+                .ports
+                .iter()
+                .any(|t| it.ports.iter().any(|p| p.conflicts(t)))
+        {
             return None;
         }
-        let total: ResourceVector = claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r).collect();
+        let total: ResourceVector = claim
+            .total
+            .iter()
+            .zip(&it.request)
+            .map(|(&t, &r)| t + r)
+            .collect();
         let mut types = claim.types.clone();
         if !it.ports.is_empty() {
-            self.p.pools[claim.pool].fit.port_conflicts(&it.ports).iter().for_each(|t| types.remove(t.0 as usize));
+            self.p.pools[claim.pool]
+                .fit
+                .port_conflicts(&it.ports)
+                .iter()
+                .for_each(|t| types.remove(t.0 as usize));
         }
         if !it.volumes.is_empty() {
             drop_small_volumes(self.p, &mut types, &claim.volumes, &it.volumes);
@@ -628,17 +786,27 @@ impl<'p, 'a> Packer<'p, 'a> {
             let pool = self.out.claims[c].pool;
             // What the NodePool cannot give alone, another pod's exclusions must not seem to give.
             let initial = self.p.pools[pool].initial;
-            let Some(state) = self.p.states.narrow(initial, need).and_then(|_| self.p.states.narrow(from, need)) else {
+            let Some(state) = self
+                .p
+                .states
+                .narrow(initial, need)
+                .and_then(|_| self.p.states.narrow(from, need))
+            else {
                 continue;
             };
-            let Some(state) = narrow_domains(self.p, state, rules, pool, &types, &total) else { continue };
+            let Some(state) = narrow_domains(self.p, state, rules, pool, &types, &total) else {
+                continue;
+            };
             let mut left = types.clone();
             left.and(&self.p.states.get(state).types);
             self.p.pools[pool].fit.keep(&mut left, &total);
             if self.p.too_few_values(state, &left).is_some() {
                 continue;
             }
-            if self.p.pools[pool].reserved && self.reserve(state, &left, &self.out.claims[c].reserved.clone()).is_err()
+            if self.p.pools[pool].reserved
+                && self
+                    .reserve(state, &left, &self.out.claims[c].reserved.clone())
+                    .is_err()
             {
                 continue;
             }
@@ -647,28 +815,52 @@ impl<'p, 'a> Packer<'p, 'a> {
         None
     }
 
-    /// The reservations that a claim can hold a unit of: `Err` if all that would do are used up, or if it held some and
-    /// would lose them all.
-    fn reserve(&self, state: NodeSpecId, types: &BitSet, held: &[Symbol]) -> Result<Vec<Symbol>, ()> {
+    /// The reservations that a claim can hold a unit of: `Err` if all that would do are used up, or
+    /// if it held some and would lose them all.
+    fn reserve(
+        &self,
+        state: NodeSpecId,
+        types: &BitSet,
+        held: &[Symbol],
+    ) -> Result<Vec<Symbol>, ()> {
         let s = self.p.states.get(state);
         let mut wanted: Vec<Symbol> = s
             .cells
             .iter()
-            .filter(|&c| self.p.states.available(s.pool, c).iter().any(|t| types.has(t)))
+            .filter(|&c| {
+                self.p
+                    .states
+                    .available(s.pool, c)
+                    .iter()
+                    .any(|t| types.has(t))
+            })
             .filter_map(|c| self.p.states.cells[c].reservation)
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let can = |id: &Symbol| held.contains(id) || self.reservations.get(id).is_some_and(|&left| left > 0);
+        let can = |id: &Symbol| {
+            held.contains(id) || self.reservations.get(id).is_some_and(|&left| left > 0)
+        };
         let holds: Vec<Symbol> = wanted.iter().copied().filter(can).collect();
         let none_left = !wanted.is_empty() && holds.is_empty();
         let lost = !held.is_empty() && holds.is_empty();
-        if none_left || lost { Err(()) } else { Ok(holds) }
+        if none_left || lost {
+            Err(())
+        } else {
+            Ok(holds)
+        }
     }
 
-    fn on_new_claim(&mut self, item: usize, relaxation: usize, rules: &[DomainRule]) -> Option<Placement> {
+    fn on_new_claim(
+        &mut self,
+        item: usize,
+        relaxation: usize,
+        rules: &[DomainRule],
+    ) -> Option<Placement> {
         for pool in 0..self.p.pools.len() {
-            if !self.tolerates(item, relaxation, pool) || self.p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
+            if !self.tolerates(item, relaxation, pool)
+                || self.p.pools[pool].nodes_left.is_some_and(|n| n <= 0)
+            {
                 continue;
             }
             if !self.hosts_allow(item, relaxation, usize::MAX) {
@@ -688,15 +880,27 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 
     /// Opens a claim of a NodePool that could take one pod of the item.
-    fn open(&mut self, item: usize, pool: usize, need: RequirementsId, rules: &[DomainRule]) -> Option<NodeSpecId> {
+    fn open(
+        &mut self,
+        item: usize,
+        pool: usize,
+        need: RequirementsId,
+        rules: &[DomainRule],
+    ) -> Option<NodeSpecId> {
         let initial = self.p.pools[pool].initial;
         let state = self.p.states.narrow(initial, need)?;
         let it = &self.p.items[item];
         let total = it.request.clone();
         let limited = within_limits(self.p, pool);
-        let mut types = limited.clone().unwrap_or_else(|| self.p.states.get(initial).types.clone());
+        let mut types = limited
+            .clone()
+            .unwrap_or_else(|| self.p.states.get(initial).types.clone());
         if !it.ports.is_empty() {
-            self.p.pools[pool].fit.port_conflicts(&it.ports).iter().for_each(|t| types.remove(t.0 as usize));
+            self.p.pools[pool]
+                .fit
+                .port_conflicts(&it.ports)
+                .iter()
+                .for_each(|t| types.remove(t.0 as usize));
         }
         if !it.volumes.is_empty() {
             drop_small_volumes(self.p, &mut types, &[], &it.volumes);
@@ -731,14 +935,22 @@ impl<'p, 'a> Packer<'p, 'a> {
         self.out.placed[item] += count;
         self.placements += u64::from(count);
         let it = &self.p.items[item];
-        let member =
-            |need| Assignment { pod_group: item, relaxation, requirements: need, pods: (start, start + count) };
+        let member = |need| Assignment {
+            pod_group: item,
+            relaxation,
+            requirements: need,
+            pods: (start, start + count),
+        };
         let (at, pool) = match spot {
             Placement::Node(node, need) => {
                 self.p.room.take(node, &it.request, count);
                 self.ports.entry(node).or_default().extend(&it.ports);
                 self.volumes.entry(node).or_default().extend(&it.volumes);
-                self.out.existing.entry(node).or_default().push(member(need));
+                self.out
+                    .existing
+                    .entry(node)
+                    .or_default()
+                    .push(member(need));
                 (PlacedAt::Node(node), None)
             }
             Placement::Claim(c, state, need) => {
@@ -748,7 +960,11 @@ impl<'p, 'a> Packer<'p, 'a> {
                 }
                 let it = &self.p.items[item];
                 let claim = &mut self.out.claims[c];
-                claim.total.iter_mut().zip(&it.request).for_each(|(t, &r)| *t += r * i64::from(count));
+                claim
+                    .total
+                    .iter_mut()
+                    .zip(&it.request)
+                    .for_each(|(t, &r)| *t += r * i64::from(count));
                 claim.state = state;
                 claim.types.and(&self.p.states.get(state).types);
                 if !it.ports.is_empty() {
@@ -760,7 +976,11 @@ impl<'p, 'a> Packer<'p, 'a> {
                     drop_small_volumes(self.p, &mut claim.types, &claim.volumes, &it.volumes);
                 }
                 let most = self.p.pools[pool].fit.most(&claim.types);
-                claim.room = most.iter().zip(&claim.total).map(|(&m, &t)| m - t).collect();
+                claim.room = most
+                    .iter()
+                    .zip(&claim.total)
+                    .map(|(&m, &t)| m - t)
+                    .collect();
                 claim.ports.extend(&it.ports);
                 for volume in &it.volumes {
                     if !claim.volumes.contains(volume) {
@@ -769,8 +989,12 @@ impl<'p, 'a> Packer<'p, 'a> {
                 }
                 match claim.members.last_mut() {
                     Some(last)
-                        if (last.pod_group, last.relaxation, last.requirements, last.pods.1)
-                            == (item, relaxation, need, start) =>
+                        if (
+                            last.pod_group,
+                            last.relaxation,
+                            last.requirements,
+                            last.pods.1,
+                        ) == (item, relaxation, need, start) =>
                     {
                         last.pods.1 += count;
                     }
@@ -779,9 +1003,19 @@ impl<'p, 'a> Packer<'p, 'a> {
                 (PlacedAt::Claim(self.p.room.len() + c, state), Some(pool))
             }
         };
-        let taints = pool.map(|p| self.p.record(p).taints.as_slice()).unwrap_or_default();
-        let CompiledCluster { items, topology, states, .. } = &mut *self.p;
-        let groups = items[item].counted.iter().chain(items[item].owned_anti_affinity.iter());
+        let taints = pool
+            .map(|p| self.p.record(p).taints.as_slice())
+            .unwrap_or_default();
+        let CompiledCluster {
+            items,
+            topology,
+            states,
+            ..
+        } = &mut *self.p;
+        let groups = items[item]
+            .counted
+            .iter()
+            .chain(items[item].owned_anti_affinity.iter());
         topology.record(groups, at, count, states, taints);
     }
 
@@ -791,7 +1025,12 @@ impl<'p, 'a> Packer<'p, 'a> {
         let it = &self.p.items[item];
         let mut left = claim.types.clone();
         left.and(&self.p.states.get(state).types);
-        let total: ResourceVector = claim.total.iter().zip(&it.request).map(|(&t, &r)| t + r).collect();
+        let total: ResourceVector = claim
+            .total
+            .iter()
+            .zip(&it.request)
+            .map(|(&t, &r)| t + r)
+            .collect();
         self.p.pools[claim.pool].fit.keep(&mut left, &total);
         let before = claim.reserved.clone();
         let now = self.reserve(state, &left, &before).unwrap_or_default();
@@ -805,17 +1044,30 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 }
 
-/// Topology rules of one level of an item, without those that only keep others balanced for whom nothing is planned.
-fn rules<'p>(p: &'p CompiledCluster<'_>, item: usize, relaxation: usize) -> impl Iterator<Item = &'p GroupUse> {
-    p.items[item].relaxations[relaxation].uses.iter().filter(|rule| rule.owner || p.balanced[rule.group])
+/// Topology rules of one level of an item, without those that only keep others balanced for whom
+/// nothing is planned.
+fn rules<'p>(
+    p: &'p CompiledCluster<'_>,
+    item: usize,
+    relaxation: usize,
+) -> impl Iterator<Item = &'p GroupUse> {
+    p.items[item].relaxations[relaxation]
+        .uses
+        .iter()
+        .filter(|rule| rule.owner || p.balanced[rule.group])
 }
 
 /// Which domains are allowed now, for every topology key that has to do with the item.
 ///
 /// # Errors
 /// The group of the first rule that allows no domain.
-pub fn domain_rules(p: &CompiledCluster<'_>, item: usize, relaxation: usize) -> Result<Vec<DomainRule>, usize> {
-    open_domains(p, item, relaxation)?.map_err(|emptied| first_emptied(p, item, relaxation, &emptied))
+pub fn domain_rules(
+    p: &CompiledCluster<'_>,
+    item: usize,
+    relaxation: usize,
+) -> Result<Vec<DomainRule>, usize> {
+    open_domains(p, item, relaxation)?
+        .map_err(|emptied| first_emptied(p, item, relaxation, &emptied))
 }
 
 /// The same, `Ok(Err)` where others' anti-affinity leaves no domain: of these topology keys.
@@ -828,23 +1080,42 @@ fn open_domains(
     let variant = &it.relaxations[relaxation];
     let mut rules: Vec<DomainRule> = Vec::new();
     let mut spread_on: Vec<(usize, usize)> = Vec::new();
-    for &GroupUse { group: at, own, owner, .. } in self::rules(p, item, relaxation) {
+    for &GroupUse {
+        group: at,
+        own,
+        owner,
+        ..
+    } in self::rules(p, item, relaxation)
+    {
         let group = &p.topology.groups[at];
         let Some(key) = group.key else { continue };
         let domains = &p.topology.keys[key];
-        let allowed = group.allowed(domains, (own, owner), variant.strict.get(domains.key), &p.states);
+        let allowed = group.allowed(
+            domains,
+            (own, owner),
+            variant.strict.get(domains.key),
+            &p.states,
+        );
         if matches!(group.spec.rule, ConstraintKind::Spread { .. }) {
             spread_on.push((key, at));
         }
         match rules.iter_mut().find(|r| r.key == key) {
             Some(rule) => {
-                rule.allowed.iter_mut().zip(&allowed).for_each(|(a, &b)| *a &= b);
+                rule.allowed
+                    .iter_mut()
+                    .zip(&allowed)
+                    .for_each(|(a, &b)| *a &= b);
                 if !rule.allowed.contains(&true) {
                     return Err(at);
                 }
             }
             None if !allowed.contains(&true) => return Err(at),
-            None => rules.push(DomainRule { key, allowed, order: Vec::new(), pinned: true }),
+            None => rules.push(DomainRule {
+                key,
+                allowed,
+                order: Vec::new(),
+                pinned: true,
+            }),
         }
     }
     if let Err(emptied) = keep_away(p, item, relaxation, &mut rules) {
@@ -852,18 +1123,22 @@ fn open_domains(
     }
     for rule in &mut rules {
         let domains = &p.topology.keys[rule.key];
-        rule.order = (0..rule.allowed.len() as u32).filter(|&d| rule.allowed[d as usize]).collect();
+        rule.order = (0..rule.allowed.len() as u32)
+            .filter(|&d| rule.allowed[d as usize])
+            .collect();
         let load = |d: u32| -> u32 {
             let on = spread_on.iter().filter(|(key, _)| *key == rule.key);
-            on.map(|&(_, g)| p.topology.groups[g].count[d as usize]).sum()
+            on.map(|&(_, g)| p.topology.groups[g].count[d as usize])
+                .sum()
         };
-        rule.order.sort_by_key(|&d| (load(d), domains.rank[d as usize]));
+        rule.order
+            .sort_by_key(|&d| (load(d), domains.rank[d as usize]));
     }
     Ok(Ok(rules))
 }
 
-/// Takes the domains out that others' anti-affinity keeps the item away from. All of it is looked at together, by domain:
-/// of thousands of terms that select a pod few have a pod anywhere.
+/// Takes the domains out that others' anti-affinity keeps the item away from. All of it is looked
+/// at together, by domain: of thousands of terms that select a pod few have a pod anywhere.
 fn keep_away(
     p: &CompiledCluster<'_>,
     item: usize,
@@ -882,7 +1157,8 @@ fn keep_away(
                 && !p.topology.repels_in(key, domain, &it.repelled_by)
         };
         let known = rules[..before].iter().find(|rule| rule.key == key);
-        let allowed = (0..domains.values.len()).map(|d| known.is_none_or(|rule| rule.allowed[d]) && open(d));
+        let allowed =
+            (0..domains.values.len()).map(|d| known.is_none_or(|rule| rule.allowed[d]) && open(d));
         let rule = DomainRule {
             key,
             allowed: allowed.collect(),
@@ -895,7 +1171,10 @@ fn keep_away(
         left.push(rule);
     }
     if !emptied.is_empty() {
-        return Err(Emptied { keys: emptied, rules: std::mem::take(rules) });
+        return Err(Emptied {
+            keys: emptied,
+            rules: std::mem::take(rules),
+        });
     }
     for rule in left {
         match rules.iter_mut().find(|known| known.key == rule.key) {
@@ -906,30 +1185,55 @@ fn keep_away(
     Ok(())
 }
 
-/// Topology keys that others' anti-affinity leaves no domain of, and what was open before it was looked at.
+/// Topology keys that others' anti-affinity leaves no domain of, and what was open before it was
+/// looked at.
 struct Emptied {
     keys: Vec<usize>,
     rules: Vec<DomainRule>,
 }
 
-/// Which group of others' anti-affinity closes the last domain of a key, looked at one after the other.
-fn first_emptied(p: &CompiledCluster<'_>, item: usize, relaxation: usize, emptied: &Emptied) -> usize {
+/// Which group of others' anti-affinity closes the last domain of a key, looked at one after the
+/// other.
+fn first_emptied(
+    p: &CompiledCluster<'_>,
+    item: usize,
+    relaxation: usize,
+    emptied: &Emptied,
+) -> usize {
     let it = &p.items[item];
     let mut left: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
-    left.extend(emptied.rules.iter().map(|rule| (rule.key, rule.allowed.clone())));
+    left.extend(
+        emptied
+            .rules
+            .iter()
+            .map(|rule| (rule.key, rule.allowed.clone())),
+    );
     let mut last = 0;
     for at in it.repelled_by.iter() {
         let group = &p.topology.groups[at];
-        let Some(key) = group.key.filter(|key| emptied.keys.contains(key)) else { continue };
+        let Some(key) = group.key.filter(|key| emptied.keys.contains(key)) else {
+            continue;
+        };
         last = at;
         let domains = &p.topology.keys[key];
         let strict = it.relaxations[relaxation].strict.get(domains.key);
         match left.get_mut(&key) {
-            None => _ = left.insert(key, group.allowed(domains, (false, true), strict, &p.states)),
+            None => {
+                _ = left.insert(
+                    key,
+                    group.allowed(domains, (false, true), strict, &p.states),
+                )
+            }
             Some(left) => {
-                left.iter_mut().zip(&group.count).for_each(|(open, &pods)| *open &= pods == 0);
+                left.iter_mut()
+                    .zip(&group.count)
+                    .for_each(|(open, &pods)| *open &= pods == 0);
                 let admitted = |value| strict.is_none_or(|s| s.admits(value, &p.states.numbers));
-                if !left.iter().zip(&domains.values).any(|(open, value)| *open && admitted(*value)) {
+                if !left
+                    .iter()
+                    .zip(&domains.values)
+                    .any(|(open, value)| *open && admitted(*value))
+                {
                     return at;
                 }
             }
@@ -938,8 +1242,8 @@ fn first_emptied(p: &CompiledCluster<'_>, item: usize, relaxation: usize, emptie
     last
 }
 
-/// The state after every topology key is narrowed to allowed domains, the best ones first, such that some type is big
-/// enough.
+/// The state after every topology key is narrowed to allowed domains, the best ones first, such
+/// that some type is big enough.
 pub(super) fn narrow_domains(
     p: &mut CompiledCluster<'_>,
     state: NodeSpecId,
@@ -949,9 +1253,15 @@ pub(super) fn narrow_domains(
     total: &[i64],
 ) -> Option<NodeSpecId> {
     let Some((rule, rest)) = rules.split_first() else {
-        return p.pools[pool].fit.any(types, &p.states.get(state).types, total).then_some(state);
+        return p.pools[pool]
+            .fit
+            .any(types, &p.states.get(state).types, total)
+            .then_some(state);
     };
-    let (key, values) = (p.topology.keys[rule.key].key, &p.topology.keys[rule.key].values);
+    let (key, values) = (
+        p.topology.keys[rule.key].key,
+        &p.topology.keys[rule.key].values,
+    );
     let set = p.states.get(state).sets.get(key);
     if !rule.pinned {
         if rule.allowed.iter().all(|&a| a) {
@@ -964,7 +1274,11 @@ pub(super) fn narrow_domains(
     }
     if let Some(only) = set.and_then(Set::single) {
         let domain = values.iter().position(|&v| v == only)?;
-        return if rule.allowed[domain] { narrow_domains(p, state, rest, pool, types, total) } else { None };
+        return if rule.allowed[domain] {
+            narrow_domains(p, state, rest, pool, types, total)
+        } else {
+            None
+        };
     }
     if set.is_none() && !p.states.may_be_undefined(key) {
         return None;
@@ -988,7 +1302,11 @@ pub fn within_limits(p: &CompiledCluster<'_>, pool: usize) -> Option<BitSet> {
     }
     let mut types = p.states.get(template.initial).types.clone();
     for (at, t) in p.snapshot.world.catalogue.types().iter().enumerate() {
-        if template.limits.iter().any(|&(resource, left)| t.capacity.get(resource) > left) {
+        if template
+            .limits
+            .iter()
+            .any(|&(resource, left)| t.capacity.get(resource) > left)
+        {
             types.remove(at);
         }
     }
@@ -1001,20 +1319,30 @@ fn take_limits(p: &mut CompiledCluster<'_>, pool: usize, types: &BitSet) {
     let template = &mut p.pools[pool];
     template.nodes_left = template.nodes_left.map(|n| n - 1);
     for (resource, left) in &mut template.limits {
-        let most = types.iter().map(|t| catalogue.types()[t].capacity.get(*resource)).max().unwrap_or(0);
+        let most = types
+            .iter()
+            .map(|t| catalogue.types()[t].capacity.get(*resource))
+            .max()
+            .unwrap_or(0);
         *left -= most;
     }
 }
 
 /// The driver whose limit `have` and `more` together would pass.
-pub fn over_limit(have: &[(Symbol, u32)], more: &[(Symbol, u32)], limits: &[(Symbol, u32)]) -> Option<Symbol> {
+pub fn over_limit(
+    have: &[(Symbol, u32)],
+    more: &[(Symbol, u32)],
+    limits: &[(Symbol, u32)],
+) -> Option<Symbol> {
     let mut all: Vec<(Symbol, u32)> = have.iter().chain(more).copied().collect();
     all.sort_unstable();
     all.dedup();
     let count = |driver: Symbol| all.iter().filter(|(d, _)| *d == driver).count();
     limits
         .iter()
-        .find(|&&(driver, limit)| more.iter().any(|(d, _)| *d == driver) && count(driver) > limit as usize)
+        .find(|&&(driver, limit)| {
+            more.iter().any(|(d, _)| *d == driver) && count(driver) > limit as usize
+        })
         .map(|l| l.0)
 }
 

@@ -8,7 +8,9 @@ use super::bit_set::BitSet;
 use super::node_specs::{NodeSpec, NodeSpecs};
 use super::sets::{Numbers, Set, Sets};
 use crate::matching::untolerated;
-use crate::model::{ClusterObjects, HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Symbol, TypeId};
+use crate::model::{
+    ClusterObjects, HostPort, Labels, NodePool, Op, PodShape, ResourceId, Resources, Symbol, TypeId,
+};
 use crate::snapshot::{PendingPod, Snapshot};
 
 /// Amounts in the order of [`ResourceDims`].
@@ -79,23 +81,32 @@ impl Fit {
         dims: &ResourceDims,
     ) -> Self {
         let world = &*snapshot.world;
-        let tolerating: Vec<&Arc<PodShape>> =
-            snapshot.daemons.iter().filter(|d| untolerated(&d.tolerations, &pool.taints, false).is_none()).collect();
+        let tolerating: Vec<&Arc<PodShape>> = snapshot
+            .daemons
+            .iter()
+            .filter(|d| untolerated(&d.tolerations, &pool.taints, false).is_none())
+            .collect();
         let may_run = |daemon: &PodShape, sets: &Sets| {
             let undefined_ok = |key| states.may_be_undefined(key);
-            let fine = |asked: Sets| sets.conflict(&asked, undefined_ok, &states.numbers).is_none();
+            let fine = |asked: Sets| {
+                sets.conflict(&asked, undefined_ok, &states.numbers)
+                    .is_none()
+            };
             let base = Sets::new(&daemon.node_selector, &states.numbers);
             fine(base.clone())
                 && (daemon.required.is_empty()
                     || daemon.required.iter().any(|term| {
                         let mut asked = base.clone();
-                        term.iter().for_each(|r| asked.add(r.key, &Set::from_op(&r.op), &states.numbers));
+                        term.iter()
+                            .for_each(|r| asked.add(r.key, &Set::from_op(&r.op), &states.numbers));
                         !term.is_empty() && fine(asked)
                     }))
         };
         // Daemons that ask for no label run on every type; the others are looked at type by type.
-        let picky: Vec<bool> =
-            tolerating.iter().map(|d| !d.node_selector.is_empty() || !d.required.is_empty()).collect();
+        let picky: Vec<bool> = tolerating
+            .iter()
+            .map(|d| !d.node_selector.is_empty() || !d.required.is_empty())
+            .collect();
         let mut groups: Vec<(Vec<bool>, Resources, Vec<HostPort>)> = Vec::new();
         let mut group = Vec::with_capacity(world.catalogue.types().len());
         let mut net = Vec::with_capacity(world.catalogue.types().len());
@@ -104,11 +115,17 @@ impl Fit {
                 false => vec![true; tolerating.len()],
                 true => {
                     let mut sets = initial.sets.clone();
-                    t.requirements.iter().for_each(|r| sets.add(r.key, &Set::from_op(&r.op), &states.numbers));
+                    t.requirements
+                        .iter()
+                        .for_each(|r| sets.add(r.key, &Set::from_op(&r.op), &states.numbers));
                     for (key, values) in offered(world, TypeId(id as u32)) {
                         sets.add(key, &Set::of(values), &states.numbers);
                     }
-                    tolerating.iter().zip(&picky).map(|(d, &p)| !p || may_run(d, &sets)).collect()
+                    tolerating
+                        .iter()
+                        .zip(&picky)
+                        .map(|(d, &p)| !p || may_run(d, &sets))
+                        .collect()
                 }
             };
             let at = groups.iter().position(|g| g.0 == runs).unwrap_or_else(|| {
@@ -128,7 +145,13 @@ impl Fit {
         }
         let dims = (0..dims.0.len()).map(|d| Dim::new(&net, d)).collect();
         let (group_overhead, group_ports) = groups.into_iter().map(|g| (g.1, g.2)).unzip();
-        Fit { net, group, group_overhead, group_ports, dims }
+        Fit {
+            net,
+            group,
+            group_overhead,
+            group_ports,
+            dims,
+        }
     }
 
     /// What the daemons that would run on a type ask for together.
@@ -157,7 +180,10 @@ impl Fit {
             if amount <= 0 {
                 continue;
             }
-            match dim.at_least.get(dim.values.partition_point(|&v| v < amount)) {
+            match dim
+                .at_least
+                .get(dim.values.partition_point(|&v| v < amount))
+            {
                 Some(bits) => enough.push(bits.words()),
                 None => return false,
             }
@@ -171,7 +197,12 @@ impl Fit {
 
     /// The most of each resource that any of `types` leaves.
     pub fn most(&self, types: &BitSet) -> ResourceVector {
-        let shared = |bits: &BitSet| bits.words().iter().zip(types.words()).any(|(a, b)| a & b != 0);
+        let shared = |bits: &BitSet| {
+            bits.words()
+                .iter()
+                .zip(types.words())
+                .any(|(a, b)| a & b != 0)
+        };
         let of = |dim: &Dim| {
             let at = dim.at_least.iter().rposition(shared);
             at.map_or(0, |at| dim.values[at])
@@ -181,15 +212,30 @@ impl Fit {
 
     /// Types whose daemons bind a host port that one of `ports` needs.
     pub fn port_conflicts(&self, ports: &[HostPort]) -> Vec<TypeId> {
-        let clash = |g: &u32| self.group_ports[*g as usize].iter().any(|mine| ports.iter().any(|p| p.conflicts(mine)));
-        self.group.iter().enumerate().filter(|(_, g)| clash(g)).map(|(t, _)| TypeId(t as u32)).collect()
+        let clash = |g: &u32| {
+            self.group_ports[*g as usize]
+                .iter()
+                .any(|mine| ports.iter().any(|p| p.conflicts(mine)))
+        };
+        self.group
+            .iter()
+            .enumerate()
+            .filter(|(_, g)| clash(g))
+            .map(|(t, _)| TypeId(t as u32))
+            .collect()
     }
 }
 
-/// What the offerings of a type have of each label: a daemon that asks for one of these values may run on it.
+/// What the offerings of a type have of each label: a daemon that asks for one of these values may
+/// run on it.
 fn offered(world: &ClusterObjects, t: TypeId) -> Vec<(Symbol, Vec<Symbol>)> {
     let mut all: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
-    for r in world.catalogue.offerings_of(t).iter().flat_map(|o| &o.requirements) {
+    for r in world
+        .catalogue
+        .offerings_of(t)
+        .iter()
+        .flat_map(|o| &o.requirements)
+    {
         let Op::In(values) = &r.op else { continue };
         match all.iter_mut().find(|(key, _)| *key == r.key) {
             Some((_, known)) => known.extend(values.iter()),
@@ -226,6 +272,8 @@ impl Dim {
 /// The labels of a node as requirements, for questions that are asked of sets.
 pub fn labels_as_sets(labels: &Labels, numbers: &Numbers) -> Sets {
     let mut sets = Sets::default();
-    labels.iter().for_each(|(key, value)| sets.add(key, &Set::of([value]), numbers));
+    labels
+        .iter()
+        .for_each(|(key, value)| sets.add(key, &Set::of([value]), numbers));
     sets
 }

@@ -1,5 +1,5 @@
-//! NodePools that nothing can be bought for, whatever pod asks: what they require of nodes is more than any instance
-//! type has. First-fit would pass them over without a word.
+//! NodePools that nothing can be bought for, whatever pod asks: what they require of nodes is more
+//! than any instance type has. First-fit would pass them over without a word.
 
 use super::first_fit::CompiledCluster;
 use super::refusal::{count_unavailable, matching_labels};
@@ -10,7 +10,9 @@ use crate::reasons::{TypesLeft, Unfit};
 
 /// Every NodePool that no instance type is left for, in order of preference.
 pub fn find(p: &mut CompiledCluster<'_>) -> Vec<IncompatiblePool> {
-    (0..p.pools.len()).filter_map(|pool| of_pool(p, pool)).collect()
+    (0..p.pools.len())
+        .filter_map(|pool| of_pool(p, pool))
+        .collect()
 }
 
 fn of_pool(p: &mut CompiledCluster<'_>, pool: usize) -> Option<IncompatiblePool> {
@@ -18,12 +20,20 @@ fn of_pool(p: &mut CompiledCluster<'_>, pool: usize) -> Option<IncompatiblePool>
     let ix = p.pools[pool].pool;
     if p.states.get(initial).types.is_empty() {
         let unfit = Unfit::Types(types_left(p, pool));
-        return Some(IncompatiblePool { pool: ix, unfit, requirement: unsatisfiable(p, pool) });
+        return Some(IncompatiblePool {
+            pool: ix,
+            unfit,
+            requirement: unsatisfiable(p, pool),
+        });
     }
     let strict = p.snapshot.world.settings.min_values == MinValuesPolicy::Strict;
     let types = p.states.get(initial).types.clone();
     let key = p.too_few_values(initial, &types).filter(|_| strict)?;
-    Some(IncompatiblePool { pool: ix, unfit: Unfit::MinValues { key }, requirement: Some(key) })
+    Some(IncompatiblePool {
+        pool: ix,
+        unfit: Unfit::MinValues { key },
+        requirement: Some(key),
+    })
 }
 
 /// Counts types by what removes them: labels of the type, or no offering that is available.
@@ -32,7 +42,10 @@ fn types_left(p: &mut CompiledCluster<'_>, pool: usize) -> TypesLeft {
     let all = p.snapshot.world.catalogue.types().len();
     let sets = p.states.get(initial).sets.clone();
     let labels = matching_labels(p, &sets);
-    let mut left = TypesLeft { all: all as u32, ..TypesLeft::default() };
+    let mut left = TypesLeft {
+        all: all as u32,
+        ..TypesLeft::default()
+    };
     for at in 0..all {
         if labels.has(at) {
             left.offerings += 1;
@@ -44,12 +57,17 @@ fn types_left(p: &mut CompiledCluster<'_>, pool: usize) -> TypesLeft {
     left
 }
 
-/// The first requirement of a NodePool, by the text of its label, that leaves no instance type all by itself.
+/// The first requirement of a NodePool, by the text of its label, that leaves no instance type all
+/// by itself.
 fn unsatisfiable(p: &mut CompiledCluster<'_>, pool: usize) -> Option<Symbol> {
     let mut sets = p.states.get(p.pools[pool].initial).sets.clone().0;
     sets.sort_by_key(|(key, _)| p.states.names.text(*key));
     let none = |(key, set): &(Symbol, Set)| match p.states.is_cell_key(*key) {
-        true => !p.states.values_of(*key).iter().any(|&value| set.admits(value, &p.states.numbers)),
+        true => !p
+            .states
+            .values_of(*key)
+            .iter()
+            .any(|&value| set.admits(value, &p.states.numbers)),
         false => p.states.mask(*key, set).is_empty(),
     };
     sets.into_iter().find(none).map(|(key, _)| key)

@@ -25,7 +25,9 @@ impl Members {
 
     /// Whether it is a member.
     pub fn has(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+        self.0
+            .get(at / 64)
+            .is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
     /// Whether both have a member in common.
@@ -40,10 +42,17 @@ impl Members {
 
     /// Members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(at, &word)| {
-            let bits = std::iter::successors(Some(word), |rest| (*rest != 0).then(|| rest & (rest - 1)));
-            bits.take_while(|rest| *rest != 0).map(move |rest| at * 64 + rest.trailing_zeros() as usize)
-        })
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, word)| **word != 0)
+            .flat_map(|(at, &word)| {
+                let bits = std::iter::successors(Some(word), |rest| {
+                    (*rest != 0).then(|| rest & (rest - 1))
+                });
+                bits.take_while(|rest| *rest != 0)
+                    .map(move |rest| at * 64 + rest.trailing_zeros() as usize)
+            })
     }
 }
 

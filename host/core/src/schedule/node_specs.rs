@@ -1,9 +1,10 @@
-//! What a new node may still be: requirements narrowed step by step, each distinct outcome kept once.
+//! What a new node may still be: requirements narrowed step by step, each distinct outcome kept
+//! once.
 //!
-//! A *cell* is a combination of everything that offerings pin (zone, capacity type, reservation, …). A *state* is a
-//! NodePool with a set of requirements, and what follows from them: the types whose labels agree and that have an
-//! available offering in one of the cells that agree. States are few (zones × capacity types × architectures …), so
-//! narrowing is a look-up.
+//! A *cell* is a combination of everything that offerings pin (zone, capacity type, reservation,
+//! …). A *state* is a NodePool with a set of requirements, and what follows from them: the types
+//! whose labels agree and that have an available offering in one of the cells that agree. States
+//! are few (zones × capacity types × architectures …), so narrowing is a look-up.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,7 +40,8 @@ pub struct NodeSpec {
 pub struct OfferingKey {
     /// Label and value, sorted by label.
     pub values: Vec<(Symbol, Symbol)>,
-    /// The offering of each type in this cell (the cheapest, should there be several), `u32::MAX` for none.
+    /// The offering of each type in this cell (the cheapest, should there be several), `u32::MAX`
+    /// for none.
     pub offerings: Vec<u32>,
     /// The reservation that offerings of this cell draw on.
     pub reservation: Option<Symbol>,
@@ -81,16 +83,25 @@ impl<'a> NodeSpecs<'a> {
         let mut type_sets: FxHashMap<Symbol, Vec<(u32, Set)>> = FxHashMap::default();
         for (at, t) in catalogue.types().iter().enumerate() {
             for r in &t.requirements {
-                type_sets.entry(r.key).or_default().push((at as u32, Set::from_op(&r.op)));
+                type_sets
+                    .entry(r.key)
+                    .or_default()
+                    .push((at as u32, Set::from_op(&r.op)));
             }
         }
         let mut defined: FxHashSet<Symbol> = type_sets.keys().chain(&cell_keys).copied().collect();
         defined.extend(WELL_KNOWN.iter().filter_map(|key| world.names.get(key)));
         let usable = |score: &Scores, row: u32| {
             let offering = catalogue.offering(OfferingId(row));
-            let left = offering.reservation.is_none_or(|(_, count)| count > 0) || !world.settings.reserved_capacity;
-            let inside =
-                || score.pools.iter().any(|p| p.draws.iter().any(|d| d.offering.0 == row && d.amount <= p.remaining));
+            let left = offering.reservation.is_none_or(|(_, count)| count > 0)
+                || !world.settings.reserved_capacity;
+            let inside = || {
+                score.pools.iter().any(|p| {
+                    p.draws
+                        .iter()
+                        .any(|d| d.offering.0 == row && d.amount <= p.remaining)
+                })
+            };
             offering.available && left && (score.cost[row as usize].is_finite() || inside())
         };
         let available = scores
@@ -98,8 +109,13 @@ impl<'a> NodeSpecs<'a> {
             .map(|score| {
                 let of_cell = |cell: &OfferingKey| {
                     let mut bits = BitSet::none(catalogue.types().len());
-                    let rows = cell.offerings.iter().enumerate().filter(|&(_, &row)| row != u32::MAX);
-                    rows.filter(|&(_, &row)| usable(score, row)).for_each(|(t, _)| bits.insert(t));
+                    let rows = cell
+                        .offerings
+                        .iter()
+                        .enumerate()
+                        .filter(|&(_, &row)| row != u32::MAX);
+                    rows.filter(|&(_, &row)| usable(score, row))
+                        .for_each(|(t, _)| bits.insert(t));
                     bits
                 };
                 cells.iter().map(of_cell).collect()
@@ -151,7 +167,12 @@ impl<'a> NodeSpecs<'a> {
         }
         let (types, cells) = self.compatible(pool, &sets);
         let id = NodeSpecId(self.table.len() as u32);
-        self.table.push(NodeSpec { pool, sets: sets.clone(), types, cells });
+        self.table.push(NodeSpec {
+            pool,
+            sets: sets.clone(),
+            types,
+            cells,
+        });
         self.index.insert((pool, sets), id);
         id
     }
@@ -163,7 +184,10 @@ impl<'a> NodeSpecs<'a> {
         }
         let state = &self.table[from.0 as usize];
         let asked = &self.needs[need.0 as usize];
-        let to = match state.sets.conflict(asked, |k| self.defined.contains(&k), &self.numbers) {
+        let to = match state
+            .sets
+            .conflict(asked, |k| self.defined.contains(&k), &self.numbers)
+        {
             Some(_) => None,
             None => {
                 let mut sets = state.sets.clone();
@@ -203,7 +227,8 @@ impl<'a> NodeSpecs<'a> {
 
     /// Types whose labels agree with `set` under `key`; a type that does not name the label agrees.
     pub fn mask(&mut self, key: Symbol, set: &Set) -> &BitSet {
-        let (numbers, type_sets, len) = (&self.numbers, &self.type_sets, self.catalogue.types().len());
+        let (numbers, type_sets, len) =
+            (&self.numbers, &self.type_sets, self.catalogue.types().len());
         self.masks.entry((key, set.clone())).or_insert_with(|| {
             let mut bits = BitSet::all(len);
             for (at, mine) in type_sets.get(&key).into_iter().flatten() {
@@ -219,7 +244,9 @@ impl<'a> NodeSpecs<'a> {
         let mut types = self.types_that_agree(sets);
         let cells = self.cells_that_agree(sets);
         let mut in_cells = BitSet::none(self.catalogue.types().len());
-        cells.iter().for_each(|cell| in_cells.or(&self.available[pool][cell]));
+        cells
+            .iter()
+            .for_each(|cell| in_cells.or(&self.available[pool][cell]));
         types.and(&in_cells);
         (types, cells)
     }
@@ -237,13 +264,13 @@ impl<'a> NodeSpecs<'a> {
     fn cells_that_agree(&self, sets: &Sets) -> BitSet {
         let mut cells = BitSet::none(self.cells.len());
         for (at, cell) in self.cells.iter().enumerate() {
-            let agrees =
-                |&(key, value): &(Symbol, Symbol)| sets.get(key).is_none_or(|s| s.admits(value, &self.numbers));
+            let agrees = |&(key, value): &(Symbol, Symbol)| {
+                sets.get(key).is_none_or(|s| s.admits(value, &self.numbers))
+            };
             let only_in_cells = |key: &Symbol| cell.values.iter().any(|(k, _)| k == key);
-            let wanted = sets
-                .0
-                .iter()
-                .all(|(key, set)| !self.cell_keys.contains(key) || only_in_cells(key) || set.allows_absence());
+            let wanted = sets.0.iter().all(|(key, set)| {
+                !self.cell_keys.contains(key) || only_in_cells(key) || set.allows_absence()
+            });
             if wanted && cell.values.iter().all(agrees) {
                 cells.insert(at);
             }
@@ -251,9 +278,9 @@ impl<'a> NodeSpecs<'a> {
         cells
     }
 
-    /// Whether some type of `within` is on offer under what `from` and `asked` require, with a label
-    /// pinned to a value. Shortages of the moment are left aside: an offering that is short for some minutes, a
-    /// reservation that is used up, one that the scorer excludes now.
+    /// Whether some type of `within` is on offer under what `from` and `asked` require, with a
+    /// label pinned to a value. Shortages of the moment are left aside: an offering that is short
+    /// for some minutes, a reservation that is used up, one that the scorer excludes now.
     pub fn could_be_had(
         &mut self,
         from: NodeSpecId,
@@ -264,26 +291,39 @@ impl<'a> NodeSpecs<'a> {
         let mut asked = asked.clone();
         asked.add(key, &Set::of([value]), &self.numbers);
         let state = &self.table[from.0 as usize];
-        if state.sets.conflict(&asked, |k| self.defined.contains(&k), &self.numbers).is_some() {
+        if state
+            .sets
+            .conflict(&asked, |k| self.defined.contains(&k), &self.numbers)
+            .is_some()
+        {
             return false;
         }
         let mut sets = state.sets.clone();
         sets.add_all(&asked, &self.numbers);
         let mut types = self.types_that_agree(&sets);
         types.and(within);
-        self.cells_that_agree(&sets).iter().any(|cell| self.cells[cell].offered.meets(&types))
+        self.cells_that_agree(&sets)
+            .iter()
+            .any(|cell| self.cells[cell].offered.meets(&types))
     }
 
-    /// The cheapest way to buy a type in a state: by effective cost outside commitments, then price, then row.
+    /// The cheapest way to buy a type in a state: by effective cost outside commitments, then
+    /// price, then row.
     pub fn cheapest(&self, id: NodeSpecId, instance_type: TypeId) -> Option<OfferingId> {
         let state = self.get(id);
         let score = &self.scores[state.pool];
-        let rows = state.cells.iter().filter(|&c| self.available[state.pool][c].has(instance_type.0 as usize));
+        let rows = state
+            .cells
+            .iter()
+            .filter(|&c| self.available[state.pool][c].has(instance_type.0 as usize));
         rows.map(|c| self.cells[c].offerings[instance_type.0 as usize])
             .min_by(|&a, &b| {
                 let price = |row: u32| self.catalogue.offering(OfferingId(row)).price;
                 let cost = |row: u32| score.cost[row as usize];
-                cost(a).total_cmp(&cost(b)).then(price(a).total_cmp(&price(b))).then(a.cmp(&b))
+                cost(a)
+                    .total_cmp(&cost(b))
+                    .then(price(a).total_cmp(&price(b)))
+                    .then(a.cmp(&b))
             })
             .map(OfferingId)
     }
@@ -300,8 +340,18 @@ impl<'a> NodeSpecs<'a> {
 
     /// Values of a label that types or offerings name.
     pub fn values_of(&self, key: Symbol) -> Vec<Symbol> {
-        let of_types = self.type_sets.get(&key).into_iter().flatten().flat_map(|(_, set)| set.values.iter().copied());
-        let of_cells = self.cells.iter().flat_map(|c| c.values.iter()).filter(|(k, _)| *k == key).map(|&(_, v)| v);
+        let of_types = self
+            .type_sets
+            .get(&key)
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, set)| set.values.iter().copied());
+        let of_cells = self
+            .cells
+            .iter()
+            .flat_map(|c| c.values.iter())
+            .filter(|(k, _)| *k == key)
+            .map(|&(_, v)| v);
         let mut values: Vec<Symbol> = of_types.chain(of_cells).collect();
         values.sort_unstable();
         values.dedup();
@@ -322,8 +372,11 @@ const WELL_KNOWN: [&str; 7] = [
 
 fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashSet<Symbol>) {
     use crate::model::Op;
-    let mut cells: indexmap::IndexMap<Vec<(Symbol, Symbol)>, OfferingKey, rustc_hash::FxBuildHasher> =
-        indexmap::IndexMap::default();
+    let mut cells: indexmap::IndexMap<
+        Vec<(Symbol, Symbol)>,
+        OfferingKey,
+        rustc_hash::FxBuildHasher,
+    > = indexmap::IndexMap::default();
     let cost = |row: u32| scores.first().map_or(0.0, |s| s.cost[row as usize]);
     let single = |r: &Requirement| match &r.op {
         Op::In(values) if values.len() == 1 => Some((r.key, values[0])),
@@ -342,12 +395,21 @@ fn cells(catalogue: &Catalogue, scores: &[Scores]) -> (Vec<OfferingKey>, FxHashS
             cells
                 .insert_full(
                     values.clone(),
-                    OfferingKey { values: values.clone(), offerings: rows, reservation, offered },
+                    OfferingKey {
+                        values: values.clone(),
+                        offerings: rows,
+                        reservation,
+                        offered,
+                    },
                 )
                 .0
         });
         let cell = &mut cells[at];
-        if offering.available || short.binary_search_by_key(&OfferingId(row as u32), |(id, _)| *id).is_ok() {
+        if offering.available
+            || short
+                .binary_search_by_key(&OfferingId(row as u32), |(id, _)| *id)
+                .is_ok()
+        {
             cell.offered.insert(offering.instance_type.0 as usize);
         }
         let mine = &mut cell.offerings[offering.instance_type.0 as usize];
@@ -367,13 +429,18 @@ pub fn pool_sets(world: &ClusterObjects, pool: PoolIx, numbers: &Numbers) -> Set
     let pool = &world.pools[pool.0 as usize];
     let mut sets = Sets::new(&pool.requirements, numbers);
     let mut label = |key: Symbol, value: Symbol| sets.add(key, &Set::of([value]), numbers);
-    pool.labels.iter().for_each(|(key, value)| label(key, value));
+    pool.labels
+        .iter()
+        .for_each(|(key, value)| label(key, value));
     let get = |text: &str| world.names.get(text);
     if let Some(key) = get("karpenter.sh/nodepool") {
         label(key, pool.name);
     }
-    let class =
-        format!("{}/{}", world.names.text(pool.class.group), world.names.text(pool.class.kind).to_ascii_lowercase());
+    let class = format!(
+        "{}/{}",
+        world.names.text(pool.class.group),
+        world.names.text(pool.class.kind).to_ascii_lowercase()
+    );
     if let Some(key) = get(&class) {
         label(key, pool.class.name);
     }

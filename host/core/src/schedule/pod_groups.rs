@@ -1,5 +1,5 @@
-//! Pods that are alike as one item, with what they ask for: first everything that they require or prefer, then less,
-//! preference by preference.
+//! Pods that are alike as one item, with what they ask for: first everything that they require or
+//! prefer, then less, preference by preference.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ pub struct PodGroup {
     pub owned_anti_affinity: Members,
     /// Groups of others' anti-affinity that keep them away.
     pub repelled_by: Members,
-    /// Topology keys of `repelled_by`, in the order of their first groups, and whether there are several of the key.
+    /// Topology keys of `repelled_by`, in the order of their first groups, and whether there are
+    /// several of the key.
     pub inverse_keys: Vec<(usize, bool)>,
     /// Some of `repelled_by` keep them away from hosts.
     pub inverse_hosts: bool,
@@ -49,7 +50,8 @@ pub struct PodGroup {
 /// One level of what an item asks for.
 #[derive(Clone, Debug)]
 pub struct Relaxation {
-    /// Label requirements, the heaviest preferred node affinity term included; with volumes one alternative each.
+    /// Label requirements, the heaviest preferred node affinity term included; with volumes one
+    /// alternative each.
     pub needs: Vec<RequirementsId>,
     /// The same without preferences: over which domains a spread constraint looks.
     pub strict: Arc<Sets>,
@@ -59,8 +61,8 @@ pub struct Relaxation {
     pub avoids_prefer_no_schedule: bool,
 }
 
-/// Topology rules of one level: those that always hold, then the wishes that are left. All levels of an item share one
-/// list, for a wish that is given up is always the first of those left.
+/// Topology rules of one level: those that always hold, then the wishes that are left. All levels
+/// of an item share one list, for a wish that is given up is always the first of those left.
 #[derive(Clone, Debug)]
 pub struct Uses {
     all: Arc<[GroupUse]>,
@@ -71,7 +73,9 @@ pub struct Uses {
 impl Uses {
     /// The rules, in the order in which they are looked at.
     pub fn iter(&self) -> impl Iterator<Item = &GroupUse> + Clone {
-        self.all[..self.hard].iter().chain(&self.all[self.wishes.0..self.wishes.1])
+        self.all[..self.hard]
+            .iter()
+            .chain(&self.all[self.wishes.0..self.wishes.1])
     }
 
     /// Whether there are none.
@@ -98,7 +102,8 @@ pub struct GroupUse {
     pub owner: bool,
 }
 
-/// Groups pods in queue order and works out what each group asks for. Pods that cannot be planned at all are left out.
+/// Groups pods in queue order and works out what each group asks for. Pods that cannot be planned
+/// at all are left out.
 pub fn collect(
     snapshot: &Snapshot,
     pods: &[PendingPod],
@@ -128,7 +133,16 @@ pub fn collect(
     let balanced = balanced(topology, &shared_groups, &items);
     let minds = avoids_prefer_no_schedule(snapshot);
     for ((item, alternatives), balanced) in items.iter_mut().zip(alternatives).zip(&balanced) {
-        item.relaxations = relaxations(item, alternatives, snapshot, states, topology, pools, balanced, minds);
+        item.relaxations = relaxations(
+            item,
+            alternatives,
+            snapshot,
+            states,
+            topology,
+            pools,
+            balanced,
+            minds,
+        );
     }
     select(snapshot, states, topology, pools, &mut items);
     items
@@ -152,8 +166,8 @@ fn new_group(pod: &PendingPod, dims: &ResourceDims) -> PodGroup {
     }
 }
 
-/// Makes the groups of hard rules, and returns those that others are asked to keep balanced: spread constraints and
-/// affinities over domains wider than a host.
+/// Makes the groups of hard rules, and returns those that others are asked to keep balanced: spread
+/// constraints and affinities over domains wider than a host.
 fn own_groups(
     snapshot: &Snapshot,
     states: &mut NodeSpecs<'_>,
@@ -173,8 +187,14 @@ fn own_groups(
             shared_groups.push(topology.group(spec, snapshot, states, pools));
         }
         for term in &shape.anti_affinity {
-            let spec = topology.term(ConstraintKind::InverseAntiAffinity, term, shape.namespace, snapshot);
-            item.owned_anti_affinity.insert(topology.group(spec, snapshot, states, pools));
+            let spec = topology.term(
+                ConstraintKind::InverseAntiAffinity,
+                term,
+                shape.namespace,
+                snapshot,
+            );
+            item.owned_anti_affinity
+                .insert(topology.group(spec, snapshot, states, pools));
         }
     }
     shared_groups.sort_unstable();
@@ -183,8 +203,9 @@ fn own_groups(
     shared_groups
 }
 
-/// By how many groups of others an item may be kept balanced. An item that more of them count, which is seen of hostile
-/// ones alone, is balanced for nobody: a wish that costs a look at all of them for each pod is not worth it.
+/// By how many groups of others an item may be kept balanced. An item that more of them count,
+/// which is seen of hostile ones alone, is balanced for nobody: a wish that costs a look at all of
+/// them for each pod is not worth it.
 const MOST_BALANCED: usize = 256;
 
 /// Which of `shared groups` count each item: nobody for an item that too many count.
@@ -199,13 +220,23 @@ fn balanced(topology: &Topology, shared_groups: &[usize], items: &[PodGroup]) ->
             }
         }
     }
-    balanced.iter_mut().filter(|groups| groups.len() > MOST_BALANCED).for_each(Vec::clear);
+    balanced
+        .iter_mut()
+        .filter(|groups| groups.len() > MOST_BALANCED)
+        .for_each(Vec::clear);
     balanced
 }
 
 fn avoids_prefer_no_schedule(snapshot: &Snapshot) -> bool {
-    let prefers = |taints: &[crate::model::Taint]| taints.iter().any(|t| t.effect == TaintEffect::PreferNoSchedule);
-    snapshot.pools.iter().any(|p| prefers(&snapshot.world.pools[p.0 as usize].taints))
+    let prefers = |taints: &[crate::model::Taint]| {
+        taints
+            .iter()
+            .any(|t| t.effect == TaintEffect::PreferNoSchedule)
+    };
+    snapshot
+        .pools
+        .iter()
+        .any(|p| prefers(&snapshot.world.pools[p.0 as usize].taints))
         || snapshot.nodes.iter().any(|n| prefers(&n.taints))
 }
 
@@ -220,9 +251,10 @@ struct Preferences {
     avoids_prefer_no_schedule: bool,
 }
 
-/// Every level from all wishes to none. Order of giving up: balance for others, required node-affinity alternatives
-/// from the first, preferred pod affinity, preferred pod anti-affinity, preferred node affinity (heaviest first each),
-/// ScheduleAnyway constraints, dislike of `PreferNoSchedule` taints.
+/// Every level from all wishes to none. Order of giving up: balance for others, required
+/// node-affinity alternatives from the first, preferred pod affinity, preferred pod anti-affinity,
+/// preferred node affinity (heaviest first each), ScheduleAnyway constraints, dislike of
+/// `PreferNoSchedule` taints.
 #[allow(clippy::too_many_arguments)]
 fn relaxations(
     item: &PodGroup,
@@ -247,14 +279,27 @@ fn relaxations(
         affinity: heaviest_first(shape.preferred_affinity.iter().map(|p| p.0).collect()),
         anti_affinity: heaviest_first(shape.preferred_anti_affinity.iter().map(|p| p.0).collect()),
         node_terms: heaviest_first(shape.preferred.iter().map(|p| p.0).collect()),
-        schedule_anyway: heaviest_first(shape.spread.iter().map(|s| i32::from(!s.required)).collect()),
+        schedule_anyway: heaviest_first(
+            shape
+                .spread
+                .iter()
+                .map(|s| i32::from(!s.required))
+                .collect(),
+        ),
         balances_others: false,
         avoids_prefer_no_schedule: minds,
     };
-    wishes.schedule_anyway.retain(|&at| !shape.spread[at].required);
+    wishes
+        .schedule_anyway
+        .retain(|&at| !shape.spread[at].required);
     let own: FxHashSet<usize> = hard.iter().map(|u| u.group).collect();
     let balance = balanced.iter().filter(|group| !own.contains(group));
-    let balance = balance.map(|&group| GroupUse { group, own: true, soft: true, owner: false });
+    let balance = balance.map(|&group| GroupUse {
+        group,
+        own: true,
+        soft: true,
+        owner: false,
+    });
     let balance: Vec<GroupUse> = balance.collect();
     wishes.balances_others = !balance.is_empty();
     let wished = wished_uses(item, &wishes, snapshot, states, topology, pools);
@@ -264,16 +309,30 @@ fn relaxations(
     let mut levels = Vec::new();
     let mut labels: Option<(LabelWishes, Labels)> = None;
     loop {
-        let left = wishes.affinity.len() + wishes.anti_affinity.len() + wishes.schedule_anyway.len();
-        let end = if wishes.balances_others { all.len() } else { last };
-        let uses = Uses { all: all.clone(), hard: kept, wishes: (last - left.min(last - first), end) };
+        let left =
+            wishes.affinity.len() + wishes.anti_affinity.len() + wishes.schedule_anyway.len();
+        let end = if wishes.balances_others {
+            all.len()
+        } else {
+            last
+        };
+        let uses = Uses {
+            all: all.clone(),
+            hard: kept,
+            wishes: (last - left.min(last - first), end),
+        };
         let wanted = (wishes.term, wishes.node_terms.first().copied());
         let (needs, strict) = match &labels {
             Some((known, labels)) if *known == wanted => labels.clone(),
             _ => labels_of(item, alternatives, wanted, states),
         };
         labels = Some((wanted, (needs.clone(), strict.clone())));
-        levels.push(Relaxation { needs, strict, uses, avoids_prefer_no_schedule: wishes.avoids_prefer_no_schedule });
+        levels.push(Relaxation {
+            needs,
+            strict,
+            uses,
+            avoids_prefer_no_schedule: wishes.avoids_prefer_no_schedule,
+        });
         if wishes.balances_others {
             wishes.balances_others = false;
         } else if wishes.term + 1 < shape.required.len() {
@@ -302,12 +361,25 @@ fn hard_uses(
     pools: &[NodeSpecId],
 ) -> Vec<GroupUse> {
     let shape = &item.shape;
-    let spreads = shape.spread.iter().filter(|s| s.required).map(|s| GroupKey::spread(s, shape, topology.hostname));
+    let spreads = shape
+        .spread
+        .iter()
+        .filter(|s| s.required)
+        .map(|s| GroupKey::spread(s, shape, topology.hostname));
     let mut specs: Vec<GroupKey> = spreads.collect();
     let mut term = |rule, t| specs.push(topology.term(rule, t, shape.namespace, snapshot));
-    shape.affinity.iter().for_each(|t| term(ConstraintKind::Affinity, t));
-    shape.anti_affinity.iter().for_each(|t| term(ConstraintKind::AntiAffinity, t));
-    specs.into_iter().map(|spec| group_use(spec, shape, false, snapshot, states, topology, pools)).collect()
+    shape
+        .affinity
+        .iter()
+        .for_each(|t| term(ConstraintKind::Affinity, t));
+    shape
+        .anti_affinity
+        .iter()
+        .for_each(|t| term(ConstraintKind::AntiAffinity, t));
+    specs
+        .into_iter()
+        .map(|spec| group_use(spec, shape, false, snapshot, states, topology, pools))
+        .collect()
 }
 
 fn group_use(
@@ -320,7 +392,12 @@ fn group_use(
     pools: &[NodeSpecId],
 ) -> GroupUse {
     let own = spec.selects(shape.namespace, &shape.labels);
-    GroupUse { group: topology.group(spec, snapshot, states, pools), own, soft, owner: true }
+    GroupUse {
+        group: topology.group(spec, snapshot, states, pools),
+        own,
+        soft,
+        owner: true,
+    }
 }
 
 /// Preferences as rules, those that are given up first at the front.
@@ -335,11 +412,16 @@ fn wished_uses(
     let shape = &item.shape;
     let mut specs: Vec<(GroupKey, bool)> = Vec::new();
     let mut term = |rule, t| specs.push((topology.term(rule, t, shape.namespace, snapshot), false));
-    wishes.affinity.iter().for_each(|&at| term(ConstraintKind::Affinity, &shape.preferred_affinity[at].1));
     wishes
-        .anti_affinity
+        .affinity
         .iter()
-        .for_each(|&at| term(ConstraintKind::AntiAffinity, &shape.preferred_anti_affinity[at].1));
+        .for_each(|&at| term(ConstraintKind::Affinity, &shape.preferred_affinity[at].1));
+    wishes.anti_affinity.iter().for_each(|&at| {
+        term(
+            ConstraintKind::AntiAffinity,
+            &shape.preferred_anti_affinity[at].1,
+        )
+    });
     let spread = |&at: &usize| GroupKey::spread(&shape.spread[at], shape, topology.hostname);
     specs.extend(wishes.schedule_anyway.iter().map(|at| (spread(at), true)));
     let mut made = |(spec, soft)| group_use(spec, shape, soft, snapshot, states, topology, pools);
@@ -364,7 +446,10 @@ fn labels_of(
     }
     let mut sets = strict.clone();
     if let Some(heaviest) = heaviest {
-        sets.add_all(&Sets::new(&shape.preferred[heaviest].1, &states.numbers), &states.numbers);
+        sets.add_all(
+            &Sets::new(&shape.preferred[heaviest].1, &states.numbers),
+            &states.numbers,
+        );
         if sets.0.iter().any(|(_, set)| set.is_nothing()) {
             sets = strict.clone();
         }
@@ -374,16 +459,20 @@ fn labels_of(
     } else {
         let with = |a: &Vec<Requirement>| {
             let mut all = sets.clone();
-            a.iter().for_each(|r| all.add(r.key, &Set::from_op(&r.op), &states.numbers));
+            a.iter()
+                .for_each(|r| all.add(r.key, &Set::from_op(&r.op), &states.numbers));
             all
         };
         let all: Vec<Sets> = alternatives.iter().map(with).collect();
-        all.into_iter().map(|sets| states.requirements(sets)).collect()
+        all.into_iter()
+            .map(|sets| states.requirements(sets))
+            .collect()
     };
     (needs, Arc::new(strict))
 }
 
-/// Works out which groups count each item, and which terms of others keep it away, running pods' terms included.
+/// Works out which groups count each item, and which terms of others keep it away, running pods'
+/// terms included.
 fn select(
     snapshot: &Snapshot,
     states: &mut NodeSpecs<'_>,
@@ -391,13 +480,24 @@ fn select(
     pools: &[NodeSpecId],
     items: &mut [PodGroup],
 ) {
-    let (mut counted, mut selected) = (vec![Members::default(); items.len()], vec![Members::default(); items.len()]);
+    let (mut counted, mut selected) = (
+        vec![Members::default(); items.len()],
+        vec![Members::default(); items.len()],
+    );
     let index = ByLabel::new(items);
     for &shape in &snapshot.running.anti_affine {
         let owner = snapshot.world.shapes.get(shape);
         for term in &owner.anti_affinity {
-            let spec = topology.term(ConstraintKind::InverseAntiAffinity, term, owner.namespace, snapshot);
-            let concerned = index.selected(&spec.selector, spec.namespaces.as_deref()).next().is_some();
+            let spec = topology.term(
+                ConstraintKind::InverseAntiAffinity,
+                term,
+                owner.namespace,
+                snapshot,
+            );
+            let concerned = index
+                .selected(&spec.selector, spec.namespaces.as_deref())
+                .next()
+                .is_some();
             if concerned {
                 let group = topology.group(spec, snapshot, states, pools);
                 topology.count_owners(group, shape, snapshot);
@@ -405,7 +505,11 @@ fn select(
         }
     }
     for (at, group) in topology.groups.iter().enumerate() {
-        let sets = if group.spec.rule == ConstraintKind::InverseAntiAffinity { &mut selected } else { &mut counted };
+        let sets = if group.spec.rule == ConstraintKind::InverseAntiAffinity {
+            &mut selected
+        } else {
+            &mut counted
+        };
         for item in index.selected(&group.spec.selector, group.spec.namespaces.as_deref()) {
             sets[item].insert(at);
         }
@@ -423,16 +527,25 @@ fn summarise(item: &mut PodGroup, topology: &Topology) {
     for group in item.repelled_by.iter().map(|at| &groups[at]) {
         match group.key {
             None => item.inverse_hosts = true,
-            Some(key) => match item.inverse_keys.iter_mut().find(|(known, _)| *known == key) {
+            Some(key) => match item
+                .inverse_keys
+                .iter_mut()
+                .find(|(known, _)| *known == key)
+            {
                 Some((_, several)) => *several = true,
                 None => item.inverse_keys.push((key, false)),
             },
         }
     }
-    let on_host = |at: usize| groups[at].key.is_none() && groups[at].spec.rule == ConstraintKind::Affinity;
+    let on_host =
+        |at: usize| groups[at].key.is_none() && groups[at].spec.rule == ConstraintKind::Affinity;
     item.followed_on_host = item.counted.iter().any(on_host);
     let all = [&item.counted, &item.owned_anti_affinity, &item.repelled_by];
-    let mut keys: Vec<usize> = all.into_iter().flat_map(Members::iter).filter_map(|at| groups[at].key).collect();
+    let mut keys: Vec<usize> = all
+        .into_iter()
+        .flat_map(Members::iter)
+        .filter_map(|at| groups[at].key)
+        .collect();
     keys.sort_unstable();
     keys.dedup();
     item.keys = keys;

@@ -1,7 +1,8 @@
 //! Where the pods of some nodes would go if these were gone: many questions about one cluster.
 //!
-//! Everything that does not depend on the question is compiled once: what can be bought, nodes with their room, pods by
-//! shape, and topology counts. A question takes a node out, places its pods first-fit, and takes all of that back.
+//! Everything that does not depend on the question is compiled once: what can be bought, nodes with
+//! their room, pods by shape, and topology counts. A question takes a node out, places its pods
+//! first-fit, and takes all of that back.
 
 use rustc_hash::FxHashMap;
 
@@ -80,20 +81,41 @@ impl<'a> Questions<'a> {
         let mut pods = vec![Vec::new(); snapshot.nodes.len()];
         for (rank, pending) in (0..).zip(&movable) {
             let pod = pending.pod;
-            pods[node_of[&pod]].push(Moves { rank, item: item_of.get(&pod).copied(), pod });
+            pods[node_of[&pod]].push(Moves {
+                rank,
+                item: item_of.get(&pod).copied(),
+                pod,
+            });
         }
-        let owned = (0..compiled.items.len()).map(|item| owned(&compiled, item)).collect();
+        let owned = (0..compiled.items.len())
+            .map(|item| owned(&compiled, item))
+            .collect();
         let items = compiled.items.len();
-        let out = Packing { placed: vec![0; items], awaits_reservation: vec![false; items], ..Packing::default() };
+        let out = Packing {
+            placed: vec![0; items],
+            awaits_reservation: vec![false; items],
+            ..Packing::default()
+        };
         let ranking = Ranking::default();
-        Questions { compiled, pods, owned, ranking, out, demand: Vec::new() }
+        Questions {
+            compiled,
+            pods,
+            owned,
+            ranking,
+            out,
+            demand: Vec::new(),
+        }
     }
 
-    /// Where the pods of these nodes would go if the nodes were gone: first-fit, on other nodes, then on new ones. Costs
-    /// what the nodes and their pods are, not what the cluster is.
+    /// Where the pods of these nodes would go if the nodes were gone: first-fit, on other nodes,
+    /// then on new ones. Costs what the nodes and their pods are, not what the cluster is.
     pub fn without(&mut self, nodes: &[NodeIx]) -> Answer {
         let items = self.begin(nodes);
-        let out = pack_on(&mut self.compiled, items.clone(), std::mem::take(&mut self.out));
+        let out = pack_on(
+            &mut self.compiled,
+            items.clone(),
+            std::mem::take(&mut self.out),
+        );
         let answer = self.answer(&items, &out);
         self.end(&items, out);
         answer
@@ -105,7 +127,12 @@ impl<'a> Questions<'a> {
         for node in nodes {
             let at = node.0 as usize;
             self.demand.extend(&self.pods[at]);
-            let CompiledCluster { topology, room, snapshot, .. } = &mut self.compiled;
+            let CompiledCluster {
+                topology,
+                room,
+                snapshot,
+                ..
+            } = &mut self.compiled;
             topology.remove_node(at, snapshot);
             room.remove(at);
             self.compiled.give_back_limits(at);
@@ -116,7 +143,9 @@ impl<'a> Questions<'a> {
             let item = item as usize;
             if self.compiled.wanted[item] == 0 {
                 items.push(item);
-                self.owned[item].iter().for_each(|&group| self.compiled.balanced[group] = true);
+                self.owned[item]
+                    .iter()
+                    .for_each(|&group| self.compiled.balanced[group] = true);
             }
             self.compiled.wanted[item] += 1;
         }
@@ -137,7 +166,9 @@ impl<'a> Questions<'a> {
         nodes.sort_unstable_by_key(|(node, _)| **node);
         for (&node, members) in nodes {
             let there = NodeIx(node as u32);
-            answer.existing.extend(members.iter().flat_map(of).map(|pod| (pod, there)));
+            answer
+                .existing
+                .extend(members.iter().flat_map(of).map(|pod| (pod, there)));
         }
         for claim in &out.claims {
             let pods: Vec<PodIx> = claim.members.iter().flat_map(of).collect();
@@ -153,7 +184,9 @@ impl<'a> Questions<'a> {
             }
         }
         for item in items {
-            answer.unplaced.extend(&pods[item][out.placed[*item] as usize..]);
+            answer
+                .unplaced
+                .extend(&pods[item][out.placed[*item] as usize..]);
         }
         answer
     }
@@ -163,8 +196,14 @@ impl<'a> Questions<'a> {
         out.claims.clear();
         out.existing.clear();
         for &item in items {
-            (out.placed[item], out.awaits_reservation[item], self.compiled.wanted[item]) = (0, false, 0);
-            self.owned[item].iter().for_each(|&group| self.compiled.balanced[group] = false);
+            (
+                out.placed[item],
+                out.awaits_reservation[item],
+                self.compiled.wanted[item],
+            ) = (0, false, 0);
+            self.owned[item]
+                .iter()
+                .for_each(|&group| self.compiled.balanced[group] = false);
         }
         self.out = out;
         // All changes are kept.
@@ -173,12 +212,23 @@ impl<'a> Questions<'a> {
     }
 }
 
-/// Groups of an item's own constraints over domains wider than a host, which others are kept balanced for.
+/// Groups of an item's own constraints over domains wider than a host, which others are kept
+/// balanced for.
 fn owned(compiled: &CompiledCluster<'_>, item: usize) -> Vec<usize> {
-    let Some(last) = compiled.items[item].relaxations.last() else { return Vec::new() };
+    let Some(last) = compiled.items[item].relaxations.last() else {
+        return Vec::new();
+    };
     let balanced = |group: usize| {
         let group = &compiled.topology.groups[group];
-        group.key.is_some() && matches!(group.spec.rule, ConstraintKind::Spread { .. } | ConstraintKind::Affinity)
+        group.key.is_some()
+            && matches!(
+                group.spec.rule,
+                ConstraintKind::Spread { .. } | ConstraintKind::Affinity
+            )
     };
-    last.uses.iter().filter(|rule| rule.owner && !rule.soft && balanced(rule.group)).map(|rule| rule.group).collect()
+    last.uses
+        .iter()
+        .filter(|rule| rule.owner && !rule.soft && balanced(rule.group))
+        .map(|rule| rule.group)
+        .collect()
 }

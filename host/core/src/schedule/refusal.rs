@@ -1,10 +1,12 @@
 //! Why a pod gets no node: for each NodePool and each existing node, the first rule that refuses.
 //!
-//! Asked after packing, of the item's last level: what it still requires when every preference is given up.
+//! Asked after packing, of the item's last level: what it still requires when every preference is
+//! given up.
 
 use super::bit_set::BitSet;
 use super::first_fit::{
-    CompiledCluster, DomainRule, Packing, domain_rules, drop_small_volumes, narrow_domains, over_limit, within_limits,
+    CompiledCluster, DomainRule, Packing, domain_rules, drop_small_volumes, narrow_domains,
+    over_limit, within_limits,
 };
 use super::node_specs::NodeSpecId;
 use super::sets::{Set, Sets};
@@ -15,12 +17,15 @@ use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
 use crate::reasons::Ineligible;
 use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
-/// The first refusal of each NodePool; those that nobody may buy from now come first, for what is told can be cut short,
-/// and this passes.
+/// The first refusal of each NodePool; those that nobody may buy from now come first, for what is
+/// told can be cut short, and this passes.
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
     if p.pools.is_empty() && snapshot.ineligible_pools.is_empty() {
-        return vec![Refusal { target: Target::Pod, unfit: Unfit::NoPools }];
+        return vec![Refusal {
+            target: Target::Pod,
+            unfit: Unfit::NoPools,
+        }];
     }
     let unusable = |(pool, why): &(PoolIx, Ineligible)| Refusal {
         target: Target::Pool(*pool),
@@ -40,7 +45,11 @@ fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: us
     let it = &p.items[item];
     let variant = &it.relaxations[relaxation];
     let taints = &p.record(pool).taints;
-    if let Some(taint) = untolerated(&it.shape.tolerations, taints, variant.avoids_prefer_no_schedule) {
+    if let Some(taint) = untolerated(
+        &it.shape.tolerations,
+        taints,
+        variant.avoids_prefer_no_schedule,
+    ) {
         return Unfit::Taint(*taint);
     }
     let (sets, left) = match best_alternative(p, item, pool) {
@@ -58,7 +67,11 @@ fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: us
     for u in it.relaxations[relaxation].uses.iter() {
         let group = &p.topology.groups[u.group];
         if group.key.is_none() && !group.allows_host(usize::MAX, u.own) {
-            return Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least: None };
+            return Unfit::Topology {
+                rule: group.spec.rule.name(),
+                key: group.spec.key,
+                least: None,
+            };
         }
     }
     if p.pools[pool].nodes_left.is_some_and(|n| n <= 0) {
@@ -74,7 +87,8 @@ fn by_pool(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, pool: us
     by_opening(p, packing, item, pool, state, &rules)
 }
 
-/// What refuses a new claim of a NodePool although types and rules are fine one by one: the same steps as opening one.
+/// What refuses a new claim of a NodePool although types and rules are fine one by one: the same
+/// steps as opening one.
 fn by_opening(
     p: &mut CompiledCluster<'_>,
     packing: &Packing,
@@ -94,19 +108,28 @@ fn by_opening(
     let clash = p.pools[pool].fit.port_conflicts(&p.items[item].ports);
     clash.iter().for_each(|t| types.remove(t.0 as usize));
     if narrow_domains(p, state, rules, pool, &types, &total).is_none() {
-        return p.items[item].ports.first().map_or(Unfit::Unexplained, |port| Unfit::HostPort { port: port.port });
+        return p.items[item]
+            .ports
+            .first()
+            .map_or(Unfit::Unexplained, |port| Unfit::HostPort {
+                port: port.port,
+            });
     }
     drop_small_volumes(p, &mut types, &[], &p.items[item].volumes);
     if narrow_domains(p, state, rules, pool, &types, &total).is_none() {
         let driver = p.items[item].volumes.first();
-        return driver.map_or(Unfit::Unexplained, |&(driver, _)| Unfit::VolumeLimit { driver });
+        return driver.map_or(Unfit::Unexplained, |&(driver, _)| Unfit::VolumeLimit {
+            driver,
+        });
     }
     if let Some(limited) = within_limits(p, pool) {
         types.and(&limited);
     }
     let Some(settled) = narrow_domains(p, state, rules, pool, &types, &total) else {
         let limit = p.pools[pool].limits.first();
-        return limit.map_or(Unfit::Unexplained, |&(resource, _)| Unfit::LimitReached { resource });
+        return limit.map_or(Unfit::Unexplained, |&(resource, _)| Unfit::LimitReached {
+            resource,
+        });
     };
     types.and(&p.states.get(settled).types);
     p.pools[pool].fit.keep(&mut types, &total);
@@ -117,25 +140,44 @@ fn by_opening(
     }
 }
 
-/// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes without one.
+/// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes
+/// without one.
 fn narrowest_rule(p: &CompiledCluster<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
     let it = &p.items[item];
     let uses = &it.relaxations.last()?.uses;
     let groups = || uses.iter().map(|u| u.group).chain(it.repelled_by.iter());
-    let rule = |group: usize| rules.iter().find(|r| Some(r.key) == p.topology.groups[group].key);
+    let rule = |group: usize| {
+        rules
+            .iter()
+            .find(|r| Some(r.key) == p.topology.groups[group].key)
+    };
     let narrows = |group: &usize| rule(*group).is_some_and(|r| r.allowed.contains(&false));
-    groups().find(narrows).or_else(|| groups().find(|&group| rule(group).is_some_and(|r| r.pinned)))
+    groups()
+        .find(narrows)
+        .or_else(|| groups().find(|&group| rule(group).is_some_and(|r| r.pinned)))
 }
 
-/// What is left of a NodePool's types for the first of the pod's alternatives that leaves any; else for the first whose
-/// labels agree; else the label on which they do not.
-fn best_alternative(p: &mut CompiledCluster<'_>, item: usize, pool: usize) -> Result<(Sets, TypesLeft), Symbol> {
-    let needs = p.items[item].relaxations.last().map(|v| v.needs.clone()).unwrap_or_default();
+/// What is left of a NodePool's types for the first of the pod's alternatives that leaves any; else
+/// for the first whose labels agree; else the label on which they do not.
+fn best_alternative(
+    p: &mut CompiledCluster<'_>,
+    item: usize,
+    pool: usize,
+) -> Result<(Sets, TypesLeft), Symbol> {
+    let needs = p.items[item]
+        .relaxations
+        .last()
+        .map(|v| v.needs.clone())
+        .unwrap_or_default();
     let initial = p.states.get(p.pools[pool].initial).sets.clone();
     let (mut best, mut conflict) = (None, None);
     for need in needs {
         let asked = p.states.need_sets(need).clone();
-        if let Some(key) = initial.conflict(&asked, |key| p.states.may_be_undefined(key), &p.states.numbers) {
+        if let Some(key) = initial.conflict(
+            &asked,
+            |key| p.states.may_be_undefined(key),
+            &p.states.numbers,
+        ) {
             conflict = conflict.or(Some(key));
             continue;
         }
@@ -165,20 +207,38 @@ fn topology(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: 
         least.barred = barred(p, packing, item, group, least.domain);
     }
     let spec = &p.topology.groups[group].spec;
-    Unfit::Topology { rule: spec.rule.name(), key: spec.key, least }
+    Unfit::Topology {
+        rule: spec.rule.name(),
+        key: spec.key,
+        least,
+    }
 }
 
 /// The domain of a spread constraint that has the fewest pods, of several the first by name.
 fn least(p: &CompiledCluster<'_>, group: usize) -> Option<Box<Least>> {
     let group = &p.topology.groups[group];
-    let (ConstraintKind::Spread { .. }, Some(key)) = (group.spec.rule, group.key) else { return None };
+    let (ConstraintKind::Spread { .. }, Some(key)) = (group.spec.rule, group.key) else {
+        return None;
+    };
     let values = &p.topology.keys[key].values;
-    let domain = (0..values.len()).filter(|&d| group.eligible_domains[d]).min_by_key(|&d| group.count[d])?;
-    Some(Box::new(Least { domain: values[domain], pods: group.count[domain], barred: Barred::Unasked }))
+    let domain = (0..values.len())
+        .filter(|&d| group.eligible_domains[d])
+        .min_by_key(|&d| group.count[d])?;
+    Some(Box::new(Least {
+        domain: values[domain],
+        pods: group.count[domain],
+        barred: Barred::Unasked,
+    }))
 }
 
 /// What keeps an item's pods out of a domain.
-fn barred(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: usize, domain: Symbol) -> Barred {
+fn barred(
+    p: &mut CompiledCluster<'_>,
+    packing: &Packing,
+    item: usize,
+    group: usize,
+    domain: Symbol,
+) -> Barred {
     if let Some(too_few) = too_few_domains(&p.topology.groups[group]) {
         return too_few;
     }
@@ -187,7 +247,9 @@ fn barred(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: us
     let mut refusals: Vec<(u8, Refusal)> = Vec::new();
     for pool in 0..p.pools.len() {
         let initial = p.pools[pool].initial;
-        if p.states.could_be_had(initial, &Sets::default(), (key, domain), &any) {
+        if p.states
+            .could_be_had(initial, &Sets::default(), (key, domain), &any)
+        {
             let unfit = refused_in(p, packing, item, pool, (key, domain));
             let passes = match &unfit {
                 Unfit::Types(left) if left.short > 0 => 0,
@@ -196,21 +258,41 @@ fn barred(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize, group: us
                 Unfit::Taint(_) => 3,
                 _ => 4,
             };
-            refusals.push((passes, Refusal { target: Target::Pool(p.pools[pool].pool), unfit }));
+            refusals.push((
+                passes,
+                Refusal {
+                    target: Target::Pool(p.pools[pool].pool),
+                    unfit,
+                },
+            ));
         }
     }
     let first = refusals.into_iter().min_by_key(|(passes, _)| *passes);
     match first {
         None => Barred::NotOffered,
-        Some((_, Refusal { unfit: Unfit::Unexplained, .. })) => Barred::Unasked,
+        Some((
+            _,
+            Refusal {
+                unfit: Unfit::Unexplained,
+                ..
+            },
+        )) => Barred::Unasked,
         Some((_, refusal)) => Barred::Refused(refusal),
     }
 }
 
 fn too_few_domains(group: &Group) -> Option<Barred> {
-    let ConstraintKind::Spread { min_domains, .. } = group.spec.rule else { return None };
-    let (domains, wanted) =
-        (group.eligible_domains.iter().filter(|&&counts| counts).count() as u32, min_domains.max(0) as u32);
+    let ConstraintKind::Spread { min_domains, .. } = group.spec.rule else {
+        return None;
+    };
+    let (domains, wanted) = (
+        group
+            .eligible_domains
+            .iter()
+            .filter(|&&counts| counts)
+            .count() as u32,
+        min_domains.max(0) as u32,
+    );
     (domains < wanted).then_some(Barred::TooFewDomains { domains, wanted })
 }
 
@@ -224,7 +306,12 @@ fn refused_in(
 ) -> Unfit {
     let (tolerations, minds) = {
         let it = &p.items[item];
-        (&it.shape.tolerations, it.relaxations.last().is_some_and(|v| v.avoids_prefer_no_schedule))
+        (
+            &it.shape.tolerations,
+            it.relaxations
+                .last()
+                .is_some_and(|v| v.avoids_prefer_no_schedule),
+        )
     };
     if let Some(taint) = untolerated(tolerations, &p.record(pool).taints, minds) {
         return Unfit::Taint(*taint);
@@ -234,7 +321,10 @@ fn refused_in(
         Err(key) => return Unfit::Label { key },
     };
     let pin = Set::of([domain]);
-    if sets.get(key).is_some_and(|set| !set.agrees(&pin, &p.states.numbers)) {
+    if sets
+        .get(key)
+        .is_some_and(|set| !set.agrees(&pin, &p.states.numbers))
+    {
         return Unfit::Label { key };
     }
     sets.add(key, &pin, &p.states.numbers);
@@ -248,7 +338,9 @@ fn refused_in(
     if packing.awaits_reservation[item] {
         return Unfit::ReservedCapacity;
     }
-    limit_reached(p, item, pool, &sets).map_or(Unfit::Unexplained, |resource| Unfit::LimitReached { resource })
+    limit_reached(p, item, pool, &sets).map_or(Unfit::Unexplained, |resource| Unfit::LimitReached {
+        resource,
+    })
 }
 
 /// Counts types by the first reason that removes each.
@@ -258,10 +350,17 @@ fn types_left(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets
     let state = p.states.state(pool, sets.clone());
     let offered = p.states.get(state).types.clone();
     let limits = within_limits(p, pool);
-    let mut left = TypesLeft { all: all as u32, ..TypesLeft::default() };
+    let mut left = TypesLeft {
+        all: all as u32,
+        ..TypesLeft::default()
+    };
     for at in 0..all {
         let net = &p.pools[pool].fit.net[at];
-        let short = p.items[item].request.iter().zip(net).position(|(&want, &have)| want > 0 && want > have);
+        let short = p.items[item]
+            .request
+            .iter()
+            .zip(net)
+            .position(|(&want, &have)| want > 0 && want > have);
         if !labels.has(at) {
             left.labels += 1;
         } else if let Some(dim) = short {
@@ -295,7 +394,12 @@ pub(super) fn matching_labels(p: &mut CompiledCluster<'_>, sets: &Sets) -> BitSe
 }
 
 /// Counts the offerings of a type that a state admits and that are taken to be without capacity.
-pub(super) fn count_unavailable(p: &CompiledCluster<'_>, state: NodeSpecId, at: usize, left: &mut TypesLeft) {
+pub(super) fn count_unavailable(
+    p: &CompiledCluster<'_>,
+    state: NodeSpecId,
+    at: usize,
+    left: &mut TypesLeft,
+) {
     let short = p.snapshot.world.catalogue.short();
     if short.is_empty() {
         return;
@@ -304,14 +408,23 @@ pub(super) fn count_unavailable(p: &CompiledCluster<'_>, state: NodeSpecId, at: 
         let row = OfferingId(p.states.cells[cell].offerings[at]);
         if let Ok(found) = short.binary_search_by_key(&row, |(id, _)| *id) {
             let until = short[found].1;
-            left.short_until = if left.short == 0 { until } else { left.short_until.min(until) };
+            left.short_until = if left.short == 0 {
+                until
+            } else {
+                left.short_until.min(until)
+            };
             left.short += 1;
         }
     }
 }
 
 /// The first limited resource that no type that would do stays within.
-fn limit_reached(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &Sets) -> Option<ResourceId> {
+fn limit_reached(
+    p: &mut CompiledCluster<'_>,
+    item: usize,
+    pool: usize,
+    sets: &Sets,
+) -> Option<ResourceId> {
     let state = p.states.state(pool, sets.clone());
     let mut types = p.states.get(state).types.clone();
     p.pools[pool].fit.keep(&mut types, &p.items[item].request);
@@ -324,7 +437,9 @@ fn limit_reached(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &S
     }
     let catalogue = &p.snapshot.world.catalogue;
     let over = |&&(resource, left): &&(ResourceId, i64)| {
-        types.iter().all(|t| catalogue.types()[t].capacity.get(resource) > left)
+        types
+            .iter()
+            .all(|t| catalogue.types()[t].capacity.get(resource) > left)
     };
     let limits = &p.pools[pool].limits;
     limits.iter().find(over).or(limits.first()).map(|l| l.0)
@@ -334,7 +449,10 @@ fn limit_reached(p: &mut CompiledCluster<'_>, item: usize, pool: usize, sets: &S
 pub fn by_nodes(p: &CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let refuse = |at: usize| {
         let unfit = by_node(p, packing, item, at)?;
-        Some(Refusal { target: Target::Node(NodeIx(at as u32)), unfit })
+        Some(Refusal {
+            target: Target::Node(NodeIx(at as u32)),
+            unfit,
+        })
     };
     (0..p.snapshot.nodes.len()).filter_map(refuse).collect()
 }
@@ -344,7 +462,11 @@ fn by_node(p: &CompiledCluster<'_>, packing: &Packing, item: usize, at: usize) -
     let relaxation = it.relaxations.len() - 1;
     let variant = &it.relaxations[relaxation];
     let node = &p.snapshot.nodes[at];
-    if let Some(taint) = untolerated(&it.shape.tolerations, &node.taints, variant.avoids_prefer_no_schedule) {
+    if let Some(taint) = untolerated(
+        &it.shape.tolerations,
+        &node.taints,
+        variant.avoids_prefer_no_schedule,
+    ) {
         return Some(Unfit::Taint(*taint));
     }
     let unsatisfied = |sets: &Sets| {
@@ -352,22 +474,46 @@ fn by_node(p: &CompiledCluster<'_>, packing: &Packing, item: usize, at: usize) -
             Some(value) => set.admits(value, &p.states.numbers),
             None => set.allows_absence(),
         };
-        sets.0.iter().find(|pair| !admits(pair)).map(|(key, _)| *key)
+        sets.0
+            .iter()
+            .find(|pair| !admits(pair))
+            .map(|(key, _)| *key)
     };
-    let conflicts: Vec<Option<Symbol>> = variant.needs.iter().map(|&n| unsatisfied(p.states.need_sets(n))).collect();
-    if let Some(&Some(key)) = conflicts.first().filter(|_| conflicts.iter().all(Option::is_some)) {
+    let conflicts: Vec<Option<Symbol>> = variant
+        .needs
+        .iter()
+        .map(|&n| unsatisfied(p.states.need_sets(n)))
+        .collect();
+    if let Some(&Some(key)) = conflicts
+        .first()
+        .filter(|_| conflicts.iter().all(Option::is_some))
+    {
         return Some(Unfit::Label { key });
     }
     let mut free = p.dims.amounts(&node.free);
     for member in packing.existing.get(&at).into_iter().flatten() {
         let count = i64::from(member.pods.1 - member.pods.0);
-        free.iter_mut().zip(&p.items[member.pod_group].request).for_each(|(f, r)| *f -= r * count);
+        free.iter_mut()
+            .zip(&p.items[member.pod_group].request)
+            .for_each(|(f, r)| *f -= r * count);
     }
-    let short = it.request.iter().zip(&free).position(|(&want, &have)| want > 0 && want > have);
+    let short = it
+        .request
+        .iter()
+        .zip(&free)
+        .position(|(&want, &have)| want > 0 && want > have);
     if let Some(dim) = short {
-        return Some(Unfit::Resource { resource: p.dims.0[dim], wants: it.request[dim], free: free[dim] });
+        return Some(Unfit::Resource {
+            resource: p.dims.0[dim],
+            wants: it.request[dim],
+            free: free[dim],
+        });
     }
-    if let Some(port) = it.ports.iter().find(|p| node.ports.iter().any(|t| t.conflicts(p))) {
+    if let Some(port) = it
+        .ports
+        .iter()
+        .find(|p| node.ports.iter().any(|t| t.conflicts(p)))
+    {
         return Some(Unfit::HostPort { port: port.port });
     }
     if let Some(driver) = over_limit(&node.volumes, &it.volumes, &node.volume_limits) {
@@ -376,22 +522,36 @@ fn by_node(p: &CompiledCluster<'_>, packing: &Packing, item: usize, at: usize) -
     topology_of_node(p, item, relaxation, at)
 }
 
-fn topology_of_node(p: &CompiledCluster<'_>, item: usize, relaxation: usize, at: usize) -> Option<Unfit> {
+fn topology_of_node(
+    p: &CompiledCluster<'_>,
+    item: usize,
+    relaxation: usize,
+    at: usize,
+) -> Option<Unfit> {
     let it = &p.items[item];
-    let uses = it.relaxations[relaxation].uses.iter().map(|u| (u.group, u.own));
+    let uses = it.relaxations[relaxation]
+        .uses
+        .iter()
+        .map(|u| (u.group, u.own));
     let repelled = p.topology.repels_on(at, &it.repelled_by)
         || it.inverse_keys.iter().any(|&(key, _)| {
             let domains = &p.topology.keys[key];
             let admitted = |value| {
-                it.relaxations[relaxation].strict.get(domains.key).is_none_or(|s| s.admits(value, &p.states.numbers))
+                it.relaxations[relaxation]
+                    .strict
+                    .get(domains.key)
+                    .is_none_or(|s| s.admits(value, &p.states.numbers))
             };
             let domain = domains.of_node[at] as usize;
-            domains
-                .values
-                .get(domain)
-                .is_some_and(|&value| !admitted(value) || p.topology.repels_in(key, domain, &it.repelled_by))
+            domains.values.get(domain).is_some_and(|&value| {
+                !admitted(value) || p.topology.repels_in(key, domain, &it.repelled_by)
+            })
         });
-    let inverse = it.repelled_by.iter().filter(|_| repelled).map(|g| (g, false));
+    let inverse = it
+        .repelled_by
+        .iter()
+        .filter(|_| repelled)
+        .map(|g| (g, false));
     for (at_group, own) in uses.chain(inverse) {
         let group = &p.topology.groups[at_group];
         let fine = match group.key {
@@ -401,12 +561,19 @@ fn topology_of_node(p: &CompiledCluster<'_>, item: usize, relaxation: usize, at:
                 let strict = it.relaxations[relaxation].strict.get(domains.key);
                 let allowed = group.allowed(domains, (own, true), strict, &p.states);
                 let absent_ok = matches!(group.spec.rule, ConstraintKind::InverseAntiAffinity);
-                allowed.get(domains.of_node[at] as usize).copied().unwrap_or(absent_ok)
+                allowed
+                    .get(domains.of_node[at] as usize)
+                    .copied()
+                    .unwrap_or(absent_ok)
             }
         };
         if !fine {
             let least = least(p, at_group);
-            return Some(Unfit::Topology { rule: group.spec.rule.name(), key: group.spec.key, least });
+            return Some(Unfit::Topology {
+                rule: group.spec.rule.name(),
+                key: group.spec.key,
+                least,
+            });
         }
     }
     None

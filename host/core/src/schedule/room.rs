@@ -1,4 +1,5 @@
-//! What existing nodes have left, in the order in which they are tried, with an index that finds the next one with room.
+//! What existing nodes have left, in the order in which they are tried, with an index that finds
+//! the next one with room.
 
 use smallvec::SmallVec;
 
@@ -11,8 +12,8 @@ const BLOCK: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Room {
     free: Vec<ResourceVector>,
-    /// At least what the emptiest node of each block has left, by resource. Pods that come make it too high, which costs
-    /// a look at the block and nothing else.
+    /// At least what the emptiest node of each block has left, by resource. Pods that come make it
+    /// too high, which costs a look at the block and nothing else.
     most: Vec<ResourceVector>,
     /// Nodes that are there no more.
     removed: Vec<bool>,
@@ -22,15 +23,26 @@ pub struct Room {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Taken { node: u32, amounts: ResourceVector, times: u32 },
-    Removed { node: u32 },
+    Taken {
+        node: u32,
+        amounts: ResourceVector,
+        times: u32,
+    },
+    Removed {
+        node: u32,
+    },
 }
 
 impl Room {
     /// What nodes have left before anything is placed.
     pub fn new(free: Vec<ResourceVector>) -> Self {
         let most = free.chunks(BLOCK).map(most_of).collect();
-        Room { removed: vec![false; free.len()], most, free, log: Vec::new() }
+        Room {
+            removed: vec![false; free.len()],
+            most,
+            free,
+            log: Vec::new(),
+        }
     }
 
     /// How many nodes there are, those that are removed included.
@@ -72,7 +84,11 @@ impl Room {
     /// Takes so much, so many times, off what a node has left.
     pub fn take(&mut self, node: usize, request: &ResourceVector, times: u32) {
         subtract(&mut self.free[node], request, i64::from(times));
-        self.log.push(Change::Taken { node: node as u32, amounts: request.clone(), times });
+        self.log.push(Change::Taken {
+            node: node as u32,
+            amounts: request.clone(),
+            times,
+        });
     }
 
     /// A node is there no more.
@@ -87,7 +103,11 @@ impl Room {
     pub fn rewind(&mut self) {
         while let Some(change) = self.log.pop() {
             match change {
-                Change::Taken { node, amounts, times } => {
+                Change::Taken {
+                    node,
+                    amounts,
+                    times,
+                } => {
                     subtract(&mut self.free[node as usize], &amounts, -i64::from(times));
                 }
                 Change::Removed { node } => self.removed[node as usize] = false,
@@ -97,17 +117,26 @@ impl Room {
 }
 
 fn covers(free: &[i64], request: &[i64]) -> bool {
-    request.iter().zip(free).all(|(&want, &have)| want <= have || want == 0)
+    request
+        .iter()
+        .zip(free)
+        .all(|(&want, &have)| want <= have || want == 0)
 }
 
 fn subtract(free: &mut [i64], request: &[i64], times: i64) {
-    free.iter_mut().zip(request).for_each(|(free, &want)| *free -= want * times);
+    free.iter_mut()
+        .zip(request)
+        .for_each(|(free, &want)| *free -= want * times);
 }
 
 fn most_of(nodes: &[ResourceVector]) -> ResourceVector {
-    let Some((first, rest)) = nodes.split_first() else { return SmallVec::new() };
+    let Some((first, rest)) = nodes.split_first() else {
+        return SmallVec::new();
+    };
     rest.iter().fold(first.clone(), |mut most, free| {
-        most.iter_mut().zip(free).for_each(|(most, &free)| *most = (*most).max(free));
+        most.iter_mut()
+            .zip(free)
+            .for_each(|(most, &free)| *most = (*most).max(free));
         most
     })
 }
@@ -118,7 +147,9 @@ mod tests {
 
     #[test]
     fn the_next_node_with_room_is_found_across_blocks_and_what_was_taken_comes_back() {
-        let free = (0..100).map(|node| ResourceVector::from_slice(&[node % 50, 10])).collect();
+        let free = (0..100)
+            .map(|node| ResourceVector::from_slice(&[node % 50, 10]))
+            .collect();
         let mut room = Room::new(free);
         let want = ResourceVector::from_slice(&[40, 5]);
         assert_eq!(room.next(0, &want), Some(40));
@@ -128,8 +159,15 @@ mod tests {
         assert_eq!(room.next(41, &want), Some(42));
         assert_eq!(room.next(50, &want), Some(90));
         assert_eq!(room.next(50, &[50, 5]), None);
-        assert_eq!(room.next(99, &[0, 10]), Some(99), "of what is not asked for there may be anything");
+        assert_eq!(
+            room.next(99, &[0, 10]),
+            Some(99),
+            "of what is not asked for there may be anything"
+        );
         room.rewind();
-        assert_eq!((room.next(0, &want), room.of(40)), (Some(40), &[40, 10][..]));
+        assert_eq!(
+            (room.next(0, &want), room.of(40)),
+            (Some(40), &[40, 10][..])
+        );
     }
 }

@@ -1,9 +1,11 @@
-//! The algebra of requirements: sets of label values, given by what they hold or by what they leave out.
+//! The algebra of requirements: sets of label values, given by what they hold or by what they leave
+//! out.
 //!
-//! Semantics are Karpenter's (its requirement package): bounds are inclusive, meeting concrete values filters them by
-//! the bounds, and two requirements that both allow absence never contradict each other. One thing is kube-scheduler's:
-//! whether the label may be absent is kept beside the values, so that `NotIn` and `Exists` of one label together want
-//! it to be there, and requirements that contradict each other want nothing, not its absence.
+//! Semantics are Karpenter's (its requirement package): bounds are inclusive, meeting concrete
+//! values filters them by the bounds, and two requirements that both allow absence never contradict
+//! each other. One thing is kube-scheduler's: whether the label may be absent is kept beside the
+//! values, so that `NotIn` and `Exists` of one label together want it to be there, and requirements
+//! that contradict each other want nothing, not its absence.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -35,9 +37,15 @@ impl Numbers {
         let parse = |at: usize| {
             let text = names.text(Symbol(at as u32));
             let first = text.as_bytes().first().copied().unwrap_or(b' ');
-            (first.is_ascii_digit() || first == b'-').then(|| text.parse().ok()).flatten()
+            (first.is_ascii_digit() || first == b'-')
+                .then(|| text.parse().ok())
+                .flatten()
         };
-        Numbers((0..names.len()).filter_map(|at| Some((Symbol(at as u32), parse(at)?))).collect())
+        Numbers(
+            (0..names.len())
+                .filter_map(|at| Some((Symbol(at as u32), parse(at)?)))
+                .collect(),
+        )
     }
 
     /// The integer that a symbol spells.
@@ -49,7 +57,13 @@ impl Numbers {
 impl Set {
     /// Every value.
     pub fn any() -> Self {
-        Set { complement: true, values: SmallVec::new(), lo: i64::MIN, hi: i64::MAX, absent: false }
+        Set {
+            complement: true,
+            values: SmallVec::new(),
+            lo: i64::MIN,
+            hi: i64::MAX,
+            absent: false,
+        }
     }
 
     /// Exactly these values; none is [`Set::nothing`].
@@ -57,17 +71,30 @@ impl Set {
         let mut values: SmallVec<[Symbol; 4]> = values.into_iter().collect();
         values.sort_unstable();
         values.dedup();
-        Set { complement: false, values, lo: i64::MIN, hi: i64::MAX, absent: false }
+        Set {
+            complement: false,
+            values,
+            lo: i64::MIN,
+            hi: i64::MAX,
+            absent: false,
+        }
     }
 
     /// Everything but these values, absence included.
     pub fn but(values: impl IntoIterator<Item = Symbol>) -> Self {
-        Set { complement: true, absent: true, ..Set::of(values) }
+        Set {
+            complement: true,
+            absent: true,
+            ..Set::of(values)
+        }
     }
 
     /// Absence, and no value.
     pub fn none() -> Self {
-        Set { absent: true, ..Set::of([]) }
+        Set {
+            absent: true,
+            ..Set::of([])
+        }
     }
 
     /// Not even absence: what two requirements of one label that contradict each other leave.
@@ -87,15 +114,24 @@ impl Set {
             Op::NotIn(values) => Set::but(values.iter().copied()),
             Op::Exists => Set::any(),
             Op::DoesNotExist => Set::none(),
-            Op::Gte(lo) => Set { lo: *lo, ..Set::any() },
-            Op::Lte(hi) => Set { hi: *hi, ..Set::any() },
+            Op::Gte(lo) => Set {
+                lo: *lo,
+                ..Set::any()
+            },
+            Op::Lte(hi) => Set {
+                hi: *hi,
+                ..Set::any()
+            },
         }
     }
 
     /// Whether a label of this value is allowed.
     pub fn admits(&self, value: Symbol, numbers: &Numbers) -> bool {
         let bounded = self.lo != i64::MIN || self.hi != i64::MAX;
-        (!bounded || numbers.get(value).is_some_and(|n| self.lo <= n && n <= self.hi))
+        (!bounded
+            || numbers
+                .get(value)
+                .is_some_and(|n| self.lo <= n && n <= self.hi))
             && (self.values.binary_search(&value).is_ok() != self.complement)
     }
 
@@ -104,12 +140,30 @@ impl Set {
         let (lo, hi) = (self.lo.max(other.lo), self.hi.min(other.hi));
         let absent = self.absent && other.absent;
         if lo > hi {
-            return Set { absent, ..Set::of([]) };
+            return Set {
+                absent,
+                ..Set::of([])
+            };
         }
         let met = match (self.complement, other.complement) {
-            (true, true) => Set { lo, hi, ..Set::but(self.values.iter().chain(&other.values).copied()) },
-            (false, _) => Set::of(self.values.iter().copied().filter(|&v| other.admits(v, numbers))),
-            (true, false) => Set::of(other.values.iter().copied().filter(|&v| self.admits(v, numbers))),
+            (true, true) => Set {
+                lo,
+                hi,
+                ..Set::but(self.values.iter().chain(&other.values).copied())
+            },
+            (false, _) => Set::of(
+                self.values
+                    .iter()
+                    .copied()
+                    .filter(|&v| other.admits(v, numbers)),
+            ),
+            (true, false) => Set::of(
+                other
+                    .values
+                    .iter()
+                    .copied()
+                    .filter(|&v| self.admits(v, numbers)),
+            ),
         };
         Set { absent, ..met }
     }
@@ -157,7 +211,10 @@ pub struct Sets(pub Vec<(Symbol, Set)>);
 
 impl Sets {
     /// Merges requirements, meeting those of the same key.
-    pub fn new<'a>(requirements: impl IntoIterator<Item = &'a Requirement>, numbers: &Numbers) -> Self {
+    pub fn new<'a>(
+        requirements: impl IntoIterator<Item = &'a Requirement>,
+        numbers: &Numbers,
+    ) -> Self {
         let mut all = Sets::default();
         for r in requirements {
             all.add(r.key, &Set::from_op(&r.op), numbers);
@@ -182,12 +239,21 @@ impl Sets {
 
     /// What is required of a label, if anything.
     pub fn get(&self, key: Symbol) -> Option<&Set> {
-        self.0.binary_search_by_key(&key, |&(k, _)| k).ok().map(|at| &self.0[at].1)
+        self.0
+            .binary_search_by_key(&key, |&(k, _)| k)
+            .ok()
+            .map(|at| &self.0[at].1)
     }
 
-    /// The first key on which something that must satisfy `asked` contradicts these sets. A key that these sets do not
-    /// name contradicts unless `undefined_ok` says so or `asked` allows absence.
-    pub fn conflict(&self, asked: &Sets, undefined_ok: impl Fn(Symbol) -> bool, numbers: &Numbers) -> Option<Symbol> {
+    /// The first key on which something that must satisfy `asked` contradicts these sets. A key
+    /// that these sets do not name contradicts unless `undefined_ok` says so or `asked` allows
+    /// absence.
+    pub fn conflict(
+        &self,
+        asked: &Sets,
+        undefined_ok: impl Fn(Symbol) -> bool,
+        numbers: &Numbers,
+    ) -> Option<Symbol> {
         asked.0.iter().find_map(|(key, set)| match self.get(*key) {
             Some(mine) => (!mine.agrees(set, numbers)).then_some(*key),
             None if set.is_nothing() => Some(*key),
@@ -212,7 +278,10 @@ mod tests {
         let (_, n, s) = world();
         let at_least_4 = Set::from_op(&Op::Gte(4));
         let at_most_3 = Set::from_op(&Op::Lte(3));
-        assert_eq!(at_least_4.meet(&Set::of([s[0], s[2], s[3], s[4]]), &n), Set::of([s[3], s[4]]));
+        assert_eq!(
+            at_least_4.meet(&Set::of([s[0], s[2], s[3], s[4]]), &n),
+            Set::of([s[3], s[4]])
+        );
         assert!(at_least_4.meet(&at_most_3, &n).is_nothing());
         assert!(!at_least_4.agrees(&at_most_3, &n));
         assert!(at_least_4.admits(s[3], &n) && !at_least_4.admits(s[0], &n));
@@ -233,7 +302,10 @@ mod tests {
         let mut asked = Sets(vec![(s[0], Set::of([s[1]]))]);
         asked.add(s[0], &Set::of([s[2]]), &n);
         assert_eq!(Sets::default().conflict(&asked, |_| true, &n), Some(s[0]));
-        assert_eq!(Sets(vec![(s[0], Set::none())]).conflict(&asked, |_| true, &n), Some(s[0]));
+        assert_eq!(
+            Sets(vec![(s[0], Set::none())]).conflict(&asked, |_| true, &n),
+            Some(s[0])
+        );
         let mut absent = Sets(vec![(s[0], Set::but([s[1]]))]);
         absent.add(s[0], &Set::none(), &n);
         assert_eq!(Sets::default().conflict(&absent, |_| false, &n), None);
@@ -247,6 +319,9 @@ mod tests {
         let asked = Sets(vec![(s[0], Set::of([s[1]]))]);
         assert_eq!(Sets::default().conflict(&asked, |_| false, &n), Some(s[0]));
         assert_eq!(Sets::default().conflict(&asked, |_| true, &n), None);
-        assert_eq!(Sets::default().conflict(&Sets(vec![(s[0], Set::but([s[1]]))]), |_| false, &n), None);
+        assert_eq!(
+            Sets::default().conflict(&Sets(vec![(s[0], Set::but([s[1]]))]), |_| false, &n),
+            None
+        );
     }
 }

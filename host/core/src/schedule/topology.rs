@@ -1,8 +1,9 @@
 //! Topology rules as groups with counts: how many pods that a selector selects are in each domain.
 //!
-//! A domain of the hostname key is a *host*: an existing node or a claim of this plan. Domains of other keys are
-//! interned per key. Counts are kept as pods are placed and never recounted. A pod on a claim whose domain is still
-//! open counts nowhere, except for anti-affinity, where it blocks every domain that the claim may still land in.
+//! A domain of the hostname key is a *host*: an existing node or a claim of this plan. Domains of
+//! other keys are interned per key. Counts are kept as pods are placed and never recounted. A pod
+//! on a claim whose domain is still open counts nowhere, except for anti-affinity, where it blocks
+//! every domain that the claim may still land in.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use super::sets::{Set, Sets};
 use super::undo::{Log, Undo};
 use crate::matching::untolerated;
 use crate::model::{
-    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId, Spread, Symbol,
-    Toleration,
+    ClusterObjects, LabelSelector, Labels, NodeInclusion, PodShape, PodTerm, Requirement, ShapeId,
+    Spread, Symbol, Toleration,
 };
 use crate::reasons::TopologyRule;
 use crate::snapshot::Snapshot;
@@ -63,10 +64,12 @@ pub struct GroupKey {
     pub key: Symbol,
     /// Namespaces whose pods count; `None` for all.
     pub namespaces: Option<Arc<[Symbol]>>,
-    /// Which pods count (for [`ConstraintKind::InverseAntiAffinity`]: which pods the term keeps away).
+    /// Which pods count (for [`ConstraintKind::InverseAntiAffinity`]: which pods the term keeps
+    /// away).
     pub selector: LabelSelector,
-    /// Nodes count only if they have these labels too, sorted: the other topology keys that the pod must be spread over
-    /// (kube-scheduler passes over a node that lacks any). The hostname, which every node has, is left out.
+    /// Nodes count only if they have these labels too, sorted: the other topology keys that the pod
+    /// must be spread over (kube-scheduler passes over a node that lacks any). The hostname, which
+    /// every node has, is left out.
     pub keys: Vec<Symbol>,
     /// Nodes count only if these labels are right (`nodeAffinityPolicy: Honor`).
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
@@ -82,18 +85,23 @@ impl GroupKey {
         let affinity = spread.node_affinity == NodeInclusion::Honor;
         let keys = other_keys(spread, shape, hostname);
         GroupKey {
-            rule: ConstraintKind::Spread { max_skew: spread.max_skew, min_domains: spread.min_domains.unwrap_or(0) },
+            rule: ConstraintKind::Spread {
+                max_skew: spread.max_skew,
+                min_domains: spread.min_domains.unwrap_or(0),
+            },
             key: spread.key,
             namespaces: Some(Arc::new([shape.namespace])),
             selector: spread.selector.clone(),
             node_affinity: affinity.then(|| (shape.node_selector.clone(), shape.required.clone())),
-            tolerations: (spread.node_taints == NodeInclusion::Honor).then(|| shape.tolerations.clone()),
+            tolerations: (spread.node_taints == NodeInclusion::Honor)
+                .then(|| shape.tolerations.clone()),
             buyer: Some(Buyer::of(shape, &keys)),
             keys,
         }
     }
 
-    /// What the labels of a node have to be for it to count: a selector and alternative terms. Nothing if all count.
+    /// What the labels of a node have to be for it to count: a selector and alternative terms.
+    /// Nothing if all count.
     pub fn asked(&self) -> Option<Asked> {
         if self.node_affinity.is_none() && self.keys.is_empty() {
             return None;
@@ -105,7 +113,10 @@ impl GroupKey {
 
     /// Whether a pod counts (for [`ConstraintKind::InverseAntiAffinity`]: is kept away).
     pub fn selects(&self, namespace: Symbol, labels: &Labels) -> bool {
-        let here = self.namespaces.as_ref().is_none_or(|all| all.binary_search(&namespace).is_ok());
+        let here = self
+            .namespaces
+            .as_ref()
+            .is_none_or(|all| all.binary_search(&namespace).is_ok());
         here && self.selector.matches(labels)
     }
 }
@@ -117,7 +128,9 @@ type Asked = (Vec<Requirement>, Vec<Vec<Requirement>>);
 fn inhabited(world: &ClusterObjects) -> Vec<usize> {
     let there: FxHashSet<Symbol> = world.shapes.iter().map(|shape| shape.namespace).collect();
     let all = world.namespaces.iter().enumerate();
-    all.filter(|(_, (name, _))| there.contains(name)).map(|(at, _)| at).collect()
+    all.filter(|(_, (name, _))| there.contains(name))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// The other keys that a pod must be spread over, for a constraint over domains wider than a host.
@@ -125,7 +138,10 @@ fn other_keys(spread: &Spread, shape: &PodShape, hostname: Option<Symbol>) -> Ve
     if !spread.required || Some(spread.key) == hostname {
         return Vec::new();
     }
-    let others = shape.spread.iter().filter(|s| s.required && s.key != spread.key && Some(s.key) != hostname);
+    let others = shape
+        .spread
+        .iter()
+        .filter(|s| s.required && s.key != spread.key && Some(s.key) != hostname);
     let mut keys: Vec<Symbol> = others.map(|s| s.key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -154,10 +170,11 @@ pub struct Group {
     pub key: Option<usize>,
     /// Pods by domain.
     pub count: Vec<u32>,
-    /// Which domains count for a spread constraint ([`super::domains`]): those where such a pod's node could be bought,
-    /// and those of `nodes_in`.
+    /// Which domains count for a spread constraint ([`super::domains`]): those where such a pod's
+    /// node could be bought, and those of `nodes_in`.
     pub eligible_domains: Vec<bool>,
-    /// Existing nodes that pass the filter of a spread constraint, by domain, and whether the domain counts without them.
+    /// Existing nodes that pass the filter of a spread constraint, by domain, and whether the
+    /// domain counts without them.
     nodes_in: Vec<(u32, bool)>,
     /// Pods by host.
     hosts: HostCounts,
@@ -182,13 +199,14 @@ impl HostCounts {
     fn of(rule: ConstraintKind) -> Self {
         match rule {
             ConstraintKind::Spread { .. } => HostCounts::Pods(Vec::new()),
-            ConstraintKind::Affinity | ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => {
-                HostCounts::Any(Members::default())
-            }
+            ConstraintKind::Affinity
+            | ConstraintKind::AntiAffinity
+            | ConstraintKind::InverseAntiAffinity => HostCounts::Any(Members::default()),
         }
     }
 
-    /// Counts more pods on a host; whether they are the first there (of rules that do not ask for how many).
+    /// Counts more pods on a host; whether they are the first there (of rules that do not ask for
+    /// how many).
     fn add(&mut self, host: usize, pods: u16) -> bool {
         match self {
             HostCounts::Any(hosts) => hosts.insert(host),
@@ -237,13 +255,16 @@ pub struct Topology {
     inhabited: Vec<usize>,
     /// Lists of namespaces that terms name or select.
     lists: FxHashSet<Arc<[Symbol]>>,
-    /// Anti-affinity terms seen from the other side ([`ConstraintKind::InverseAntiAffinity`]) that have a pod in a domain, by key and domain.
+    /// Anti-affinity terms seen from the other side ([`ConstraintKind::InverseAntiAffinity`]) that
+    /// have a pod in a domain, by key and domain.
     repelled_in: Vec<Vec<Members>>,
-    /// The same by host. A host has few of them, a pod may be selected by many: they are looked up one by one.
+    /// The same by host. A host has few of them, a pod may be selected by many: they are looked up
+    /// one by one.
     repelled_on: Vec<Vec<u32>>,
     /// Groups that count running pods of a shape, by shape.
     counting: FxHashMap<ShapeId, Vec<u32>>,
-    /// Groups of [`ConstraintKind::InverseAntiAffinity`] that running pods of a shape own, by shape.
+    /// Groups of [`ConstraintKind::InverseAntiAffinity`] that running pods of a shape own, by
+    /// shape.
     owned_by: FxHashMap<ShapeId, Vec<u32>>,
     /// What has changed since everything was counted, the latest last.
     log: Log,
@@ -259,21 +280,28 @@ pub enum PlacedAt {
 }
 
 impl Topology {
-    /// By how much domains wider than a host may differ, where a pod must be spread over them and counts itself.
+    /// By how much domains wider than a host may differ, where a pod must be spread over them and
+    /// counts itself.
     pub fn hard_skew(&self, u: &GroupUse) -> Option<i32> {
         let group = &self.groups[u.group];
         match group.spec.rule {
-            ConstraintKind::Spread { max_skew, .. } if !u.soft && u.own && group.key.is_some() => Some(max_skew),
+            ConstraintKind::Spread { max_skew, .. } if !u.soft && u.own && group.key.is_some() => {
+                Some(max_skew)
+            }
             _ => None,
         }
     }
 
-    /// The label over whose domains, wider than a host, pods with these rules must spread; the first if there are several.
+    /// The label over whose domains, wider than a host, pods with these rules must spread; the
+    /// first if there are several.
     pub fn spreads_over(&self, uses: &Uses) -> Option<Symbol> {
-        uses.iter().find(|u| self.hard_skew(u).is_some()).map(|u| self.groups[u.group].spec.key)
+        uses.iter()
+            .find(|u| self.hard_skew(u).is_some())
+            .map(|u| self.groups[u.group].spec.key)
     }
 
-    /// No group yet. The domains in `counted` count for their groups whatever could be bought there.
+    /// No group yet. The domains in `counted` count for their groups whatever could be bought
+    /// there.
     pub fn new(snapshot: &Snapshot, counted: &Counted) -> Self {
         Topology {
             keys: Vec::new(),
@@ -294,7 +322,13 @@ impl Topology {
     }
 
     /// What tells the group of a term of pod affinity or anti-affinity of a pod in a namespace.
-    pub fn term(&mut self, rule: ConstraintKind, term: &PodTerm, namespace: Symbol, snapshot: &Snapshot) -> GroupKey {
+    pub fn term(
+        &mut self,
+        rule: ConstraintKind,
+        term: &PodTerm,
+        namespace: Symbol,
+        snapshot: &Snapshot,
+    ) -> GroupKey {
         GroupKey {
             rule,
             key: term.key,
@@ -307,9 +341,14 @@ impl Topology {
         }
     }
 
-    /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left out of what is
-    /// selected, and the same list is kept once: a term may select thousands.
-    fn namespaces(&mut self, term: &PodTerm, own: Symbol, world: &ClusterObjects) -> Option<Arc<[Symbol]>> {
+    /// Namespaces that a term names or selects, sorted; `None` for all. Those without pods are left
+    /// out of what is selected, and the same list is kept once: a term may select thousands.
+    fn namespaces(
+        &mut self,
+        term: &PodTerm,
+        own: Symbol,
+        world: &ClusterObjects,
+    ) -> Option<Arc<[Symbol]>> {
         let mut all = term.namespaces.clone();
         match &term.namespace_selector {
             None if all.is_empty() => all.push(own),
@@ -317,7 +356,11 @@ impl Topology {
             Some(selector) if selector.0.as_ref().is_some_and(Vec::is_empty) => return None,
             Some(selector) => {
                 let there = self.inhabited.iter().map(|&at| &world.namespaces[at]);
-                all.extend(there.filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| *name));
+                all.extend(
+                    there
+                        .filter(|(_, labels)| selector.matches(labels))
+                        .map(|(name, _)| *name),
+                );
             }
         }
         all.sort_unstable();
@@ -337,7 +380,9 @@ impl Topology {
 
     /// Whether a pod of one of these groups of others' anti-affinity is on a host.
     pub fn repels_on(&self, host: usize, groups: &Members) -> bool {
-        self.repelled_on.get(host).is_some_and(|there| there.iter().any(|&group| groups.has(group as usize)))
+        self.repelled_on
+            .get(host)
+            .is_some_and(|there| there.iter().any(|&group| groups.has(group as usize)))
     }
 
     /// The group of a specification, made and counted if it is new.
@@ -351,7 +396,8 @@ impl Topology {
         if let Some(&at) = self.index.get(&spec) {
             return at;
         }
-        let key = (Some(spec.key) != self.hostname).then(|| self.key(spec.key, snapshot, states, pools));
+        let key =
+            (Some(spec.key) != self.hostname).then(|| self.key(spec.key, snapshot, states, pools));
         let domains = key.map_or(0, |k| self.keys[k].values.len());
         let filter = filter_sets(&spec, states);
         let mut group = Group {
@@ -368,7 +414,9 @@ impl Topology {
         let spec = &group.spec;
         if spec.node_affinity.is_some() || spec.tolerations.is_some() || !spec.keys.is_empty() {
             let nodes = 0..self.nodes as u32;
-            group.passed_over = nodes.filter(|&at| !counts_node(&group, snapshot, at as usize)).collect();
+            group.passed_over = nodes
+                .filter(|&at| !counts_node(&group, snapshot, at as usize))
+                .collect();
         }
         if group.spec.rule != ConstraintKind::InverseAntiAffinity {
             self.count_running(&mut group, snapshot);
@@ -381,7 +429,13 @@ impl Topology {
         self.groups.len() - 1
     }
 
-    fn key(&mut self, key: Symbol, snapshot: &Snapshot, states: &mut NodeSpecs<'_>, pools: &[NodeSpecId]) -> usize {
+    fn key(
+        &mut self,
+        key: Symbol,
+        snapshot: &Snapshot,
+        states: &mut NodeSpecs<'_>,
+        pools: &[NodeSpecId],
+    ) -> usize {
         if let Some(at) = self.keys.iter().position(|k| k.key == key) {
             return at;
         }
@@ -394,19 +448,41 @@ impl Topology {
         values.extend(snapshot.nodes.iter().filter_map(|n| n.labels.get(key)));
         values.sort_by_key(|&v| states.names.text(v));
         values.dedup();
-        let index: FxHashMap<Symbol, u32> = values.iter().enumerate().map(|(at, &v)| (v, at as u32)).collect();
+        let index: FxHashMap<Symbol, u32> = values
+            .iter()
+            .enumerate()
+            .map(|(at, &v)| (v, at as u32))
+            .collect();
         let of_node = snapshot
             .nodes
             .iter()
-            .map(|n| n.labels.get(key).and_then(|v| index.get(&v)).copied().unwrap_or(u32::MAX))
+            .map(|n| {
+                n.labels
+                    .get(key)
+                    .and_then(|v| index.get(&v))
+                    .copied()
+                    .unwrap_or(u32::MAX)
+            })
             .collect();
-        let price: Vec<f64> = values.iter().map(|&v| cheapest_in(states, pools, key, v)).collect();
+        let price: Vec<f64> = values
+            .iter()
+            .map(|&v| cheapest_in(states, pools, key, v))
+            .collect();
         let mut order: Vec<usize> = (0..values.len()).collect();
         order.sort_by(|&a, &b| price[a].total_cmp(&price[b]).then(a.cmp(&b)));
         let mut rank = vec![0; values.len()];
-        order.iter().enumerate().for_each(|(r, &at)| rank[at] = r as u32);
-        self.repelled_in.push(vec![Members::default(); values.len()]);
-        self.keys.push(Domains { key, values, rank, of_node });
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(r, &at)| rank[at] = r as u32);
+        self.repelled_in
+            .push(vec![Members::default(); values.len()]);
+        self.keys.push(Domains {
+            key,
+            values,
+            rank,
+            of_node,
+        });
         self.keys.len() - 1
     }
 
@@ -414,7 +490,10 @@ impl Topology {
         for shape in snapshot.running.candidates(&group.spec.selector) {
             let pods = snapshot.world.shapes.get(shape);
             if group.spec.selects(pods.namespace, &pods.labels) {
-                self.counting.entry(shape).or_default().push(self.groups.len() as u32);
+                self.counting
+                    .entry(shape)
+                    .or_default()
+                    .push(self.groups.len() as u32);
                 for &(node, count) in snapshot.running.on(shape) {
                     let at = node.0 as usize;
                     if counts_node(group, snapshot, at) {
@@ -467,16 +546,41 @@ impl Topology {
     ) {
         let domains = &self.keys[k];
         if let Some(buyer) = &group.spec.buyer {
-            group.eligible_domains = self.purchases.of(buyer, (domains.key, &domains.values), snapshot, states, pools);
+            group.eligible_domains = self.purchases.of(
+                buyer,
+                (domains.key, &domains.values),
+                snapshot,
+                states,
+                pools,
+            );
         }
         if let Some(anybody) = self.counted.buyer(&group.spec) {
-            let more = self.purchases.of(&anybody, (domains.key, &domains.values), snapshot, states, pools);
-            group.eligible_domains.iter_mut().zip(more).for_each(|(counts, more)| *counts |= more);
+            let more = self.purchases.of(
+                &anybody,
+                (domains.key, &domains.values),
+                snapshot,
+                states,
+                pools,
+            );
+            group
+                .eligible_domains
+                .iter_mut()
+                .zip(more)
+                .for_each(|(counts, more)| *counts |= more);
         }
-        for (domain, &value) in domains.values.iter().enumerate().filter(|_| !self.counted.is_empty()) {
+        for (domain, &value) in domains
+            .values
+            .iter()
+            .enumerate()
+            .filter(|_| !self.counted.is_empty())
+        {
             group.eligible_domains[domain] |= self.counted.has(&group.spec, value);
         }
-        group.nodes_in = group.eligible_domains.iter().map(|&counts| (0, counts)).collect();
+        group.nodes_in = group
+            .eligible_domains
+            .iter()
+            .map(|&counts| (0, counts))
+            .collect();
         for node in 0..snapshot.nodes.len() {
             let domain = domains.of_node[node];
             if domain != u32::MAX && !group.passed_over.contains(&(node as u32)) {
@@ -486,7 +590,8 @@ impl Topology {
         }
     }
 
-    /// Counts so many placed pods in groups that select them (or, for [`ConstraintKind::InverseAntiAffinity`], that they own).
+    /// Counts so many placed pods in groups that select them (or, for
+    /// [`ConstraintKind::InverseAntiAffinity`], that they own).
     pub fn record(
         &mut self,
         groups: impl Iterator<Item = usize>,
@@ -504,37 +609,66 @@ impl Topology {
                     PlacedAt::Node(node) => node,
                     PlacedAt::Claim(host, _) => host,
                 };
-                let first = group.hosts.add(host, u16::try_from(pods).unwrap_or(u16::MAX));
+                let first = group
+                    .hosts
+                    .add(host, u16::try_from(pods).unwrap_or(u16::MAX));
                 group.total += u64::from(pods);
-                self.log.push(Undo::Host { group: number as u32, host: host as u32, pods, first });
+                self.log.push(Undo::Host {
+                    group: number as u32,
+                    host: host as u32,
+                    pods,
+                    first,
+                });
                 if inverse && first && self.repel_on(number, host) {
                     self.log.push(Undo::RepelledOn { host: host as u32 });
                 }
                 continue;
             };
-            let landing = landings[k].get_or_insert_with(|| Landing::new(&self.keys[k], at, states));
-            let blocks = matches!(group.spec.rule, ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity);
-            if landing.domains.is_empty() || !(landing.settled || blocks) || !group.counts(at, states, taints) {
+            let landing =
+                landings[k].get_or_insert_with(|| Landing::new(&self.keys[k], at, states));
+            let blocks = matches!(
+                group.spec.rule,
+                ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity
+            );
+            if landing.domains.is_empty()
+                || !(landing.settled || blocks)
+                || !group.counts(at, states, taints)
+            {
                 continue;
             }
             for &domain in &landing.domains {
                 group.count[domain as usize] += pods;
-                self.log.push(Undo::Domain { group: number as u32, domain, pods });
+                self.log.push(Undo::Domain {
+                    group: number as u32,
+                    domain,
+                    pods,
+                });
                 if inverse && self.repelled_in[k][domain as usize].insert(number) {
-                    self.log.push(Undo::RepelledIn { key: k as u32, domain, group: number as u32 });
+                    self.log.push(Undo::RepelledIn {
+                        key: k as u32,
+                        domain,
+                        group: number as u32,
+                    });
                 }
             }
             group.total += u64::from(pods);
-            self.log.push(Undo::Total { group: number as u32, pods });
+            self.log.push(Undo::Total {
+                group: number as u32,
+                pods,
+            });
         }
     }
 
-    /// A node with its pods is there no more, until [`rewind`](Topology::rewind). Its number stays, and nothing may be
-    /// placed on it.
+    /// A node with its pods is there no more, until [`rewind`](Topology::rewind). Its number stays,
+    /// and nothing may be placed on it.
     pub fn remove_node(&mut self, node: usize, snapshot: &Snapshot) {
         for number in 0..self.groups.len() {
             let group = &mut self.groups[number];
-            let Some(domain) = group.key.map(|key| self.keys[key].of_node[node]).filter(|&d| d != u32::MAX) else {
+            let Some(domain) = group
+                .key
+                .map(|key| self.keys[key].of_node[node])
+                .filter(|&d| d != u32::MAX)
+            else {
                 continue;
             };
             if group.nodes_in.is_empty() || group.passed_over.contains(&(node as u32)) {
@@ -543,7 +677,10 @@ impl Topology {
             let (nodes, anyway) = &mut group.nodes_in[domain as usize];
             *nodes -= 1;
             group.eligible_domains[domain as usize] = *anyway || *nodes > 0;
-            self.log.push(Undo::NodeIn { group: number as u32, domain });
+            self.log.push(Undo::NodeIn {
+                group: number as u32,
+                domain,
+            });
         }
         for pod in &snapshot.nodes[node].pods {
             let shape = snapshot.world.pods[pod.0 as usize].shape;
@@ -555,29 +692,39 @@ impl Topology {
             }
             for at in 0..self.owned_by.get(&shape).map_or(0, Vec::len) {
                 let group = self.owned_by[&shape][at] as usize;
-                let Some((key, domain)) = self.uncount(group, node) else { continue };
+                let Some((key, domain)) = self.uncount(group, node) else {
+                    continue;
+                };
                 if self.groups[group].count[domain as usize] == 0 {
                     self.repelled_in[key][domain as usize].remove(group);
-                    self.log.push(Undo::Repels { key: key as u32, domain, group: group as u32 });
+                    self.log.push(Undo::Repels {
+                        key: key as u32,
+                        domain,
+                        group: group as u32,
+                    });
                 }
             }
         }
     }
 
-    /// One pod of a group on an existing node is gone. Hosts are left as they are: nothing comes to this one any more.
-    /// Returns the topology key and the domain in which it counted.
+    /// One pod of a group on an existing node is gone. Hosts are left as they are: nothing comes to
+    /// this one any more. Returns the topology key and the domain in which it counted.
     fn uncount(&mut self, number: usize, node: usize) -> Option<(usize, u32)> {
         let group = &mut self.groups[number];
         let counted = match group.key {
             None => None,
             Some(key) => {
-                let domain = Some(self.keys[key].of_node[node]).filter(|&domain| domain != u32::MAX)?;
+                let domain =
+                    Some(self.keys[key].of_node[node]).filter(|&domain| domain != u32::MAX)?;
                 group.count[domain as usize] -= 1;
                 Some((key, domain))
             }
         };
         group.total -= 1;
-        self.log.push(Undo::Uncounted { group: number as u32, domain: counted.map_or(u32::MAX, |(_, domain)| domain) });
+        self.log.push(Undo::Uncounted {
+            group: number as u32,
+            domain: counted.map_or(u32::MAX, |(_, domain)| domain),
+        });
         counted
     }
 
@@ -600,13 +747,26 @@ impl Topology {
 
     fn take_back(&mut self, change: Undo) {
         match change {
-            Undo::Host { group, host, pods, first } => {
+            Undo::Host {
+                group,
+                host,
+                pods,
+                first,
+            } => {
                 let group = &mut self.groups[group as usize];
-                group.hosts.take(host as usize, u16::try_from(pods).unwrap_or(u16::MAX), first);
+                group.hosts.take(
+                    host as usize,
+                    u16::try_from(pods).unwrap_or(u16::MAX),
+                    first,
+                );
                 group.total -= u64::from(pods);
             }
             Undo::RepelledOn { host } => _ = self.repelled_on[host as usize].pop(),
-            Undo::Domain { group, domain, pods } => self.groups[group as usize].count[domain as usize] -= pods,
+            Undo::Domain {
+                group,
+                domain,
+                pods,
+            } => self.groups[group as usize].count[domain as usize] -= pods,
             Undo::RepelledIn { key, domain, group } => {
                 self.repelled_in[key as usize][domain as usize].remove(group as usize);
             }
@@ -643,22 +803,34 @@ impl Landing {
         match at {
             PlacedAt::Node(node) => {
                 let domain = Some(domains.of_node[node]).filter(|&domain| domain != u32::MAX);
-                Landing { domains: domain.into_iter().collect(), settled: true }
+                Landing {
+                    domains: domain.into_iter().collect(),
+                    settled: true,
+                }
             }
             PlacedAt::Claim(_, state) => {
                 let set = states.get(state).sets.get(domains.key);
-                let admitted = |&(_, value): &(u32, &Symbol)| set.is_none_or(|s| s.admits(*value, &states.numbers));
-                let all = (0..).zip(&domains.values).filter(admitted).map(|(domain, _)| domain);
-                Landing { domains: all.collect(), settled: set.and_then(Set::single).is_some() }
+                let admitted = |&(_, value): &(u32, &Symbol)| {
+                    set.is_none_or(|s| s.admits(*value, &states.numbers))
+                };
+                let all = (0..)
+                    .zip(&domains.values)
+                    .filter(admitted)
+                    .map(|(domain, _)| domain);
+                Landing {
+                    domains: all.collect(),
+                    settled: set.and_then(Set::single).is_some(),
+                }
             }
         }
     }
 }
 
 impl Group {
-    /// Domains in which one more pod is allowed, among those that `strict` (what the pod requires of the key) admits.
-    /// `own` says whether the pod itself counts; `owner`, whether the rule is its own: where it balances for others, a
-    /// domain that does not count for them is no worse than one with room.
+    /// Domains in which one more pod is allowed, among those that `strict` (what the pod requires
+    /// of the key) admits. `own` says whether the pod itself counts; `owner`, whether the rule is
+    /// its own: where it balances for others, a domain that does not count for them is no worse
+    /// than one with room.
     pub fn allowed(
         &self,
         domains: &Domains,
@@ -666,17 +838,29 @@ impl Group {
         strict: Option<&Set>,
         states: &NodeSpecs<'_>,
     ) -> Vec<bool> {
-        let admitted = |d: usize| strict.is_none_or(|s| s.admits(domains.values[d], &states.numbers));
+        let admitted =
+            |d: usize| strict.is_none_or(|s| s.admits(domains.values[d], &states.numbers));
         let every = 0..domains.values.len();
         match self.spec.rule {
-            ConstraintKind::Spread { max_skew, min_domains } => {
+            ConstraintKind::Spread {
+                max_skew,
+                min_domains,
+            } => {
                 let eligible = || every.clone().filter(|&d| self.eligible_domains[d]);
                 let least = eligible().map(|d| self.count[d]).min().unwrap_or(0);
-                let least = if (eligible().count() as i64) < i64::from(min_domains) { 0 } else { least };
-                let fine =
-                    |d: usize| i64::from(self.count[d]) + i64::from(own) - i64::from(least) <= i64::from(max_skew);
+                let least = if (eligible().count() as i64) < i64::from(min_domains) {
+                    0
+                } else {
+                    least
+                };
+                let fine = |d: usize| {
+                    i64::from(self.count[d]) + i64::from(own) - i64::from(least)
+                        <= i64::from(max_skew)
+                };
                 let counts = |d: usize| self.eligible_domains[d];
-                every.map(|d| admitted(d) && if counts(d) { fine(d) } else { !owner }).collect()
+                every
+                    .map(|d| admitted(d) && if counts(d) { fine(d) } else { !owner })
+                    .collect()
             }
             ConstraintKind::Affinity if self.total == 0 && own => every.map(admitted).collect(),
             ConstraintKind::Affinity => every.map(|d| admitted(d) && self.count[d] > 0).collect(),
@@ -688,7 +872,11 @@ impl Group {
 
     fn count_on_node(&mut self, keys: &[Domains], node: usize, pods: u32) {
         match self.key {
-            None => _ = self.hosts.add(node, u16::try_from(pods).unwrap_or(u16::MAX)),
+            None => {
+                _ = self
+                    .hosts
+                    .add(node, u16::try_from(pods).unwrap_or(u16::MAX))
+            }
             Some(k) => match self.count.get_mut(keys[k].of_node[node] as usize) {
                 Some(count) => *count += pods,
                 None => return,
@@ -697,14 +885,18 @@ impl Group {
         self.total += u64::from(pods);
     }
 
-    /// Whether pods placed there count: the node passes the constraint's filter, or the claim's labels and taints do.
+    /// Whether pods placed there count: the node passes the constraint's filter, or the claim's
+    /// labels and taints do.
     fn counts(&self, at: PlacedAt, states: &NodeSpecs<'_>, taints: &[crate::model::Taint]) -> bool {
         let state = match at {
             PlacedAt::Node(node) => return !self.passed_over.contains(&(node as u32)),
             PlacedAt::Claim(_, state) => state,
         };
         let sets = &states.get(state).sets;
-        let passes = |f: &Sets| sets.conflict(f, |key| states.may_be_undefined(key), &states.numbers).is_none();
+        let passes = |f: &Sets| {
+            sets.conflict(f, |key| states.may_be_undefined(key), &states.numbers)
+                .is_none()
+        };
         let tolerated = |t: &Vec<Toleration>| untolerated(t, taints, false).is_none();
         self.spec.tolerations.as_ref().is_none_or(tolerated)
             && (self.filter.is_empty() || self.filter.iter().any(passes))
@@ -714,7 +906,9 @@ impl Group {
     pub fn allows_host(&self, host: usize, own: bool) -> bool {
         let count = self.hosts.on(host);
         match self.spec.rule {
-            ConstraintKind::Spread { max_skew, .. } => i32::from(count) + i32::from(own) <= max_skew,
+            ConstraintKind::Spread { max_skew, .. } => {
+                i32::from(count) + i32::from(own) <= max_skew
+            }
             ConstraintKind::Affinity => count > 0 || (self.total == 0 && own),
             ConstraintKind::AntiAffinity | ConstraintKind::InverseAntiAffinity => count == 0,
         }
@@ -722,7 +916,9 @@ impl Group {
 }
 
 fn filter_sets(spec: &GroupKey, states: &NodeSpecs<'_>) -> Vec<Sets> {
-    spec.asked().map_or_else(Vec::new, |(selector, terms)| alternatives(&selector, &terms, states))
+    spec.asked().map_or_else(Vec::new, |(selector, terms)| {
+        alternatives(&selector, &terms, states)
+    })
 }
 
 fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
@@ -730,27 +926,44 @@ fn counts_node(group: &Group, snapshot: &Snapshot, at: usize) -> bool {
     let names = &snapshot.world.names;
     let tolerated = |t: &Vec<Toleration>| untolerated(t, &node.taints, false).is_none();
     let labels_fit = |(selector, terms): &(Vec<Requirement>, Vec<Vec<Requirement>>)| {
-        let all = |rs: &[Requirement]| rs.iter().all(|r| crate::matching::satisfies(&node.labels, r, names));
+        let all = |rs: &[Requirement]| {
+            rs.iter()
+                .all(|r| crate::matching::satisfies(&node.labels, r, names))
+        };
         all(selector) && (terms.is_empty() || terms.iter().any(|t| !t.is_empty() && all(t)))
     };
-    group.spec.keys.iter().all(|&key| node.labels.get(key).is_some())
+    group
+        .spec
+        .keys
+        .iter()
+        .all(|&key| node.labels.get(key).is_some())
         && group.spec.tolerations.as_ref().is_none_or(tolerated)
         && group.spec.node_affinity.as_ref().is_none_or(labels_fit)
 }
 
 /// The least effective cost of a unit of capacity in a domain: USD per hour for a core with 4 GiB.
-fn cheapest_in(states: &mut NodeSpecs<'_>, pools: &[NodeSpecId], key: Symbol, value: Symbol) -> f64 {
+fn cheapest_in(
+    states: &mut NodeSpecs<'_>,
+    pools: &[NodeSpecId],
+    key: Symbol,
+    value: Symbol,
+) -> f64 {
     let mut best = f64::INFINITY;
     for &pool in pools {
-        let Some(state) = states.pin(pool, key, value) else { continue };
+        let Some(state) = states.pin(pool, key, value) else {
+            continue;
+        };
         let at = states.get(state).pool;
         for t in states.get(state).types.iter() {
             let id = crate::model::TypeId(t as u32);
-            let Some(offering) = states.cheapest(state, id) else { continue };
+            let Some(offering) = states.cheapest(state, id) else {
+                continue;
+            };
             let cost = states.scores[at].cost[offering.0 as usize];
             let room = &states.catalogue.instance_type(id).allocatable;
             let cores = room.get(crate::model::ResourceId::Cpu) as f64 / 1e3;
-            let blocks = room.get(crate::model::ResourceId::Memory) as f64 / (4.0 * f64::from(1 << 30));
+            let blocks =
+                room.get(crate::model::ResourceId::Memory) as f64 / (4.0 * f64::from(1 << 30));
             best = best.min(cost / (0.5 * cores + 0.5 * blocks).max(1e-9));
         }
     }

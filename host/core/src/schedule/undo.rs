@@ -1,10 +1,10 @@
 //! Changes of what a packing counts, kept so that they can be taken back.
 //!
-//! A question about a cluster ("where would these pods go if that node were gone") changes a few counts of many. Taking
-//! these back costs what they are; counting anew costs what the cluster is.
+//! A question about a cluster ("where would these pods go if that node were gone") changes a few
+//! counts of many. Taking these back costs what they are; counting anew costs what the cluster is.
 
-/// A change of the counts of a [`Topology`](super::topology::Topology). Numbers are those of groups, hosts, topology keys
-/// and domains there.
+/// A change of the counts of a [`Topology`](super::topology::Topology). Numbers are those of
+/// groups, hosts, topology keys and domains there.
 #[derive(Clone, Copy, Debug)]
 pub enum Undo {
     /// Pods came to a host; `first`, if there were none of the group before.
@@ -73,7 +73,8 @@ pub enum Undo {
     },
 }
 
-/// Changes as they were made, the latest last. Too many are given up: what they belong to is made anew then.
+/// Changes as they were made, the latest last. Too many are given up: what they belong to is made
+/// anew then.
 #[derive(Clone, Debug)]
 pub struct Log {
     changes: Vec<Undo>,
@@ -82,9 +83,14 @@ pub struct Log {
 }
 
 impl Default for Log {
-    /// At most 32 MB of them. Ten thousand constraints that select every pod make as many for a few hundred pods.
+    /// At most 32 MB of them. Ten thousand constraints that select every pod make as many for a few
+    /// hundred pods.
     fn default() -> Self {
-        Log { changes: Vec::new(), most: 2_000_000, lost: false }
+        Log {
+            changes: Vec::new(),
+            most: 2_000_000,
+            lost: false,
+        }
     }
 }
 
@@ -122,7 +128,10 @@ mod tests {
     #[test]
     fn a_change_is_small_and_too_many_are_given_up() {
         assert_eq!(size_of::<Undo>(), 16);
-        let mut log = Log { most: 2, ..Log::default() };
+        let mut log = Log {
+            most: 2,
+            ..Log::default()
+        };
         for host in 0..2 {
             log.push(Undo::RepelledOn { host });
         }

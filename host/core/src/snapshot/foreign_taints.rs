@@ -1,10 +1,11 @@
 //! NodePools whose nodes somebody else makes useless as soon as they are there.
 //!
-//! An agent that taints every new node until it has looked at it, or for good, and that nobody declared in
-//! `startupTaints`, makes of each purchase an empty node and of each pod one that waits again: without end, a node every
-//! few seconds. So after a few such nodes each further purchase waits for the newest of them, twice as long each time.
-//! All of it is read off the cluster: a node whose taint goes away counts no longer, nor does one that is gone or not
-//! new, and nothing is remembered.
+//! An agent that taints every new node until it has looked at it, or for good, and that nobody
+//! declared in `startupTaints`, makes of each purchase an empty node and of each pod one that waits
+//! again: without end, a node every few seconds. So after a few such nodes each further purchase
+//! waits for the newest of them, twice as long each time. All of it is read off the cluster: a node
+//! whose taint goes away counts no longer, nor does one that is gone or not new, and nothing is
+//! remembered.
 
 use rustc_hash::FxHashMap;
 
@@ -25,22 +26,47 @@ const LONGEST: i64 = 120;
 /// NodePools that wait, by name.
 pub fn find(world: &ClusterObjects, nodes: &[StateNode]) -> FxHashMap<Symbol, ForeignTaintBackoff> {
     let daemon = world.names.get("DaemonSet");
-    let is_daemon = |pod: &PodIx| world.pods[pod.0 as usize].owner.is_some_and(|owner| Some(owner.0) == daemon);
-    let idle = nodes.iter().filter(|n| n.initialized && !n.taints.is_empty() && n.pods.iter().all(is_daemon));
+    let is_daemon = |pod: &PodIx| {
+        world.pods[pod.0 as usize]
+            .owner
+            .is_some_and(|owner| Some(owner.0) == daemon)
+    };
+    let idle = nodes
+        .iter()
+        .filter(|n| n.initialized && !n.taints.is_empty() && n.pods.iter().all(is_daemon));
     let idle: FxHashMap<Symbol, Symbol> = idle.filter_map(|n| Some((n.name, n.pool?))).collect();
     if idle.is_empty() {
         return FxHashMap::default();
     }
-    let asked_for: FxHashMap<Symbol, &[Taint]> =
-        world.claims.iter().filter_map(|claim| Some((claim.node_name?, claim.taints.as_slice()))).collect();
+    let asked_for: FxHashMap<Symbol, &[Taint]> = world
+        .claims
+        .iter()
+        .filter_map(|claim| Some((claim.node_name?, claim.taints.as_slice())))
+        .collect();
     let by_others = |node: &NodeRecord| {
         let asked_for = asked_for.get(&node.name)?;
-        node.taints.iter().find(|t| is_foreign(t, &world.names) && !asked_for.contains(t)).copied()
+        node.taints
+            .iter()
+            .find(|t| is_foreign(t, &world.names) && !asked_for.contains(t))
+            .copied()
     };
     let mut found: FxHashMap<Symbol, (&NodeRecord, ForeignTaintBackoff)> = FxHashMap::default();
-    for node in world.nodes.iter().filter(|node| node.created > world.now - NEW) {
-        let Some((&pool, taint)) = idle.get(&node.name).zip(by_others(node)) else { continue };
-        let (newest, spoiled) = found.entry(pool).or_insert((node, ForeignTaintBackoff { nodes: 0, taint, until: 0 }));
+    for node in world
+        .nodes
+        .iter()
+        .filter(|node| node.created > world.now - NEW)
+    {
+        let Some((&pool, taint)) = idle.get(&node.name).zip(by_others(node)) else {
+            continue;
+        };
+        let (newest, spoiled) = found.entry(pool).or_insert((
+            node,
+            ForeignTaintBackoff {
+                nodes: 0,
+                taint,
+                until: 0,
+            },
+        ));
         spoiled.nodes += 1;
         let key = |node: &NodeRecord| (node.created, world.names.text(node.name));
         if key(node) > key(newest) {
@@ -57,7 +83,13 @@ pub fn find(world: &ClusterObjects, nodes: &[StateNode]) -> FxHashMap<Symbol, Fo
 
 /// Whether it keeps pods away and is neither Karpenter's nor Kubernetes' own.
 fn is_foreign(taint: &Taint, names: &Symbols) -> bool {
-    let group = names.text(taint.key).split_once('/').map_or("", |(group, _)| group);
+    let group = names
+        .text(taint.key)
+        .split_once('/')
+        .map_or("", |(group, _)| group);
     taint.effect != TaintEffect::PreferNoSchedule
-        && !matches!(group, "karpenter.sh" | "node.kubernetes.io" | "node.cloudprovider.kubernetes.io")
+        && !matches!(
+            group,
+            "karpenter.sh" | "node.kubernetes.io" | "node.cloudprovider.kubernetes.io"
+        )
 }

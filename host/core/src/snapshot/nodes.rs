@@ -9,25 +9,35 @@ use super::volumes::Volumes;
 use crate::ids::PodIx;
 use crate::matching::{admits, untolerated};
 use crate::model::{
-    Catalogue, ClusterObjects, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources, Symbol, Symbols, Taint,
-    TaintEffect,
+    Catalogue, ClusterObjects, Labels, NodeClaim, NodeRecord, Op, PodShape, Resources, Symbol,
+    Symbols, Taint, TaintEffect,
 };
 
-/// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts), the rest from the
-/// template. Those that ask for dynamic resources are left out, as Karpenter does.
+/// DaemonSets as shapes: requests from their newest live pod (so that what admission added counts),
+/// the rest from the template. Those that ask for dynamic resources are left out, as Karpenter
+/// does.
 pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
     let mut newest: FxHashMap<(Symbol, Symbol), (i64, &str, PodIx)> = FxHashMap::default();
     let kind = world.names.get("DaemonSet");
     for (at, pod) in world.pods.iter().enumerate() {
-        let Some((_, name)) = pod.owner.filter(|o| Some(o.0) == kind) else { continue };
+        let Some((_, name)) = pod.owner.filter(|o| Some(o.0) == kind) else {
+            continue;
+        };
         if pod.terminal || pod.deleting {
             continue;
         }
         let key = (world.shapes.get(pod.shape).namespace, name);
         let this = (pod.created, &*pod.uid, PodIx(at as u32));
-        newest.entry(key).and_modify(|best| *best = (*best).max(this)).or_insert(this);
+        newest
+            .entry(key)
+            .and_modify(|best| *best = (*best).max(this))
+            .or_insert(this);
     }
-    let mut sets: Vec<_> = world.daemons.iter().filter(|d| !d.resource_claims).collect();
+    let mut sets: Vec<_> = world
+        .daemons
+        .iter()
+        .filter(|d| !d.resource_claims)
+        .collect();
     sets.sort_by_key(|d| (world.names.text(d.namespace), world.names.text(d.name)));
     let shape = |d: &&crate::model::DaemonSet| {
         let template = world.shapes.get(d.template);
@@ -83,10 +93,17 @@ pub fn join(world: &ClusterObjects, daemons: &[Arc<PodShape>], volumes: &Volumes
         }
     }
     nodes.sort_by(|a, b| {
-        b.initialized.cmp(&a.initialized).then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
+        b.initialized
+            .cmp(&a.initialized)
+            .then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
     let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes);
-    Joined { nodes, deleting: leaving, lost_nominations: crowded_out, nominated: expected }
+    Joined {
+        nodes,
+        deleting: leaving,
+        lost_nominations: crowded_out,
+        nominated: expected,
+    }
 }
 
 /// Symbols of the labels and taints that carry a node through its first minutes.
@@ -119,13 +136,19 @@ impl WellKnown {
             pool: names.get("karpenter.sh/nodepool"),
             hostname: names.get("kubernetes.io/hostname"),
             instance_type: names.get("node.kubernetes.io/instance-type"),
-            ephemeral: ephemeral.iter().filter_map(|&(key, effect)| Some((names.get(key)?, effect))).collect(),
-            readiness: every.filter(|&s| names.text(s).starts_with("readiness.k8s.io/")).collect(),
+            ephemeral: ephemeral
+                .iter()
+                .filter_map(|&(key, effect)| Some((names.get(key)?, effect)))
+                .collect(),
+            readiness: every
+                .filter(|&s| names.text(s).starts_with("readiness.k8s.io/"))
+                .collect(),
         }
     }
 
     fn is_true(&self, labels: &Labels, key: Option<Symbol>) -> bool {
-        key.and_then(|k| labels.get(k)).is_some_and(|v| Some(v) == self.true_value)
+        key.and_then(|k| labels.get(k))
+            .is_some_and(|v| Some(v) == self.true_value)
     }
 
     fn is_ephemeral(&self, taint: &Taint) -> bool {
@@ -147,17 +170,33 @@ fn registered_node(node: &NodeRecord, claim: Option<&NodeClaim>, special: &WellK
     };
     let registered = special.is_true(&node.labels, special.registered);
     let initialized = special.is_true(&node.labels, special.initialized);
-    let mut taints = if registered { node.taints.clone() } else { claim.taints.clone() };
+    let mut taints = if registered {
+        node.taints.clone()
+    } else {
+        claim.taints.clone()
+    };
     if !initialized {
         taints.retain(|t| !special.is_ephemeral(t) && !claim.startup_taints.contains(t));
     }
-    let labels = if registered { &node.labels } else { &claim.labels };
+    let labels = if registered {
+        &node.labels
+    } else {
+        &claim.labels
+    };
     let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
     if !initialized {
         fill_missing(&mut capacity, &claim.capacity);
         fill_missing(&mut allocatable, &claim.allocatable);
     }
-    state_node(node.name, labels, taints, &capacity, &allocatable, initialized, special)
+    state_node(
+        node.name,
+        labels,
+        taints,
+        &capacity,
+        &allocatable,
+        initialized,
+        special,
+    )
 }
 
 /// What a kubelet that has just started reports as zero is taken from the claim.
@@ -169,10 +208,15 @@ fn fill_missing(reported: &mut Resources, promised: &Resources) {
     }
 }
 
-/// A claim without a node yet. Before its launch is recorded, nothing is known but the types it may become: the
-/// smallest of each resource among them is what can be counted on.
+/// A claim without a node yet. Before its launch is recorded, nothing is known but the types it may
+/// become: the smallest of each resource among them is what can be counted on.
 fn in_flight(claim: &NodeClaim, world: &ClusterObjects, special: &WellKnown) -> StateNode {
-    let taints = claim.taints.iter().filter(|t| !special.is_ephemeral(t)).copied().collect();
+    let taints = claim
+        .taints
+        .iter()
+        .filter(|t| !special.is_ephemeral(t))
+        .copied()
+        .collect();
     let (capacity, allocatable) = match claim.capacity.is_empty() {
         false => (claim.capacity.clone(), claim.allocatable.clone()),
         true => minimum_of_types(claim, &world.catalogue, special),
@@ -186,21 +230,40 @@ fn in_flight(claim: &NodeClaim, world: &ClusterObjects, special: &WellKnown) -> 
             labels.push((r.key, value));
         }
     }
-    state_node(claim.name, &Labels::new(labels), taints, &capacity, &allocatable, false, special)
+    state_node(
+        claim.name,
+        &Labels::new(labels),
+        taints,
+        &capacity,
+        &allocatable,
+        false,
+        special,
+    )
 }
 
-fn minimum_of_types(claim: &NodeClaim, catalogue: &Catalogue, special: &WellKnown) -> (Resources, Resources) {
+fn minimum_of_types(
+    claim: &NodeClaim,
+    catalogue: &Catalogue,
+    special: &WellKnown,
+) -> (Resources, Resources) {
     let names: Vec<Symbol> = claim
         .requirements
         .iter()
         .filter(|r| Some(r.key) == special.instance_type)
-        .filter_map(|r| if let Op::In(values) = &r.op { Some(values.iter().copied()) } else { None })
+        .filter_map(|r| {
+            if let Op::In(values) = &r.op {
+                Some(values.iter().copied())
+            } else {
+                None
+            }
+        })
         .flatten()
         .collect();
     let mut smallest: Option<(Resources, Resources)> = None;
     for t in catalogue.types().iter().filter(|t| names.contains(&t.name)) {
-        let least =
-            |have: &Resources, more: &Resources| Resources::new(have.iter().map(|(r, a)| (r, a.min(more.get(r)))));
+        let least = |have: &Resources, more: &Resources| {
+            Resources::new(have.iter().map(|(r, a)| (r, a.min(more.get(r)))))
+        };
         smallest = Some(match smallest {
             None => (t.capacity.clone(), t.allocatable.clone()),
             Some((c, a)) => (least(&c, &t.capacity), least(&a, &t.allocatable)),
@@ -240,9 +303,9 @@ fn state_node(
     }
 }
 
-/// Takes what bound pods, nominated pods and daemons still to come use off each node. Returns the nominated ones that
-/// have no room left, and the others with the places of their nodes; who ends on the node counts as gone for them, for
-/// that may be why they were nominated.
+/// Takes what bound pods, nominated pods and daemons still to come use off each node. Returns the
+/// nominated ones that have no room left, and the others with the places of their nodes; who ends
+/// on the node counts as gone for them, for that may be why they were nominated.
 fn bind(
     world: &ClusterObjects,
     nodes: &mut [StateNode],
@@ -271,19 +334,31 @@ fn bind(
             nodes[i].pods.push(ix);
         }
     };
-    for (ix, pod) in world.pods.iter().enumerate().filter(|(_, pod)| !pod.terminal) {
+    for (ix, pod) in world
+        .pods
+        .iter()
+        .enumerate()
+        .filter(|(_, pod)| !pod.terminal)
+    {
         let ix = PodIx(ix as u32);
         if let Some(&i) = pod.node.and_then(|name| at.get(&name)) {
             bind(nodes, ix, i);
             if pod.deleting {
-                ending.entry(i).or_default().add(&world.shapes.get(pod.shape).requests);
+                ending
+                    .entry(i)
+                    .or_default()
+                    .add(&world.shapes.get(pod.shape).requests);
             }
         } else if let (None, Some(&i)) = (pod.node, pod.nominated.and_then(|name| at.get(&name))) {
             nominated.push((ix, i));
         }
     }
     let mut crowded_out = FxHashSet::default();
-    nominated.sort_by(|a, b| world.pods[a.0.0 as usize].uid.cmp(&world.pods[b.0.0 as usize].uid));
+    nominated.sort_by(|a, b| {
+        world.pods[a.0.0 as usize]
+            .uid
+            .cmp(&world.pods[b.0.0 as usize].uid)
+    });
     nominated.retain(|&(ix, i)| {
         let mut room = nodes[i].free.clone();
         if let Some(ending) = ending.get(&i) {
@@ -297,17 +372,31 @@ fn bind(
         bind(nodes, ix, i);
         true
     });
-    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> = FxHashMap::default();
-    let keys: FxHashSet<Symbol> =
-        daemons.iter().flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten())).map(|r| r.key).collect();
+    let mut expected_of: FxHashMap<(Vec<Taint>, Vec<(Symbol, Symbol)>), Resources> =
+        FxHashMap::default();
+    let keys: FxHashSet<Symbol> = daemons
+        .iter()
+        .flat_map(|d| d.node_selector.iter().chain(d.required.iter().flatten()))
+        .map(|r| r.key)
+        .collect();
     for (node, running) in nodes.iter_mut().zip(&running_daemons) {
-        let seen = (node.taints.clone(), node.labels.iter().filter(|(k, _)| keys.contains(k)).collect());
+        let seen = (
+            node.taints.clone(),
+            node.labels
+                .iter()
+                .filter(|(k, _)| keys.contains(k))
+                .collect(),
+        );
         let expected = expected_of.entry(seen).or_insert_with(|| {
             let mut expected = Resources::default();
             let runs = |d: &&Arc<PodShape>| {
-                untolerated(&d.tolerations, &node.taints, false).is_none() && admits(&node.labels, d, &world.names)
+                untolerated(&d.tolerations, &node.taints, false).is_none()
+                    && admits(&node.labels, d, &world.names)
             };
-            daemons.iter().filter(runs).for_each(|d| expected.add(&d.requests));
+            daemons
+                .iter()
+                .filter(runs)
+                .for_each(|d| expected.add(&d.requests));
             expected
         });
         for (resource, amount) in expected.iter() {
@@ -318,11 +407,24 @@ fn bind(
     let limits: FxHashMap<Symbol, &crate::model::storage::CsiNode> =
         world.csi_nodes.iter().map(|c| (c.name, c)).collect();
     let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let types: FxHashMap<Symbol, _> = world.catalogue.types().iter().map(|t| (t.name, &t.volume_limits)).collect();
+    let types: FxHashMap<Symbol, _> = world
+        .catalogue
+        .types()
+        .iter()
+        .map(|t| (t.name, &t.volume_limits))
+        .collect();
     for node in nodes {
-        let csi = limits.get(&node.name).map(|c| c.drivers.as_slice()).unwrap_or_default();
-        node.volume_limits = csi.iter().filter_map(|&(driver, count)| Some((driver, count?))).collect();
-        let of_type = instance_type.and_then(|k| node.labels.get(k)).and_then(|v| types.get(&v));
+        let csi = limits
+            .get(&node.name)
+            .map(|c| c.drivers.as_slice())
+            .unwrap_or_default();
+        node.volume_limits = csi
+            .iter()
+            .filter_map(|&(driver, count)| Some((driver, count?)))
+            .collect();
+        let of_type = instance_type
+            .and_then(|k| node.labels.get(k))
+            .and_then(|v| types.get(&v));
         for &(driver, count) in of_type.into_iter().flat_map(|l| l.iter()) {
             if !csi.iter().any(|&(d, _)| d == driver) {
                 node.volume_limits.push((driver, count));

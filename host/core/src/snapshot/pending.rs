@@ -9,13 +9,13 @@ use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId, Spread, Symbol,
-    Workload,
+    ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId,
+    Spread, Symbol, Workload,
 };
 use crate::reasons::Unfit;
 
-/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated for them or without one,
-/// and pods that nodes on their way out must let go.
+/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated
+/// for them or without one, and pods that nodes on their way out must let go.
 pub fn collect(
     world: &ClusterObjects,
     leaving: &FxHashSet<Symbol>,
@@ -25,13 +25,20 @@ pub fn collect(
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
     let claims = world.claims.iter().filter(|c| !c.deleting).map(|c| c.name);
-    let there: FxHashSet<Symbol> =
-        world.nodes.iter().map(|n| n.name).chain(claims).filter(|n| !leaving.contains(n)).collect();
+    let there: FxHashSet<Symbol> = world
+        .nodes
+        .iter()
+        .map(|n| n.name)
+        .chain(claims)
+        .filter(|n| !leaving.contains(n))
+        .collect();
     let mut pending: Vec<PendingPod> = Vec::new();
     // A nomination counts as long as its node is there and stays, and has room.
     for (at, pod) in world.pods.iter().enumerate() {
-        let displaced = pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
-        let expected = pod.nominated.is_some_and(|n| there.contains(&n)) && !crowded_out.contains(&PodIx(at as u32));
+        let displaced =
+            pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);
+        let expected = pod.nominated.is_some_and(|n| there.contains(&n))
+            && !crowded_out.contains(&PodIx(at as u32));
         if !((provisionable(pod, &kinds) && !expected) || displaced) {
             continue;
         }
@@ -41,8 +48,8 @@ pub fn collect(
     pending
 }
 
-/// Pods of nodes that would have to find another place if their node went, in queue order: all but those of DaemonSets,
-/// static ones, and those that end anyway.
+/// Pods of nodes that would have to find another place if their node went, in queue order: all but
+/// those of DaemonSets, static ones, and those that end anyway.
 pub fn movable(world: &ClusterObjects, nodes: &[StateNode], volumes: &Volumes) -> Vec<PendingPod> {
     let kinds = Kinds::of(world);
     let mut shapes = Shapes::default();
@@ -66,13 +73,24 @@ impl Shapes {
         let pod = &world.pods[ix.0 as usize];
         let defaults = !world.settings.default_spread.is_empty();
         let key = (pod.shape, pod.owner.filter(|_| defaults));
-        let shape = self.0.entry(key).or_insert_with(|| Arc::new(with_default_spread(world, pod))).clone();
-        let (volume_alternatives, unfit) = match (unplannable(pod), volumes.alternatives(world, pod)) {
-            (Some(unfit), _) => (Vec::new(), Some(unfit)),
-            (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
-            (None, Ok(alternatives)) => (alternatives, None),
-        };
-        PendingPod { pod: ix, shape, volume_alternatives, volumes: volumes.of(world, pod), unfit }
+        let shape = self
+            .0
+            .entry(key)
+            .or_insert_with(|| Arc::new(with_default_spread(world, pod)))
+            .clone();
+        let (volume_alternatives, unfit) =
+            match (unplannable(pod), volumes.alternatives(world, pod)) {
+                (Some(unfit), _) => (Vec::new(), Some(unfit)),
+                (None, Err(why)) => (Vec::new(), Some(Unfit::Volume(why.into()))),
+                (None, Ok(alternatives)) => (alternatives, None),
+            };
+        PendingPod {
+            pod: ix,
+            shape,
+            volume_alternatives,
+            volumes: volumes.of(world, pod),
+            unfit,
+        }
     }
 }
 
@@ -83,7 +101,10 @@ struct Kinds {
 
 impl Kinds {
     fn of(world: &ClusterObjects) -> Self {
-        Kinds { daemon: world.names.get("DaemonSet"), stateful: world.names.get("StatefulSet") }
+        Kinds {
+            daemon: world.names.get("DaemonSet"),
+            stateful: world.names.get("StatefulSet"),
+        }
     }
 }
 
@@ -100,14 +121,20 @@ fn reschedulable(world: &ClusterObjects, pod: &Pod, kinds: &Kinds) -> bool {
     let held = match pod.do_not_disrupt {
         DoNotDisrupt::No => false,
         DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(seconds) => pod.started.is_none_or(|s| world.now < s.saturating_add(seconds)),
+        DoNotDisrupt::For(seconds) => pod
+            .started
+            .is_none_or(|s| world.now < s.saturating_add(seconds)),
     };
     let shape = world.shapes.get(pod.shape);
     let blocked = || {
         let selects = |b: &&crate::model::PodDisruptionBudget| {
             b.namespace == shape.namespace && b.selector.matches(&shape.labels)
         };
-        world.budgets.iter().filter(selects).any(|b| b.blocks_always)
+        world
+            .budgets
+            .iter()
+            .filter(selects)
+            .any(|b| b.blocks_always)
     };
     active && !owned_by(kinds.daemon) && !pod.is_static && !held && !blocked()
 }
@@ -137,26 +164,40 @@ fn sort(world: &ClusterObjects, pending: &mut [PendingPod]) {
     });
 }
 
-/// Default constraints go, all or none, to pods without constraints of their own whose selector can be deduced.
+/// Default constraints go, all or none, to pods without constraints of their own whose selector can
+/// be deduced.
 fn with_default_spread(world: &ClusterObjects, pod: &Pod) -> PodShape {
     let mut shape = world.shapes.get(pod.shape).clone();
     let defaults = &world.settings.default_spread;
     if !shape.spread.is_empty() || defaults.is_empty() {
         return shape;
     }
-    let Some(selector) = deduced_selector(world, pod, &shape) else { return shape };
-    shape.spread = defaults.iter().map(|s| Spread { selector: selector.clone(), ..s.clone() }).collect();
+    let Some(selector) = deduced_selector(world, pod, &shape) else {
+        return shape;
+    };
+    shape.spread = defaults
+        .iter()
+        .map(|s| Spread {
+            selector: selector.clone(),
+            ..s.clone()
+        })
+        .collect();
     shape
 }
 
-/// The selectors of all Services that select the pod, merged (of a key the last Service by name counts), then the
-/// controlling owner's: a ReplicationController's overwrites, a ReplicaSet's or StatefulSet's is added.
+/// The selectors of all Services that select the pod, merged (of a key the last Service by name
+/// counts), then the controlling owner's: a ReplicationController's overwrites, a ReplicaSet's or
+/// StatefulSet's is added.
 fn deduced_selector(world: &ClusterObjects, pod: &Pod, shape: &PodShape) -> Option<LabelSelector> {
     let text = |s: Symbol| world.names.text(s);
     let mut services: Vec<&Workload> = world
         .workloads
         .iter()
-        .filter(|w| text(w.kind) == "Service" && w.namespace == shape.namespace && w.selector.matches(&shape.labels))
+        .filter(|w| {
+            text(w.kind) == "Service"
+                && w.namespace == shape.namespace
+                && w.selector.matches(&shape.labels)
+        })
         .collect();
     services.sort_by_key(|w| text(w.name));
     let mut merged: Vec<(Symbol, SelectorOp)> = Vec::new();
@@ -166,16 +207,27 @@ fn deduced_selector(world: &ClusterObjects, pod: &Pod, shape: &PodShape) -> Opti
             merged.push((rule.key, rule.op.clone()));
         }
     };
-    services.iter().filter_map(|w| w.selector.0.as_ref()).for_each(|rules| put(rules));
+    services
+        .iter()
+        .filter_map(|w| w.selector.0.as_ref())
+        .for_each(|rules| put(rules));
     let owner = pod.owner.and_then(|(kind, name)| {
-        world.workloads.iter().find(|w| w.kind == kind && w.name == name && w.namespace == shape.namespace)
+        world
+            .workloads
+            .iter()
+            .find(|w| w.kind == kind && w.name == name && w.namespace == shape.namespace)
     });
-    let owner_rules = owner.filter(|w| text(w.kind) != "Service").and_then(|w| w.selector.0.as_ref());
+    let owner_rules = owner
+        .filter(|w| text(w.kind) != "Service")
+        .and_then(|w| w.selector.0.as_ref());
     let overwrites = owner.is_some_and(|w| text(w.kind) == "ReplicationController");
     if let (Some(rules), true) = (owner_rules, overwrites) {
         put(rules);
     }
-    let mut rules: Vec<SelectorRule> = merged.into_iter().map(|(key, op)| SelectorRule { key, op }).collect();
+    let mut rules: Vec<SelectorRule> = merged
+        .into_iter()
+        .map(|(key, op)| SelectorRule { key, op })
+        .collect();
     if let (Some(more), false) = (owner_rules, overwrites) {
         rules.extend(more.iter().cloned());
     }

@@ -6,7 +6,8 @@ use crate::ids::PoolIx;
 use crate::model::{ClusterObjects, NodeClass, NodePool, Symbol};
 use crate::reasons::{ForeignTaintBackoff, Ineligible};
 
-/// NodePools that may be bought from, by weight and name, the highest first, and the others by name.
+/// NodePools that may be bought from, by weight and name, the highest first, and the others by
+/// name.
 pub fn partition_pools(
     world: &ClusterObjects,
     spoiled: &FxHashMap<Symbol, ForeignTaintBackoff>,
@@ -14,7 +15,12 @@ pub fn partition_pools(
     let mut usable = Vec::new();
     let mut unusable = Vec::new();
     for (at, pool) in world.pools.iter().enumerate() {
-        let spoiled = || spoiled.get(&pool.name).cloned().map(Ineligible::ForeignTaints);
+        let spoiled = || {
+            spoiled
+                .get(&pool.name)
+                .cloned()
+                .map(Ineligible::ForeignTaints)
+        };
         match why_unusable(world, pool).or_else(spoiled) {
             None => usable.push(PoolIx(at as u32)),
             Some(reason) => unusable.push((PoolIx(at as u32), reason)),
@@ -27,10 +33,15 @@ pub fn partition_pools(
     (usable, unusable)
 }
 
-/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its kind are there.
+/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its
+/// kind are there.
 fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     let same_kind = |c: &&NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
-    let class = world.classes.iter().filter(same_kind).find(|c| c.id.name == pool.class.name);
+    let class = world
+        .classes
+        .iter()
+        .filter(same_kind)
+        .find(|c| c.id.name == pool.class.name);
     if pool.deleting {
         return Some(Ineligible::Deleting);
     }
@@ -41,7 +52,9 @@ fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
         return Some(Ineligible::NotReady);
     }
     match class {
-        None if world.classes.iter().any(|c| same_kind(&c)) => Some(Ineligible::ClassMissing(pool.class)),
+        None if world.classes.iter().any(|c| same_kind(&c)) => {
+            Some(Ineligible::ClassMissing(pool.class))
+        }
         Some(c) if c.deleting => Some(Ineligible::ClassDeleting(c.id)),
         Some(c) if c.ready == Some(false) => Some(Ineligible::ClassNotReady(c.id)),
         _ => None,

@@ -21,7 +21,10 @@ pub struct Running {
 impl Running {
     /// Indexes the pods bound to `nodes`.
     pub fn index(world: &ClusterObjects, nodes: &[StateNode]) -> Self {
-        let mut all = Running { by_shape: vec![Vec::new(); world.shapes.len()], ..Running::default() };
+        let mut all = Running {
+            by_shape: vec![Vec::new(); world.shapes.len()],
+            ..Running::default()
+        };
         for (at, node) in nodes.iter().enumerate() {
             for pod in &node.pods {
                 let on = &mut all.by_shape[world.pods[pod.0 as usize].shape.0 as usize];
@@ -31,10 +34,18 @@ impl Running {
                 }
             }
         }
-        for (id, shape) in world.shapes.iter().enumerate().filter(|(id, _)| !all.by_shape[*id].is_empty()) {
+        for (id, shape) in world
+            .shapes
+            .iter()
+            .enumerate()
+            .filter(|(id, _)| !all.by_shape[*id].is_empty())
+        {
             let id = ShapeId(id as u32);
             all.shapes.push(id);
-            shape.labels.iter().for_each(|label| all.postings.entry(label).or_default().push(id));
+            shape
+                .labels
+                .iter()
+                .for_each(|label| all.postings.entry(label).or_default().push(id));
             if !shape.anti_affinity.is_empty() {
                 all.anti_affine.push(id);
             }
@@ -42,7 +53,11 @@ impl Running {
         all.anti_affine.sort_by_cached_key(|&id| {
             let shape = world.shapes.get(id);
             let text = |s: Symbol| world.names.text(s).to_owned();
-            let mut labels: Vec<(String, String)> = shape.labels.iter().map(|(k, v)| (text(k), text(v))).collect();
+            let mut labels: Vec<(String, String)> = shape
+                .labels
+                .iter()
+                .map(|(k, v)| (text(k), text(v)))
+                .collect();
             labels.sort();
             (text(shape.namespace), labels)
         });
@@ -51,19 +66,31 @@ impl Running {
 
     /// Nodes and counts of the running pods of a shape.
     pub fn on(&self, shape: ShapeId) -> &[(NodeIx, u32)] {
-        self.by_shape.get(shape.0 as usize).map(Vec::as_slice).unwrap_or_default()
+        self.by_shape
+            .get(shape.0 as usize)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
-    /// Shapes with running pods that a selector might select: a superset, by its first rule that names values.
+    /// Shapes with running pods that a selector might select: a superset, by its first rule that
+    /// names values.
     pub fn candidates(&self, selector: &LabelSelector) -> Vec<ShapeId> {
-        let Some(rules) = &selector.0 else { return Vec::new() };
+        let Some(rules) = &selector.0 else {
+            return Vec::new();
+        };
         let named = rules.iter().find_map(|r| match &r.op {
             SelectorOp::In(values) => Some((r.key, values)),
             _ => None,
         });
-        let Some((key, values)) = named else { return self.shapes.clone() };
-        let mut found: Vec<ShapeId> =
-            values.iter().filter_map(|&v| self.postings.get(&(key, v))).flatten().copied().collect();
+        let Some((key, values)) = named else {
+            return self.shapes.clone();
+        };
+        let mut found: Vec<ShapeId> = values
+            .iter()
+            .filter_map(|&v| self.postings.get(&(key, v)))
+            .flatten()
+            .copied()
+            .collect();
         found.sort_unstable();
         found.dedup();
         found

@@ -1,9 +1,10 @@
-//! Pods that are expected on a node and may not run there: others of their group went elsewhere than was planned.
+//! Pods that are expected on a node and may not run there: others of their group went elsewhere
+//! than was planned.
 //!
-//! kube-scheduler places pods that must spread as it likes, within their constraints. Where one of them took a place in
-//! another domain than the plan's, its own domain has one too few and the other one too many as soon as everybody who is
-//! expected there comes; that kube-scheduler will not allow, however much room there is. So whoever is one too many is
-//! planned again at once.
+//! kube-scheduler places pods that must spread as it likes, within their constraints. Where one of
+//! them took a place in another domain than the plan's, its own domain has one too few and the
+//! other one too many as soon as everybody who is expected there comes; that kube-scheduler will
+//! not allow, however much room there is. So whoever is one too many is planned again at once.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,10 @@ use crate::matching::{admits, untolerated};
 use crate::model::pod::NodeInclusion;
 use crate::model::{ClusterObjects, PodShape, ShapeId, Spread, Symbol};
 
-/// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this order, each of them only as
-/// long as it is so without those before, and only if it is so once all who wait besides have come where fewest are.
-/// `running` counts the expected among the others. Nodes that kube-scheduler cannot use yet are left alone, and so are
-/// default constraints.
+/// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this
+/// order, each of them only as long as it is so without those before, and only if it is so once all
+/// who wait besides have come where fewest are. `running` counts the expected among the others.
+/// Nodes that kube-scheduler cannot use yet are left alone, and so are default constraints.
 pub fn skew_violations(
     world: &ClusterObjects,
     nodes: &[StateNode],
@@ -27,8 +28,18 @@ pub fn skew_violations(
 ) -> FxHashSet<PodIx> {
     let mut found = FxHashSet::default();
     let shape_of = |pod: PodIx| world.pods[pod.0 as usize].shape;
-    let spreads = |pod: PodIx| world.shapes.get(shape_of(pod)).spread.iter().any(|rule| rule.required);
-    let open: Vec<_> = expected.iter().filter(|(pod, at)| nodes[*at].initialized && spreads(*pod)).collect();
+    let spreads = |pod: PodIx| {
+        world
+            .shapes
+            .get(shape_of(pod))
+            .spread
+            .iter()
+            .any(|rule| rule.required)
+    };
+    let open: Vec<_> = expected
+        .iter()
+        .filter(|(pod, at)| nodes[*at].initialized && spreads(*pod))
+        .collect();
     if open.is_empty() {
         return found;
     }
@@ -37,21 +48,32 @@ pub fn skew_violations(
     for &&(pod, at) in &open {
         let shape = world.shapes.get(shape_of(pod));
         // One that does not count the pod itself never finds it one too many.
-        let required = shape.spread.iter().filter(|rule| rule.required && rule.selector.matches(&shape.labels));
+        let required = shape
+            .spread
+            .iter()
+            .filter(|rule| rule.required && rule.selector.matches(&shape.labels));
         let tallies = tallies.entry(shape_of(pod)).or_insert_with(|| {
-            required.map(|rule| DomainCounts::new(world, nodes, running, &waiting, shape, rule)).collect()
+            required
+                .map(|rule| DomainCounts::new(world, nodes, running, &waiting, shape, rule))
+                .collect()
         });
         if tallies.iter().any(|tally| tally.is_exceeded(&nodes[at])) {
-            tallies.iter_mut().for_each(|tally| tally.move_to_least(&nodes[at]));
+            tallies
+                .iter_mut()
+                .for_each(|tally| tally.move_to_least(&nodes[at]));
             found.insert(pod);
         }
     }
     found
 }
 
-/// How many pods of each shape are still to come: those that wait and are expected nowhere, and those whose node goes,
-/// which come back as others.
-fn waiting(world: &ClusterObjects, nodes: &[StateNode], expected: &[(PodIx, usize)]) -> FxHashMap<ShapeId, u32> {
+/// How many pods of each shape are still to come: those that wait and are expected nowhere, and
+/// those whose node goes, which come back as others.
+fn waiting(
+    world: &ClusterObjects,
+    nodes: &[StateNode],
+    expected: &[(PodIx, usize)],
+) -> FxHashMap<ShapeId, u32> {
     let known: FxHashSet<PodIx> = expected.iter().map(|(pod, _)| *pod).collect();
     let stay: FxHashSet<Symbol> = nodes.iter().map(|node| node.name).collect();
     let mut waiting = FxHashMap::default();
@@ -83,20 +105,28 @@ impl DomainCounts {
         rule: &Spread,
     ) -> Self {
         let counts = |node: &StateNode| {
-            (rule.node_affinity == NodeInclusion::Ignore || admits(&node.labels, shape, &world.names))
+            (rule.node_affinity == NodeInclusion::Ignore
+                || admits(&node.labels, shape, &world.names))
                 && (rule.node_taints == NodeInclusion::Ignore
                     || untolerated(&shape.tolerations, &node.taints, false).is_none())
         };
-        // What is still to come is no domain for kube-scheduler, unless somebody of the group is expected there.
+        // What is still to come is no domain for kube-scheduler, unless somebody of the group is
+        // expected there.
         let mut by_domain: BTreeMap<Symbol, i32> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.initialized && counts(node)) {
-            node.labels.get(rule.key).map(|domain| by_domain.entry(domain).or_default());
+            node.labels
+                .get(rule.key)
+                .map(|domain| by_domain.entry(domain).or_default());
         }
         let selected = |id: ShapeId| {
             let other = world.shapes.get(id);
             other.namespace == shape.namespace && rule.selector.matches(&other.labels)
         };
-        for id in running.candidates(&rule.selector).into_iter().filter(|id| selected(*id)) {
+        for id in running
+            .candidates(&rule.selector)
+            .into_iter()
+            .filter(|id| selected(*id))
+        {
             for &(node, count) in running.on(id) {
                 let node = &nodes[node.0 as usize];
                 if let Some(domain) = node.labels.get(rule.key).filter(|_| counts(node)) {
@@ -107,10 +137,16 @@ impl DomainCounts {
         let mut tally = DomainCounts {
             key: rule.key,
             max_skew: rule.max_skew,
-            too_few: rule.min_domains.is_some_and(|least| (by_domain.len() as i32) < least),
+            too_few: rule
+                .min_domains
+                .is_some_and(|least| (by_domain.len() as i32) < least),
             by_domain,
         };
-        let to_come = waiting.iter().filter(|(id, _)| selected(**id)).map(|(_, count)| count).sum::<u32>();
+        let to_come = waiting
+            .iter()
+            .filter(|(id, _)| selected(**id))
+            .map(|(_, count)| count)
+            .sum::<u32>();
         (0..to_come).for_each(|_| tally.add_to_least());
         tally
     }
@@ -123,14 +159,28 @@ impl DomainCounts {
     }
 
     fn is_exceeded(&self, node: &StateNode) -> bool {
-        let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get(&domain)) else { return false };
-        let least = if self.too_few { 0 } else { self.by_domain.values().copied().min().unwrap_or(0) };
+        let Some(here) = node
+            .labels
+            .get(self.key)
+            .and_then(|domain| self.by_domain.get(&domain))
+        else {
+            return false;
+        };
+        let least = if self.too_few {
+            0
+        } else {
+            self.by_domain.values().copied().min().unwrap_or(0)
+        };
         here - least > self.max_skew
     }
 
     /// Somebody leaves a node for the domain with the fewest, which is where he will be planned.
     fn move_to_least(&mut self, node: &StateNode) {
-        if let Some(here) = node.labels.get(self.key).and_then(|domain| self.by_domain.get_mut(&domain)) {
+        if let Some(here) = node
+            .labels
+            .get(self.key)
+            .and_then(|domain| self.by_domain.get_mut(&domain))
+        {
             *here -= 1;
         }
         self.add_to_least();

@@ -18,17 +18,23 @@ impl<'a> Volumes<'a> {
     pub fn index(world: &'a ClusterObjects) -> Self {
         let claims = world.volume_claims.iter().enumerate();
         Volumes {
-            claims: claims.map(|(at, c)| ((c.namespace, c.name), (at as u32, c))).collect(),
+            claims: claims
+                .map(|(at, c)| ((c.namespace, c.name), (at as u32, c)))
+                .collect(),
             volumes: world.volumes.iter().map(|v| (v.name, v)).collect(),
             classes: world.storage_classes.iter().map(|c| (c.name, c)).collect(),
             hostname: world.names.get("kubernetes.io/hostname"),
         }
     }
 
-    /// CSI volumes of a pod: driver and the number of the claim. Claims that cannot be resolved are left out.
+    /// CSI volumes of a pod: driver and the number of the claim. Claims that cannot be resolved are
+    /// left out.
     pub fn of(&self, world: &ClusterObjects, pod: &Pod) -> Vec<(Symbol, u32)> {
         let namespace = world.shapes.get(pod.shape).namespace;
-        pod.claims.iter().filter_map(|&name| self.driver(namespace, name)).collect()
+        pod.claims
+            .iter()
+            .filter_map(|&name| self.driver(namespace, name))
+            .collect()
     }
 
     fn driver(&self, namespace: Symbol, name: Symbol) -> Option<(Symbol, u32)> {
@@ -41,11 +47,16 @@ impl<'a> Volumes<'a> {
         Some((driver, at))
     }
 
-    /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no restriction.
+    /// The alternatives that all volumes of a pod leave: one of them must hold; empty for no
+    /// restriction.
     ///
     /// # Errors
     /// A sentence about the first volume that cannot be had.
-    pub fn alternatives(&self, world: &ClusterObjects, pod: &Pod) -> Result<Vec<Vec<Requirement>>, String> {
+    pub fn alternatives(
+        &self,
+        world: &ClusterObjects,
+        pod: &Pod,
+    ) -> Result<Vec<Vec<Requirement>>, String> {
         let namespace = world.shapes.get(pod.shape).namespace;
         let mut all: Vec<Vec<Requirement>> = Vec::new();
         for &name in &pod.claims {
@@ -53,7 +64,11 @@ impl<'a> Volumes<'a> {
             if more.is_empty() {
                 continue;
             }
-            all = if all.is_empty() { more } else { cross(&all, &more) };
+            all = if all.is_empty() {
+                more
+            } else {
+                cross(&all, &more)
+            };
         }
         Ok(all)
     }
@@ -66,17 +81,30 @@ impl<'a> Volumes<'a> {
     ) -> Result<Vec<Vec<Requirement>>, String> {
         let text = |s: Symbol| world.names.text(s);
         let Some(&(_, claim)) = self.claims.get(&(namespace, name)) else {
-            return Err(format!("its PersistentVolumeClaim {} does not exist", text(name)));
+            return Err(format!(
+                "its PersistentVolumeClaim {} does not exist",
+                text(name)
+            ));
         };
         if claim.deleting {
-            return Err(format!("its PersistentVolumeClaim {} is being deleted", text(name)));
+            return Err(format!(
+                "its PersistentVolumeClaim {} is being deleted",
+                text(name)
+            ));
         }
         if claim.lost {
-            return Err(format!("its PersistentVolumeClaim {} has lost its volume", text(name)));
+            return Err(format!(
+                "its PersistentVolumeClaim {} has lost its volume",
+                text(name)
+            ));
         }
         if let Some(volume) = claim.volume {
             let Some(volume) = self.volumes.get(&volume) else {
-                return Err(format!("PersistentVolume {} of its claim {} does not exist", text(volume), text(name)));
+                return Err(format!(
+                    "PersistentVolume {} of its claim {} does not exist",
+                    text(volume),
+                    text(name)
+                ));
             };
             if volume.deleting {
                 return Err(format!(
@@ -89,10 +117,17 @@ impl<'a> Volumes<'a> {
         }
         let class = claim.class.filter(|&c| !text(c).is_empty());
         let Some(class) = class else {
-            return Err(format!("its PersistentVolumeClaim {} is not bound and names no StorageClass", text(name)));
+            return Err(format!(
+                "its PersistentVolumeClaim {} is not bound and names no StorageClass",
+                text(name)
+            ));
         };
         let Some(class) = self.classes.get(&class) else {
-            return Err(format!("StorageClass {} of its claim {} does not exist", text(class), text(name)));
+            return Err(format!(
+                "StorageClass {} of its claim {} does not exist",
+                text(class),
+                text(name)
+            ));
         };
         if !class.wait_for_consumer {
             let why = "is not bound yet, and its StorageClass binds immediately, not when a pod is placed";
@@ -105,7 +140,9 @@ impl<'a> Volumes<'a> {
     fn without_hostname(&self, volume: &Volume) -> Vec<Vec<Requirement>> {
         let mut terms = volume.node_affinity.clone();
         if volume.local {
-            terms.iter_mut().for_each(|t| t.retain(|r| Some(r.key) != self.hostname));
+            terms
+                .iter_mut()
+                .for_each(|t| t.retain(|r| Some(r.key) != self.hostname));
             if terms.iter().any(Vec::is_empty) {
                 return Vec::new();
             }
@@ -114,20 +151,29 @@ impl<'a> Volumes<'a> {
     }
 }
 
-/// Every pair of alternatives merged, pairs that contradict each other left out; if that leaves none, all pairs, so that
-/// the contradiction shows where it is looked at.
+/// Every pair of alternatives merged, pairs that contradict each other left out; if that leaves
+/// none, all pairs, so that the contradiction shows where it is looked at.
 fn cross(a: &[Vec<Requirement>], b: &[Vec<Requirement>]) -> Vec<Vec<Requirement>> {
     use crate::model::Op;
     let both = |x: &Vec<Requirement>, y: &Vec<Requirement>| [x.clone(), y.clone()].concat();
     let contradict = |x: &Vec<Requirement>, y: &Vec<Requirement>| {
         x.iter().any(|r| {
-            y.iter().filter(|s| s.key == r.key).any(|s| match (&r.op, &s.op) {
-                (Op::In(p), Op::In(q)) => !p.iter().any(|v| q.contains(v)),
-                _ => false,
-            })
+            y.iter()
+                .filter(|s| s.key == r.key)
+                .any(|s| match (&r.op, &s.op) {
+                    (Op::In(p), Op::In(q)) => !p.iter().any(|v| q.contains(v)),
+                    _ => false,
+                })
         })
     };
     let pairs = || a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
-    let fine: Vec<_> = pairs().filter(|(x, y)| !contradict(x, y)).map(|(x, y)| both(x, y)).collect();
-    if fine.is_empty() { pairs().map(|(x, y)| both(x, y)).collect() } else { fine }
+    let fine: Vec<_> = pairs()
+        .filter(|(x, y)| !contradict(x, y))
+        .map(|(x, y)| both(x, y))
+        .collect();
+    if fine.is_empty() {
+        pairs().map(|(x, y)| both(x, y)).collect()
+    } else {
+        fine
+    }
 }

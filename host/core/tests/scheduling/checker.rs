@@ -37,12 +37,18 @@ fn broken(objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) -> BTree
     change(&snapshot, &mut plan);
     let violations = check(&snapshot, &plan).err().unwrap_or_default();
     assert!(violations.iter().all(|v| !v.detail.is_empty()));
-    violations.iter().map(|v| format!("{:?}", v.invariant)).collect()
+    violations
+        .iter()
+        .map(|v| format!("{:?}", v.invariant))
+        .collect()
 }
 
 fn finds(rule: Invariant, objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) {
     let found = broken(objects, change);
-    assert!(found.contains(&format!("{rule:?}")), "{rule:?} is not among {found:?}");
+    assert!(
+        found.contains(&format!("{rule:?}")),
+        "{rule:?} is not among {found:?}"
+    );
 }
 
 /// Sums and prices that fit the claims again, so that only the rule in question is broken.
@@ -73,7 +79,9 @@ fn move_to(snapshot: &Snapshot, plan: &mut Plan, at: usize, zone: &str) {
     let catalogue = &snapshot.world.catalogue;
     let old = catalogue.offering(claim.offering).clone();
     let there = catalogue.offerings().iter().position(|o| {
-        o.instance_type == old.instance_type && o.capacity_type == old.capacity_type && o.zone == Some(zone)
+        o.instance_type == old.instance_type
+            && o.capacity_type == old.capacity_type
+            && o.zone == Some(zone)
     });
     claim.offering.0 = there.unwrap() as u32;
     settle(snapshot, plan);
@@ -93,22 +101,31 @@ fn web(count: usize, cpu: &str, patch: &Value) -> Vec<Value> {
 #[test]
 fn a_pod_that_is_forgotten_or_placed_twice() {
     let objects = web(2, "1", &json!({}));
-    finds(Invariant::Accounting, &objects, |_, plan| _ = plan.claims[0].pods.pop());
+    finds(Invariant::Accounting, &objects, |_, plan| {
+        _ = plan.claims[0].pods.pop()
+    });
     finds(Invariant::Accounting, &objects, |_, plan| {
         let pod = plan.claims[0].pods[0];
         plan.claims[0].pods.push(pod);
     });
-    finds(Invariant::Accounting, &objects, |_, plan| plan.claims[0].types.clear());
+    finds(Invariant::Accounting, &objects, |_, plan| {
+        plan.claims[0].types.clear()
+    });
     finds(Invariant::Accounting, &objects, |_, plan| {
         let pod = plan.claims[0].pods.pop().unwrap();
-        plan.unplaced.push(Unplaced { pod, refusals: Vec::new() });
+        plan.unplaced.push(Unplaced {
+            pod,
+            refusals: Vec::new(),
+        });
     });
 }
 
 #[test]
 fn an_offering_that_is_another_ones_or_has_another_price() {
     let objects = web(1, "1", &json!({}));
-    finds(Invariant::Offering, &objects, |_, plan| plan.claims[0].types.reverse());
+    finds(Invariant::Offering, &objects, |_, plan| {
+        plan.claims[0].types.reverse()
+    });
     finds(Invariant::Offering, &objects, |_, plan| {
         plan.claims[0].price /= 2.0;
         plan.cost = plan.claims[0].price;
@@ -119,8 +136,12 @@ fn an_offering_that_is_another_ones_or_has_another_price() {
 fn sums_that_do_not_add_up() {
     let objects = web(1, "1", &json!({}));
     finds(Invariant::Totals, &objects, |_, plan| plan.cost *= 2.0);
-    finds(Invariant::Totals, &objects, |_, plan| plan.effective_cost = f64::NAN);
-    finds(Invariant::Totals, &objects, |_, plan| plan.lower_bound = plan.effective_cost + 1.0);
+    finds(Invariant::Totals, &objects, |_, plan| {
+        plan.effective_cost = f64::NAN
+    });
+    finds(Invariant::Totals, &objects, |_, plan| {
+        plan.lower_bound = plan.effective_cost + 1.0
+    });
 }
 
 #[test]
@@ -129,24 +150,40 @@ fn a_pod_on_a_node_with_a_taint_that_it_does_not_tolerate() {
     let taint = json!({"template": {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}}});
     objects.push(pool("tainted", json!([]), &taint));
     finds(Invariant::Taints, &objects, |snapshot, plan| {
-        let name = |at: u32| snapshot.world.names.text(snapshot.world.pools[at as usize].name);
+        let name = |at: u32| {
+            snapshot
+                .world
+                .names
+                .text(snapshot.world.pools[at as usize].name)
+        };
         plan.claims[0].pool = PoolIx(u32::from(name(0) != "tainted"));
     });
 }
 
 #[test]
 fn a_pod_on_a_node_of_another_architecture() {
-    let objects = web(1, "1", &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}}));
+    let objects = web(
+        1,
+        "1",
+        &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}}),
+    );
     finds(Invariant::Labels, &objects, |snapshot, plan| {
         let names = &snapshot.world.names;
-        let (key, arm) = (names.get("kubernetes.io/arch").unwrap(), names.get("arm64").unwrap());
+        let (key, arm) = (
+            names.get("kubernetes.io/arch").unwrap(),
+            names.get("arm64").unwrap(),
+        );
         let claim = &mut plan.claims[0];
         set(&mut claim.requirements, key, arm);
         let catalogue = &snapshot.world.catalogue;
         let is_arm = |t: &usize| names.text(catalogue.types()[*t].name) == "x1.arm64";
         let of = (0..catalogue.types().len()).find(is_arm).unwrap();
         claim.types = vec![longshore_core::model::TypeId(of as u32)];
-        claim.offering.0 = catalogue.offerings().iter().position(|o| o.instance_type == claim.types[0]).unwrap() as u32;
+        claim.offering.0 = catalogue
+            .offerings()
+            .iter()
+            .position(|o| o.instance_type == claim.types[0])
+            .unwrap() as u32;
         settle(snapshot, plan);
     });
 }
@@ -162,29 +199,45 @@ fn a_host_port_taken_twice() {
         "name": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
         "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}},
     }]});
-    let objects = [pod("a", "web", "1", "1Gi", &port), pod("b", "web", "1", "1Gi", &port), any()];
+    let objects = [
+        pod("a", "web", "1", "1Gi", &port),
+        pod("b", "web", "1", "1Gi", &port),
+        any(),
+    ];
     finds(Invariant::Ports, &objects, all_on_one);
 }
 
 #[test]
 fn pods_that_must_spread_in_one_zone() {
-    finds(Invariant::Spread, &web(3, "900m", &spread()), |snapshot, plan| {
-        (0..plan.claims.len()).for_each(|at| move_to(snapshot, plan, at, "a"));
-    });
+    finds(
+        Invariant::Spread,
+        &web(3, "900m", &spread()),
+        |snapshot, plan| {
+            (0..plan.claims.len()).for_each(|at| move_to(snapshot, plan, at, "a"));
+        },
+    );
 }
 
 #[test]
 fn pods_that_belong_together_in_two_zones() {
-    finds(Invariant::Affinity, &web(2, "7", &rule("podAffinity", ZONE)), |snapshot, plan| {
-        assert_eq!(plan.claims.len(), 2);
-        move_to(snapshot, plan, 0, "a");
-        move_to(snapshot, plan, 1, "b");
-    });
+    finds(
+        Invariant::Affinity,
+        &web(2, "7", &rule("podAffinity", ZONE)),
+        |snapshot, plan| {
+            assert_eq!(plan.claims.len(), 2);
+            move_to(snapshot, plan, 0, "a");
+            move_to(snapshot, plan, 1, "b");
+        },
+    );
 }
 
 #[test]
 fn pods_that_exclude_each_other_on_one_node() {
-    finds(Invariant::AntiAffinity, &web(2, "100m", &rule("podAntiAffinity", HOST)), all_on_one);
+    finds(
+        Invariant::AntiAffinity,
+        &web(2, "100m", &rule("podAntiAffinity", HOST)),
+        all_on_one,
+    );
 }
 
 #[test]
@@ -193,7 +246,10 @@ fn more_than_the_limits_of_a_nodepool() {
     objects.push(pool("default", json!([]), &json!({"limits": {"cpu": "8"}})));
     finds(Invariant::Limits, &objects, |snapshot, plan| {
         let left = plan.unplaced.pop().unwrap();
-        let more = longshore_core::plan::PlannedClaim { pods: vec![left.pod], ..plan.claims[0].clone() };
+        let more = longshore_core::plan::PlannedClaim {
+            pods: vec![left.pod],
+            ..plan.claims[0].clone()
+        };
         plan.claims.push(more);
         settle(snapshot, plan);
     });
@@ -202,14 +258,20 @@ fn more_than_the_limits_of_a_nodepool() {
 #[test]
 fn fewer_types_than_min_values_asks_for() {
     let mut objects = pods(1, "web", "900m", "1Gi", &json!({}));
-    let few = json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}]);
+    let few =
+        json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}]);
     objects.push(pool("default", few, &json!({})));
-    finds(Invariant::MinValues, &objects, |_, plan| plan.claims[0].types.truncate(2));
+    finds(Invariant::MinValues, &objects, |_, plan| {
+        plan.claims[0].types.truncate(2)
+    });
 }
 
 #[test]
 fn nothing_is_found_where_nothing_is_wrong() {
     let mut objects = web(9, "900m", &spread());
-    merge(&mut objects[0], &json!({"spec": {"nodeSelector": {"kubernetes.io/arch": "amd64"}}}));
+    merge(
+        &mut objects[0],
+        &json!({"spec": {"nodeSelector": {"kubernetes.io/arch": "amd64"}}}),
+    );
     assert_eq!(broken(&objects, |_, _| {}), BTreeSet::new());
 }

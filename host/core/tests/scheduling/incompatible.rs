@@ -14,14 +14,25 @@ use super::{any, pod, pool, world};
 
 fn told(objects: &[Value], settings: Settings) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, settings)));
-    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    let plan = planner::plan(
+        &snapshot,
+        &ByPrice,
+        Options {
+            effort: Effort::Normal,
+            seed: 1,
+        },
+    )
+    .unwrap();
     let text = |sym| snapshot.world.names.text(sym);
     let mut out = String::new();
     for incompatible in &plan.incompatible_pools {
         let pool = text(snapshot.world.pools[incompatible.pool.0 as usize].name);
         let key = incompatible.requirement.map_or("nothing alone", text);
         let why = match &incompatible.unfit {
-            Unfit::Types(left) => format!("{} labels, {} offerings of {}", left.labels, left.offerings, left.all),
+            Unfit::Types(left) => format!(
+                "{} labels, {} offerings of {}",
+                left.labels, left.offerings, left.all
+            ),
             Unfit::MinValues { .. } => "minValues".to_owned(),
             other => format!("{other:?}"),
         };
@@ -43,8 +54,14 @@ fn a_nodepool_that_admits_no_type_says_which_requirement_is_too_much() {
         any(),
         needs("arch", json!([rule(arch, &["riscv"])])),
         needs("zone", json!([rule(zone, &["d"])])),
-        needs("both", json!([rule(arch, &["arm64"]), rule(size, &["x1.amd64"])])),
-        needs("many", json!([{"key": arch, "operator": "Exists", "minValues": 3}])),
+        needs(
+            "both",
+            json!([rule(arch, &["arm64"]), rule(size, &["x1.amd64"])]),
+        ),
+        needs(
+            "many",
+            json!([{"key": arch, "operator": "Exists", "minValues": 3}]),
+        ),
         pod("a", "p", "1", "1Gi", &json!({})),
     ];
     let expected = "zone: 0 labels, 8 offerings of 8; topology.kubernetes.io/zone\n\
@@ -52,7 +69,10 @@ fn a_nodepool_that_admits_no_type_says_which_requirement_is_too_much() {
                     both: 8 labels, 0 offerings of 8; nothing alone\n\
                     arch: 8 labels, 0 offerings of 8; kubernetes.io/arch\n";
     assert_eq!(told(&objects, Settings::default()), expected);
-    let relaxed = Settings { min_values: MinValuesPolicy::BestEffort, ..Settings::default() };
+    let relaxed = Settings {
+        min_values: MinValuesPolicy::BestEffort,
+        ..Settings::default()
+    };
     assert!(!told(&objects, relaxed).contains("many"));
 }
 
@@ -60,7 +80,10 @@ fn a_nodepool_that_admits_no_type_says_which_requirement_is_too_much() {
 fn nobody_asks_and_nothing_is_said() {
     assert_eq!(
         told(
-            &[needs("arch", json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}]))],
+            &[needs(
+                "arch",
+                json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["riscv"]}])
+            )],
             Settings::default()
         ),
         ""

@@ -11,7 +11,10 @@ fn affinity(kind: &str, value: Value) -> Value {
 }
 
 fn required(terms: &Value) -> Value {
-    affinity("requiredDuringSchedulingIgnoredDuringExecution", json!({"nodeSelectorTerms": terms}))
+    affinity(
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        json!({"nodeSelectorTerms": terms}),
+    )
 }
 
 fn rule(key: &str, operator: &str, values: &[&str]) -> Value {
@@ -20,7 +23,9 @@ fn rule(key: &str, operator: &str, values: &[&str]) -> Value {
 
 #[test]
 fn selectors_and_every_operator_narrow_the_node() {
-    let term = |key, op, values: &[&str]| required(&json!([{"matchExpressions": [rule(key, op, values)]}]));
+    let term = |key, op, values: &[&str]| {
+        required(&json!([{"matchExpressions": [rule(key, op, values)]}]))
+    };
     let zone = "topology.kubernetes.io/zone";
     let cpu = "karpenter.kwok.sh/instance-cpu";
     let objects = [
@@ -30,7 +35,13 @@ fn selectors_and_every_operator_narrow_the_node() {
         pod("gt", "p", "1", "1Gi", &term(cpu, "Gt", &["4"])),
         pod("lt", "p", "100m", "1Gi", &term(cpu, "Lt", &["2"])),
         pod("exists", "p", "1", "1Gi", &term("team", "Exists", &[])),
-        pod("absent", "p", "1", "1Gi", &term("team", "DoesNotExist", &[])),
+        pod(
+            "absent",
+            "p",
+            "1",
+            "1Gi",
+            &term("team", "DoesNotExist", &[]),
+        ),
     ];
     expect![[r#"
         default: x1.arm64 spot b 0.0176 (2 types): lt
@@ -55,8 +66,7 @@ fn contradictory_selectors_are_told_apart() {
 #[test]
 fn the_second_term_of_required_affinity_is_tried_when_the_first_fails() {
     let zone = "topology.kubernetes.io/zone";
-    let terms =
-        json!([{"matchExpressions": [rule(zone, "In", &["mars"])]}, {"matchExpressions": [rule(zone, "In", &["a"])]}]);
+    let terms = json!([{"matchExpressions": [rule(zone, "In", &["mars"])]}, {"matchExpressions": [rule(zone, "In", &["a"])]}]);
     let objects = [any(), pod("p", "p", "1", "1Gi", &required(&terms))];
     expect![[r#"
         default: x2.arm64 spot a 0.0360 (6 types): p
@@ -68,13 +78,19 @@ fn the_second_term_of_required_affinity_is_tried_when_the_first_fails() {
 fn preferences_are_kept_where_they_can_be_and_given_up_heaviest_first() {
     let zone = "topology.kubernetes.io/zone";
     let prefer = |weight: i32, zone_value: &str| json!({"weight": weight, "preference": {"matchExpressions": [rule(zone, "In", &[zone_value])]}});
-    let patch = affinity("preferredDuringSchedulingIgnoredDuringExecution", json!([prefer(1, "c"), prefer(9, "mars")]));
+    let patch = affinity(
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        json!([prefer(1, "c"), prefer(9, "mars")]),
+    );
     let objects = [any(), pod("p", "p", "1", "1Gi", &patch)];
     expect![[r#"
         default: x2.arm64 spot c 0.0367 (6 types): p
     "#]]
     .assert_eq(&plan(&objects));
-    let ignore = Settings { preferences: PreferencePolicy::Ignore, ..Settings::default() };
+    let ignore = Settings {
+        preferences: PreferencePolicy::Ignore,
+        ..Settings::default()
+    };
     expect![[r#"
         default: x2.arm64 spot b 0.0353 (6 types): p
     "#]]
@@ -83,8 +99,7 @@ fn preferences_are_kept_where_they_can_be_and_given_up_heaviest_first() {
 
 #[test]
 fn taints_keep_away_who_does_not_tolerate_them() {
-    let taint =
-        |effect: &str| json!({"template": {"spec": {"taints": [{"key": "team", "value": "a", "effect": effect}]}}});
+    let taint = |effect: &str| json!({"template": {"spec": {"taints": [{"key": "team", "value": "a", "effect": effect}]}}});
     let tolerant = json!({"tolerations": [{"key": "team", "operator": "Equal", "value": "a"}]});
     let objects = [
         pool("hard", json!([]), &taint("NoSchedule")),
@@ -96,7 +111,10 @@ fn taints_keep_away_who_does_not_tolerate_them() {
         left no: hard taint team
     "#]]
     .assert_eq(&plan(&objects));
-    let objects = [pool("soft", json!([]), &taint("PreferNoSchedule")), pod("no", "p", "1", "1Gi", &json!({}))];
+    let objects = [
+        pool("soft", json!([]), &taint("PreferNoSchedule")),
+        pod("no", "p", "1", "1Gi", &json!({})),
+    ];
     expect![[r#"
         soft: x2.arm64 spot b 0.0353 (6 types): no
     "#]]
@@ -109,8 +127,20 @@ fn custom_labels_come_from_the_pool() {
     let objects = [
         pool("a", json!([]), &labels),
         any(),
-        pod("mine", "p", "1", "1Gi", &json!({"nodeSelector": {"team": "a"}})),
-        pod("theirs", "p", "1", "1Gi", &json!({"nodeSelector": {"team": "b"}})),
+        pod(
+            "mine",
+            "p",
+            "1",
+            "1Gi",
+            &json!({"nodeSelector": {"team": "a"}}),
+        ),
+        pod(
+            "theirs",
+            "p",
+            "1",
+            "1Gi",
+            &json!({"nodeSelector": {"team": "b"}}),
+        ),
     ];
     expect![[r#"
         a: x2.arm64 spot b 0.0353 (6 types): mine

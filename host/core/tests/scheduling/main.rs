@@ -1,4 +1,5 @@
-//! Small clusters in, readable plans out: every rule of scheduling through the boundary and the planner, each plan checked.
+//! Small clusters in, readable plans out: every rule of scheduling through the boundary and the
+//! planner, each plan checked.
 
 mod checker;
 mod domains;
@@ -26,7 +27,8 @@ use serde_json::{Value, json};
 /// A NodePool named `default` whose class exists, with more of its spec as `patch`.
 pub fn pool(name: &str, requirements: Value, patch: &Value) -> Value {
     let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
-    let mut spec = json!({"template": {"spec": {"nodeClassRef": class, "requirements": requirements}}});
+    let mut spec =
+        json!({"template": {"spec": {"nodeClassRef": class, "requirements": requirements}}});
     merge(&mut spec, patch);
     json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec})
 }
@@ -51,7 +53,9 @@ pub fn pod(name: &str, app: &str, cpu: &str, memory: &str, patch: &Value) -> Val
 
 /// The same pod so many times, numbered.
 pub fn pods(count: usize, app: &str, cpu: &str, memory: &str, patch: &Value) -> Vec<Value> {
-    (1..=count).map(|n| pod(&format!("{app}{n}"), app, cpu, memory, patch)).collect()
+    (1..=count)
+        .map(|n| pod(&format!("{app}{n}"), app, cpu, memory, patch))
+        .collect()
 }
 
 /// An existing node that is ready for pods.
@@ -87,8 +91,9 @@ pub fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// Four sizes of two architectures in three zones, spot and on demand: `x1` has 1 core and 4 GiB for 0.05 USD per hour
-/// on demand, arm is a tenth cheaper, spot less than half, zone b a little cheaper than a, c a little dearer.
+/// Four sizes of two architectures in three zones, spot and on demand: `x1` has 1 core and 4 GiB
+/// for 0.05 USD per hour on demand, arm is a tenth cheaper, spot less than half, zone b a little
+/// cheaper than a, c a little dearer.
 fn instance_types() -> Value {
     let mut types = Vec::new();
     for (arch, factor) in [("amd64", 1.0), ("arm64", 0.9)] {
@@ -97,7 +102,8 @@ fn instance_types() -> Value {
             for (zone, zonal) in [("a", 1.0), ("b", 0.98), ("c", 1.02)] {
                 for (capacity, share) in [("on-demand", 1.0), ("spot", 0.4)] {
                     let price = 0.05 * f64::from(size) * factor * zonal * share;
-                    let requirement = |key: &str, v: &str| json!({"key": key, "operator": "In", "values": [v]});
+                    let requirement =
+                        |key: &str, v: &str| json!({"key": key, "operator": "In", "values": [v]});
                     offerings.push(json!({
                         "Price": (price * 1e5).round() / 1e5, "Available": true,
                         "Requirements": [
@@ -122,8 +128,7 @@ fn instance_types() -> Value {
 
 /// Reads objects as one list; problems are printed and fail the test.
 pub fn world(objects: &[Value], settings: Settings) -> ClusterObjects {
-    let class =
-        json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}});
+    let class = json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}});
     let items: Vec<&Value> = std::iter::once(&class).chain(objects).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     let mut reader = Reader::new();
@@ -131,28 +136,42 @@ pub fn world(objects: &[Value], settings: Settings) -> ClusterObjects {
     let (mut world, problems) = reader.finish();
     assert!(problems.list.is_empty(), "{problems}");
     let types = instance_types().to_string();
-    let (catalogue, problems) = longshore_kwok::catalogue::parse("types", types.as_bytes(), &mut world.names);
+    let (catalogue, problems) =
+        longshore_kwok::catalogue::parse("types", types.as_bytes(), &mut world.names);
     assert!(problems.list.is_empty(), "{problems}");
     (world.catalogue, world.settings) = (catalogue, settings);
     world
 }
 
-/// Plans with every effort; the plans of first fit and of the improver place the same pods, and all pass the check.
+/// Plans with every effort; the plans of first fit and of the improver place the same pods, and all
+/// pass the check.
 pub fn plan_with(objects: &[Value], settings: Settings) -> String {
     let snapshot = Snapshot::new(Arc::new(world(objects, settings)));
     let mut texts = Vec::new();
     let mut left = Vec::new();
     let mut costs = Vec::new();
     for effort in [Effort::None, Effort::Normal] {
-        let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap_or_else(|rejected| {
-            panic!("{}\n{:#?}", render(&snapshot, &rejected.plan), rejected.violations);
-        });
+        let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap_or_else(
+            |rejected| {
+                panic!(
+                    "{}\n{:#?}",
+                    render(&snapshot, &rejected.plan),
+                    rejected.violations
+                );
+            },
+        );
         left.push(plan.unplaced.iter().map(|u| u.pod).collect::<Vec<_>>());
         costs.push(plan.effective_cost);
         texts.push(render(&snapshot, &plan));
     }
-    assert_eq!(left[0], left[1], "the improver places what the floor places");
-    assert!(costs[1] <= costs[0] + 1e-9, "the improver is never dearer: {costs:?}");
+    assert_eq!(
+        left[0], left[1],
+        "the improver places what the floor places"
+    );
+    assert!(
+        costs[1] <= costs[0] + 1e-9,
+        "the improver is never dearer: {costs:?}"
+    );
     texts.remove(1)
 }
 
@@ -166,15 +185,24 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
     let world = &snapshot.world;
     let text = |s| world.names.text(s);
     let pods = |pods: &[longshore_core::plan::PodIx]| {
-        pods.iter().map(|p| &*world.pods[p.0 as usize].name).collect::<Vec<_>>().join(" ")
+        pods.iter()
+            .map(|p| &*world.pods[p.0 as usize].name)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let mut out = String::new();
     for claim in &plan.claims {
         let offering = world.catalogue.offering(claim.offering);
-        let place = [offering.capacity_type, offering.zone].map(|s| s.map_or("?", text)).join(" ");
+        let place = [offering.capacity_type, offering.zone]
+            .map(|s| s.map_or("?", text))
+            .join(" ");
         let pool = text(world.pools[claim.pool.0 as usize].name);
         let name = text(world.catalogue.instance_type(offering.instance_type).name);
-        let relaxed = if claim.min_values_relaxed { ", minValues relaxed" } else { "" };
+        let relaxed = if claim.min_values_relaxed {
+            ", minValues relaxed"
+        } else {
+            ""
+        };
         let _ = writeln!(
             out,
             "{pool}: {name} {place} {:.4} ({} types{relaxed}): {}",
@@ -184,7 +212,12 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
         );
     }
     for e in &plan.on_existing_nodes {
-        let _ = writeln!(out, "{}: {}", text(snapshot.nodes[e.node.0 as usize].name), pods(&e.pods));
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            text(snapshot.nodes[e.node.0 as usize].name),
+            pods(&e.pods)
+        );
     }
     for u in &plan.unplaced {
         let of = |target: &Target| match target {
@@ -192,8 +225,11 @@ fn render(snapshot: &Snapshot, plan: &Plan) -> String {
             Target::Pool(pool) => text(world.pools[pool.0 as usize].name),
             Target::Node(node) => text(snapshot.nodes[node.0 as usize].name),
         };
-        let why: Vec<String> =
-            u.refusals.iter().map(|r| format!("{} {}", of(&r.target), unfit(&r.unfit, world))).collect();
+        let why: Vec<String> = u
+            .refusals
+            .iter()
+            .map(|r| format!("{} {}", of(&r.target), unfit(&r.unfit, world)))
+            .collect();
         let _ = writeln!(out, "left {}: {}", pods(&[u.pod]), why.join("; "));
     }
     out
@@ -217,12 +253,23 @@ fn unfit(unfit: &longshore_core::plan::Unfit, world: &ClusterObjects) -> String 
             format!("{rule:?} {}{}", text(*key), least.unwrap_or_default())
         }
         Unfit::Types(t) => {
-            let short = if t.short > 0 { format!(" short {} until {}", t.short, t.short_until) } else { String::new() };
-            format!("types {}: labels {} resources {:?} offerings {}{short}", t.all, t.labels, t.resources, t.offerings)
+            let short = if t.short > 0 {
+                format!(" short {} until {}", t.short, t.short_until)
+            } else {
+                String::new()
+            };
+            format!(
+                "types {}: labels {} resources {:?} offerings {}{short}",
+                t.all, t.labels, t.resources, t.offerings
+            )
         }
         Unfit::LimitReached { resource } => format!("limit {}", resource.name(&world.names)),
         Unfit::MinValues { key } => format!("minValues {}", text(*key)),
-        Unfit::Unusable(why) => format!("{why:?}").split('(').next().unwrap_or_default().to_owned(),
+        Unfit::Unusable(why) => format!("{why:?}")
+            .split('(')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         other => format!("{other:?}"),
     }
 }

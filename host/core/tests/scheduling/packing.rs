@@ -43,7 +43,11 @@ fn daemons_take_their_share_of_every_node() {
 
 #[test]
 fn a_pod_that_no_type_takes_is_told_why() {
-    let objects = [any(), pod("big", "big", "9", "1Gi", &json!({})), pod("wide", "wide", "1", "64Gi", &json!({}))];
+    let objects = [
+        any(),
+        pod("big", "big", "9", "1Gi", &json!({})),
+        pod("wide", "wide", "1", "64Gi", &json!({})),
+    ];
     expect![[r#"
         left big: default types 8: labels 0 resources [8, 0, 0, 0, 0] offerings 0
         left wide: default types 8: labels 0 resources [2, 6, 0, 0, 0] offerings 0
@@ -55,7 +59,13 @@ fn a_pod_that_no_type_takes_is_told_why() {
 fn the_heavier_pool_comes_first_and_the_lighter_takes_what_it_refuses() {
     let arm = json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]);
     let mut objects = pods(2, "any", "500m", "1Gi", &json!({}));
-    objects.push(pod("intel", "intel", "500m", "1Gi", &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}})));
+    objects.push(pod(
+        "intel",
+        "intel",
+        "500m",
+        "1Gi",
+        &json!({"nodeSelector": {"kubernetes.io/arch": "amd64"}}),
+    ));
     objects.push(pool("arm", arm, &json!({"weight": 10})));
     objects.push(any());
     expect![[r#"
@@ -78,13 +88,20 @@ fn a_limit_stops_buying_and_says_so() {
 
 #[test]
 fn min_values_are_kept_or_lowered() {
-    let types = json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 9}]);
-    let objects = [pool("nine", types, &json!({})), pod("web", "web", "1", "1Gi", &json!({}))];
+    let types =
+        json!([{"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 9}]);
+    let objects = [
+        pool("nine", types, &json!({})),
+        pod("web", "web", "1", "1Gi", &json!({})),
+    ];
     expect![[r#"
         left web: nine minValues node.kubernetes.io/instance-type
     "#]]
     .assert_eq(&plan(&objects));
-    let relaxed = Settings { min_values: MinValuesPolicy::BestEffort, ..Settings::default() };
+    let relaxed = Settings {
+        min_values: MinValuesPolicy::BestEffort,
+        ..Settings::default()
+    };
     expect![[r#"
         nine: x2.arm64 spot b 0.0353 (6 types, minValues relaxed): web
     "#]]
@@ -103,82 +120,136 @@ fn host_ports_keep_pods_apart() {
     .assert_eq(&plan(&objects));
 }
 
-/// Two small pods and a wide one that is behind them in the queue: on two nodes of two cores only one assignment works, and kube-scheduler spreads the
-/// small ones first come, first served; a node of four cores at the same price takes them in any order.
+/// Two small pods and a wide one that is behind them in the queue: on two nodes of two cores only
+/// one assignment works, and kube-scheduler spreads the small ones first come, first served; a node
+/// of four cores at the same price takes them in any order.
 #[test]
 fn of_plans_that_cost_nearly_the_same_the_sturdier_one_is_wanted() {
     let objects = |most: &str| {
-        let cpu = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [most]});
+        let cpu =
+            json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [most]});
         let mut objects = pods(2, "small", "900m", "1Gi", &json!({"priority": 10}));
-        objects.extend([pod("wide", "wide", "1800m", "1Gi", &json!({})), pool("default", json!([cpu]), &json!({}))]);
+        objects.extend([
+            pod("wide", "wide", "1800m", "1Gi", &json!({})),
+            pool("default", json!([cpu]), &json!({})),
+        ]);
         objects
     };
-    let settings = Settings { node_cost: 0.0, ..Settings::default() };
+    let settings = Settings {
+        node_cost: 0.0,
+        ..Settings::default()
+    };
     let of = |most: &str| {
         let snapshot = Snapshot::new(Arc::new(world(&objects(most), settings.clone())));
         let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
         (snapshot, plan)
     };
     let ((snapshot, fragile), (_, sturdy)) = (of("x2.arm64"), of("x4.arm64"));
-    assert!(fragile.claims.len() == 2 && sturdy.claims.len() == 1 && fragile.effective_cost == sturdy.effective_cost);
+    assert!(
+        fragile.claims.len() == 2
+            && sturdy.claims.len() == 1
+            && fragile.effective_cost == sturdy.effective_cost
+    );
     let simulator = Simulator::new(&snapshot);
-    let first = |fragile: &Plan| rank_by_simulation(&simulator, vec![fragile.clone(), sturdy.clone()])[0].claims.len();
+    let first = |fragile: &Plan| {
+        rank_by_simulation(&simulator, vec![fragile.clone(), sturdy.clone()])[0]
+            .claims
+            .len()
+    };
     assert_eq!(first(&fragile), 1, "the price is the same");
-    let cheaper = Plan { effective_cost: fragile.effective_cost * 0.99, ..fragile };
+    let cheaper = Plan {
+        effective_cost: fragile.effective_cost * 0.99,
+        ..fragile
+    };
     assert_eq!(first(&cheaper), 2, "a percent is worth more");
 }
 
-/// Services that spread over three zones, two of them with so many times eight and thirteen pods, and pods that go anywhere.
+/// Services that spread over three zones, two of them with so many times eight and thirteen pods,
+/// and pods that go anywhere.
 fn crowded(plain: usize, times: usize) -> Snapshot {
     crowded_beside(pods(plain, "plain", "150m", "300Mi", &json!({})), times)
 }
 
 fn crowded_beside(mut objects: Vec<Value>, times: usize) -> Snapshot {
     objects.push(any());
-    let services =
-        [(8 * times, "200m", "256Mi"), (3, "700m", "1280Mi"), (3, "400m", "2304Mi"), (13 * times, "700m", "2048Mi")];
+    let services = [
+        (8 * times, "200m", "256Mi"),
+        (3, "700m", "1280Mi"),
+        (3, "400m", "2304Mi"),
+        (13 * times, "700m", "2048Mi"),
+    ];
     for (at, (count, cpu, memory)) in services.into_iter().enumerate() {
         objects.extend(spreading(count, &format!("service{at}-"), cpu, memory));
     }
-    let settings = Settings { node_cost: 0.005, ..Settings::default() };
+    let settings = Settings {
+        node_cost: 0.005,
+        ..Settings::default()
+    };
     Snapshot::new(Arc::new(world(&objects, settings)))
 }
 
-/// Which zones get the odd pods of a service that must spread is kube-scheduler's choice: a plan without a spare
-/// millicore has room for them in the wrong ones.
+/// Which zones get the odd pods of a service that must spread is kube-scheduler's choice: a plan
+/// without a spare millicore has room for them in the wrong ones.
 #[test]
 fn a_plan_has_room_for_what_kube_scheduler_does_differently() {
     let snapshot = crowded(30, 1);
     let simulator = Simulator::new(&snapshot);
     // Nodes come up together at odd seeds; ten courses, of which the planner has tried four.
     let left = |plan: &Plan| {
-        (1..20).step_by(2).map(|seed| simulator.simulate_nominated(plan, seed).unplaced.len()).sum::<usize>()
+        (1..20)
+            .step_by(2)
+            .map(|seed| simulator.simulate_nominated(plan, seed).unplaced.len())
+            .sum::<usize>()
     };
     let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
     let (tight, roomy) = (plan(Effort::Quick), plan(Effort::Normal));
     assert_eq!((left(&tight), left(&roomy)), (14, 0));
-    assert!(roomy.cost <= 1.03 * tight.cost, "{} for {}", roomy.cost, tight.cost);
+    assert!(
+        roomy.cost <= 1.03 * tight.cost,
+        "{} for {}",
+        roomy.cost,
+        tight.cost
+    );
 }
 
-/// Every service is a pod over what divides by three, in whichever zone kube-scheduler likes, and nodes of a core have
-/// nothing left for it there. A few per cent more than the cheapest plan is cheaper in the end than what comes later.
+/// Every service is a pod over what divides by three, in whichever zone kube-scheduler likes, and
+/// nodes of a core have nothing left for it there. A few per cent more than the cheapest plan is
+/// cheaper in the end than what comes later.
 #[test]
 fn services_alone_on_small_nodes_get_room_for_their_odd_pods() {
     let services = |count: usize, types: &[&str]| {
-        let small = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": types});
+        let small =
+            json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": types});
         let mut objects = vec![pool("default", json!([small]), &json!({}))];
         for at in 0..20 {
-            let (cpu, memory) = (["100m", "250m", "500m"][at % 3], ["128Mi", "512Mi", "1Gi", "256Mi"][at % 4]);
-            objects.extend(spreading(count + at % 2, &format!("service{at}-"), cpu, memory));
+            let (cpu, memory) = (
+                ["100m", "250m", "500m"][at % 3],
+                ["128Mi", "512Mi", "1Gi", "256Mi"][at % 4],
+            );
+            objects.extend(spreading(
+                count + at % 2,
+                &format!("service{at}-"),
+                cpu,
+                memory,
+            ));
         }
-        let settings = Settings { node_cost: 0.005, ..Settings::default() };
+        let settings = Settings {
+            node_cost: 0.005,
+            ..Settings::default()
+        };
         let snapshot = Snapshot::new(Arc::new(world(&objects, settings)));
         let simulator = Simulator::new(&snapshot);
         let of = |effort| {
             let plan = planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
-            let left =
-                (1..20).step_by(2).map(|seed| simulator.simulate_nominated(&plan, seed).unplaced.len()).sum::<usize>();
-            format!("{} nodes, {:.3} USD/h, {left} left over in ten courses", plan.claims.len(), plan.effective_cost)
+            let left = (1..20)
+                .step_by(2)
+                .map(|seed| simulator.simulate_nominated(&plan, seed).unplaced.len())
+                .sum::<usize>();
+            format!(
+                "{} nodes, {:.3} USD/h, {left} left over in ten courses",
+                plan.claims.len(),
+                plan.effective_cost
+            )
         };
         format!("{}; {}\n", of(Effort::Quick), of(Effort::Normal))
     };
@@ -199,9 +270,18 @@ fn by_zone(snapshot: &Snapshot, plan: &Plan, services: &[&str]) -> BTreeMap<Stri
     let world = &snapshot.world;
     let mut zones: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for claim in &plan.claims {
-        let zone = world.catalogue.offering(claim.offering).zone.map(|zone| world.names.text(zone).to_owned());
-        let names = claim.pods.iter().map(|pod| &world.pods[pod.0 as usize].name);
-        let pods = names.filter(|name| services.iter().any(|service| name.starts_with(service))).count();
+        let zone = world
+            .catalogue
+            .offering(claim.offering)
+            .zone
+            .map(|zone| world.names.text(zone).to_owned());
+        let names = claim
+            .pods
+            .iter()
+            .map(|pod| &world.pods[pod.0 as usize].name);
+        let pods = names
+            .filter(|name| services.iter().any(|service| name.starts_with(service)))
+            .count();
         if pods > 0 {
             zones.entry(zone.unwrap()).or_default().push(pods);
         }
@@ -209,8 +289,8 @@ fn by_zone(snapshot: &Snapshot, plan: &Plan, services: &[&str]) -> BTreeMap<Stri
     zones
 }
 
-/// Of pods of a service that come to one node kube-scheduler is told of one at a time, and whoever comes before them takes
-/// their places: on one node that makes no difference.
+/// Of pods of a service that come to one node kube-scheduler is told of one at a time, and whoever
+/// comes before them takes their places: on one node that makes no difference.
 #[test]
 fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     let snapshot = crowded(150, 1);
@@ -218,45 +298,91 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
     let (tight, tied) = (plan(Effort::Quick), plan(Effort::Normal));
     let crowds = ["service0", "service3"];
-    let nodes = |plan| by_zone(&snapshot, plan, &crowds).into_values().map(|nodes| nodes.len()).collect::<Vec<_>>();
-    assert!(nodes(&tight).iter().any(|nodes| *nodes > 1), "nobody looks at what kube-scheduler makes of it");
+    let nodes = |plan| {
+        by_zone(&snapshot, plan, &crowds)
+            .into_values()
+            .map(|nodes| nodes.len())
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        nodes(&tight).iter().any(|nodes| *nodes > 1),
+        "nobody looks at what kube-scheduler makes of it"
+    );
     assert_eq!(nodes(&tied), [1, 1, 1]);
-    let pod = world.pods.iter().find(|pod| pod.name.starts_with("service3-")).unwrap();
+    let pod = world
+        .pods
+        .iter()
+        .find(|pod| pod.name.starts_with("service3-"))
+        .unwrap();
     let in_zone = by_zone(&snapshot, &tied, &["service3"]);
     let most = in_zone.values().map(|nodes| nodes[0]).max().unwrap();
     for claim in &tied.claims {
-        let names = claim.pods.iter().map(|pod| &world.pods[pod.0 as usize].name);
+        let names = claim
+            .pods
+            .iter()
+            .map(|pod| &world.pods[pod.0 as usize].name);
         let here = names.filter(|name| name.starts_with("service3-")).count();
         let mut wanted = claim.requests.clone();
-        (here..most).filter(|_| here > 0).for_each(|_| wanted.add(&world.shapes.get(pod.shape).requests));
-        assert!(claim.types.iter().all(|t| wanted.fits(&world.catalogue.instance_type(*t).allocatable)), "{here}");
+        (here..most)
+            .filter(|_| here > 0)
+            .for_each(|_| wanted.add(&world.shapes.get(pod.shape).requests));
+        assert!(
+            claim
+                .types
+                .iter()
+                .all(|t| wanted.fits(&world.catalogue.instance_type(*t).allocatable)),
+            "{here}"
+        );
     }
-    // The others of a service that is alone in its zone are told; whoever would wait for the turn is not.
-    let mut free: Vec<&str> = untold(&snapshot, &tied).iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
+    // The others of a service that is alone in its zone are told; whoever would wait for the turn
+    // is not.
+    let mut free: Vec<&str> = untold(&snapshot, &tied)
+        .iter()
+        .map(|pod| &*world.pods[pod.0 as usize].name)
+        .collect();
     free.sort_unstable();
-    assert!(free.iter().all(|name| crowds.iter().any(|load| name.starts_with(load))), "{free:?}");
+    assert!(
+        free.iter()
+            .all(|name| crowds.iter().any(|load| name.starts_with(load))),
+        "{free:?}"
+    );
     assert_eq!(free.len(), 21);
     assert_eq!(untold(&snapshot, &tight).len(), 0);
 }
 
-/// A large pod whose own node opens a moment later would take the room of several that fit nowhere else in their zone.
-/// Large pods and others on each node of a bundle: as is cheapest, and as is bought.
+/// A large pod whose own node opens a moment later would take the room of several that fit nowhere
+/// else in their zone. Large pods and others on each node of a bundle: as is cheapest, and as is
+/// bought.
 #[test]
 fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_too_dear() {
     let beside = |large: usize, plain: usize| {
         let mut objects = pods(large, "large", "1", "4Gi", &json!({}));
         objects.extend(pods(plain, "plain", "150m", "300Mi", &json!({})));
         let snapshot = crowded_beside(objects, 1);
-        let plan = |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
+        let plan =
+            |effort| planner::plan(&snapshot, &ByPrice, Options { effort, seed: 1 }).unwrap();
         let both = |plan: &Plan| {
             let all = |names: &[&str], claim: &longshore_core::plan::PlannedClaim| {
                 let named = |name: &str| names.iter().any(|start| name.starts_with(start));
-                claim.pods.iter().filter(|pod| named(&snapshot.world.pods[pod.0 as usize].name)).count()
+                claim
+                    .pods
+                    .iter()
+                    .filter(|pod| named(&snapshot.world.pods[pod.0 as usize].name))
+                    .count()
             };
-            let bundles = plan.claims.iter().filter(|claim| all(&["service0", "service3"], claim) > 1);
-            bundles.map(|claim| format!("{}+{} ", all(&["large"], claim), all(&["plain"], claim))).collect::<String>()
+            let bundles = plan
+                .claims
+                .iter()
+                .filter(|claim| all(&["service0", "service3"], claim) > 1);
+            bundles
+                .map(|claim| format!("{}+{} ", all(&["large"], claim), all(&["plain"], claim)))
+                .collect::<String>()
         };
-        format!("{}| {}\n", both(&plan(Effort::Quick)), both(&plan(Effort::Normal)))
+        format!(
+            "{}| {}\n",
+            both(&plan(Effort::Quick)),
+            both(&plan(Effort::Normal))
+        )
     };
     expect![[r#"
         3+0 2+0 0+0 7+0 7+0 7+0 | 0+10 0+10 0+5 
@@ -280,31 +406,63 @@ fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     assert_eq!(untold(&snapshot, &plan).len(), 0);
 }
 
-/// A service over three zones beside pods that fill the nodes up: nobody is left over where kube-scheduler can be told of
-/// all at once, and it comes to the first of each zone before the second of any.
+/// A service over three zones beside pods that fill the nodes up: nobody is left over where
+/// kube-scheduler can be told of all at once, and it comes to the first of each zone before the
+/// second of any.
 #[test]
 fn like_pods_that_must_spread_go_one_to_each_zone_in_the_order_in_which_they_came() {
     let mut objects = spreading(6, "web", "900m", "1Gi");
     objects.extend(pods(20, "plain", "700m", "1Gi", &json!({})));
     objects.push(any());
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-    let mut plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    let mut plan = planner::plan(
+        &snapshot,
+        &ByPrice,
+        Options {
+            effort: Effort::Normal,
+            seed: 1,
+        },
+    )
+    .unwrap();
     let zones = |plan: &Plan| {
         let world = &snapshot.world;
         let mut zones: Vec<(String, String)> = Vec::new();
         for claim in &plan.claims {
-            let zone = world.catalogue.offering(claim.offering).zone.map(|zone| world.names.text(zone).to_owned());
-            let pods = claim.pods.iter().map(|pod| world.pods[pod.0 as usize].name.to_string());
-            zones.extend(pods.filter(|pod| pod.starts_with("web")).map(|pod| (pod, zone.clone().unwrap_or_default())));
+            let zone = world
+                .catalogue
+                .offering(claim.offering)
+                .zone
+                .map(|zone| world.names.text(zone).to_owned());
+            let pods = claim
+                .pods
+                .iter()
+                .map(|pod| world.pods[pod.0 as usize].name.to_string());
+            zones.extend(
+                pods.filter(|pod| pod.starts_with("web"))
+                    .map(|pod| (pod, zone.clone().unwrap_or_default())),
+            );
         }
         zones.sort();
         zones.into_iter().map(|(_, zone)| zone).collect::<Vec<_>>()
     };
-    let each_once = |zones: &[String]| zones.iter().collect::<std::collections::BTreeSet<_>>().len() == 3;
+    let each_once = |zones: &[String]| {
+        zones
+            .iter()
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
+            == 3
+    };
     let as_planned = zones(&plan);
-    assert!(each_once(&as_planned[..3]) && each_once(&as_planned[3..]), "{as_planned:?}");
+    assert!(
+        each_once(&as_planned[..3]) && each_once(&as_planned[3..]),
+        "{as_planned:?}"
+    );
     let simulator = Simulator::new(&snapshot);
-    assert!((1..20).step_by(2).all(|seed| simulator.simulate_nominated(&plan, seed).places_all()));
+    assert!(
+        (1..20)
+            .step_by(2)
+            .all(|seed| simulator.simulate_nominated(&plan, seed).places_all())
+    );
 
     // They came the other way round.
     let claims = plan.claims.len();
@@ -313,7 +471,10 @@ fn like_pods_that_must_spread_go_one_to_each_zone_in_the_order_in_which_they_cam
     let came = |pod: PodIx| std::cmp::Reverse(snapshot.world.pods[pod.0 as usize].name.clone());
     planner::match_queue_order(&snapshot, &mut plan, &mut some, came);
     let turned: Vec<String> = as_planned.into_iter().rev().collect();
-    assert_eq!((zones(&plan), plan.claims.len(), some.len()), (turned, claims, 1));
+    assert_eq!(
+        (zones(&plan), plan.claims.len(), some.len()),
+        (turned, claims, 1)
+    );
     check(&snapshot, &plan).unwrap();
     for claim in &plan.claims {
         assert!(claim.pods.is_sorted_by_key(|pod| came(*pod)));
@@ -329,7 +490,12 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
 }
 
 fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
-    pods_without_nomination(snapshot, plan, &affinity_leaders(snapshot, plan), longshore_core::stop::Stop::never())
+    pods_without_nomination(
+        snapshot,
+        plan,
+        &affinity_leaders(snapshot, plan),
+        longshore_core::stop::Stop::never(),
+    )
 }
 
 /// Large pods take the room that is kept for them, and small ones what is left, wherever that is.
@@ -341,11 +507,23 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
         objects.extend(pods(small, "small-", "20m", "16Mi", &json!({})));
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-        let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+        let plan = planner::plan(
+            &snapshot,
+            &ByPrice,
+            Options {
+                effort: Effort::Normal,
+                seed: 1,
+            },
+        )
+        .unwrap();
         let free = untold(&snapshot, &plan);
         let cpu = |pod: &longshore_core::plan::PodIx| {
             let world = &snapshot.world;
-            world.shapes.get(world.pods[pod.0 as usize].shape).requests.get(longshore_core::model::ResourceId::Cpu)
+            world
+                .shapes
+                .get(world.pods[pod.0 as usize].shape)
+                .requests
+                .get(longshore_core::model::ResourceId::Cpu)
         };
         let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
         let least = bought.filter(|pod| !free.contains(pod)).map(cpu).min();
@@ -355,7 +533,11 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
     };
     assert_eq!(free(5, 20, 0), 0, "of so few everybody is told");
     assert!(free(30, 90, 0) >= 15, "{}", free(30, 90, 0));
-    assert_eq!(free(30, 90, 90), 0, "who is told of nothing takes the places of those who wait to be told");
+    assert_eq!(
+        free(30, 90, 90),
+        0,
+        "who is told of nothing takes the places of those who wait to be told"
+    );
 }
 
 /// One Deployment: whoever comes first takes a place, and the next is as large.
@@ -364,7 +546,15 @@ fn of_pods_that_are_all_alike_nobody_need_be_told() {
     let mut objects = pods(200, "web", "250m", "500Mi", &json!({}));
     objects.push(any());
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    let plan = planner::plan(
+        &snapshot,
+        &ByPrice,
+        Options {
+            effort: Effort::Normal,
+            seed: 1,
+        },
+    )
+    .unwrap();
     assert!(plan.claims.len() > 1);
     assert_eq!(untold(&snapshot, &plan).len(), 200);
 }
@@ -384,14 +574,32 @@ fn pods_that_others_have_to_follow_are_told_however_small() {
     objects.extend(["x", "y"].map(|name| pod(name, "twins", "10m", "8Mi", &near("twins"))));
     objects.push(any());
     let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-    let plan = planner::plan(&snapshot, &ByPrice, Options { effort: Effort::Normal, seed: 1 }).unwrap();
+    let plan = planner::plan(
+        &snapshot,
+        &ByPrice,
+        Options {
+            effort: Effort::Normal,
+            seed: 1,
+        },
+    )
+    .unwrap();
     let world = &snapshot.world;
     let followed = affinity_leaders(&snapshot, &plan);
-    let mut names: Vec<&str> =
-        world.pods.iter().filter(|pod| followed.contains(&pod.shape)).map(|pod| &*pod.name).collect();
+    let mut names: Vec<&str> = world
+        .pods
+        .iter()
+        .filter(|pod| followed.contains(&pod.shape))
+        .map(|pod| &*pod.name)
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["db", "x", "y"]);
     let free = untold(&snapshot, &plan);
-    let free: Vec<&str> = free.iter().map(|pod| &*world.pods[pod.0 as usize].name).collect();
-    assert!(free.contains(&"web") && names.iter().all(|name| !free.contains(name)), "{free:?}");
+    let free: Vec<&str> = free
+        .iter()
+        .map(|pod| &*world.pods[pod.0 as usize].name)
+        .collect();
+    assert!(
+        free.contains(&"web") && names.iter().all(|name| !free.contains(name)),
+        "{free:?}"
+    );
 }

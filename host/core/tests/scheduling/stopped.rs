@@ -24,7 +24,8 @@ fn spreading() -> Snapshot {
     Snapshot::new(Arc::new(world(&objects, Settings::default())))
 }
 
-/// Wherever the signal comes, the answer is the first-fit one or the finished one, and it says which.
+/// Wherever the signal comes, the answer is the first-fit one or the finished one, and it says
+/// which.
 #[test]
 fn a_plan_that_is_stopped_is_that_of_no_effort() {
     let snapshot = spreading();
@@ -36,13 +37,26 @@ fn a_plan_that_is_stopped_is_that_of_no_effort() {
     let stopped_at = |at: usize| {
         asked.store(0, Ordering::Relaxed);
         let raised = || asked.fetch_add(1, Ordering::Relaxed) >= at;
-        planner::plan_until(&snapshot, &ByPrice, options(Effort::Normal), Stop::when(&raised)).unwrap()
+        planner::plan_until(
+            &snapshot,
+            &ByPrice,
+            options(Effort::Normal),
+            Stop::when(&raised),
+        )
+        .unwrap()
     };
     assert_eq!(stopped_at(usize::MAX), full);
     let all = asked.load(Ordering::Relaxed);
-    let cut_short = Plan { cut_short: true, ..none.clone() };
+    let cut_short = Plan {
+        cut_short: true,
+        ..none.clone()
+    };
     for at in (0..all).step_by(all.div_ceil(40)) {
-        assert_eq!(stopped_at(at), cut_short, "stopped at question {at} of {all}");
+        assert_eq!(
+            stopped_at(at),
+            cut_short,
+            "stopped at question {at} of {all}"
+        );
     }
 }
 
@@ -50,7 +64,13 @@ fn a_plan_that_is_stopped_is_that_of_no_effort() {
 #[test]
 fn a_plan_of_no_effort_is_not_cut_short() {
     let snapshot = spreading();
-    let options = Options { effort: Effort::None, seed: 1 };
+    let options = Options {
+        effort: Effort::None,
+        seed: 1,
+    };
     let stopped = planner::plan_until(&snapshot, &ByPrice, options, Stop::when(&|| true)).unwrap();
-    assert_eq!(stopped, planner::plan(&snapshot, &ByPrice, options).unwrap());
+    assert_eq!(
+        stopped,
+        planner::plan(&snapshot, &ByPrice, options).unwrap()
+    );
 }

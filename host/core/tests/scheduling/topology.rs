@@ -37,8 +37,15 @@ fn spread_goes_round_the_zones_the_cheapest_first() {
 #[test]
 fn spread_counts_what_runs_already() {
     let mut objects = pods(2, "web", "900m", "1Gi", &spread("web", ZONE, &json!({})));
-    objects.extend([any(), node("n1", "b", "1", "2Gi"), node("n2", "a", "1", "2Gi")]);
-    objects.extend([running("r1", "web", "n1", &json!({})), running("r2", "web", "n2", &json!({}))]);
+    objects.extend([
+        any(),
+        node("n1", "b", "1", "2Gi"),
+        node("n2", "a", "1", "2Gi"),
+    ]);
+    objects.extend([
+        running("r1", "web", "n1", &json!({})),
+        running("r2", "web", "n2", &json!({})),
+    ]);
     expect![[r#"
         default: x1.arm64 spot c 0.0184 (8 types): web1
         n1: web2
@@ -60,7 +67,13 @@ fn spread_over_hosts_opens_a_node_for_each() {
 
 #[test]
 fn too_few_domains_for_min_domains_leave_pods_over() {
-    let mut objects = pods(4, "web", "100m", "128Mi", &spread("web", ZONE, &json!({"minDomains": 5})));
+    let mut objects = pods(
+        4,
+        "web",
+        "100m",
+        "128Mi",
+        &spread("web", ZONE, &json!({"minDomains": 5})),
+    );
     objects.push(any());
     expect![[r#"
         default: x1.arm64 spot a 0.0180 (8 types): web2
@@ -87,8 +100,20 @@ fn affinity_gathers_pods_in_one_zone() {
 fn affinity_to_somebody_who_comes_later_waits_for_them() {
     let objects = [
         any(),
-        pod("follower", "follower", "2", "1Gi", &near("podAffinity", "leader", ZONE)),
-        pod("leader", "leader", "1", "1Gi", &json!({"nodeSelector": {ZONE: "c"}})),
+        pod(
+            "follower",
+            "follower",
+            "2",
+            "1Gi",
+            &near("podAffinity", "leader", ZONE),
+        ),
+        pod(
+            "leader",
+            "leader",
+            "1",
+            "1Gi",
+            &json!({"nodeSelector": {ZONE: "c"}}),
+        ),
     ];
     expect![[r#"
         default: x4.arm64 spot c 0.0734 (4 types): follower leader
@@ -98,7 +123,16 @@ fn affinity_to_somebody_who_comes_later_waits_for_them() {
 
 #[test]
 fn affinity_to_nobody_leaves_the_pod_over() {
-    let objects = [any(), pod("lonely", "lonely", "1", "1Gi", &near("podAffinity", "nobody", ZONE))];
+    let objects = [
+        any(),
+        pod(
+            "lonely",
+            "lonely",
+            "1",
+            "1Gi",
+            &near("podAffinity", "nobody", ZONE),
+        ),
+    ];
     expect![[r#"
         left lonely: default Affinity topology.kubernetes.io/zone
     "#]]
@@ -121,8 +155,20 @@ fn a_cycle_of_affinity_is_no_reason_to_hang() {
 
 #[test]
 fn anti_affinity_over_hosts_and_over_zones() {
-    let mut objects = pods(2, "db", "100m", "128Mi", &near("podAntiAffinity", "db", HOST));
-    objects.extend(pods(4, "quorum", "100m", "128Mi", &near("podAntiAffinity", "quorum", ZONE)));
+    let mut objects = pods(
+        2,
+        "db",
+        "100m",
+        "128Mi",
+        &near("podAntiAffinity", "db", HOST),
+    );
+    objects.extend(pods(
+        4,
+        "quorum",
+        "100m",
+        "128Mi",
+        &near("podAntiAffinity", "quorum", ZONE),
+    ));
     objects.push(any());
     expect![[r#"
         default: x1.arm64 spot a 0.0180 (8 types): db2 quorum2
@@ -138,7 +184,12 @@ fn a_running_pods_anti_affinity_keeps_others_away() {
     let objects = [
         any(),
         node("n1", "a", "4", "8Gi"),
-        running("hermit", "hermit", "n1", &near("podAntiAffinity", "web", HOST)),
+        running(
+            "hermit",
+            "hermit",
+            "n1",
+            &near("podAntiAffinity", "web", HOST),
+        ),
         pod("web", "web", "1", "1Gi", &json!({})),
         pod("other", "other", "1", "1Gi", &json!({})),
     ];

@@ -16,7 +16,10 @@ const NOW: i64 = 1_793_491_800;
 fn a_nodepool_that_may_not_be_bought_from_says_why() {
     let class = |name: &str| json!({"template": {"spec": {"nodeClassRef": {"name": name}}}});
     let mut not_ready = pool("not-ready", json!([]), &json!({}));
-    merge(&mut not_ready, &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
+    merge(
+        &mut not_ready,
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+    );
     let mut deleting = pool("deleting", json!([]), &json!({}));
     let at = json!({"deletionTimestamp": "2026-11-01T00:00:00Z", "finalizers": ["x"]});
     merge(&mut deleting, &json!({"metadata": at}));
@@ -40,7 +43,11 @@ fn a_nodepool_that_may_not_be_bought_from_says_why() {
 
 /// A node of the pool `default`, with its claim, made so many seconds ago and tainted.
 fn tainted(name: &str, age: i64, key: &str) -> [Value; 2] {
-    let created = format!("2026-11-01T00:{:02}:{:02}Z", (600 - age) / 60, (600 - age) % 60);
+    let created = format!(
+        "2026-11-01T00:{:02}:{:02}Z",
+        (600 - age) / 60,
+        (600 - age) % 60
+    );
     let labels = json!({
         "karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
     });
@@ -70,42 +77,79 @@ fn waits(objects: &[Value]) -> Option<String> {
     let mut world = world(objects, Settings::default());
     world.now = NOW;
     let snapshot = Snapshot::new(Arc::new(world));
-    snapshot.ineligible_pools.iter().find_map(|(_, why)| match why {
-        Ineligible::ForeignTaints(spoiled) => {
-            let key = snapshot.world.names.text(spoiled.taint.key);
-            Some(format!("{} {key} {}", spoiled.nodes, spoiled.until - NOW))
-        }
-        _ => None,
-    })
+    snapshot
+        .ineligible_pools
+        .iter()
+        .find_map(|(_, why)| match why {
+            Ineligible::ForeignTaints(spoiled) => {
+                let key = snapshot.world.names.text(spoiled.taint.key);
+                Some(format!("{} {key} {}", spoiled.nodes, spoiled.until - NOW))
+            }
+            _ => None,
+        })
 }
 
 /// Nodes made 1, 2, 3 … seconds ago.
 fn nodes(count: i64, key: &str) -> Vec<Value> {
     let named = |n: i64| tainted(&format!("n{n}"), n, key);
-    std::iter::once(any()).chain((1..=count).flat_map(named)).collect()
+    std::iter::once(any())
+        .chain((1..=count).flat_map(named))
+        .collect()
 }
 
 #[test]
 fn a_nodepool_whose_new_nodes_others_taint_waits_longer_with_each() {
-    let after: Vec<_> = (2..=9).map(|count| waits(&nodes(count, "agent/not-there"))).collect();
+    let after: Vec<_> = (2..=9)
+        .map(|count| waits(&nodes(count, "agent/not-there")))
+        .collect();
     let told = |count, seconds| Some(format!("{count} agent/not-there {seconds}"));
     let [two, three, four, five] = [None, told(3, 4), told(4, 9), told(5, 19)];
-    assert_eq!(after, [two, three, four, five, told(6, 39), told(7, 79), told(8, 119), told(9, 119)]);
+    assert_eq!(
+        after,
+        [
+            two,
+            three,
+            four,
+            five,
+            told(6, 39),
+            told(7, 79),
+            told(8, 119),
+            told(9, 119)
+        ]
+    );
     let mut other = nodes(6, "agent/not-there");
     other.push(pool("other", json!([]), &json!({})));
-    assert_eq!(waits(&other), told(6, 39), "the other one may be bought from");
+    assert_eq!(
+        waits(&other),
+        told(6, 39),
+        "the other one may be bought from"
+    );
 }
 
 #[test]
 fn nodes_that_are_used_or_old_or_tainted_as_they_should_be_do_not_count() {
-    assert_eq!(waits(&nodes(6, "own")), None, "the NodeClaim has asked for it");
-    assert_eq!(waits(&nodes(6, "node.kubernetes.io/not-ready")), None, "Kubernetes says how the node is");
-    assert_eq!(waits(&nodes(6, "karpenter.sh/disrupted")), None, "it is on its way out");
+    assert_eq!(
+        waits(&nodes(6, "own")),
+        None,
+        "the NodeClaim has asked for it"
+    );
+    assert_eq!(
+        waits(&nodes(6, "node.kubernetes.io/not-ready")),
+        None,
+        "Kubernetes says how the node is"
+    );
+    assert_eq!(
+        waits(&nodes(6, "karpenter.sh/disrupted")),
+        None,
+        "it is on its way out"
+    );
     let mut used = nodes(5, "agent/not-there");
     used.extend((1..=3).map(|n| running(&format!("p{n}"), "web", &format!("n{n}"), &json!({}))));
     assert_eq!(waits(&used), None, "two are left");
     let aged = |age: i64| -> Vec<Value> {
-        std::iter::once(any()).chain((0..5).flat_map(|n| tainted(&format!("n{n}"), age, "agent/not-there"))).collect()
+        std::iter::once(any())
+            .chain((0..5).flat_map(|n| tainted(&format!("n{n}"), age, "agent/not-there")))
+            .collect()
     };
     assert_eq!(waits(&aged(19)), Some("5 agent/not-there 1".to_owned()));
     assert_eq!(waits(&aged(20)), None, "it has waited");

@@ -1,5 +1,6 @@
-//! Karpenter's flags, so that whoever starts Karpenter today can start this instead. Each is an environment variable as
-//! well; what they mean, and that some mean nothing here, is for [`crate::live`] to say.
+//! Karpenter's flags, so that whoever starts Karpenter today can start this instead. Each is an
+//! environment variable as well; what they mean, and that some mean nothing here, is for
+//! [`crate::live`] to say.
 
 use std::collections::BTreeMap;
 
@@ -28,22 +29,52 @@ pub enum Effect {
 
 use Effect::{Ignored, Supported};
 
-const fn flag(name: &'static str, variable: &'static str, value: &'static str, meaning: Effect) -> Flag {
-    Flag { name, variable, value: Some(value), effect: meaning }
+const fn flag(
+    name: &'static str,
+    variable: &'static str,
+    value: &'static str,
+    meaning: Effect,
+) -> Flag {
+    Flag {
+        name,
+        variable,
+        value: Some(value),
+        effect: meaning,
+    }
 }
 
 const fn switch(name: &'static str, variable: &'static str, meaning: Effect) -> Flag {
-    Flag { name, variable, value: None, effect: meaning }
+    Flag {
+        name,
+        variable,
+        value: None,
+        effect: meaning,
+    }
 }
 
-const NO_RATE: Effect = Ignored("requests are not limited by rate; how many are under way at once is");
+const NO_RATE: Effect =
+    Ignored("requests are not limited by rate; how many are under way at once is");
 const NOT_EC2: Effect = Ignored("it is about EC2, and nodes come from elsewhere");
 
 /// All of them: those of Karpenter 1.15's core, of its KWOK provider, and of its EC2 provider.
 pub const FLAGS: [Flag; 39] = [
-    flag("metrics-port", "METRICS_PORT", "PORT", Supported("Port of metrics [default: 8080]")),
-    flag("health-probe-port", "HEALTH_PROBE_PORT", "PORT", Supported("Port of probes [default: 8081]")),
-    switch("disable-leader-election", "DISABLE_LEADER_ELECTION", Supported("Leads without asking for the Lease")),
+    flag(
+        "metrics-port",
+        "METRICS_PORT",
+        "PORT",
+        Supported("Port of metrics [default: 8080]"),
+    ),
+    flag(
+        "health-probe-port",
+        "HEALTH_PROBE_PORT",
+        "PORT",
+        Supported("Port of probes [default: 8081]"),
+    ),
+    switch(
+        "disable-leader-election",
+        "DISABLE_LEADER_ELECTION",
+        Supported("Leads without asking for the Lease"),
+    ),
     flag(
         "leader-election-name",
         "LEADER_ELECTION_NAME",
@@ -62,7 +93,12 @@ pub const FLAGS: [Flag; 39] = [
         "TIME",
         Supported("How long a round waits for one more pod [default: 1s]"),
     ),
-    flag("batch-max-duration", "BATCH_MAX_DURATION", "TIME", Supported("How long it waits in all [default: 10s]")),
+    flag(
+        "batch-max-duration",
+        "BATCH_MAX_DURATION",
+        "TIME",
+        Supported("How long it waits in all [default: 10s]"),
+    ),
     flag(
         "preference-policy",
         "PREFERENCE_POLICY",
@@ -87,7 +123,9 @@ pub const FLAGS: [Flag; 39] = [
         "feature-gates",
         "FEATURE_GATES",
         "NAME=BOOL,…",
-        Supported("ReservedCapacity [default: true] and NodeRepair [default: false] are understood"),
+        Supported(
+            "ReservedCapacity [default: true] and NodeRepair [default: false] are understood",
+        ),
     ),
     flag(
         "garbage-limit",
@@ -98,7 +136,12 @@ pub const FLAGS: [Flag; 39] = [
              goes [default: 5, or 5 % of all]",
         ),
     ),
-    flag("log-level", "LOG_LEVEL", "LEVEL", Supported("debug, info, warn or error [default: info]")),
+    flag(
+        "log-level",
+        "LOG_LEVEL",
+        "LEVEL",
+        Supported("debug, info, warn or error [default: info]"),
+    ),
     flag(
         "instance-types-file-path",
         "INSTANCE_TYPES_FILE_PATH",
@@ -107,16 +150,41 @@ pub const FLAGS: [Flag; 39] = [
     ),
     flag("kube-client-qps", "KUBE_CLIENT_QPS", "N", NO_RATE),
     flag("kube-client-burst", "KUBE_CLIENT_BURST", "N", NO_RATE),
-    flag("memory-limit", "MEMORY_LIMIT", "BYTES", Ignored("there is no garbage collector to tune")),
-    flag("cpu-requests", "CPU_REQUESTS", "MILLI", Ignored("work is not scaled by it")),
-    switch("enable-profiling", "ENABLE_PROFILING", Ignored("not yet: there is no profile to serve")),
-    switch("disable-controller-warmup", "DISABLE_CONTROLLER_WARMUP", Ignored("replicas always watch")),
+    flag(
+        "memory-limit",
+        "MEMORY_LIMIT",
+        "BYTES",
+        Ignored("there is no garbage collector to tune"),
+    ),
+    flag(
+        "cpu-requests",
+        "CPU_REQUESTS",
+        "MILLI",
+        Ignored("work is not scaled by it"),
+    ),
+    switch(
+        "enable-profiling",
+        "ENABLE_PROFILING",
+        Ignored("not yet: there is no profile to serve"),
+    ),
+    switch(
+        "disable-controller-warmup",
+        "DISABLE_CONTROLLER_WARMUP",
+        Ignored("replicas always watch"),
+    ),
     switch(
         "disable-cluster-state-observability",
         "DISABLE_CLUSTER_STATE_OBSERVABILITY",
-        Supported("No metrics and Events of the state of pods, nodes and conditions, only of what is done"),
+        Supported(
+            "No metrics and Events of the state of pods, nodes and conditions, only of what is done",
+        ),
     ),
-    flag("karpenter-service", "KARPENTER_SERVICE", "NAME", Ignored("nothing uses it")),
+    flag(
+        "karpenter-service",
+        "KARPENTER_SERVICE",
+        "NAME",
+        Ignored("nothing uses it"),
+    ),
     switch(
         "ignore-dra-requests",
         "IGNORE_DRA_REQUESTS",
@@ -129,21 +197,51 @@ pub const FLAGS: [Flag; 39] = [
             "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, the other way is not there yet]",
         ),
     ),
-    flag("log-output-paths", "LOG_OUTPUT_PATHS", "PATHS", Ignored("the log goes to standard error")),
-    flag("log-error-output-paths", "LOG_ERROR_OUTPUT_PATHS", "PATHS", Ignored("the log goes to standard error")),
+    flag(
+        "log-output-paths",
+        "LOG_OUTPUT_PATHS",
+        "PATHS",
+        Ignored("the log goes to standard error"),
+    ),
+    flag(
+        "log-error-output-paths",
+        "LOG_ERROR_OUTPUT_PATHS",
+        "PATHS",
+        Ignored("the log goes to standard error"),
+    ),
     flag("cluster-name", "CLUSTER_NAME", "NAME", NOT_EC2),
     flag("cluster-endpoint", "CLUSTER_ENDPOINT", "URL", NOT_EC2),
     flag("cluster-ca-bundle", "CLUSTER_CA_BUNDLE", "BASE64", NOT_EC2),
     switch("isolated-vpc", "ISOLATED_VPC", NOT_EC2),
     switch("eks-control-plane", "EKS_CONTROL_PLANE", NOT_EC2),
-    flag("vm-memory-overhead-percent", "VM_MEMORY_OVERHEAD_PERCENT", "SHARE", NOT_EC2),
+    flag(
+        "vm-memory-overhead-percent",
+        "VM_MEMORY_OVERHEAD_PERCENT",
+        "SHARE",
+        NOT_EC2,
+    ),
     flag("interruption-queue", "INTERRUPTION_QUEUE", "NAME", NOT_EC2),
     flag("reserved-enis", "RESERVED_ENIS", "N", NOT_EC2),
     switch("disable-dry-run", "DISABLE_DRY_RUN", NOT_EC2),
     switch("enable-zonal-shift", "ENABLE_ZONAL_SHIFT", NOT_EC2),
-    flag("ami-refresh-interval", "AMI_REFRESH_INTERVAL", "TIME", NOT_EC2),
-    flag("subnet-refresh-interval", "SUBNET_REFRESH_INTERVAL", "TIME", NOT_EC2),
-    flag("aws-feature-gates", "AWS_FEATURE_GATES", "NAME=BOOL,…", NOT_EC2),
+    flag(
+        "ami-refresh-interval",
+        "AMI_REFRESH_INTERVAL",
+        "TIME",
+        NOT_EC2,
+    ),
+    flag(
+        "subnet-refresh-interval",
+        "SUBNET_REFRESH_INTERVAL",
+        "TIME",
+        NOT_EC2,
+    ),
+    flag(
+        "aws-feature-gates",
+        "AWS_FEATURE_GATES",
+        "NAME=BOOL,…",
+        NOT_EC2,
+    ),
 ];
 
 /// What was typed, by variable.
@@ -169,7 +267,8 @@ impl clap::Args for KarpenterArgs {
 
 impl clap::FromArgMatches for KarpenterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let typed = |flag: &Flag| Some((flag.variable, matches.get_one::<String>(flag.name)?.clone()));
+        let typed =
+            |flag: &Flag| Some((flag.variable, matches.get_one::<String>(flag.name)?.clone()));
         Ok(KarpenterArgs(FLAGS.iter().filter_map(typed).collect()))
     }
 
@@ -185,10 +284,15 @@ fn arg(flag: &Flag) -> Arg {
         Ignored(why) => (why, true),
     };
     let arg = Arg::new(flag.name).long(flag.name).help(help).hide(hidden);
-    let arg = arg.help_heading("As Karpenter has them, also as environment variables (METRICS_PORT, …)");
+    let arg =
+        arg.help_heading("As Karpenter has them, also as environment variables (METRICS_PORT, …)");
     match flag.value {
         Some(value) => arg.value_name(value),
         // As Go has it: `--flag` or `--flag=false`.
-        None => arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true"),
+        None => arg
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
     }
 }

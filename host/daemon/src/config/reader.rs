@@ -42,8 +42,18 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigError { file, line, column, message, hint } = self;
-        write!(f, "{}:{line}:{column}: {message}\n    hint: {hint}", file.display())
+        let ConfigError {
+            file,
+            line,
+            column,
+            message,
+            hint,
+        } = self;
+        write!(
+            f,
+            "{}:{line}:{column}: {message}\n    hint: {hint}",
+            file.display()
+        )
     }
 }
 
@@ -59,7 +69,13 @@ impl Faults<'_> {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = self.line(at.start);
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-        let fault = ConfigError { file: self.file.into(), line, column, message, hint };
+        let fault = ConfigError {
+            file: self.file.into(),
+            line,
+            column,
+            message,
+            hint,
+        };
         self.found.borrow_mut().push((at.start, fault));
     }
 }
@@ -67,7 +83,12 @@ impl Faults<'_> {
 impl Faults<'_> {
     /// The line of a byte, from 1 on.
     fn line(&self, at: usize) -> usize {
-        self.text.get(..at).unwrap_or(self.text).matches('\n').count() + 1
+        self.text
+            .get(..at)
+            .unwrap_or(self.text)
+            .matches('\n')
+            .count()
+            + 1
     }
 }
 
@@ -80,11 +101,19 @@ pub struct Document<'t> {
 impl<'t> Document<'t> {
     /// Parses `text`; what is wrong with it comes out of [`Document::end`].
     pub fn new(file: &'t Path, text: &'t str) -> Self {
-        let faults = Rc::new(Faults { file, text, found: RefCell::default() });
+        let faults = Rc::new(Faults {
+            file,
+            text,
+            found: RefCell::default(),
+        });
         let root = DeTable::parse(text)
             .map_err(|error| {
                 let at = error.span().unwrap_or(0..0);
-                faults.add(at, error.message().trim().into(), "the file is not TOML from here on".into());
+                faults.add(
+                    at,
+                    error.message().trim().into(),
+                    "the file is not TOML from here on".into(),
+                );
             })
             .ok();
         Document { faults, root }
@@ -93,7 +122,12 @@ impl<'t> Document<'t> {
     /// The outermost table; `None` if the text is not TOML.
     pub fn root(&self) -> Option<Table<'_, 't>> {
         let root = self.root.as_ref()?;
-        Some(Table::new(&self.faults, String::new(), root.span(), root.get_ref()))
+        Some(Table::new(
+            &self.faults,
+            String::new(),
+            root.span(),
+            root.get_ref(),
+        ))
     }
 
     /// `read`, unless there were faults.
@@ -118,8 +152,19 @@ pub struct Table<'d, 't> {
 }
 
 impl<'d, 't> Table<'d, 't> {
-    fn new(faults: &'d Rc<Faults<'t>>, title: String, span: Range<usize>, entries: &'d DeTable<'t>) -> Self {
-        Table { faults, title, span, entries, asked: BTreeSet::new() }
+    fn new(
+        faults: &'d Rc<Faults<'t>>,
+        title: String,
+        span: Range<usize>,
+        entries: &'d DeTable<'t>,
+    ) -> Self {
+        Table {
+            faults,
+            title,
+            span,
+            entries,
+            asked: BTreeSet::new(),
+        }
     }
 
     /// The line where it begins, from 1 on.
@@ -134,29 +179,45 @@ impl<'d, 't> Table<'d, 't> {
 
     /// The keys that are there.
     pub fn keys(&self) -> Vec<String> {
-        self.entries.keys().map(|key| key.get_ref().to_string()).collect()
+        self.entries
+            .keys()
+            .map(|key| key.get_ref().to_string())
+            .collect()
     }
 
     fn value(&mut self, key: &str) -> Option<(&'d DeValue<'t>, Range<usize>)> {
         self.asked.insert(key.into());
-        self.entries.get(key).map(|value| (value.get_ref(), value.span()))
+        self.entries
+            .get(key)
+            .map(|value| (value.get_ref(), value.span()))
     }
 
     fn wrong_kind(&self, key: &str, value: &DeValue, at: Range<usize>, expected: &str, hint: &str) {
         let kind = kind(value);
-        self.faults.add(at, format!("`{key}` is {kind}: expected {expected}"), hint.into());
+        self.faults.add(
+            at,
+            format!("`{key}` is {kind}: expected {expected}"),
+            hint.into(),
+        );
     }
 
     /// A fault at the value of `key`.
     pub fn fault_at(&self, key: &str, message: String, hint: String) {
-        let at = self.entries.get(key).map_or(self.span.clone(), Spanned::span);
+        let at = self
+            .entries
+            .get(key)
+            .map_or(self.span.clone(), Spanned::span);
         self.faults.add(at, message, hint);
     }
 
     /// A table under `key`.
     pub fn table(&mut self, key: &str) -> Option<Table<'d, 't>> {
         let (value, at) = self.value(key)?;
-        let title = match self.title.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let title = match self
+            .title
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             Some(outer) if !outer.starts_with('[') => format!("[{outer}.{key}]"),
             _ => format!("[{key}]"),
         };
@@ -175,7 +236,9 @@ impl<'d, 't> Table<'d, 't> {
 
     /// The tables of an array of tables under `key`.
     pub fn tables(&mut self, key: &str) -> Vec<Table<'d, 't>> {
-        let Some((value, at)) = self.value(key) else { return Vec::new() };
+        let Some((value, at)) = self.value(key) else {
+            return Vec::new();
+        };
         let hint = format!("write it as [[{key}]]");
         let DeValue::Array(items) = value else {
             self.wrong_kind(key, value, at, "an array of tables", &hint);
@@ -185,7 +248,12 @@ impl<'d, 't> Table<'d, 't> {
         for item in items.iter() {
             match item.get_ref() {
                 DeValue::Table(entries) => {
-                    tables.push(Table::new(self.faults, format!("[[{key}]]"), item.span(), entries));
+                    tables.push(Table::new(
+                        self.faults,
+                        format!("[[{key}]]"),
+                        item.span(),
+                        entries,
+                    ));
                 }
                 other => self.wrong_kind(key, other, item.span(), "a table", &hint),
             }
@@ -213,22 +281,42 @@ impl<'d, 't> Table<'d, 't> {
 
     /// Says that a key must be there; `example` is what its value looks like.
     pub fn missing(&self, key: &str, example: &str) {
-        let place = if self.title.is_empty() { String::new() } else { format!(" in {}", self.title) };
-        self.faults.add(self.span.clone(), format!("`{key}` is missing{place}"), format!("add `{key} = {example}`"));
+        let place = if self.title.is_empty() {
+            String::new()
+        } else {
+            format!(" in {}", self.title)
+        };
+        self.faults.add(
+            self.span.clone(),
+            format!("`{key}` is missing{place}"),
+            format!("add `{key} = {example}`"),
+        );
     }
 
     /// An array of strings under `key`.
     pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
         let (value, at) = self.value(key)?;
         let Some(items) = value.as_array() else {
-            self.wrong_kind(key, value, at, "an array of strings", "write it in brackets: [\"…\"]");
+            self.wrong_kind(
+                key,
+                value,
+                at,
+                "an array of strings",
+                "write it in brackets: [\"…\"]",
+            );
             return None;
         };
         let mut texts = Vec::new();
         for item in items.iter() {
             match item.get_ref().as_str() {
                 Some(text) => texts.push(text.to_owned()),
-                None => self.wrong_kind(key, item.get_ref(), item.span(), "a string", "write it in quotes"),
+                None => self.wrong_kind(
+                    key,
+                    item.get_ref(),
+                    item.span(),
+                    "a string",
+                    "write it in quotes",
+                ),
             }
         }
         Some(texts)
@@ -240,13 +328,25 @@ impl<'d, 't> Table<'d, 't> {
     }
 
     /// One of these words under `key`, or one of `former`, which no message names.
-    pub fn one_of_renamed<T: Copy>(&mut self, key: &str, choices: &[(&str, T)], former: &[(&str, T)]) -> Option<T> {
+    pub fn one_of_renamed<T: Copy>(
+        &mut self,
+        key: &str,
+        choices: &[(&str, T)],
+        former: &[(&str, T)],
+    ) -> Option<T> {
         let typed = self.text(key)?;
-        let found = choices.iter().chain(former).find(|(word, _)| *word == typed);
+        let found = choices
+            .iter()
+            .chain(former)
+            .find(|(word, _)| *word == typed);
         if found.is_none() {
             let words: Vec<&str> = choices.iter().map(|&(word, _)| word).collect();
             let hint = did_you_mean(typed, &words).unwrap_or("choose one of them".into());
-            self.fault_at(key, format!("`{key}` is `{typed}`: expected {}", expected(&words)), hint);
+            self.fault_at(
+                key,
+                format!("`{key}` is `{typed}`: expected {}", expected(&words)),
+                hint,
+            );
         }
         found.map(|&(_, meant)| meant)
     }
@@ -257,7 +357,8 @@ impl<'d, 't> Table<'d, 't> {
         let duration = duration(typed);
         if duration.is_none_or(|duration| !range.contains(&duration)) {
             let (least, most) = (range.start(), range.end());
-            let message = format!("`{key}` is `{typed}`: expected a duration of {least:?} to {most:?}");
+            let message =
+                format!("`{key}` is `{typed}`: expected a duration of {least:?} to {most:?}");
             self.fault_at(key, message, "write it as `90s`, `5m` or `1h30m`".into());
             return None;
         }
@@ -269,7 +370,8 @@ impl<'d, 't> Table<'d, 't> {
         let typed = self.text(key)?;
         let size = size(typed).filter(|&size| size >= least);
         if size.is_none() {
-            let message = format!("`{key}` is `{typed}`: expected a size of at least {least} bytes");
+            let message =
+                format!("`{key}` is `{typed}`: expected a size of at least {least} bytes");
             self.fault_at(key, message, "write it as `500MiB` or `1GiB`".into());
         }
         size
@@ -286,7 +388,11 @@ impl<'d, 't> Table<'d, 't> {
             return Some(number);
         }
         let (least, most) = (range.start(), range.end());
-        self.faults.add(at, format!("`{key}` is {number}: expected a number of {least} to {most}"), what.into());
+        self.faults.add(
+            at,
+            format!("`{key}` is {number}: expected a number of {least} to {most}"),
+            what.into(),
+        );
         None
     }
 
@@ -309,8 +415,15 @@ impl<'d, 't> Table<'d, 't> {
         if number.is_finite() && number >= 0.0 {
             return Some(number);
         }
-        let hint = format!("it is in USD per hour and node, {} unless set", Settings::NODE_COST);
-        self.faults.add(at, format!("`{key}` is {number}: expected an amount of at least 0"), hint);
+        let hint = format!(
+            "it is in USD per hour and node, {} unless set",
+            Settings::NODE_COST
+        );
+        self.faults.add(
+            at,
+            format!("`{key}` is {number}: expected an amount of at least 0"),
+            hint,
+        );
         None
     }
 
@@ -323,8 +436,12 @@ impl<'d, 't> Table<'d, 't> {
         };
         let parsed = u64::from_str_radix(number.as_str(), number.radix()).ok();
         if parsed.is_none() {
-            let message = format!("`{key}` is {}: expected an integer of at least 0", number.as_str());
-            self.faults.add(at, message, "choose a number from 0 on".into());
+            let message = format!(
+                "`{key}` is {}: expected an integer of at least 0",
+                number.as_str()
+            );
+            self.faults
+                .add(at, message, "choose a number from 0 on".into());
         }
         parsed
     }
@@ -337,7 +454,11 @@ impl<'d, 't> Table<'d, 't> {
     /// Reports the keys that nobody asked for.
     pub fn finish(self) {
         let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
-        for (key, value) in self.entries.iter().filter(|(key, _)| !self.asked.contains(key.get_ref().as_ref())) {
+        for (key, value) in self
+            .entries
+            .iter()
+            .filter(|(key, _)| !self.asked.contains(key.get_ref().as_ref()))
+        {
             let (kind, place) = match (self.title.is_empty(), value.get_ref()) {
                 (true, DeValue::Table(_) | DeValue::Array(_)) => ("table", String::new()),
                 (true, _) => ("key", String::new()),
@@ -345,7 +466,11 @@ impl<'d, 't> Table<'d, 't> {
             };
             let hint = did_you_mean(key.get_ref(), &known)
                 .unwrap_or("delete the line, or look at README.md for the keys".into());
-            let message = format!("unknown {kind} `{}`{place}: expected {}", key.get_ref(), expected(&known));
+            let message = format!(
+                "unknown {kind} `{}`{place}: expected {}",
+                key.get_ref(),
+                expected(&known)
+            );
             self.faults.add(key.span(), message, hint);
         }
     }
@@ -357,7 +482,9 @@ pub fn duration(typed: &str) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     while !rest.is_empty() {
         let (number, unit) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-        let end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        let end = unit
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(unit.len());
         let number: u64 = number.parse().ok()?;
         let part = match &unit[..end] {
             "ms" => Duration::from_millis(number),
@@ -375,7 +502,11 @@ pub fn duration(typed: &str) -> Option<Duration> {
 
 /// A number of bytes with its unit.
 fn size(typed: &str) -> Option<u64> {
-    let (number, unit) = typed.split_at(typed.find(|c: char| !c.is_ascii_digit()).unwrap_or(typed.len()));
+    let (number, unit) = typed.split_at(
+        typed
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(typed.len()),
+    );
     let unit: u64 = match unit.trim() {
         "" | "B" => 1,
         "KB" | "kB" => 1_000,
@@ -403,7 +534,9 @@ pub fn expected(words: &[&str]) -> String {
 /// The known word that `typed` is most likely a slip of, as a hint.
 pub fn did_you_mean(typed: &str, known: &[&str]) -> Option<String> {
     let likeness = |word: &str| strsim::jaro_winkler(&typed.to_lowercase(), &word.to_lowercase());
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    let nearest = known
+        .iter()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(nearest) > 0.8).then(|| format!("did you mean `{nearest}`?"))
 }
 
@@ -422,14 +555,21 @@ fn kind(value: &DeValue) -> &'static str {
 fn float(value: &DeValue) -> Option<f64> {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
-        DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok().map(f64::from),
+        DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(f64::from),
         DeValue::Float(number) => number.as_str().parse().ok(),
         _ => None,
     }
 }
 
 fn table_json(table: &DeTable) -> Value {
-    Value::Object(table.iter().map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref()))).collect())
+    Value::Object(
+        table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref())))
+            .collect(),
+    )
 }
 
 /// TOML as JSON: dates as strings; numbers that JSON has not (infinity, NaN) as null.
@@ -442,7 +582,9 @@ fn json(value: &DeValue) -> Value {
         DeValue::Float(_) => float(value).map_or(Value::Null, Value::from),
         DeValue::Boolean(truth) => Value::Bool(*truth),
         DeValue::Datetime(date) => Value::String(date.to_string()),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(item.get_ref())).collect()),
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| json(item.get_ref())).collect())
+        }
         DeValue::Table(table) => table_json(table),
     }
 }

@@ -7,7 +7,9 @@ use longshore_api::crd::hash;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
-use longshore_core::model::{ClusterObjects, Op, Requirement, ResourceId, Resources, ShapeId, Symbol};
+use longshore_core::model::{
+    ClusterObjects, Op, Requirement, ResourceId, Resources, ShapeId, Symbol,
+};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -24,10 +26,11 @@ pub const HASH: &str = "karpenter.sh/nodepool-hash";
 /// Annotation with the version of the hash.
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
-/// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas: until its node has
-/// taken them, no other round plans for them, whichever process makes it. Behind a pod may be `~` and then, in this order:
-/// the number of its group, where it must spread; `+` and a number, where pods have to follow it or others of that number;
-/// `-`, where kube-scheduler need not be told of it.
+/// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas:
+/// until its node has taken them, no other round plans for them, whichever process makes it. Behind
+/// a pod may be `~` and then, in this order: the number of its group, where it must spread; `+` and
+/// a number, where pods have to follow it or others of that number; `-`, where kube-scheduler need
+/// not be told of it.
 pub const PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
@@ -51,19 +54,35 @@ pub struct Planned<'a> {
 impl<'a> Planned<'a> {
     /// One without marks.
     pub fn plain(pod: &'a str) -> Self {
-        Planned { pod, group: None, affinity_leader: None, nominated: true }
+        Planned {
+            pod,
+            group: None,
+            affinity_leader: None,
+            nominated: true,
+        }
     }
 }
 
 /// The pods that a NodeClaim was made for.
 pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
-    let list = claim.metadata.annotations.as_ref().and_then(|a| a.get(PODS)).map_or("", String::as_str);
+    let list = claim
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|a| a.get(PODS))
+        .map_or("", String::as_str);
     list.split(',').filter(|pod| !pod.is_empty()).map(|text| {
         let (pod, nomination_plan) = text.split_once('~').unwrap_or((text, ""));
-        let (numbers, told) =
-            nomination_plan.strip_suffix('-').map_or((nomination_plan, true), |numbers| (numbers, false));
+        let (numbers, told) = nomination_plan
+            .strip_suffix('-')
+            .map_or((nomination_plan, true), |numbers| (numbers, false));
         let (group, leads) = numbers.split_once('+').unwrap_or((numbers, ""));
-        Planned { pod, group: group.parse().ok(), affinity_leader: leads.parse().ok(), nominated: told }
+        Planned {
+            pod,
+            group: group.parse().ok(),
+            affinity_leader: leads.parse().ok(),
+            nominated: told,
+        }
     })
 }
 
@@ -71,7 +90,11 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
 pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {
     let shape = world.pods[pod.0 as usize].shape;
     let own = &world.shapes.get(shape).spread;
-    let spread = if own.is_empty() { &world.settings.default_spread } else { own };
+    let spread = if own.is_empty() {
+        &world.settings.default_spread
+    } else {
+        own
+    };
     spread.iter().any(|s| s.required).then_some(shape.0)
 }
 
@@ -85,7 +108,8 @@ pub struct NominationPlan {
 }
 
 impl NominationPlan {
-    /// Of a plan's pods; kube-scheduler is told of all of them where `stop` is raised before it is known who need not be.
+    /// Of a plan's pods; kube-scheduler is told of all of them where `stop` is raised before it is
+    /// known who need not be.
     pub fn of(snapshot: &Snapshot, plan: &Plan, stop: Stop<'_>) -> Self {
         let followed = affinity_leaders(snapshot, plan);
         NominationPlan {
@@ -98,8 +122,16 @@ impl NominationPlan {
     fn text(&self, world: &ClusterObjects, pod: PodIx) -> String {
         let shape = world.pods[pod.0 as usize].shape;
         let group = group_of(world, pod).map_or_else(String::new, |group| group.to_string());
-        let leads = if self.affinity_leaders.contains(&shape) { format!("+{}", shape.0) } else { String::new() };
-        let told = if self.without_nomination.contains(&pod) { "-" } else { "" };
+        let leads = if self.affinity_leaders.contains(&shape) {
+            format!("+{}", shape.0)
+        } else {
+            String::new()
+        };
+        let told = if self.without_nomination.contains(&pod) {
+            "-"
+        } else {
+            ""
+        };
         match group + &leads + told {
             none if none.is_empty() => none,
             nomination_plan => format!("~{nomination_plan}"),
@@ -124,8 +156,8 @@ pub struct NewNodeClaim {
     pub min_values_relaxed: bool,
 }
 
-/// The NodeClaims of a plan, marked with the round and with what is to be known of its pods. A claim whose NodePool is no
-/// longer known is left out: the next round plans without it.
+/// The NodeClaims of a plan, marked with the round and with what is to be known of its pods. A
+/// claim whose NodePool is no longer known is left out: the next round plans without it.
 pub fn new_node_claims(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -138,21 +170,30 @@ pub fn new_node_claims(
     numbered
         .filter_map(|(number, claim)| {
             let name = world.names.text(world.pools[claim.pool.0 as usize].name);
-            Some(one(world, claim, nomination_plan, pools.get(name)?, &format!("{round}-{number}"), round))
+            Some(one(
+                world,
+                claim,
+                nomination_plan,
+                pools.get(name)?,
+                &format!("{round}-{number}"),
+                round,
+            ))
         })
         .collect()
 }
 
-/// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a label.
+/// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a
+/// label.
 const NAME_BYTES: usize = 63;
-/// What stands behind it: the letters and digits that Kubernetes draws names from, so that no word comes of it.
+/// What stands behind it: the letters and digits that Kubernetes draws names from, so that no word
+/// comes of it.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500, and then the second is
-/// planned again.
+/// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500,
+/// and then the second is planned again.
 const LETTERS: usize = 9;
 
-/// The name of a claim, decided by the round, the claim's number in it and its pods: who writes it again, because no answer
-/// came, writes the same name.
+/// The name of a claim, decided by the round, the claim's number in it and its pods: who writes it
+/// again, because no answer came, writes the same name.
 fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
     let mut digest = Sha256::new();
     [pool, decided_by, pods].iter().for_each(|part| {
@@ -160,14 +201,19 @@ fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
         digest.update([0]);
     });
     let digest = digest.finalize();
-    let mut number = digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let mut number = digest
+        .iter()
+        .take(8)
+        .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let mut end = pool.len().min(NAME_BYTES - LETTERS - 1);
     while !pool.is_char_boundary(end) {
         end -= 1;
     }
     let mut name = format!("{}-", pool[..end].trim_end_matches(['-', '.']));
     for _ in 0..LETTERS {
-        name.push(char::from(ALPHABET[(number % ALPHABET.len() as u64) as usize]));
+        name.push(char::from(
+            ALPHABET[(number % ALPHABET.len() as u64) as usize],
+        ));
         number /= ALPHABET.len() as u64;
     }
     name
@@ -176,7 +222,11 @@ fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
 /// `namespace/name`.
 pub fn pod_name(world: &ClusterObjects, pod: PodIx) -> String {
     let pod = &world.pods[pod.0 as usize];
-    format!("{}/{}", world.names.text(world.shapes.get(pod.shape).namespace), pod.name)
+    format!(
+        "{}/{}",
+        world.names.text(world.shapes.get(pod.shape).namespace),
+        pod.name
+    )
 }
 
 fn one(
@@ -193,7 +243,10 @@ fn one(
     let class = &template.spec.node_class_ref;
     let mut own_labels = template.metadata.labels.clone().unwrap_or_default();
     own_labels.insert(labels::NODEPOOL.into(), name.clone());
-    own_labels.insert(format!("{}/{}", class.group, class.kind.to_lowercase()), class.name.clone());
+    own_labels.insert(
+        format!("{}/{}", class.group, class.kind.to_lowercase()),
+        class.name.clone(),
+    );
     let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
     if let Ok(value) = hash::nodepool_hash(pool) {
         annotations.insert(HASH.into(), value);
@@ -214,11 +267,21 @@ fn one(
     let own_name = claim_name(&name, decided_by, &list);
     annotations.insert(PODS.into(), list);
     annotations.insert(ROUND.into(), round.to_owned());
-    annotations.insert("karpenter.sh/nodeclaim-min-values-relaxed".into(), claim.min_values_relaxed.to_string());
+    annotations.insert(
+        "karpenter.sh/nodeclaim-min-values-relaxed".into(),
+        claim.min_values_relaxed.to_string(),
+    );
     let lifecycle = [labels::REGISTERED, labels::INITIALIZED];
     let mut requirements: Vec<Value> = Vec::new();
-    let min_values =
-        |key: &str| template.spec.requirements.iter().filter(|r| r.key == key).filter_map(|r| r.min_values).max();
+    let min_values = |key: &str| {
+        template
+            .spec
+            .requirements
+            .iter()
+            .filter(|r| r.key == key)
+            .filter_map(|r| r.min_values)
+            .max()
+    };
     let mut add = |key: &str, operator: &str, values: Vec<String>| {
         let mut r = json!({"key": key, "operator": operator});
         if !values.is_empty() {
@@ -229,18 +292,30 @@ fn one(
         }
         requirements.push(r);
     };
-    for (key, values) in claim.requirements.iter().filter(|(key, _)| !lifecycle.contains(&text(*key))) {
+    for (key, values) in claim
+        .requirements
+        .iter()
+        .filter(|(key, _)| !lifecycle.contains(&text(*key)))
+    {
         let values: Vec<String> = values.iter().map(|&v| text(v).to_owned()).collect();
-        let known = labels::WELL_KNOWN.contains(&text(*key)) || text(*key).starts_with("karpenter.kwok.sh/");
+        let known = labels::WELL_KNOWN.contains(&text(*key))
+            || text(*key).starts_with("karpenter.kwok.sh/");
         if let ([only], false) = (values.as_slice(), known) {
             own_labels.insert(text(*key).to_owned(), only.clone());
         }
         add(text(*key), "In", values);
     }
-    for Requirement { key, op, .. } in claim.open.iter().filter(|r| !lifecycle.contains(&text(r.key))) {
+    for Requirement { key, op, .. } in claim
+        .open
+        .iter()
+        .filter(|r| !lifecycle.contains(&text(r.key)))
+    {
         let (operator, values) = match op {
             Op::In(values) => ("In", values.iter().map(|&v| text(v).to_owned()).collect()),
-            Op::NotIn(values) => ("NotIn", values.iter().map(|&v| text(v).to_owned()).collect()),
+            Op::NotIn(values) => (
+                "NotIn",
+                values.iter().map(|&v| text(v).to_owned()).collect(),
+            ),
             Op::Exists => ("Exists", Vec::new()),
             Op::DoesNotExist => ("DoesNotExist", Vec::new()),
             Op::Gte(bound) => ("Gte", vec![bound.to_string()]),
@@ -248,9 +323,16 @@ fn one(
         };
         add(text(*key), operator, values);
     }
-    let types: Vec<String> =
-        claim.types.iter().map(|&t| text(world.catalogue.instance_type(t).name).to_owned()).collect();
-    let words = format!("{} at {:.4} USD/h", types.first().map_or("", String::as_str), claim.price);
+    let types: Vec<String> = claim
+        .types
+        .iter()
+        .map(|&t| text(world.catalogue.instance_type(t).name).to_owned())
+        .collect();
+    let words = format!(
+        "{} at {:.4} USD/h",
+        types.first().map_or("", String::as_str),
+        claim.price
+    );
     add(labels::INSTANCE_TYPE, "In", types);
     let spec = json!({
         "nodeClassRef": class,
@@ -261,7 +343,11 @@ fn one(
         "expireAfter": template.spec.expire_after,
         "terminationGracePeriod": template.spec.termination_grace_period,
     });
-    let finalizers = if mutant("no-finalizer") { json!([]) } else { json!([FINALIZER]) };
+    let finalizers = if mutant("no-finalizer") {
+        json!([])
+    } else {
+        json!([FINALIZER])
+    };
     let object = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {
@@ -299,5 +385,9 @@ fn quantities(world: &ClusterObjects, resources: &Resources) -> BTreeMap<String,
         ResourceId::EphemeralStorage => ("ephemeral-storage".to_owned(), amount.to_string()),
         ResourceId::Other(name) => (world.names.text(name).to_owned(), amount.to_string()),
     };
-    resources.iter().filter(|(_, amount)| *amount > 0).map(text).collect()
+    resources
+        .iter()
+        .filter(|(_, amount)| *amount > 0)
+        .map(text)
+        .collect()
 }

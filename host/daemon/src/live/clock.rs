@@ -1,9 +1,10 @@
 //! The time of day: the API server's, counted on by this process.
 //!
-//! Whether a pod is stuck, a claim expired or a taint old enough is told by times that the API server and its clients
-//! wrote. A machine whose clock is an hour ahead would end all of them at once. So the `Date` of the server's answers is
-//! what counts ([`Clock::learn`]), and between answers the time goes on by a clock that nobody can set. The machine's own
-//! clock is shown until the first answer, and is kept to where it agrees with the server's, since a `Date` has whole
+//! Whether a pod is stuck, a claim expired or a taint old enough is told by times that the API
+//! server and its clients wrote. A machine whose clock is an hour ahead would end all of them at
+//! once. So the `Date` of the server's answers is what counts ([`Clock::learn`]), and between
+//! answers the time goes on by a clock that nobody can set. The machine's own clock is shown until
+//! the first answer, and is kept to where it agrees with the server's, since a `Date` has whole
 //! seconds.
 
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,8 @@ use super::lock::lock;
 const JUMPS: usize = 4;
 /// An answer that took longer says nothing of the time now.
 const PROMPT: Duration = Duration::from_secs(2);
-/// So much may be between this clock and the second that an answer names: clocks drift, and servers differ a little.
+/// So much may be between this clock and the second that an answer names: clocks drift, and servers
+/// differ a little.
 const AGREES: Duration = Duration::from_secs(2);
 
 /// Tells the time of day. Cheap to clone; all clones agree.
@@ -47,11 +49,17 @@ impl Clock {
 
     /// Shows `base` now, and goes on with the runtime's clock, which tests can pause.
     pub fn starting_at(base: Timestamp) -> Self {
-        Clock { machine: Machine { set: Some((base, Instant::now())), ..Machine::default() }, ..Clock::default() }
+        Clock {
+            machine: Machine {
+                set: Some((base, Instant::now())),
+                ..Machine::default()
+            },
+            ..Clock::default()
+        }
     }
 
-    /// From `at` on the machine shows so many seconds more, or fewer, as a clock does that is set anew. Of more than four
-    /// jumps only the first four are made.
+    /// From `at` on the machine shows so many seconds more, or fewer, as a clock does that is set
+    /// anew. Of more than four jumps only the first four are made.
     #[must_use]
     pub fn jumping(mut self, at: Instant, seconds: i64) -> Self {
         if let Some(free) = self.machine.jumps.iter_mut().find(|jump| jump.is_none()) {
@@ -63,11 +71,15 @@ impl Clock {
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         let kept = *lock(&self.kept);
-        kept.map_or_else(|| self.machine.now(), |(time, at)| shifted(time, at.elapsed(), true))
+        kept.map_or_else(
+            || self.machine.now(),
+            |(time, at)| shifted(time, at.elapsed(), true),
+        )
     }
 
-    /// Takes in the `Date` of an answer of the API server, which was given at some moment of the `took` before now.
-    /// Returns by how many seconds this clock was ahead (fewer than 0: behind) where it was wrong and has been set.
+    /// Takes in the `Date` of an answer of the API server, which was given at some moment of the
+    /// `took` before now. Returns by how many seconds this clock was ahead (fewer than 0: behind)
+    /// where it was wrong and has been set.
     pub fn learn(&self, date: &str, took: Duration) -> Option<i64> {
         if took > PROMPT {
             return None;
@@ -83,7 +95,10 @@ impl Clock {
             return None;
         }
         // In the middle of the second.
-        *kept = Some((shifted(date, Duration::from_millis(500), true), Instant::now()));
+        *kept = Some((
+            shifted(date, Duration::from_millis(500), true),
+            Instant::now(),
+        ));
         Some(shown.as_second() - date.as_second())
     }
 }
@@ -94,15 +109,27 @@ impl Machine {
             None => Timestamp::now(),
             Some((base, since)) => shifted(base, since.elapsed(), true),
         };
-        let made = self.jumps.iter().flatten().filter(|(at, _)| *at <= Instant::now());
+        let made = self
+            .jumps
+            .iter()
+            .flatten()
+            .filter(|(at, _)| *at <= Instant::now());
         let jumped: i64 = made.map(|(_, seconds)| seconds).sum();
-        shifted(shown, Duration::from_secs(jumped.unsigned_abs()), jumped >= 0)
+        shifted(
+            shown,
+            Duration::from_secs(jumped.unsigned_abs()),
+            jumped >= 0,
+        )
     }
 }
 
 /// So much later or earlier; the same where there is no such time.
 fn shifted(time: Timestamp, by: Duration, later: bool) -> Timestamp {
-    let moved = if later { time.checked_add(by) } else { time.checked_sub(by) };
+    let moved = if later {
+        time.checked_add(by)
+    } else {
+        time.checked_sub(by)
+    };
     moved.unwrap_or(time)
 }
 
@@ -120,7 +147,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_set_anew_jumps_and_all_copies_with_it() {
         let begun = Instant::now();
-        let clock = Clock::starting_at(base()).jumping(begun + MINUTE, 3600).jumping(begun + MINUTE * 2, -3700);
+        let clock = Clock::starting_at(base())
+            .jumping(begun + MINUTE, 3600)
+            .jumping(begun + MINUTE * 2, -3700);
         let copy = clock.clone();
         let mut shown = Vec::new();
         for _ in 0..3 {
@@ -128,7 +157,14 @@ mod tests {
             shown.push(clock.now().to_string());
             tokio::time::sleep(MINUTE).await;
         }
-        assert_eq!(shown, ["2026-01-01T00:00:00Z", "2026-01-01T01:01:00Z", "2026-01-01T00:00:20Z"]);
+        assert_eq!(
+            shown,
+            [
+                "2026-01-01T00:00:00Z",
+                "2026-01-01T01:01:00Z",
+                "2026-01-01T00:00:20Z"
+            ]
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,7 +180,10 @@ mod tests {
     async fn a_clock_that_differs_from_the_servers_is_set_to_it_and_all_copies_with_it() {
         let clock = Clock::starting_at(base());
         let copy = clock.clone();
-        assert_eq!(clock.learn("Wed, 31 Dec 2025 23:00:00 GMT", SOON), Some(3600));
+        assert_eq!(
+            clock.learn("Wed, 31 Dec 2025 23:00:00 GMT", SOON),
+            Some(3600)
+        );
         assert_eq!(copy.now().to_string(), "2025-12-31T23:00:00.5Z");
         tokio::time::sleep(MINUTE).await;
         assert_eq!(clock.now().to_string(), "2025-12-31T23:01:00.5Z");

@@ -1,13 +1,14 @@
 //! The way to the API server: everything goes over one HTTP/2 connection, as client-go has it.
 //!
-//! [`clients`] puts the same layers between the daemon and whatever answers, a real server or a simulated one. From the
-//! outside in: a request that is known not to have been carried out is sent again ([`RetryRejected`]); each attempt of a write asks
-//! whether this replica leads and has a deadline that ends before another replica may lead ([`Gate`]). A write whose answer
-//! is lost is an error: the caller looks up what became of it.
+//! [`clients`] puts the same layers between the daemon and whatever answers, a real server or a
+//! simulated one. From the outside in: a request that is known not to have been carried out is sent
+//! again ([`RetryRejected`]); each attempt of a write asks whether this replica leads and has a
+//! deadline that ends before another replica may lead ([`Gate`]). A write whose answer is lost is
+//! an error: the caller looks up what became of it.
 //!
-//! Over HTTP/1.1 each request that is under way needs a connection of its own. Those were a hundred for a wave of a
-//! thousand pods, made when the server is busiest: their TLS handshakes took a twenty-fifth of its time, and each keeps
-//! its buffers here for as long as it is open.
+//! Over HTTP/1.1 each request that is under way needs a connection of its own. Those were a hundred
+//! for a wave of a thousand pods, made when the server is busiest: their TLS handshakes took a
+//! twenty-fifth of its time, and each keeps its buffers here for as long as it is open.
 
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -30,13 +31,14 @@ use super::mutants::mutant;
 
 /// When nothing has come for so long, the server is asked whether it is still there:
 const QUIET: Duration = Duration::from_secs(10);
-/// if it does not say so within this, the connection is given up, and with it all that is waited for.
+/// if it does not say so within this, the connection is given up, and with it all that is waited
+/// for.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So many bytes of an answer may come before they are read,
 const ANSWER: u32 = 1 << 20;
-/// and so many of all: more than the lists and watches of every kind together, so that a lease can be renewed while none
-/// of those is read.
+/// and so many of all: more than the lists and watches of every kind together, so that a lease can
+/// be renewed while none of those is read.
 const ANSWERS: u32 = 64 << 20;
 
 /// Two clients of one connection.
@@ -51,7 +53,11 @@ pub struct Clients {
 ///
 /// # Errors
 /// If the certificates, the credentials or the proxy of the configuration cannot be used.
-pub fn connect(mut config: Config, leadership: &Leadership, clock: &Clock) -> Result<Clients, String> {
+pub fn connect(
+    mut config: Config,
+    leadership: &Leadership,
+    clock: &Clock,
+) -> Result<Clients, String> {
     let namespace = config.default_namespace.clone();
     if config.proxy_url.is_some() {
         // kube's own client, whose HTTP knows proxies, without its retries: those are ours.
@@ -91,20 +97,30 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let gate = Gate { inner: service, leadership: leadership.clone(), clock: clock.clone() };
-    let patient = ServiceBuilder::new().layer(RetryLayer::new(RetryRejected::default())).service(gate.clone());
-    Clients { patient: Client::new(patient, namespace), plain: Client::new(gate, namespace) }
+    let gate = Gate {
+        inner: service,
+        leadership: leadership.clone(),
+        clock: clock.clone(),
+    };
+    let patient = ServiceBuilder::new()
+        .layer(RetryLayer::new(RetryRejected::default()))
+        .service(gate.clone());
+    Clients {
+        patient: Client::new(patient, namespace),
+        plain: Client::new(gate, namespace),
+    }
 }
 
 /// Requests are sent again so often,
 const ATTEMPTS: u32 = 5;
 /// after this long for the first time, each time twice as long,
 const FIRST_DELAY: Duration = Duration::from_millis(50);
-/// and never after more than this, whatever `Retry-After` says: what was to be sent is old by then, and is made anew.
+/// and never after more than this, whatever `Retry-After` says: what was to be sent is old by then,
+/// and is made anew.
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
-/// Sends again what was not carried out: every request that was refused with 429, and reads that got 503 or 504. A write
-/// that got one of those may have been carried out.
+/// Sends again what was not carried out: every request that was refused with 429, and reads that
+/// got 503 or 504. A write that got one of those may have been carried out.
 #[derive(Clone, Default)]
 struct RetryRejected {
     attempts: u32,
@@ -121,16 +137,26 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
         let response = result.as_ref().ok()?;
         let again = match response.status() {
             StatusCode::TOO_MANY_REQUESTS => true,
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => reads(request.method()),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                reads(request.method())
+            }
             _ => false,
         };
         self.attempts += 1;
         if !again || self.attempts >= ATTEMPTS {
             return None;
         }
-        let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let asked = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let delay = FIRST_DELAY * (1 << (self.attempts - 1));
-        Some(sleep(asked.map_or(delay, Duration::from_secs).max(delay).min(LONGEST_DELAY)))
+        Some(sleep(
+            asked
+                .map_or(delay, Duration::from_secs)
+                .max(delay)
+                .min(LONGEST_DELAY),
+        ))
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
@@ -148,7 +174,8 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryRejected {
 /// How long a read may take; a watch until it begins.
 const READ: Duration = Duration::from_secs(60);
 
-/// Lets writes out only while this replica leads, and counts those under way. Leases are written by all replicas.
+/// Lets writes out only while this replica leads, and counts those under way. Leases are written by
+/// all replicas.
 #[derive(Clone)]
 struct Gate<S> {
     inner: S,
@@ -191,7 +218,9 @@ where
         Box::pin(async move {
             let _under_way = ticket;
             match timeout(limit, answer).await {
-                Ok(answer) => answer.inspect(|answer| set(&clock, answer, begun)).map_err(Into::into),
+                Ok(answer) => answer
+                    .inspect(|answer| set(&clock, answer, begun))
+                    .map_err(Into::into),
                 Err(_) => Err(NoAnswer { method, limit }.into()),
             }
         })
@@ -200,7 +229,10 @@ where
 
 /// Sets the clock by the time at which a server says that it has answered.
 fn set<B>(clock: &Clock, answer: &Response<B>, begun: Instant) {
-    let date = answer.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = answer
+        .headers()
+        .get(header::DATE)
+        .and_then(|date| date.to_str().ok());
     if let Some(ahead) = date.and_then(|date| clock.learn(date, begun.elapsed())) {
         tracing::warn!(
             seconds = ahead,
@@ -233,9 +265,14 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, String> {
     http.set_nodelay(true);
     http.set_connect_timeout(config.connect_timeout);
     let tls = config.rustls_client_config().map_err(|e| e.to_string())?;
-    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let mut builder = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().map_err(|e| format!("tls-server-name {name:?}: {e}"))?;
+        let name = name
+            .clone()
+            .try_into()
+            .map_err(|e| format!("tls-server-name {name:?}: {e}"))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     Ok(builder.enable_all_versions().wrap_connector(http))
@@ -248,8 +285,12 @@ mod tests {
     use super::*;
     use crate::live::lock::lock;
 
-    /// A server that answers with these codes, one after the other, and the last one from then on. Notes what it was sent.
-    fn server(codes: &'static [u16], leadership: &Leadership) -> (Clients, Arc<Mutex<Vec<String>>>) {
+    /// A server that answers with these codes, one after the other, and the last one from then on.
+    /// Notes what it was sent.
+    fn server(
+        codes: &'static [u16],
+        leadership: &Leadership,
+    ) -> (Clients, Arc<Mutex<Vec<String>>>) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let log = sent.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -260,16 +301,28 @@ mod tests {
                 if code == 0 {
                     std::future::pending::<()>().await;
                 }
-                let answer = Response::builder().status(code).header(header::RETRY_AFTER, "1000");
+                let answer = Response::builder()
+                    .status(code)
+                    .header(header::RETRY_AFTER, "1000");
                 answer.body(Body::from(b"{}".to_vec()))
             }
         });
-        (clients(service, "default", leadership, &Clock::system()), sent)
+        (
+            clients(service, "default", leadership, &Clock::system()),
+            sent,
+        )
     }
 
     async fn send(client: &Client, method: &Method, path: &str) -> Result<u16, kube::Error> {
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        client.send(request).await.map(|answer| answer.status().as_u16())
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::empty())
+            .unwrap();
+        client
+            .send(request)
+            .await
+            .map(|answer| answer.status().as_u16())
     }
 
     #[tokio::test(start_paused = true)]
@@ -289,20 +342,36 @@ mod tests {
                 _ => &[504],
             };
             let (clients, sent) = server(codes, &leads);
-            assert_eq!(send(&clients.patient, &method, "/api/v1/pods").await.unwrap(), code, "{method}");
+            assert_eq!(
+                send(&clients.patient, &method, "/api/v1/pods")
+                    .await
+                    .unwrap(),
+                code,
+                "{method}"
+            );
             assert_eq!(lock(&sent).len(), attempts, "{method} {code}");
             let (clients, sent) = server(codes, &leads);
-            assert_eq!(send(&clients.plain, &method, "/api/v1/pods").await.unwrap(), code);
+            assert_eq!(
+                send(&clients.plain, &method, "/api/v1/pods").await.unwrap(),
+                code
+            );
             assert_eq!(lock(&sent).len(), 1);
         }
-        assert_eq!(begun.elapsed(), LONGEST_DELAY * 12, "whatever the server says, no longer than this each time");
+        assert_eq!(
+            begun.elapsed(),
+            LONGEST_DELAY * 12,
+            "whatever the server says, no longer than this each time"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn leadership_that_is_lost_between_two_attempts_ends_a_write() {
         let leads = Leadership::new(true);
         let (clients, sent) = server(&[429], &leads);
-        let writing = tokio::spawn(async move { send(&clients.patient, &Method::POST, "/api/v1/pods").await });
+        let writing =
+            tokio::spawn(
+                async move { send(&clients.patient, &Method::POST, "/api/v1/pods").await },
+            );
         tokio::time::sleep(Duration::from_secs(1)).await;
         leads.stop();
         let error = writing.await.unwrap().unwrap_err();
@@ -317,9 +386,19 @@ mod tests {
             assert!(send(client, &Method::GET, "/api/v1/pods").await.is_ok());
             let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
             assert!(send(client, &Method::POST, lease).await.is_ok());
-            assert!(send(client, &Method::PUT, &format!("{lease}/karpenter-leader-election")).await.is_ok());
+            assert!(
+                send(
+                    client,
+                    &Method::PUT,
+                    &format!("{lease}/karpenter-leader-election")
+                )
+                .await
+                .is_ok()
+            );
             for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-                assert!(is_not_leading(&send(client, &method, "/api/v1/nodes/a").await.unwrap_err()));
+                assert!(is_not_leading(
+                    &send(client, &method, "/api/v1/nodes/a").await.unwrap_err()
+                ));
             }
         }
         assert_eq!(lock(&sent).len(), 6);
@@ -330,11 +409,19 @@ mod tests {
         let leads = Leadership::new(true);
         let (clients, _) = server(&[0], &leads);
         let begun = Instant::now();
-        let writing = tokio::spawn(async move { send(&clients.plain, &Method::DELETE, "/api/v1/nodes/a").await });
+        let writing =
+            tokio::spawn(
+                async move { send(&clients.plain, &Method::DELETE, "/api/v1/nodes/a").await },
+            );
         tokio::task::yield_now().await;
         leads.is_idle().await;
         assert_eq!(begun.elapsed().as_secs(), 20);
         let error = writing.await.unwrap().unwrap_err();
-        assert!(error.to_string().contains("did not answer a DELETE within 20 s"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("did not answer a DELETE within 20 s"),
+            "{error}"
+        );
     }
 }

@@ -54,7 +54,8 @@ pub struct Context {
     pub echoes: UnboundedSender<OwnWrite>,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
-    /// The watches are up to date as far as is known: time limits of what they should have brought may be applied.
+    /// The watches are up to date as far as is known: time limits of what they should have brought
+    /// may be applied.
     pub fresh: AtomicBool,
     /// Offerings that could not be had a moment ago.
     pub unavailable: Arc<UnavailableOfferings>,
@@ -74,7 +75,8 @@ pub struct Context {
     pub repairs: bool,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
-    /// Whether metrics and Events tell of the state of objects, and not only of what is done; off unless said.
+    /// Whether metrics and Events tell of the state of objects, and not only of what is done; off
+    /// unless said.
     pub observes: AtomicBool,
 }
 
@@ -89,16 +91,21 @@ impl Context {
         self.observes.load(Ordering::Relaxed)
     }
 
-    /// Whether this process may change anything now: it leads, and has said so to the server recently enough.
+    /// Whether this process may change anything now: it leads, and has said so to the server
+    /// recently enough.
     ///
     /// # Errors
     /// Another replica may have taken over.
     pub fn may_write(&self) -> Result<(), StepError> {
-        if self.leadership.is_leader() { Ok(()) } else { Err(StepError::NotLeading) }
+        if self.leadership.is_leader() {
+            Ok(())
+        } else {
+            Err(StepError::NotLeading)
+        }
     }
 
-    /// Tells the loop of an object that was written: `text` is the server's answer. Of NodeClaims the whole object is told.
-    /// Returns its version.
+    /// Tells the loop of an object that was written: `text` is the server's answer. Of NodeClaims
+    /// the whole object is told. Returns its version.
     pub fn echo(&self, kind: Kind, name: &str, text: &str) -> Option<String> {
         let (object, version) = strip_managed_fields(text);
         let version = version?.to_owned();
@@ -110,7 +117,12 @@ impl Context {
     fn echo_version(&self, kind: Kind, name: &str, version: &str, object: Option<Box<str>>) {
         if let Ok(version) = version.parse() {
             // Nobody listens once the loop has ended.
-            _ = self.echoes.send(OwnWrite { kind, name: name.to_owned(), version, object });
+            _ = self.echoes.send(OwnWrite {
+                kind,
+                name: name.to_owned(),
+                version,
+                object,
+            });
         }
     }
 
@@ -121,21 +133,24 @@ impl Context {
     pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), StepError> {
         self.may_write()?;
         let api: Api<Node> = Api::all(self.client.clone());
-        let written = api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        let written = api
+            .patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
         if let Some(version) = &written.metadata.resource_version {
             self.echo_version(Kind::Node, name, version, None);
         }
         Ok(())
     }
 
-    /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler tries that node first
-    /// and, since 1.35, keeps its room for the pod; a refusal costs nothing but the hint.
+    /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler
+    /// tries that node first and, since 1.35, keeps its room for the pod; a refusal costs nothing
+    /// but the hint.
     pub async fn nominate(&self, pods: Vec<Nomination>) {
         self.write_nominations(pods, true).await;
     }
 
-    /// The same for pods whose node kube-scheduler has forgotten. Nodes do not stay closed for it: until they open it goes
-    /// on forgetting.
+    /// The same for pods whose node kube-scheduler has forgotten. Nodes do not stay closed for it:
+    /// until they open it goes on forgetting.
     pub async fn renominate(&self, pods: Vec<Nomination>) {
         self.write_nominations(pods, false).await;
     }
@@ -146,10 +161,16 @@ impl Context {
         }
         let one = |(pod, node): Nomination| async move {
             let _turn = self.nomination_pacer.turns.acquire().await;
-            let Some((namespace, name)) = pod.split_once('/') else { return };
+            let Some((namespace, name)) = pod.split_once('/') else {
+                return;
+            };
             let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
             let path = Request::new(Pod::url_path(&(), Some(namespace)));
-            let Ok(request) = path.patch_subresource("status", name, &PatchParams::default(), &patch) else { return };
+            let Ok(request) =
+                path.patch_subresource("status", name, &PatchParams::default(), &patch)
+            else {
+                return;
+            };
             match self.plain.request_text(request).await {
                 // The pod itself comes by the watch as well, and is read there.
                 Ok(text) => drop(self.echo(Kind::Pod, &pod, &text)),
@@ -166,18 +187,25 @@ impl Context {
                 self.nomination_pacer.nominated(Instant::now());
             }
         };
-        futures::stream::iter(pods).for_each_concurrent(TURNS, one).await;
+        futures::stream::iter(pods)
+            .for_each_concurrent(TURNS, one)
+            .await;
     }
 
     /// Takes the hint of each of these pods back, unless it has been told something else meanwhile.
     pub async fn clear_nominations(&self, pods: Vec<String>) {
         futures::stream::iter(pods)
-            .for_each_concurrent(TURNS, |pod| async move { self.clear_nomination(&pod).await })
+            .for_each_concurrent(
+                TURNS,
+                |pod| async move { self.clear_nomination(&pod).await },
+            )
             .await;
     }
 
     async fn clear_nomination(&self, pod: &str) {
-        let Some((namespace, name)) = pod.split_once('/') else { return };
+        let Some((namespace, name)) = pod.split_once('/') else {
+            return;
+        };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let mut old = None;
         for attempt in 0..CLEAR_ATTEMPTS {
@@ -192,14 +220,27 @@ impl Context {
         }
     }
 
-    async fn try_clear_nomination(&self, api: &Api<Pod>, name: &str, old: &mut Option<String>) -> kube::Result<()> {
+    async fn try_clear_nomination(
+        &self,
+        api: &Api<Pod>,
+        name: &str,
+        old: &mut Option<String>,
+    ) -> kube::Result<()> {
         let pod = api.get(name).await?;
-        let told = pod.status.and_then(|status| status.nominated_node_name).filter(|node| !node.is_empty());
-        let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else { return Ok(()) };
+        let told = pod
+            .status
+            .and_then(|status| status.nominated_node_name)
+            .filter(|node| !node.is_empty());
+        let Some(told) = told.filter(|node| old.as_ref().is_none_or(|old| old == node)) else {
+            return Ok(());
+        };
         *old = Some(told);
         let version = json!({"resourceVersion": pod.metadata.resource_version});
-        let patch = Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));
-        api.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+        let patch =
+            Patch::Strategic(json!({"metadata": version, "status": {"nominatedNodeName": null}}));
+        api.patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .map(drop)
     }
 }
 
@@ -208,13 +249,14 @@ const CLEAR_ATTEMPTS: u32 = 5;
 
 /// How many pods are told of their node at a time, so that other writes get their turn.
 const TURNS: usize = 32;
-/// What kube-scheduler is taken to need for each: it looks at every pod that waits whenever one is told.
+/// What kube-scheduler is taken to need for each: it looks at every pod that waits whenever one is
+/// told.
 const HEARS: Duration = Duration::from_millis(2);
 /// And for the first.
 const LISTENS: Duration = Duration::from_millis(300);
 
-/// What kube-scheduler is being told. Nominations and nodes come to it by two watches, and a node that opens before it
-/// has heard whom it is for is taken by others.
+/// What kube-scheduler is being told. Nominations and nodes come to it by two watches, and a node
+/// that opens before it has heard whom it is for is taken by others.
 pub struct NominationPacer {
     turns: Semaphore,
     /// When it has heard all that it was told.
@@ -223,7 +265,10 @@ pub struct NominationPacer {
 
 impl Default for NominationPacer {
     fn default() -> Self {
-        NominationPacer { turns: Semaphore::new(TURNS), heard: Mutex::default() }
+        NominationPacer {
+            turns: Semaphore::new(TURNS),
+            heard: Mutex::default(),
+        }
     }
 }
 

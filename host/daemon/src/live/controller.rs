@@ -1,9 +1,11 @@
-//! The loop: what is observed is folded in, what it touches is looked at again, and now and then a round plans.
+//! The loop: what is observed is folded in, what it touches is looked at again, and now and then a
+//! round plans.
 //!
-//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time ([`WorkQueue`]), with
-//! copies of what it needs, and what comes of it returns as an observation like any other. What this process writes is
-//! folded in from the answers, so that no round forgets a NodeClaim that the watch has not brought yet; while a watch is known
-//! to be behind nothing is planned ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or the next
+//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time
+//! ([`WorkQueue`]), with copies of what it needs, and what comes of it returns as an observation
+//! like any other. What this process writes is folded in from the answers, so that no round forgets
+//! a NodeClaim that the watch has not brought yet; while a watch is known to be behind nothing is
+//! planned ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or the next
 //! of its own dates.
 
 mod apply_plan;
@@ -95,7 +97,8 @@ struct Controller {
     watches: Freshness,
     /// Why nothing may be planned now, if so.
     blocked: Option<String>,
-    /// Pods that wait and that a node was bought for: it is not done again without asking the server.
+    /// Pods that wait and that a node was bought for: it is not done again without asking the
+    /// server.
     bought: HashSet<String>,
     /// Which claim each pod is planned for.
     plans: PlanIndex,
@@ -119,7 +122,8 @@ struct Controller {
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
     last_plan: serde_json::Value,
-    /// Why nothing can be bought for NodePools, as the last round has found that planned for anybody.
+    /// Why nothing can be bought for NodePools, as the last round has found that planned for
+    /// anybody.
     incompatible_pools: BTreeMap<String, String>,
     explain_requests: ExplainRequests,
     published: Instant,
@@ -140,7 +144,8 @@ pub struct Heard {
     pub queries: Receiver<Query>,
 }
 
-/// Runs until this replica retires and nothing of it is under way any more, or the channel of observations closes.
+/// Runs until this replica retires and nothing of it is under way any more, or the channel of
+/// observations closes.
 pub async fn run(
     ctx: Arc<Context>,
     how: RoundConfig,
@@ -149,7 +154,11 @@ pub async fn run(
     board: SharedBoard,
     heard: Heard,
 ) {
-    let Heard { mut observations, mut echoes, queries: mut asks } = heard;
+    let Heard {
+        mut observations,
+        mut echoes,
+        queries: mut asks,
+    } = heard;
     let (mut control, mut reports) = Controller::new(ctx, how, round_timer, names, board);
     control.apply_config();
     let leadership = control.ctx.leadership.clone();
@@ -237,14 +246,17 @@ impl Controller {
         !self.planning && !self.collecting && self.work.running() == 0
     }
 
-    /// Has an object looked at again. A replica that stands by acts on nothing and keeps no list of it: whoever takes over
-    /// looks at everything.
+    /// Has an object looked at again. A replica that stands by acts on nothing and keeps no list of
+    /// it: whoever takes over looks at everything.
     fn enqueue(&mut self, what: WorkItem, now: Instant) {
         match &what {
             WorkItem::Claim(name) => {
                 self.pools_changed = true;
                 let claim = self.state.claims.get(name).cloned();
-                let id = claim.as_ref().and_then(|c| c.status.as_ref()).map_or("", |s| s.provider_id.as_str());
+                let id = claim
+                    .as_ref()
+                    .and_then(|c| c.status.as_ref())
+                    .map_or("", |s| s.provider_id.as_str());
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
                 for other in self.launch_groups.note(name, claim.as_deref(), joined, now) {
                     self.work(WorkItem::Claim(other), Lane::Launch, now);
@@ -252,8 +264,13 @@ impl Controller {
                 match &claim {
                     Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
                         if !self.plans.knows(name) {
-                            let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
-                            planned_pods(claim).for_each(|planned| self.plans.plan(planned.pod, name, created));
+                            let created = claim
+                                .metadata
+                                .creation_timestamp
+                                .as_ref()
+                                .map_or(0, |t| t.0.as_second());
+                            planned_pods(claim)
+                                .for_each(|planned| self.plans.plan(planned.pod, name, created));
                         }
                     }
                     _ => {
@@ -298,14 +315,17 @@ impl Controller {
     /// Notes that pods came to a node or went.
     fn pod_event(&mut self, node: String, now: Instant) {
         if self.state.nodes.contains_key(&node) {
-            self.pod_events.note(node, lifecycle::rfc3339(self.ctx.now()), now);
+            self.pod_events
+                .note(node, lifecycle::rfc3339(self.ctx.now()), now);
         }
     }
 
     fn write_pod_events(&mut self, now: Instant) {
         for (node, time) in self.pod_events.due(now) {
             let view = self.state.nodes.get(&node);
-            let claims = view.map(|view| self.state.claim_of(view)).unwrap_or_default();
+            let claims = view
+                .map(|view| self.state.claim_of(view))
+                .unwrap_or_default();
             let [claim] = claims.as_slice() else { continue };
             let (ctx, claim) = (self.ctx.clone(), claim.clone());
             tokio::spawn(async move {
@@ -333,7 +353,11 @@ impl Controller {
             Done::RoundPanicked => self.round_panicked(),
             Done::Outdated => {
                 self.planning = false;
-                self.ctx.metrics.rounds.with_label_values(&["outdated"]).inc();
+                self.ctx
+                    .metrics
+                    .rounds
+                    .with_label_values(&["outdated"])
+                    .inc();
                 tracing::warn!(
                     "pods that were planned for do not wait any more: the watch of pods is behind; listing them"
                 );
@@ -371,7 +395,9 @@ impl Controller {
             by(self.pod_events.next());
             if !self.planning {
                 let blocked = self.why_blocked(now).map(|_| now + RECHECK);
-                by(self.next_round().map(|at| blocked.map_or(at, |again| at.max(again))));
+                by(self
+                    .next_round()
+                    .map(|at| blocked.map_or(at, |again| at.max(again))));
             }
         }
         next.max(now)
@@ -379,13 +405,24 @@ impl Controller {
 
     /// When the next round may be made.
     fn next_round(&self) -> Option<Instant> {
-        self.round_timer.next(self.nominations.any(), self.waits()).filter(|_| self.waits())
+        self.round_timer
+            .next(self.nominations.any(), self.waits())
+            .filter(|_| self.waits())
     }
 
-    /// When the question that waits may be answered: between two rounds, or at any time where another replica makes them.
+    /// When the question that waits may be answered: between two rounds, or at any time where
+    /// another replica makes them.
     fn next_answer(&self, now: Instant) -> Option<Instant> {
-        let round = if self.was_leader { self.next_round() } else { None };
-        if self.planning || !self.state.synced() { None } else { self.explain_requests.due(now, round) }
+        let round = if self.was_leader {
+            self.next_round()
+        } else {
+            None
+        };
+        if self.planning || !self.state.synced() {
+            None
+        } else {
+            self.explain_requests.due(now, round)
+        }
     }
 
     /// Whether there is anything to plan for.
@@ -423,7 +460,9 @@ impl Controller {
             self.on_elected(now);
             // What another leader wrote last is to be listed before anything is planned.
             self.blocked = self.why_blocked(now);
-            self.ctx.fresh.store(self.blocked.is_none(), Ordering::Relaxed);
+            self.ctx
+                .fresh
+                .store(self.blocked.is_none(), Ordering::Relaxed);
         }
         let mut told = Vec::new();
         if self.follow_pods(now) {
@@ -436,7 +475,9 @@ impl Controller {
         if self.pools_changed && now >= self.last_pools + POOLS {
             (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
-            names.into_iter().for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
+            names
+                .into_iter()
+                .for_each(|name| self.work.enqueue(WorkItem::Pool(name), Lane::Pool, now));
         }
         if !self.collecting && now >= self.last_garbage + GARBAGE {
             self.last_garbage = now;
@@ -446,13 +487,14 @@ impl Controller {
         while let Some(what) = self.work.take(now) {
             self.start(what, now);
         }
-        if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none() {
+        if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none()
+        {
             self.plan(now);
         }
     }
 
-    /// Notes which pods wait in another way than before; a replica that stands by does so too, and acts on nothing of it. Says
-    /// whether there were any.
+    /// Notes which pods wait in another way than before; a replica that stands by does so too, and
+    /// acts on nothing of it. Says whether there were any.
     fn follow_pods(&mut self, now: Instant) -> bool {
         let changes = self.state.waits_changed();
         for (pod, nominated) in &changes {
@@ -482,7 +524,10 @@ impl Controller {
         let stale = self.watches.stale(now).map(|stale| stale.to_string());
         stale.or_else(|| {
             let needed = [Kind::NodeClaim, Kind::Node, Kind::Pod].into_iter();
-            needed.filter_map(|kind| self.state.trouble(kind)).next().map(str::to_owned)
+            needed
+                .filter_map(|kind| self.state.trouble(kind))
+                .next()
+                .map(str::to_owned)
         })
     }
 
@@ -492,13 +537,15 @@ impl Controller {
         self.ctx.relists.ask(kind);
     }
 
-    /// A round has panicked. The next one does without improving; should that panic too, liveness says so in time.
+    /// A round has panicked. The next one does without improving; should that panic too, liveness
+    /// says so in time.
     fn round_panicked(&mut self) {
         self.planning = false;
         self.panics += 1;
     }
 
-    /// Gives memory back that rounds have left, or policies that were replaced, when that holds up no round.
+    /// Gives memory back that rounds have left, or policies that were replaced, when that holds up
+    /// no round.
     fn trim_heap(&mut self, now: Instant) {
         self.trim_due |= self.config.policies.take_trim_due();
         if !self.trim_due
@@ -517,11 +564,18 @@ impl Controller {
         let claims: Vec<String> = self.state.claims.keys().cloned().collect();
         let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
         let pools: Vec<String> = self.state.pools.keys().cloned().collect();
-        claims.into_iter().for_each(|name| self.enqueue(WorkItem::Claim(name), now));
-        nodes.into_iter().for_each(|name| self.enqueue(WorkItem::Node(name), now));
-        pools.into_iter().for_each(|name| self.enqueue(WorkItem::Pool(name), now));
+        claims
+            .into_iter()
+            .for_each(|name| self.enqueue(WorkItem::Claim(name), now));
+        nodes
+            .into_iter()
+            .for_each(|name| self.enqueue(WorkItem::Node(name), now));
+        pools
+            .into_iter()
+            .for_each(|name| self.enqueue(WorkItem::Pool(name), now));
         self.round_timer.pod_arrived(now);
-        // What another leader has written may not have been brought yet by the watch of a replica that only stood by.
+        // What another leader has written may not have been brought yet by the watch of a replica
+        // that only stood by.
         self.unproven = true;
         let since = self.ctx.leadership.since();
         for kind in [Kind::NodeClaim, Kind::Node] {
@@ -556,7 +610,8 @@ impl Controller {
         tokio::spawn(async move {
             // Whatever becomes of it, its slot is given back.
             let outcome = guarded(&metrics, "step", work).await;
-            let outcome = outcome.unwrap_or_else(|| Err(StepError::Other("it has panicked".to_owned())));
+            let outcome =
+                outcome.unwrap_or_else(|| Err(StepError::Other("it has panicked".to_owned())));
             let _ = done.send(Done::Step(what, outcome)).await;
         });
     }
@@ -579,13 +634,16 @@ impl Controller {
             hold = self.launch_groups.hold(name, &claim, node, now);
             let (state, plans) = (&self.state, &self.plans);
             let is_ours = |planned: &Planned| {
-                state.waits(planned.pod) && plans.owner(planned.pod).is_none_or(|owner| owner == name)
+                state.waits(planned.pod)
+                    && plans.owner(planned.pod).is_none_or(|owner| owner == name)
             };
             let pods = planned_for(&self.in_flight_pods, name, &claim).filter(is_ours);
             nominations = self.nominations.plan(&node.name, pods);
         }
         let ctx = self.ctx.clone();
-        Some(Box::pin(async move { lifecycle::step(&ctx, &claim, &nodes, hold, nominations).await }))
+        Some(Box::pin(async move {
+            lifecycle::step(&ctx, &claim, &nodes, hold, nominations).await
+        }))
     }
 
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {
@@ -593,17 +651,25 @@ impl Controller {
         let Some(node) = node.filter(|node| node.deletion.is_some()) else {
             self.ctx.drains.end(name);
             let node = self.state.nodes.get(name)?.clone();
-            return if self.ctx.repairs { self.repair_node(&node, now) } else { None };
+            return if self.ctx.repairs {
+                self.repair_node(&node, now)
+            } else {
+                None
+            };
         };
         let claims = self.state.claim_of(&node);
         let ctx = self.ctx.clone();
-        Some(Box::pin(async move { termination::step(&ctx, &node, &claims).await }))
+        Some(Box::pin(async move {
+            termination::step(&ctx, &node, &claims).await
+        }))
     }
 
     /// Work on a node that nobody has deleted: it is replaced if it is unhealthy for too long.
     fn repair_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
         let (ctx, node) = (self.ctx.clone(), node.clone());
-        let [claim] = &self.state.claim_of(&node)[..] else { return None };
+        let [claim] = &self.state.claim_of(&node)[..] else {
+            return None;
+        };
         let claim = claim.clone();
         if claim.metadata.deletion_timestamp.is_some() || !node.is_registered() {
             return None;
@@ -611,34 +677,61 @@ impl Controller {
         let policies = ctx.provider.repair_policies();
         let Some(unhealthy) = repair::unhealthy_condition(&node, policies) else {
             let left_over = repair::is_left_over(&claim);
-            return left_over.then(|| -> Work { Box::pin(async move { repair::take_back(&ctx, &claim).await }) });
+            return left_over.then(|| -> Work {
+                Box::pin(async move { repair::take_back(&ctx, &claim).await })
+            });
         };
         if let Some(left) = unhealthy.tolerated(ctx.now()) {
             return Some(Box::pin(async move { Ok(Some(left)) }));
         }
-        let scope = self.unhealthy_counts.of(&claim, self.state.nodes.values(), policies, now);
+        let scope = self
+            .unhealthy_counts
+            .of(&claim, self.state.nodes.values(), policies, now);
         let pool = self.state.pools.get(lifecycle::pool_of(&claim)).cloned();
-        Some(Box::pin(async move { repair::look_and_step(&ctx, &node, &claim, pool.as_deref(), scope).await }))
+        Some(Box::pin(async move {
+            repair::look_and_step(&ctx, &node, &claim, pool.as_deref(), scope).await
+        }))
     }
 
     fn work_on_pool(&self, name: &str) -> Option<Work> {
         let Some(pool) = self.state.pools.get(name).cloned() else {
-            self.ctx.metrics.pool(name, &BTreeMap::new(), &BTreeMap::new());
+            self.ctx
+                .metrics
+                .pool(name, &BTreeMap::new(), &BTreeMap::new());
             return None;
         };
         let class = self.class_of(&pool);
         let own = |labels: Option<&BTreeMap<String, String>>| {
-            labels.and_then(|l| l.get("karpenter.sh/nodepool")).is_some_and(|of| of == name)
+            labels
+                .and_then(|l| l.get("karpenter.sh/nodepool"))
+                .is_some_and(|of| of == name)
         };
-        let claims: Vec<_> = self.state.claims.values().filter(|c| own(c.metadata.labels.as_ref())).cloned().collect();
-        let nodes: Vec<_> = self.state.nodes.values().filter(|n| own(Some(&n.labels))).cloned().collect();
+        let claims: Vec<_> = self
+            .state
+            .claims
+            .values()
+            .filter(|c| own(c.metadata.labels.as_ref()))
+            .cloned()
+            .collect();
+        let nodes: Vec<_> = self
+            .state
+            .nodes
+            .values()
+            .filter(|n| own(Some(&n.labels)))
+            .cloned()
+            .collect();
         let ctx = self.ctx.clone();
-        Some(Box::pin(async move { pools::step(&ctx, &pool, class, &claims, &nodes).await }))
+        Some(Box::pin(async move {
+            pools::step(&ctx, &pool, class, &claims, &nodes).await
+        }))
     }
 
     fn class_of(&self, pool: &NodePool) -> (Class, Option<i64>) {
         let class = &pool.spec.template.spec.node_class_ref;
-        (self.state.class(&class.kind, &class.name), self.state.class_generation(&class.kind, &class.name))
+        (
+            self.state.class(&class.kind, &class.name),
+            self.state.class_generation(&class.kind, &class.name),
+        )
     }
 
     fn plan(&mut self, now: Instant) {
@@ -651,12 +744,18 @@ impl Controller {
         self.rounds += 1;
         let (clock, number) = (self.ctx.clock.clone(), self.rounds);
         self.apply_config();
-        self.ctx.pulse.due(now, round::time_limit(&self.config.policies.take()));
-        self.config.journal.began(clock.now().as_millisecond(), number, self.state.revision);
+        self.ctx
+            .pulse
+            .due(now, round::time_limit(&self.config.policies.take()));
+        self.config
+            .journal
+            .began(clock.now().as_millisecond(), number, self.state.revision);
         let world = self.world();
         let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
         let decide = move |how: &RoundConfig| {
-            guarded_now(&metrics, "planning", || round::decide(how, &clock, number, careful, world))
+            guarded_now(&metrics, "planning", || {
+                round::decide(how, &clock, number, careful, world)
+            })
         };
         if self.config.inline {
             match decide(&self.config) {
@@ -682,10 +781,12 @@ impl Controller {
         }
     }
 
-    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing comes of it. A round that
-    /// becomes due meanwhile does not wait for it.
+    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing
+    /// comes of it. A round that becomes due meanwhile does not wait for it.
     fn answer_query(&mut self, now: Instant) {
-        let Some(question) = self.explain_requests.begin(now) else { return };
+        let Some(question) = self.explain_requests.begin(now) else {
+            return;
+        };
         let (how, world) = (self.config.clone(), self.world());
         let live = how.policies.take().apart();
         let answer = tokio::task::spawn_blocking(move || {
@@ -703,8 +804,14 @@ impl Controller {
 
     /// What the configuration says to whoever folds what is seen. To be called between two rounds.
     fn apply_config(&mut self) {
-        self.state.plans_unattempted =
-            self.config.policies.take().planning().new_pods.unwrap_or_default() == NewPods::Immediate;
+        self.state.plans_unattempted = self
+            .config
+            .policies
+            .take()
+            .planning()
+            .new_pods
+            .unwrap_or_default()
+            == NewPods::Immediate;
     }
 
     fn nominate(&self, nominations: Vec<Nomination>) {
@@ -722,7 +829,8 @@ impl Controller {
         }
     }
 
-    /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for again.
+    /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for
+    /// again.
     fn expire_nominations(&mut self, now: Instant) {
         let nodes = &self.state.nodes;
         let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
@@ -745,7 +853,13 @@ impl Controller {
         let mut claims: Vec<Arc<NodeClaim>> = self.state.claims.values().cloned().collect();
         if mutant("garbage-trusts-cache") {
             let unseen = self.unseen_claims();
-            claims.retain(|claim| claim.metadata.name.as_ref().is_none_or(|name| !unseen.contains(name)));
+            claims.retain(|claim| {
+                claim
+                    .metadata
+                    .name
+                    .as_ref()
+                    .is_none_or(|name| !unseen.contains(name))
+            });
         }
         let ready: BTreeSet<String> = self
             .state
@@ -756,7 +870,12 @@ impl Controller {
             .collect();
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
         tokio::spawn(async move {
-            let collected = guarded(&ctx.metrics, "garbage", garbage::collect(&ctx, &claims, &ready)).await;
+            let collected = guarded(
+                &ctx.metrics,
+                "garbage",
+                garbage::collect(&ctx, &claims, &ready),
+            )
+            .await;
             if let Some(Err(error)) = collected {
                 tracing::warn!(%error, "garbage was not collected; trying again in two minutes");
             }
@@ -766,9 +885,19 @@ impl Controller {
 }
 
 /// All pods that were planned for a claim, those of its own round first.
-fn planned_for<'a>(expected: &'a InFlightPods, name: &str, claim: &'a NodeClaim) -> impl Iterator<Item = Planned<'a>> {
-    let more =
-        expected.get(name).into_iter().flatten().map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) });
+fn planned_for<'a>(
+    expected: &'a InFlightPods,
+    name: &str,
+    claim: &'a NodeClaim,
+) -> impl Iterator<Item = Planned<'a>> {
+    let more = expected
+        .get(name)
+        .into_iter()
+        .flatten()
+        .map(|(pod, group)| Planned {
+            group: *group,
+            ..Planned::plain(pod)
+        });
     planned_pods(claim).chain(more)
 }
 

@@ -1,5 +1,6 @@
-//! Whether the cluster's resource definitions are those of this Longshore. One that is missing the watch reports; one of
-//! another version takes objects and silently drops the fields that it does not know.
+//! Whether the cluster's resource definitions are those of this Longshore. One that is missing the
+//! watch reports; one of another version takes objects and silently drops the fields that it does
+//! not know.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
@@ -30,23 +31,43 @@ pub async fn differences(client: &kube::Client) -> Result<Vec<String>, kube::Err
 
 fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
     let name = ours.name();
-    let version = ours.json()["spec"]["versions"][0]["name"].as_str().unwrap_or_default();
-    let versions = theirs["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
-    let same = versions.iter().find(|v| v["name"] == version && v["served"] == true);
+    let version = ours.json()["spec"]["versions"][0]["name"]
+        .as_str()
+        .unwrap_or_default();
+    let versions = theirs["spec"]["versions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let same = versions
+        .iter()
+        .find(|v| v["name"] == version && v["served"] == true);
     let Some(same) = same else {
         let names: Vec<&str> = versions.iter().filter_map(|v| v["name"].as_str()).collect();
         let has = names.join(", ");
-        return Some(format!("the cluster's {name} has {has} and not {version}; {INSTALL}"));
+        return Some(format!(
+            "the cluster's {name} has {has} and not {version}; {INSTALL}"
+        ));
     };
     let mut lacks = Vec::new();
-    compare(ours.schema(), &same["schema"]["openAPIV3Schema"], "", &mut lacks);
+    compare(
+        ours.schema(),
+        &same["schema"]["openAPIV3Schema"],
+        "",
+        &mut lacks,
+    );
     if lacks.is_empty() {
         return None;
     }
     let more = lacks.len().saturating_sub(NAMED);
     lacks.truncate(NAMED);
-    let fields = lacks.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() };
-    Some(format!("the cluster's {name} is of another version and drops what is written to {fields}; {INSTALL}"))
+    let fields = lacks.join(", ")
+        + &if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+    Some(format!(
+        "the cluster's {name} is of another version and drops what is written to {fields}; {INSTALL}"
+    ))
 }
 
 /// Adds the fields that `theirs` does not have, the outermost of each.
@@ -55,7 +76,11 @@ fn compare(ours: &Value, theirs: &Value, path: &str, lacks: &mut Vec<String>) {
         return;
     }
     for (name, field) in ours["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         match theirs["properties"].get(name) {
             // What is in it is known to every server.
             Some(_) if path == "metadata" => {}
@@ -75,7 +100,10 @@ mod tests {
     use super::*;
 
     fn pools() -> Definition {
-        definition::all().into_iter().find(|d| d.name().starts_with("nodepools.")).unwrap()
+        definition::all()
+            .into_iter()
+            .find(|d| d.name().starts_with("nodepools."))
+            .unwrap()
     }
 
     #[test]
@@ -83,7 +111,8 @@ mod tests {
         let ours = pools();
         assert_eq!(difference(&ours, ours.json()), None);
         let mut older = ours.json().clone();
-        let spec = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        let spec = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+            ["properties"];
         spec.as_object_mut().unwrap().remove("replicas");
         let budgets = &mut spec["disruption"]["properties"]["budgets"]["items"]["properties"];
         budgets.as_object_mut().unwrap().remove("reasons");
@@ -96,6 +125,10 @@ mod tests {
         );
         let mut beta = ours.json().clone();
         beta["spec"]["versions"][0]["name"] = "v1beta1".into();
-        assert!(difference(&ours, &beta).unwrap().contains("nodepools.karpenter.sh has v1beta1 and not v1; kubectl"));
+        assert!(
+            difference(&ours, &beta)
+                .unwrap()
+                .contains("nodepools.karpenter.sh has v1beta1 and not v1; kubectl")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What `deploy/` promises: rights for what is watched and no more, and a Deployment that is hard to break into and to
-//! lose.
+//! What `deploy/` promises: rights for what is watched and no more, and a Deployment that is hard
+//! to break into and to lose.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,13 +11,18 @@ use super::settings;
 
 /// The objects of a file in `deploy/`.
 fn objects(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy")
+        .join(file);
     let text = std::fs::read_to_string(path).expect(file);
     serde_saphyr::from_multiple(&text).expect(file)
 }
 
 fn of_kind(file: &str, kind: &str) -> Value {
-    objects(file).into_iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {file}"))
+    objects(file)
+        .into_iter()
+        .find(|object| object["kind"] == kind)
+        .unwrap_or_else(|| panic!("no {kind} in {file}"))
 }
 
 fn deployment() -> Value {
@@ -25,7 +30,11 @@ fn deployment() -> Value {
 }
 
 fn texts(list: &Value) -> Vec<&str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// What a role of `rbac.yaml` allows, as `verb resource.group`.
@@ -36,7 +45,11 @@ fn rights(kind: &str) -> BTreeSet<String> {
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
                 for verb in texts(&rule["verbs"]) {
-                    let named = if rule["resourceNames"].is_null() { "" } else { " by name" };
+                    let named = if rule["resourceNames"].is_null() {
+                        ""
+                    } else {
+                        " by name"
+                    };
                     all.insert(format!("{verb} {resource}.{group}{named}"));
                 }
             }
@@ -57,7 +70,9 @@ fn what_is_watched_may_be_watched_and_nothing_else() {
     assert!(missing.is_empty(), "{missing:?}");
     let watches = rights.iter().filter(|right| right.starts_with("watch "));
     // Read while a node is drained.
-    let more: Vec<_> = watches.filter(|r| !wanted.contains(*r) && !r.contains("volumeattachments")).collect();
+    let more: Vec<_> = watches
+        .filter(|r| !wanted.contains(*r) && !r.contains("volumeattachments"))
+        .collect();
     assert!(more.is_empty(), "nothing watches {more:?}");
 }
 
@@ -65,12 +80,24 @@ fn what_is_watched_may_be_watched_and_nothing_else() {
 fn no_right_reaches_further_than_it_has_to() {
     let all = rights("ClusterRole");
     for right in &all {
-        assert!(!right.contains('*') && !right.contains("secrets") && !right.contains("rbac"), "{right}");
+        assert!(
+            !right.contains('*') && !right.contains("secrets") && !right.contains("rbac"),
+            "{right}"
+        );
     }
     // Pods are evicted or, when their time is up, deleted; they are never made or changed.
-    let of_pods: Vec<_> = all.iter().filter(|r| r.contains(" pods") && !r.contains("disruption")).collect();
-    let expected =
-        ["create pods/eviction.", "delete pods.", "get pods.", "list pods.", "patch pods/status.", "watch pods."];
+    let of_pods: Vec<_> = all
+        .iter()
+        .filter(|r| r.contains(" pods") && !r.contains("disruption"))
+        .collect();
+    let expected = [
+        "create pods/eviction.",
+        "delete pods.",
+        "get pods.",
+        "list pods.",
+        "patch pods/status.",
+        "watch pods.",
+    ];
     assert_eq!(of_pods, expected);
     let leases = [
         "create leases.coordination.k8s.io",
@@ -84,7 +111,10 @@ fn no_right_reaches_further_than_it_has_to() {
 fn the_daemon_is_confined() {
     let deployment = deployment();
     let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(
+        pod["securityContext"]["seccompProfile"]["type"],
+        "RuntimeDefault"
+    );
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
     assert_eq!(pod["enableServiceLinks"], false);
     for field in ["hostNetwork", "hostPID", "hostIPC", "volumes"] {
@@ -106,7 +136,10 @@ fn the_daemon_is_confined() {
 
 #[test]
 fn one_replica_is_always_left() {
-    let (deployment, budget) = (deployment(), of_kind("pod-disruption-budget.yaml", "PodDisruptionBudget"));
+    let (deployment, budget) = (
+        deployment(),
+        of_kind("pod-disruption-budget.yaml", "PodDisruptionBudget"),
+    );
     let spec = &deployment["spec"];
     assert!(spec["replicas"].as_i64() >= Some(2));
     assert_eq!(budget["spec"]["minAvailable"], 1);
@@ -114,11 +147,15 @@ fn one_replica_is_always_left() {
     assert_eq!(budget["spec"]["selector"]["matchLabels"], *labels);
     assert_eq!(spec["template"]["metadata"]["labels"], *labels);
     let pod = &spec["template"]["spec"];
-    let apart = &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    let apart =
+        &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
     assert_eq!(apart["topologyKey"], "kubernetes.io/hostname");
     assert_eq!(apart["labelSelector"]["matchLabels"], *labels);
     let spread = &pod["topologySpreadConstraints"][0];
-    assert_eq!((&spread["topologyKey"], &spread["maxSkew"]), (&json!("topology.kubernetes.io/zone"), &json!(1)));
+    assert_eq!(
+        (&spread["topologyKey"], &spread["maxSkew"]),
+        (&json!("topology.kubernetes.io/zone"), &json!(1))
+    );
     assert_eq!(spread["labelSelector"]["matchLabels"], *labels);
     // What is under way when it is told to stop is waited for.
     assert!(pod["terminationGracePeriodSeconds"].as_i64() >= Some(30));
@@ -126,34 +163,67 @@ fn one_replica_is_always_left() {
 
 #[test]
 fn ports_probes_and_policy_are_about_the_same_ports() {
-    let (deployment, policy) = (deployment(), of_kind("network-policy.yaml", "NetworkPolicy"));
+    let (deployment, policy) = (
+        deployment(),
+        of_kind("network-policy.yaml", "NetworkPolicy"),
+    );
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let environment = container["env"].as_array().expect("env");
     let settings = settings::read(|name| {
-        environment.iter().find(|variable| variable["name"] == name)?["value"].as_str().map(str::to_owned)
+        environment
+            .iter()
+            .find(|variable| variable["name"] == name)?["value"]
+            .as_str()
+            .map(str::to_owned)
     });
     let settings = settings.map_err(|failure| failure.report()).unwrap();
-    assert!(settings.status.starts_with("127.0.0.1:"), "{}", settings.status);
+    assert!(
+        settings.status.starts_with("127.0.0.1:"),
+        "{}",
+        settings.status
+    );
     let ports = container["ports"].as_array().expect("ports");
-    let named = |name: &str| ports.iter().find(|port| port["name"] == name).map(|port| port["containerPort"].clone());
+    let named = |name: &str| {
+        ports
+            .iter()
+            .find(|port| port["name"] == name)
+            .map(|port| port["containerPort"].clone())
+    };
     assert_eq!(named("http-metrics"), Some(json!(settings.metrics)));
     assert_eq!(named("http"), Some(json!(settings.probes)));
     assert_eq!(ports.len(), 2);
     for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
-        assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "http"}));
+        assert_eq!(
+            container[probe]["httpGet"],
+            json!({"path": path, "port": "http"})
+        );
     }
     let spec = &policy["spec"];
-    assert_eq!(spec["podSelector"]["matchLabels"], deployment["spec"]["selector"]["matchLabels"]);
+    assert_eq!(
+        spec["podSelector"]["matchLabels"],
+        deployment["spec"]["selector"]["matchLabels"]
+    );
     assert_eq!(texts(&spec["policyTypes"]), ["Ingress", "Egress"]);
     let open = |direction: &str| -> Vec<Value> {
         let rules = spec[direction].as_array().expect(direction).iter();
         rules
-            .flat_map(|rule| rule["ports"].as_array().expect("every rule names its ports"))
+            .flat_map(|rule| {
+                rule["ports"]
+                    .as_array()
+                    .expect("every rule names its ports")
+            })
             .map(|p| p["port"].clone())
             .collect()
     };
     assert_eq!(open("ingress"), [json!("http-metrics"), json!("http")]);
-    assert_eq!(open("egress"), [json!(53), json!(53), json!(443), json!(6443)]);
+    assert_eq!(
+        open("egress"),
+        [json!(53), json!(53), json!(443), json!(6443)]
+    );
     // Metrics name pods of all namespaces: not for everybody.
-    assert!(spec["ingress"][0]["from"].as_array().is_some_and(|from| !from.is_empty()));
+    assert!(
+        spec["ingress"][0]["from"]
+            .as_array()
+            .is_some_and(|from| !from.is_empty())
+    );
 }

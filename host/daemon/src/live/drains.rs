@@ -1,9 +1,11 @@
-//! What is known of nodes that are being drained: their pods, which of them refused to leave, and volumes.
+//! What is known of nodes that are being drained: their pods, which of them refused to leave, and
+//! volumes.
 //!
-//! The pods of a node are listed once when its drain begins and kept up to date from the watch afterwards. A watch may
-//! be late, so versions decide which of two copies of a pod is newer (Kubernetes promises since 1.35 that versions of a
-//! kind are numbers in order). Details are kept for nodes that are being deleted and for no others. Of volumes it is
-//! known which are attached to which node. Nothing here has to outlive the process: a successor lists again.
+//! The pods of a node are listed once when its drain begins and kept up to date from the watch
+//! afterwards. A watch may be late, so versions decide which of two copies of a pod is newer
+//! (Kubernetes promises since 1.35 that versions of a kind are numbers in order). Details are kept
+//! for nodes that are being deleted and for no others. Of volumes it is known which are attached to
+//! which node. Nothing here has to outlive the process: a successor lists again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -17,11 +19,13 @@ use super::lock::lock;
 use super::termination::DrainingPod;
 use super::watch::Change;
 
-/// A node that still has pods is listed again after this long, in case that the watch has lost something.
+/// A node that still has pods is listed again after this long, in case that the watch has lost
+/// something.
 const LIST_AGAIN: Duration = Duration::from_secs(60);
 /// The cloud is asked this often whether the instance of a node that is not ready is gone.
 const ASK_CLOUD: Duration = Duration::from_secs(10);
-/// How soon a pod is asked again after it refused for the first time; twice as long each time, up to [`LATEST`].
+/// How soon a pod is asked again after it refused for the first time; twice as long each time, up
+/// to [`LATEST`].
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(10);
 
@@ -65,7 +69,8 @@ struct Drain {
     volumes: HashMap<String, (Option<String>, Instant)>,
 }
 
-/// What is asked of a pod. Each has its own back-off: a pod whose time is up is not left alone because it refused.
+/// What is asked of a pod. Each has its own back-off: a pod whose time is up is not left alone
+/// because it refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PodRequest {
     /// To leave, if its disruption budget allows it.
@@ -110,7 +115,13 @@ impl Drains {
         let mut known = lock(&self.0);
         if known.nodes.get(node).is_none_or(|drain| drain.uid != uid) {
             known.forget(node);
-            known.nodes.insert(node.to_owned(), Drain { uid: uid.to_owned(), ..Drain::default() });
+            known.nodes.insert(
+                node.to_owned(),
+                Drain {
+                    uid: uid.to_owned(),
+                    ..Drain::default()
+                },
+            );
         }
     }
 
@@ -122,17 +133,25 @@ impl Drains {
     /// For how long a node has been seen to be closed to kube-scheduler by this process.
     pub fn seen_closed(&self, node: &str, now: Instant) -> Duration {
         let mut known = lock(&self.0);
-        let closed = known.nodes.get_mut(node).map(|drain| *drain.closed.get_or_insert(now));
-        closed.map_or(Duration::ZERO, |closed| now.saturating_duration_since(closed))
+        let closed = known
+            .nodes
+            .get_mut(node)
+            .map(|drain| *drain.closed.get_or_insert(now));
+        closed.map_or(Duration::ZERO, |closed| {
+            now.saturating_duration_since(closed)
+        })
     }
 
     /// Whether the pods of a node have to be listed.
     pub fn wants_list(&self, node: &str, now: Instant) -> bool {
         let known = lock(&self.0);
-        known.nodes.get(node).is_none_or(|drain| match drain.listed {
-            Some(at) => !drain.pods.is_empty() && now >= at + LIST_AGAIN,
-            None => true,
-        })
+        known
+            .nodes
+            .get(node)
+            .is_none_or(|drain| match drain.listed {
+                Some(at) => !drain.pods.is_empty() && now >= at + LIST_AGAIN,
+                None => true,
+            })
     }
 
     /// A list of the pods of a node is asked for.
@@ -145,11 +164,17 @@ impl Drains {
     /// The pods of a node were listed. What the watch has brought since is newer and stays.
     pub fn listed(&self, node: &str, pods: Vec<DrainingPod>, version: &str, now: Instant) {
         let mut known = lock(&self.0);
-        let Some(drain) = known.nodes.get_mut(node) else { return };
+        let Some(drain) = known.nodes.get_mut(node) else {
+            return;
+        };
         let gone = drain.gone.take().unwrap_or_default();
         let version: Option<u64> = version.parse().ok();
         let named: HashSet<String> = pods.iter().map(DrainingPod::full).collect();
-        let newer = |pod: &DrainingPod| pod.version().zip(version).is_some_and(|(pod, list)| pod > list);
+        let newer = |pod: &DrainingPod| {
+            pod.version()
+                .zip(version)
+                .is_some_and(|(pod, list)| pod > list)
+        };
         let lost: Vec<String> = drain
             .pods
             .iter()
@@ -166,7 +191,10 @@ impl Drains {
     /// The pods of a node; nothing before they have been listed.
     pub fn pods(&self, node: &str) -> Option<Vec<Arc<DrainingPod>>> {
         let known = lock(&self.0);
-        let drain = known.nodes.get(node).filter(|drain| drain.listed.is_some())?;
+        let drain = known
+            .nodes
+            .get(node)
+            .filter(|drain| drain.listed.is_some())?;
         Some(drain.pods.values().cloned().collect())
     }
 
@@ -180,16 +208,37 @@ impl Drains {
     /// Why a pod refused when it was asked last, empty for its budget; nothing if it did not.
     pub fn refusal(&self, node: &str, pod: &DrainingPod, ask: PodRequest) -> Option<String> {
         let known = lock(&self.0);
-        known.tried(node, pod, ask).filter(|tried| tried.refusals > 0).map(|tried| tried.why.clone())
+        known
+            .tried(node, pod, ask)
+            .filter(|tried| tried.refusals > 0)
+            .map(|tried| tried.why.clone())
     }
 
-    /// A pod was asked; `refused` says why it does not do it. One that does is asked again only if much later it still
-    /// is not going.
-    pub fn asked(&self, node: &str, pod: &DrainingPod, ask: PodRequest, refused: Option<&str>, now: Instant) {
+    /// A pod was asked; `refused` says why it does not do it. One that does is asked again only if
+    /// much later it still is not going.
+    pub fn asked(
+        &self,
+        node: &str,
+        pod: &DrainingPod,
+        ask: PodRequest,
+        refused: Option<&str>,
+        now: Instant,
+    ) {
         let mut known = lock(&self.0);
-        let Some(drain) = known.nodes.get_mut(node) else { return };
-        let tried = drain.tries.entry(pod.uid().to_owned()).or_default().entry(ask).or_default();
-        tried.refusals = if refused.is_some() { tried.refusals.saturating_add(1) } else { 0 };
+        let Some(drain) = known.nodes.get_mut(node) else {
+            return;
+        };
+        let tried = drain
+            .tries
+            .entry(pod.uid().to_owned())
+            .or_default()
+            .entry(ask)
+            .or_default();
+        tried.refusals = if refused.is_some() {
+            tried.refusals.saturating_add(1)
+        } else {
+            0
+        };
         tried.next = Some(now + pause(tried.refusals));
         refused.unwrap_or_default().clone_into(&mut tried.why);
     }
@@ -197,14 +246,25 @@ impl Drains {
     /// How long until one of the pods of a node may be asked again, if any was asked.
     pub fn next_ask(&self, node: &str, now: Instant) -> Option<Duration> {
         let known = lock(&self.0);
-        let tries = known.nodes.get(node)?.tries.values().flat_map(BTreeMap::values);
-        tries.filter_map(|tried| tried.next).filter(|next| *next > now).map(|next| next - now).min()
+        let tries = known
+            .nodes
+            .get(node)?
+            .tries
+            .values()
+            .flat_map(BTreeMap::values);
+        tries
+            .filter_map(|tried| tried.next)
+            .filter(|next| *next > now)
+            .map(|next| next - now)
+            .min()
     }
 
     /// Whether the cloud may be asked for the instance of a node now; it counts as asked.
     pub fn may_ask_cloud(&self, node: &str, now: Instant) -> bool {
         let mut known = lock(&self.0);
-        let Some(drain) = known.nodes.get_mut(node) else { return true };
+        let Some(drain) = known.nodes.get_mut(node) else {
+            return true;
+        };
         let may = drain.asked_cloud.is_none_or(|at| now >= at + ASK_CLOUD);
         if may {
             drain.asked_cloud = Some(now);
@@ -216,10 +276,13 @@ impl Drains {
     pub fn attachments(&self, node: &str) -> Vec<Attachment> {
         let known = lock(&self.0);
         let names = known.attached.get(node).into_iter().flatten();
-        names.filter_map(|name| known.attachments.get(name).cloned()).collect()
+        names
+            .filter_map(|name| known.attachments.get(name).cloned())
+            .collect()
     }
 
-    /// The volume of a claim, if that was asked already: what is bound stays bound, what is not is asked again later.
+    /// The volume of a claim, if that was asked already: what is bound stays bound, what is not is
+    /// asked again later.
     pub fn volume(&self, node: &str, claim: &str, now: Instant) -> Option<Option<String>> {
         let known = lock(&self.0);
         let (volume, asked) = known.nodes.get(node)?.volumes.get(claim)?;
@@ -265,7 +328,11 @@ struct Head {
 
 impl Head {
     fn full(&self) -> String {
-        if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
     }
 }
 
@@ -303,14 +370,25 @@ impl Known {
             Change::Begin => self.listing = Some(HashSet::new()),
             Change::Upsert(json) => return self.see(json),
             Change::Remove(json) => {
-                let Ok(PodHead { metadata, .. }) = serde_json::from_str(json) else { return Vec::new() };
+                let Ok(PodHead { metadata, .. }) = serde_json::from_str(json) else {
+                    return Vec::new();
+                };
                 return self.lose(&metadata);
             }
             Change::End => {
-                let Some(listed) = self.listing.take() else { return Vec::new() };
-                let lost: Vec<String> = self.node_of.keys().filter(|name| !listed.contains(*name)).cloned().collect();
-                let touched: BTreeSet<String> =
-                    lost.iter().filter_map(|name| self.node_of.get(name).cloned()).collect();
+                let Some(listed) = self.listing.take() else {
+                    return Vec::new();
+                };
+                let lost: Vec<String> = self
+                    .node_of
+                    .keys()
+                    .filter(|name| !listed.contains(*name))
+                    .cloned()
+                    .collect();
+                let touched: BTreeSet<String> = lost
+                    .iter()
+                    .filter_map(|name| self.node_of.get(name).cloned())
+                    .collect();
                 lost.iter().for_each(|name| self.drop_pod(name));
                 return touched.into_iter().collect();
             }
@@ -320,7 +398,9 @@ impl Known {
     }
 
     fn see(&mut self, json: &str) -> Vec<String> {
-        let Ok(PodHead { metadata, spec }) = serde_json::from_str(json) else { return Vec::new() };
+        let Ok(PodHead { metadata, spec }) = serde_json::from_str(json) else {
+            return Vec::new();
+        };
         let (name, node) = (metadata.full(), spec.node_name);
         let mut touched = Vec::new();
         // The name belongs to a pod on another node by now.
@@ -328,7 +408,9 @@ impl Known {
             touched.push(was.clone());
             self.drop_pod(&name);
         }
-        let Some(drain) = self.nodes.get_mut(&node) else { return touched };
+        let Some(drain) = self.nodes.get_mut(&node) else {
+            return touched;
+        };
         match serde_json::from_str::<DrainingPod>(json) {
             Ok(pod) => self.keep(&node, pod),
             // The list will say what is wrong with it.
@@ -340,13 +422,19 @@ impl Known {
 
     /// Keeps a pod of a node that is drained, unless a newer copy is known.
     fn keep(&mut self, node: &str, pod: DrainingPod) {
-        let Some(drain) = self.nodes.get_mut(node) else { return };
+        let Some(drain) = self.nodes.get_mut(node) else {
+            return;
+        };
         let name = pod.full();
         if let Some(listing) = &mut self.listing {
             listing.insert(name.clone());
         }
         let known = drain.pods.get(&name);
-        let older = known.is_some_and(|known| pod.version().zip(known.version()).is_some_and(|(new, old)| new < old));
+        let older = known.is_some_and(|known| {
+            pod.version()
+                .zip(known.version())
+                .is_some_and(|(new, old)| new < old)
+        });
         if !older {
             if let Some(known) = known.filter(|known| known.uid() != pod.uid()) {
                 drain.tries.remove(known.uid());
@@ -364,8 +452,13 @@ impl Known {
             }
         }
         let name = head.full();
-        let Some(node) = self.node_of.get(&name).cloned() else { return Vec::new() };
-        let known = self.nodes.get(&node).and_then(|drain| drain.pods.get(&name));
+        let Some(node) = self.node_of.get(&name).cloned() else {
+            return Vec::new();
+        };
+        let known = self
+            .nodes
+            .get(&node)
+            .and_then(|drain| drain.pods.get(&name));
         if known.is_some_and(|known| known.uid() != head.uid && !head.uid.is_empty()) {
             return Vec::new();
         }
@@ -374,43 +467,72 @@ impl Known {
     }
 
     fn drop_pod(&mut self, name: &str) {
-        let Some(node) = self.node_of.remove(name) else { return };
-        let Some(drain) = self.nodes.get_mut(&node) else { return };
+        let Some(node) = self.node_of.remove(name) else {
+            return;
+        };
+        let Some(drain) = self.nodes.get_mut(&node) else {
+            return;
+        };
         if let Some(pod) = drain.pods.remove(name) {
             drain.tries.remove(pod.uid());
         }
     }
 
     fn forget(&mut self, node: &str) {
-        let Some(drain) = self.nodes.remove(node) else { return };
-        drain.pods.keys().for_each(|name| drop(self.node_of.remove(name)));
+        let Some(drain) = self.nodes.remove(node) else {
+            return;
+        };
+        drain
+            .pods
+            .keys()
+            .for_each(|name| drop(self.node_of.remove(name)));
     }
 
     fn attachment(&mut self, change: &Change) -> Vec<String> {
         match change {
             Change::Begin => self.listing_attachments = Some(HashSet::new()),
             Change::Upsert(json) => {
-                let Ok(AttachmentWire { metadata, spec }) = serde_json::from_str(json) else { return Vec::new() };
+                let Ok(AttachmentWire { metadata, spec }) = serde_json::from_str(json) else {
+                    return Vec::new();
+                };
                 let name = metadata.name;
                 if let Some(listing) = &mut self.listing_attachments {
                     listing.insert(name.clone());
                 }
                 let mut touched = self.detach(&name);
                 touched.push(spec.node_name.clone());
-                self.attached.entry(spec.node_name.clone()).or_default().insert(name.clone());
+                self.attached
+                    .entry(spec.node_name.clone())
+                    .or_default()
+                    .insert(name.clone());
                 let volume = spec.source.persistent_volume_name;
-                self.attachments.insert(name.clone(), Attachment { name, node: spec.node_name, volume });
+                self.attachments.insert(
+                    name.clone(),
+                    Attachment {
+                        name,
+                        node: spec.node_name,
+                        volume,
+                    },
+                );
                 return self.drained(touched);
             }
             Change::Remove(json) => {
-                let Ok(AttachmentWire { metadata, .. }) = serde_json::from_str(json) else { return Vec::new() };
+                let Ok(AttachmentWire { metadata, .. }) = serde_json::from_str(json) else {
+                    return Vec::new();
+                };
                 let touched = self.detach(&metadata.name);
                 return self.drained(touched);
             }
             Change::End => {
-                let Some(listed) = self.listing_attachments.take() else { return Vec::new() };
-                let lost: Vec<String> =
-                    self.attachments.keys().filter(|name| !listed.contains(*name)).cloned().collect();
+                let Some(listed) = self.listing_attachments.take() else {
+                    return Vec::new();
+                };
+                let lost: Vec<String> = self
+                    .attachments
+                    .keys()
+                    .filter(|name| !listed.contains(*name))
+                    .cloned()
+                    .collect();
                 let touched = lost.iter().flat_map(|name| self.detach(name)).collect();
                 return self.drained(touched);
             }
@@ -421,7 +543,9 @@ impl Known {
 
     /// Forgets an attachment. Returns its node.
     fn detach(&mut self, name: &str) -> Vec<String> {
-        let Some(Attachment { node, .. }) = self.attachments.remove(name) else { return Vec::new() };
+        let Some(Attachment { node, .. }) = self.attachments.remove(name) else {
+            return Vec::new();
+        };
         if let Some(names) = self.attached.get_mut(&node) {
             names.remove(name);
             if names.is_empty() {
@@ -456,8 +580,10 @@ mod tests {
     }
 
     fn answered(drains: &Drains, pods: &[(&str, u64)], version: u64) {
-        let pods =
-            pods.iter().map(|(name, version)| serde_json::from_str(&pod(name, "n", *version)).unwrap()).collect();
+        let pods = pods
+            .iter()
+            .map(|(name, version)| serde_json::from_str(&pod(name, "n", *version)).unwrap())
+            .collect();
         drains.listed("n", pods, &version.to_string(), Instant::now());
     }
 
@@ -490,11 +616,17 @@ mod tests {
     fn pods_are_kept_for_nodes_that_are_drained_and_for_no_others() {
         let drains = begun();
         assert_eq!(seen(&drains, "elsewhere", "m", 3), [""; 0]);
-        assert_eq!((seen(&drains, "a", "n", 4), kept(&drains).as_str()), (vec!["n".to_owned()], "not listed"));
+        assert_eq!(
+            (seen(&drains, "a", "n", 4), kept(&drains).as_str()),
+            (vec!["n".to_owned()], "not listed")
+        );
         listed(&drains, &[("b", 2)], 3);
         assert_eq!(kept(&drains), "a@4 b@2", "a came after the list");
         drains.end("n");
-        assert_eq!((seen(&drains, "c", "n", 5), kept(&drains).as_str()), (vec![], "not listed"));
+        assert_eq!(
+            (seen(&drains, "c", "n", 5), kept(&drains).as_str()),
+            (vec![], "not listed")
+        );
         assert!(lock(&drains.0).node_of.is_empty() && lock(&drains.0).nodes.is_empty());
     }
 
@@ -506,7 +638,11 @@ mod tests {
         assert_eq!(kept(&drains), "a@7 b@7", "the watch is late");
         seen(&drains, "a", "n", 11);
         listed(&drains, &[("a", 7)], 10);
-        assert_eq!(kept(&drains), "a@11", "b is gone by the list, a is newer than it");
+        assert_eq!(
+            kept(&drains),
+            "a@11",
+            "b is gone by the list, a is newer than it"
+        );
         listed(&drains, &[], 12);
         assert_eq!(kept(&drains), "");
     }
@@ -518,7 +654,10 @@ mod tests {
         assert_eq!(gone(&drains, "a", 6), [""; 0]);
         answered(&drains, &[("a", 3), ("b", 3)], 5);
         assert_eq!(kept(&drains), "b@3");
-        assert_eq!((gone(&drains, "b", 8), kept(&drains).as_str()), (vec!["n".to_owned()], ""));
+        assert_eq!(
+            (gone(&drains, "b", 8), kept(&drains).as_str()),
+            (vec!["n".to_owned()], "")
+        );
     }
 
     #[test]
@@ -529,8 +668,16 @@ mod tests {
         seen(&drains, "a", "n", 1);
         seen(&drains, "b", "m", 4);
         listed(&drains, &[("a", 1), ("d", 6)], 6);
-        assert_eq!(drains.observe(Kind::Pod, &Change::End), [""; 0], "d was listed on its own meanwhile");
-        assert_eq!(kept(&drains), "a@1 d@6", "the name of b belongs to a pod elsewhere");
+        assert_eq!(
+            drains.observe(Kind::Pod, &Change::End),
+            [""; 0],
+            "d was listed on its own meanwhile"
+        );
+        assert_eq!(
+            kept(&drains),
+            "a@1 d@6",
+            "the name of b belongs to a pod elsewhere"
+        );
     }
 
     #[test]
@@ -547,7 +694,11 @@ mod tests {
     fn a_node_counts_as_closed_from_when_it_was_first_seen_to_be() {
         let drains = begun();
         let start = Instant::now();
-        let seen = |at: u64| drains.seen_closed("n", start + Duration::from_secs(at)).as_secs();
+        let seen = |at: u64| {
+            drains
+                .seen_closed("n", start + Duration::from_secs(at))
+                .as_secs()
+        };
         assert_eq!([seen(1), seen(4)], [0, 3]);
         drains.begin("n", "u");
         assert_eq!(seen(6), 5);
@@ -570,9 +721,20 @@ mod tests {
             }
             tokio::time::advance(drains.next_ask("n", Instant::now()).unwrap()).await;
         }
-        assert_eq!(asked, [0, 100, 300, 700, 1500, 3100, 6300, 12_700, 22_700, 32_700, 42_700, 52_700]);
-        assert_eq!(drains.refusal("n", &a, PodRequest::Evict).as_deref(), Some("no"));
-        assert!(drains.may_ask("n", &a, PodRequest::Delete, Instant::now()), "its time may be up all the same");
+        assert_eq!(
+            asked,
+            [
+                0, 100, 300, 700, 1500, 3100, 6300, 12_700, 22_700, 32_700, 42_700, 52_700
+            ]
+        );
+        assert_eq!(
+            drains.refusal("n", &a, PodRequest::Evict).as_deref(),
+            Some("no")
+        );
+        assert!(
+            drains.may_ask("n", &a, PodRequest::Delete, Instant::now()),
+            "its time may be up all the same"
+        );
         drains.asked("n", &a, PodRequest::Evict, None, Instant::now());
         assert_eq!(drains.refusal("n", &a, PodRequest::Evict), None);
         assert!(!drains.may_ask("n", &a, PodRequest::Evict, Instant::now() + LATEST / 2));
@@ -587,14 +749,24 @@ mod tests {
             );
             drains.observe(Kind::VolumeAttachment, &Change::Upsert(json.into()))
         };
-        let names = |node: &str| drains.attachments(node).iter().map(|a| a.name.clone()).collect::<Vec<_>>().join(" ");
+        let names = |node: &str| {
+            drains
+                .attachments(node)
+                .iter()
+                .map(|a| a.name.clone())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(
             (upsert("a", "n"), upsert("b", "n"), upsert("c", "m")),
             (vec!["n".into()], vec!["n".into()], vec![])
         );
         assert_eq!((names("n").as_str(), names("m").as_str()), ("a b", "c"));
         assert_eq!(drains.attachments("m")[0].volume.as_deref(), Some("pv-c"));
-        let gone = drains.observe(Kind::VolumeAttachment, &Change::Remove(r#"{"metadata":{"name":"a"}}"#.into()));
+        let gone = drains.observe(
+            Kind::VolumeAttachment,
+            &Change::Remove(r#"{"metadata":{"name":"a"}}"#.into()),
+        );
         assert_eq!((gone, names("n").as_str()), (vec!["n".to_owned()], "b"));
         drains.observe(Kind::VolumeAttachment, &Change::Begin);
         upsert("c", "m");

@@ -1,5 +1,5 @@
-//! What the daemon stands on: clients, a cloud, a clock. `longshore run` puts real ones there, a simulation its own, and
-//! everything in between is the same code.
+//! What the daemon stands on: clients, a cloud, a clock. `longshore run` puts real ones there, a
+//! simulation its own, and everything in between is the same code.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -114,13 +114,32 @@ impl Daemon {
             repairs,
             inline,
         } = edges;
-        let own = lease.as_ref().map_or(("kube-system", "karpenter-leader-election"), |l| (&*l.namespace, &*l.name));
-        let events = Events::new(plain.clone(), clock.clone(), (own.0.to_owned(), own.1.to_owned()));
+        let own = lease
+            .as_ref()
+            .map_or(("kube-system", "karpenter-leader-election"), |l| {
+                (&*l.namespace, &*l.name)
+            });
+        let events = Events::new(
+            plain.clone(),
+            clock.clone(),
+            (own.0.to_owned(), own.1.to_owned()),
+        );
         let metrics = Arc::new(Metrics::new());
-        let provider: Arc<dyn CloudProvider> = Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
+        let provider: Arc<dyn CloudProvider> =
+            Arc::new(Measured::new(provider, metrics.clone(), leadership.clone()));
         let candidate = lease.map(|lease| {
-            let Lease { namespace, name, holder } = lease;
-            Arc::new(Elector { client: plain.clone(), clock: clock.clone(), namespace, name, holder })
+            let Lease {
+                namespace,
+                name,
+                holder,
+            } = lease;
+            Arc::new(Elector {
+                client: plain.clone(),
+                clock: clock.clone(),
+                namespace,
+                name,
+                holder,
+            })
         });
         let (echoes, echoed) = unbounded_channel();
         let ctx = Arc::new(Context {
@@ -150,9 +169,26 @@ impl Daemon {
         let (asks, asked) = channel(16);
         let round_timer = RoundTimer::new(window.0, window.1);
         let shortages = ctx.unavailable.clone();
-        let how = RoundConfig { catalogue, unavailable: shortages, settings, policies: manager, journal, inline };
+        let how = RoundConfig {
+            catalogue,
+            unavailable: shortages,
+            settings,
+            policies: manager,
+            journal,
+            inline,
+        };
         let board = Arc::new(Mutex::new(StatusBoard::default()));
-        Daemon { ctx, board, queries: asks, asked, echoed, how, round_timer, names, candidate }
+        Daemon {
+            ctx,
+            board,
+            queries: asks,
+            asked,
+            echoed,
+            how,
+            round_timer,
+            names,
+            candidate,
+        }
     }
 
     /// The client that asks again.
@@ -165,14 +201,16 @@ impl Daemon {
         self.ctx.leadership.clone()
     }
 
-    /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`, `rejected`.
+    /// How many rounds have ended in a way, as metrics have it: `bought`, `nothing`, `replaced`,
+    /// `rejected`.
     pub fn rounds(&self) -> impl Fn(&str) -> u64 + Send + Sync + use<> {
         let ctx = self.ctx.clone();
         move |outcome| ctx.metrics.rounds.with_label_values(&[outcome]).get()
     }
 
-    /// Runs until it is told to retire ([`Leadership::retire`]): then it starts nothing any more, waits for what is under
-    /// way, and gives the Lease back. What is under way when it is dropped is left as it is.
+    /// Runs until it is told to retire ([`Leadership::retire`]): then it starts nothing any more,
+    /// waits for what is under way, and gives the Lease back. What is under way when it is dropped
+    /// is left as it is.
     ///
     /// # Errors
     /// If a part that it cannot do without has ended: the process has to begin anew.
@@ -181,7 +219,11 @@ impl Daemon {
         // Ends with this future.
         let mut tasks: JoinSet<&'static str> = JoinSet::new();
         for kind in Kind::ALL {
-            let (client, relists, out) = (self.ctx.client.clone(), self.ctx.relists.clone(), out.clone());
+            let (client, relists, out) = (
+                self.ctx.client.clone(),
+                self.ctx.relists.clone(),
+                out.clone(),
+            );
             tasks.spawn(async move {
                 watch::watch(client, kind, &relists, out).await;
                 kind.at().plural
@@ -196,8 +238,19 @@ impl Daemon {
             });
         }
         let leadership = self.ctx.leadership.clone();
-        let heard = controller::Heard { observations, echoes: self.echoed, queries: self.asked };
-        let control = controller::run(self.ctx, self.how, self.round_timer, self.names, self.board, heard);
+        let heard = controller::Heard {
+            observations,
+            echoes: self.echoed,
+            queries: self.asked,
+        };
+        let control = controller::run(
+            self.ctx,
+            self.how,
+            self.round_timer,
+            self.names,
+            self.board,
+            heard,
+        );
         let retiring = async {
             leadership.retires().await;
             tokio::time::sleep(FINISH).await;
@@ -216,7 +269,10 @@ impl Daemon {
             }
         }
         // The Lease is renewed meanwhile: the tasks are still there.
-        if tokio::time::timeout(HAND_OVER, leadership.is_idle()).await.is_err() {
+        if tokio::time::timeout(HAND_OVER, leadership.is_idle())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 seconds = HAND_OVER.as_secs(),
                 "writes are still under way; giving the Lease back all the same"
@@ -231,8 +287,8 @@ impl Daemon {
     }
 }
 
-/// How long a process that retires waits for the work that is under way, and then for its writes; with giving the Lease back
-/// it is done before kubelet kills it, after 30 s.
+/// How long a process that retires waits for the work that is under way, and then for its writes;
+/// with giving the Lease back it is done before kubelet kills it, after 30 s.
 const FINISH: Duration = Duration::from_secs(20);
 const HAND_OVER: Duration = Duration::from_secs(4);
 /// How long it tries to give its Lease back.

@@ -1,5 +1,6 @@
-//! Events on objects, said once: the same reason and words about the same object are not repeated for two minutes, for
-//! five where a pod is told in every round that it has no node, and for one where a NodePool admits no instance type.
+//! Events on objects, said once: the same reason and words about the same object are not repeated
+//! for two minutes, for five where a pod is told in every round that it has no node, and for one
+//! where a NodePool admits no instance type.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -55,13 +56,25 @@ struct Object<'a> {
 
 impl<'a> Object<'a> {
     fn new(api_version: &'a str, kind: &'a str, name: &'a str) -> Self {
-        Object { api_version, kind, namespace: "", name, uid: "" }
+        Object {
+            api_version,
+            kind,
+            namespace: "",
+            name,
+            uid: "",
+        }
     }
 
     /// An object of Karpenter's own API.
     fn of(kind: &'a str, meta: &'a ObjectMeta) -> Self {
-        let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
-        Object { uid, ..Object::new("karpenter.sh/v1", kind, name) }
+        let (name, uid) = (
+            meta.name.as_deref().unwrap_or_default(),
+            meta.uid.as_deref().unwrap_or_default(),
+        );
+        Object {
+            uid,
+            ..Object::new("karpenter.sh/v1", kind, name)
+        }
     }
 }
 
@@ -76,7 +89,10 @@ impl RateLimiter {
     const A_SECOND: f64 = 5.0;
 
     fn new(now: Instant) -> Self {
-        RateLimiter { left: RateLimiter::MOST, counted: now }
+        RateLimiter {
+            left: RateLimiter::MOST,
+            counted: now,
+        }
     }
 
     /// Whether one more may be told.
@@ -91,47 +107,97 @@ impl RateLimiter {
 }
 
 impl Events {
-    /// Events by a client. `lease` is the namespace and name of what those about this daemon are said of.
+    /// Events by a client. `lease` is the namespace and name of what those about this daemon are
+    /// said of.
     pub fn new(client: Client, clock: Clock, lease: (String, String)) -> Self {
-        Events { client, clock, lease, said: Mutex::default(), few: Mutex::new(RateLimiter::new(Instant::now())) }
+        Events {
+            client,
+            clock,
+            lease,
+            said: Mutex::default(),
+            few: Mutex::new(RateLimiter::new(Instant::now())),
+        }
     }
 
     /// Says something about a pod, `namespace/name`.
     pub async fn pod(&self, pod: &str, warning: bool, reason: &str, message: &str) {
         let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-        self.say(Object { namespace, ..Object::new("v1", "Pod", name) }, warning, reason, message).await;
+        self.say(
+            Object {
+                namespace,
+                ..Object::new("v1", "Pod", name)
+            },
+            warning,
+            reason,
+            message,
+        )
+        .await;
     }
 
     /// Says something about a NodeClaim.
     pub async fn claim(&self, claim: &NodeClaim, warning: bool, reason: &str, message: &str) {
-        self.say(Object::of("NodeClaim", &claim.metadata), warning, reason, message).await;
+        self.say(
+            Object::of("NodeClaim", &claim.metadata),
+            warning,
+            reason,
+            message,
+        )
+        .await;
     }
 
-    /// Says something about a NodeClaim that is left unsaid where much is said already. Nobody waits for it to be written.
+    /// Says something about a NodeClaim that is left unsaid where much is said already. Nobody
+    /// waits for it to be written.
     pub fn claim_if_few(&self, claim: &NodeClaim, warning: bool, reason: &str, message: String) {
         if !lock(&self.few).take(Instant::now()) {
-            tracing::debug!(nodeclaim = claim.metadata.name, message, "too many to write an Event");
+            tracing::debug!(
+                nodeclaim = claim.metadata.name,
+                message,
+                "too many to write an Event"
+            );
             return;
         }
-        if let Some(event) = self.event(Object::of("NodeClaim", &claim.metadata), warning, reason, &message) {
+        if let Some(event) = self.event(
+            Object::of("NodeClaim", &claim.metadata),
+            warning,
+            reason,
+            &message,
+        ) {
             tokio::spawn(write(self.client.clone(), event));
         }
     }
 
     /// Says something about a NodePool.
     pub async fn pool(&self, pool: &NodePool, warning: bool, reason: &str, message: &str) {
-        self.say(Object::of("NodePool", &pool.metadata), warning, reason, message).await;
+        self.say(
+            Object::of("NodePool", &pool.metadata),
+            warning,
+            reason,
+            message,
+        )
+        .await;
     }
 
     /// Says something about a node.
     pub async fn node(&self, name: &str, warning: bool, reason: &str, message: &str) {
-        self.say(Object { uid: name, ..Object::new("v1", "Node", name) }, warning, reason, message).await;
+        self.say(
+            Object {
+                uid: name,
+                ..Object::new("v1", "Node", name)
+            },
+            warning,
+            reason,
+            message,
+        )
+        .await;
     }
 
     /// Says something about this daemon, on its Lease.
     pub async fn own(&self, warning: bool, reason: &str, message: &str) {
         let (namespace, name) = &self.lease;
-        let lease = Object { namespace, ..Object::new("coordination.k8s.io/v1", "Lease", name) };
+        let lease = Object {
+            namespace,
+            ..Object::new("coordination.k8s.io/v1", "Lease", name)
+        };
         self.say(lease, warning, reason, message).await;
     }
 
@@ -142,8 +208,20 @@ impl Events {
     }
 
     /// An Event to write, unless the same was said a moment ago.
-    fn event(&self, object: Object<'_>, warning: bool, reason: &str, message: &str) -> Option<Event> {
-        let Object { api_version, kind, namespace, name, uid } = object;
+    fn event(
+        &self,
+        object: Object<'_>,
+        warning: bool,
+        reason: &str,
+        message: &str,
+    ) -> Option<Event> {
+        let Object {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = object;
         {
             let mut said = lock(&self.said);
             let now = Instant::now();
@@ -154,7 +232,11 @@ impl Events {
             }
             said.insert(key, now + quiet(reason));
         }
-        let home = if namespace.is_empty() { "default" } else { namespace };
+        let home = if namespace.is_empty() {
+            "default"
+        } else {
+            namespace
+        };
         let now = self.clock.now();
         Some(Event {
             metadata: ObjectMeta {
@@ -173,7 +255,10 @@ impl Events {
             type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message.chars().take(1000).collect()),
-            source: Some(EventSource { component: Some("karpenter".to_owned()), ..EventSource::default() }),
+            source: Some(EventSource {
+                component: Some("karpenter".to_owned()),
+                ..EventSource::default()
+            }),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
             count: Some(1),
@@ -183,7 +268,10 @@ impl Events {
 }
 
 async fn write(client: Client, event: Event) {
-    let api: Api<Event> = Api::namespaced(client, event.metadata.namespace.as_deref().unwrap_or("default"));
+    let api: Api<Event> = Api::namespaced(
+        client,
+        event.metadata.namespace.as_deref().unwrap_or("default"),
+    );
     if let Err(error) = api.create(&PostParams::default(), &event).await {
         tracing::debug!(%error, reason = event.reason, "an Event could not be written");
     }
@@ -197,14 +285,27 @@ mod tests {
     fn much_at_once_is_cut_short_and_a_little_is_not() {
         let start = Instant::now();
         let mut few = RateLimiter::new(start);
-        let nominated =
-            |few: &mut RateLimiter, at: f64| (0..30).filter(|_| few.take(start + Duration::from_secs_f64(at))).count();
-        assert_eq!([nominated(&mut few, 0.0), nominated(&mut few, 0.5), nominated(&mut few, 60.0)], [10, 2, 10]);
+        let nominated = |few: &mut RateLimiter, at: f64| {
+            (0..30)
+                .filter(|_| few.take(start + Duration::from_secs_f64(at)))
+                .count()
+        };
+        assert_eq!(
+            [
+                nominated(&mut few, 0.0),
+                nominated(&mut few, 0.5),
+                nominated(&mut few, 60.0)
+            ],
+            [10, 2, 10]
+        );
     }
 
     #[test]
     fn words_are_not_repeated_for_as_long_as_their_reason_says() {
         let seconds = |reason| quiet(reason).as_secs();
-        assert_eq!(["FailedScheduling", "NoCompatibleInstanceTypes", "Launched"].map(seconds), [300, 60, 120]);
+        assert_eq!(
+            ["FailedScheduling", "NoCompatibleInstanceTypes", "Launched"].map(seconds),
+            [300, 60, 120]
+        );
     }
 }

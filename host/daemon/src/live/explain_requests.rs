@@ -1,7 +1,8 @@
 //! Questions about pods, one at a time and never at a round's cost.
 //!
-//! A question is answered by planning, on a thread of its own and with instances of the policies of its own, so that a
-//! round that becomes due meanwhile is made at once. It does not begin while a round is under way or about to begin.
+//! A question is answered by planning, on a thread of its own and with instances of the policies of
+//! its own, so that a round that becomes due meanwhile is made at once. It does not begin while a
+//! round is under way or about to begin.
 
 use std::time::Duration;
 
@@ -34,13 +35,14 @@ pub struct ExplainRequests {
 }
 
 impl ExplainRequests {
-    /// Takes a question. One that waits already is replaced, which senders rule out by [`ExplainRequest::turn`].
+    /// Takes a question. One that waits already is replaced, which senders rule out by
+    /// [`ExplainRequest::turn`].
     pub fn ask(&mut self, question: ExplainRequest, now: Instant) {
         self.waits = Some((question, now));
     }
 
-    /// When the question that waits may be answered, if the next round is due at `round`. Nothing where the loop is woken
-    /// for something else first.
+    /// When the question that waits may be answered, if the next round is due at `round`. Nothing
+    /// where the loop is woken for something else first.
     pub fn due(&self, now: Instant, round: Option<Instant>) -> Option<Instant> {
         let (_, asked) = self.waits.as_ref().filter(|_| !self.answering)?;
         let at = self.last.map_or(now, |last| (last + EVERY).max(now));
@@ -80,13 +82,27 @@ mod tests {
     fn question() -> (ExplainRequest, oneshot::Receiver<Result<Explained, String>>) {
         let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let (reply, answer) = oneshot::channel();
-        (ExplainRequest { pod: "shop/web".into(), reply, turn }, answer)
+        (
+            ExplainRequest {
+                pod: "shop/web".into(),
+                reply,
+                turn,
+            },
+            answer,
+        )
     }
 
     /// Seconds after `begin` at which a question asked then is due.
-    fn due(questions: &ExplainRequests, begin: Instant, now: f64, round: Option<f64>) -> Option<f64> {
+    fn due(
+        questions: &ExplainRequests,
+        begin: Instant,
+        now: f64,
+        round: Option<f64>,
+    ) -> Option<f64> {
         let at = |seconds: f64| begin + Duration::from_secs_f64(seconds);
-        questions.due(at(now), round.map(at)).map(|due| (due - begin).as_secs_f64())
+        questions
+            .due(at(now), round.map(at))
+            .map(|due| (due - begin).as_secs_f64())
     }
 
     #[test]
@@ -98,11 +114,23 @@ mod tests {
         questions.ask(asked, begin);
         assert_eq!(due(&questions, begin, 0.0, None), Some(0.0));
         assert_eq!(due(&questions, begin, 0.0, Some(1.5)), Some(0.0));
-        assert_eq!(due(&questions, begin, 0.0, Some(0.9)), None, "the round wakes the loop");
+        assert_eq!(
+            due(&questions, begin, 0.0, Some(0.9)),
+            None,
+            "the round wakes the loop"
+        );
         assert_eq!(due(&questions, begin, 4.5, Some(5.4)), Some(5.0));
         assert_eq!(due(&questions, begin, 6.0, Some(6.5)), Some(6.0));
-        assert_eq!(due(&questions, begin, 60.0, Some(60.0)), None, "never before a round that is due");
-        assert_eq!(due(&questions, begin, 60.0, Some(50.0)), None, "nor before one that is late");
+        assert_eq!(
+            due(&questions, begin, 60.0, Some(60.0)),
+            None,
+            "never before a round that is due"
+        );
+        assert_eq!(
+            due(&questions, begin, 60.0, Some(50.0)),
+            None,
+            "nor before one that is late"
+        );
     }
 
     #[test]
@@ -114,7 +142,11 @@ mod tests {
         assert!(questions.begin(begin).is_some());
         let (second, _answer) = question();
         questions.ask(second, begin);
-        assert_eq!(due(&questions, begin, 9.0, None), None, "the first is being answered");
+        assert_eq!(
+            due(&questions, begin, 9.0, None),
+            None,
+            "the first is being answered"
+        );
         questions.ended();
         assert_eq!(due(&questions, begin, 0.2, None), Some(1.0));
         assert_eq!(due(&questions, begin, 9.0, None), Some(9.0));

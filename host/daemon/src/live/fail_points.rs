@@ -1,5 +1,5 @@
-//! Places where a test can have the daemon panic, to see what guards against panics at work. Compiled in by the feature
-//! `mutants` alone.
+//! Places where a test can have the daemon panic, to see what guards against panics at work.
+//! Compiled in by the feature `mutants` alone.
 
 #[cfg(feature = "mutants")]
 use std::cell::Cell;
@@ -23,7 +23,10 @@ thread_local! {
 /// Panics if a test wants that here.
 #[cfg(feature = "mutants")]
 pub(crate) fn fail_point(name: &str) {
-    debug_assert!(ALL.iter().any(|known| known.0 == name), "{name} is not in the table");
+    debug_assert!(
+        ALL.iter().any(|known| known.0 == name),
+        "{name} is not in the table"
+    );
     let (at, left) = PANICS.get();
     if at == name && left > 0 {
         PANICS.set((at, left - 1));
@@ -36,7 +39,8 @@ pub(crate) fn fail_point(name: &str) {
 #[inline(always)]
 pub(crate) const fn fail_point(_: &str) {}
 
-/// Where this thread is still to panic: for a thread that it starts, and for tests that want to know whether it has.
+/// Where this thread is still to panic: for a thread that it starts, and for tests that want to
+/// know whether it has.
 #[cfg(feature = "mutants")]
 pub fn panics_left() -> Panics {
     PANICS.get()
@@ -49,10 +53,13 @@ pub const fn panics_left() -> Panics {
     ("", 0)
 }
 
-/// Has this thread panic at a place, so many times. Says whether that is possible: the place is known and the feature
-/// `mutants` is compiled in.
+/// Has this thread panic at a place, so many times. Says whether that is possible: the place is
+/// known and the feature `mutants` is compiled in.
 pub fn panic_at(name: &str, times: u32) -> bool {
-    let known = ALL.iter().find(|known| known.0 == name).map(|known| known.0);
+    let known = ALL
+        .iter()
+        .find(|known| known.0 == name)
+        .map(|known| known.0);
     #[cfg(feature = "mutants")]
     PANICS.set((known.unwrap_or_default(), times));
     cfg!(feature = "mutants") && known.is_some() || times == 0

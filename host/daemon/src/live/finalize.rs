@@ -1,7 +1,7 @@
 //! A claim's end: its Node goes first, then the instance, then the claim.
 //!
-//! An instance ends only where its Node is gone or never joined, and that is asked of the server: that the state has no
-//! Node may mean that a watch is late.
+//! An instance ends only where its Node is gone or never joined, and that is asked of the server:
+//! that the state has no Node may mean that a watch is late.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use tokio::time::Instant;
 
 use super::claims::FINALIZER;
 use super::context::Context;
-use super::lifecycle::{Outcome, TERMINATION_TIME, is_true, jiff_span, patch_meta, patch_status, pool_of, rfc3339};
+use super::lifecycle::{
+    Outcome, TERMINATION_TIME, is_true, jiff_span, patch_meta, patch_status, pool_of, rfc3339,
+};
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::proof;
@@ -28,18 +30,32 @@ const UNKNOWN: Duration = Duration::from_secs(60);
 /// An instance that ends is asked for this often.
 const ENDS: Duration = Duration::from_secs(2);
 
-/// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as far as the state knows.
+/// Ends what belongs to a claim that is being deleted. `nodes` are those with its provider ID, as
+/// far as the state knows.
 pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>]) -> Outcome {
     let finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|f| f == FINALIZER) {
         return Ok(None);
     }
     let annotations = claim.metadata.annotations.clone().unwrap_or_default();
-    let grace = claim.spec.termination_grace_period.as_deref().and_then(|t| duration::duration(t).ok());
-    let deleted = claim.metadata.deletion_timestamp.as_ref().map_or(ctx.now(), |t| t.0);
+    let grace = claim
+        .spec
+        .termination_grace_period
+        .as_deref()
+        .and_then(|t| duration::duration(t).ok());
+    let deleted = claim
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .map_or(ctx.now(), |t| t.0);
     if let (Some(grace), false) = (grace, annotations.contains_key(TERMINATION_TIME)) {
         let end = deleted.checked_add(jiff_span(grace)).unwrap_or(deleted);
-        patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: rfc3339(end)}})).await?;
+        patch_meta(
+            ctx,
+            claim,
+            json!({"annotations": {TERMINATION_TIME: rfc3339(end)}}),
+        )
+        .await?;
         return Ok(None);
     }
     let id = match provider_id(ctx, claim).await? {
@@ -68,10 +84,19 @@ pub async fn finalize(ctx: &Context, claim: &NodeClaim, nodes: &[Arc<NodeView>])
         Err(StepError::Gone) => {}
         other => drop(other?),
     }
-    ctx.launches.forget(claim.metadata.uid.as_deref().unwrap_or_default());
-    let since = |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
-    let ending = claim.status.as_ref().and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
-    ctx.metrics.terminated(claim, since(deleted), ending.map(|c| since(c.last_transition_time.0)));
+    ctx.launches
+        .forget(claim.metadata.uid.as_deref().unwrap_or_default());
+    let since =
+        |at: longshore_api::crd::Timestamp| (ctx.now().as_second() - at.as_second()).max(0) as f64;
+    let ending = claim
+        .status
+        .as_ref()
+        .and_then(|s| condition(&s.conditions, INSTANCE_TERMINATING));
+    ctx.metrics.terminated(
+        claim,
+        since(deleted),
+        ending.map(|c| since(c.last_transition_time.0)),
+    );
     Ok(None)
 }
 
@@ -93,18 +118,33 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     // Launched, perhaps, by a process that did not live to write it down.
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
     let all = ctx.provider.list().await.map_err(StepError::other)?;
-    if let Some(instance) = all.into_iter().find(|i| i.claim_uid.as_deref() == Some(uid)) {
+    if let Some(instance) = all
+        .into_iter()
+        .find(|i| i.claim_uid.as_deref() == Some(uid))
+    {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }
     let (since, now) = (ctx.leadership.since(), Instant::now());
-    let created = claim.metadata.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second());
+    let created = claim
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(0, |at| at.0.as_second());
     // Times on objects are whole seconds of the server's clock.
     let term = ctx.now().as_second() - now.duration_since(since).as_secs() as i64 + 2;
-    Ok(ctx.launches.unlisted(uid, created >= term, since, now).map_or(Owned::Nothing, Owned::Unlisted))
+    Ok(ctx
+        .launches
+        .unlisted(uid, created >= term, since, now)
+        .map_or(Owned::Nothing, Owned::Unlisted))
 }
 
 /// Deletes the Nodes of an instance. Says whether there still are any.
-async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<NodeView>]) -> Result<bool, StepError> {
+async fn end_nodes(
+    ctx: &Context,
+    claim: &NodeClaim,
+    id: &str,
+    nodes: &[Arc<NodeView>],
+) -> Result<bool, StepError> {
     if !nodes.is_empty() {
         for node in nodes.iter().filter(|n| n.deletion.is_none()) {
             proof::delete_node(ctx, node).await?;
@@ -118,15 +158,24 @@ async fn end_nodes(ctx: &Context, claim: &NodeClaim, id: &str, nodes: &[Arc<Node
     Ok(!there.is_empty())
 }
 
-/// The Nodes of an instance, asked of the server: by name where the claim knows one, otherwise among all of its NodePool.
-async fn nodes_on_server(ctx: &Context, claim: &NodeClaim, id: &str) -> Result<Vec<NodeView>, StepError> {
+/// The Nodes of an instance, asked of the server: by name where the claim knows one, otherwise
+/// among all of its NodePool.
+async fn nodes_on_server(
+    ctx: &Context,
+    claim: &NodeClaim,
+    id: &str,
+) -> Result<Vec<NodeView>, StepError> {
     let status = claim.status.clone().unwrap_or_default();
     if !status.node_name.is_empty() {
         let node = proof::node(ctx, &status.node_name).await?;
-        return Ok(node.into_iter().filter(|node| node.provider_id == id).collect());
+        return Ok(node
+            .into_iter()
+            .filter(|node| node.provider_id == id)
+            .collect());
     }
     if is_true(&status, INSTANCE_TERMINATING) {
-        // There was no Node when the instance began to end, and from such an instance none will come.
+        // There was no Node when the instance began to end, and from such an instance none will
+        // come.
         return Ok(Vec::new());
     }
     proof::nodes_with(ctx, pool_of(claim), &BTreeSet::from([id])).await
@@ -139,6 +188,20 @@ async fn say_ending(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError> {
         return Ok(());
     }
     let to = ConditionStatus::True;
-    set_condition(&mut status.conditions, INSTANCE_TERMINATING, to, INSTANCE_TERMINATING, "", Time(ctx.now()));
-    patch_status(ctx, claim, claim.metadata.resource_version.as_deref(), &status).await.map(drop)
+    set_condition(
+        &mut status.conditions,
+        INSTANCE_TERMINATING,
+        to,
+        INSTANCE_TERMINATING,
+        "",
+        Time(ctx.now()),
+    );
+    patch_status(
+        ctx,
+        claim,
+        claim.metadata.resource_version.as_deref(),
+        &status,
+    )
+    .await
+    .map(drop)
 }

@@ -1,12 +1,14 @@
-//! How far the watches can be trusted, and what this process has written that they have not brought back yet.
+//! How far the watches can be trusted, and what this process has written that they have not brought
+//! back yet.
 //!
-//! Nothing is planned from a picture that is known to be old: while a watch is behind something that this process wrote, was
-//! silent for longer than bookmarks allow, cannot be had, or is to be listed again. What was written is folded into the
-//! state from the answer of the write, so that no plan forgets it meanwhile; what a watch brings of the same object from
-//! before that write is passed over.
+//! Nothing is planned from a picture that is known to be old: while a watch is behind something
+//! that this process wrote, was silent for longer than bookmarks allow, cannot be had, or is to be
+//! listed again. What was written is folded into the state from the answer of the write, so that no
+//! plan forgets it meanwhile; what a watch brings of the same object from before that write is
+//! passed over.
 //!
-//! Versions of objects are numbers that grow over all objects of a kind (Kubernetes promises that since 1.35). A version
-//! that is no number says nothing here.
+//! Versions of objects are numbers that grow over all objects of a kind (Kubernetes promises that
+//! since 1.35). A version that is no number says nothing here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,9 +19,11 @@ use super::kinds::Kind;
 
 /// What plans depend on most: a picture of these that is old buys twice.
 const WATCHED: [Kind; 3] = [Kind::NodeClaim, Kind::Node, Kind::Pod];
-/// A watch that has not brought an own write for so long is behind. An API server that is busy takes up to 2.5 s.
+/// A watch that has not brought an own write for so long is behind. An API server that is busy
+/// takes up to 2.5 s.
 const BEHIND: Duration = Duration::from_secs(5);
-/// The API server sends a bookmark every minute to a watch on which nothing happens; this leaves it half as much again.
+/// The API server sends a bookmark every minute to a watch on which nothing happens; this leaves it
+/// half as much again.
 const SILENT: Duration = Duration::from_secs(90);
 /// A watch on which something was heard this recently needs no proof before a purchase.
 const RECENT: Duration = Duration::from_secs(5);
@@ -86,10 +90,19 @@ impl std::fmt::Display for Stale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Stale::Behind { kind, name } => {
-                write!(f, "the watch of {} is behind: it has not brought {name} as it was written", kind.at().plural)
+                write!(
+                    f,
+                    "the watch of {} is behind: it has not brought {name} as it was written",
+                    kind.at().plural
+                )
             }
             Stale::Silent { kind } => {
-                write!(f, "the watch of {} was silent for {} s, bookmarks included", kind.at().plural, SILENT.as_secs())
+                write!(
+                    f,
+                    "the watch of {} was silent for {} s, bookmarks included",
+                    kind.at().plural,
+                    SILENT.as_secs()
+                )
             }
             Stale::Relisting { kind } => write!(f, "{} are being listed again", kind.at().plural),
         }
@@ -138,24 +151,37 @@ impl Freshness {
 
     /// Whether the last list of a kind began at `since` or later.
     pub fn was_listed_since(&self, kind: Kind, since: Instant) -> bool {
-        self.heard.get(&kind).and_then(|heard| heard.list_began).is_some_and(|began| began >= since)
+        self.heard
+            .get(&kind)
+            .and_then(|heard| heard.list_began)
+            .is_some_and(|began| began >= since)
     }
 
     /// A watch has brought everything up to a version, by a bookmark or a list.
     pub fn reached(&mut self, kind: Kind, version: u64) {
         let heard = self.heard.entry(kind).or_default();
-        // A list of an older version: the server was set back, and what was written is not there any more.
+        // A list of an older version: the server was set back, and what was written is not there
+        // any more.
         let set_back = version < heard.version;
         heard.version = version;
-        self.unseen.retain(|(of, _), unseen| *of != kind || (unseen.version > version && !set_back));
+        self.unseen
+            .retain(|(of, _), unseen| *of != kind || (unseen.version > version && !set_back));
     }
 
     /// This process wrote something. Says whether that is news to the watch.
     pub fn wrote(&mut self, write: &OwnWrite, now: Instant) -> bool {
-        if self.heard.get(&write.kind).is_some_and(|heard| heard.version >= write.version) {
+        if self
+            .heard
+            .get(&write.kind)
+            .is_some_and(|heard| heard.version >= write.version)
+        {
             return false;
         }
-        let unseen = Unseen { version: write.version, since: now, object: write.object.clone() };
+        let unseen = Unseen {
+            version: write.version,
+            since: now,
+            object: write.object.clone(),
+        };
         let key = (write.kind, write.name.clone());
         match self.unseen.get(&key) {
             Some(known) if known.version >= write.version => false,
@@ -172,7 +198,8 @@ impl Freshness {
         }
     }
 
-    /// A watch brings an object of this version. Says whether anything of its kind is awaited, so that its name matters.
+    /// A watch brings an object of this version. Says whether anything of its kind is awaited, so
+    /// that its name matters.
     pub fn brought(&mut self, kind: Kind, version: u64) -> bool {
         if let Some(heard) = self.heard.get_mut(&kind) {
             heard.version = heard.version.max(version);
@@ -180,8 +207,9 @@ impl Freshness {
         self.unseen.keys().any(|(of, _)| *of == kind)
     }
 
-    /// Whether an object that a watch brings is from before what this process wrote last. If not, nothing is awaited of it.
-    /// Objects that were not kept are taken in all the same: the state has nothing newer.
+    /// Whether an object that a watch brings is from before what this process wrote last. If not,
+    /// nothing is awaited of it. Objects that were not kept are taken in all the same: the state
+    /// has nothing newer.
     pub fn is_older_than_own(&mut self, kind: Kind, name: &str, version: u64) -> bool {
         let key = (kind, name.to_owned());
         match self.unseen.get(&key) {
@@ -200,9 +228,13 @@ impl Freshness {
         of.filter_map(|(_, unseen)| unseen.object.clone()).collect()
     }
 
-    /// Whether something was heard of a watch a moment ago, and it has caught up with what came before that.
+    /// Whether something was heard of a watch a moment ago, and it has caught up with what came
+    /// before that.
     pub fn is_recent(&self, kind: Kind, now: Instant) -> bool {
-        let times = self.heard.get(&kind).and_then(|heard| heard.at.zip(heard.resumed));
+        let times = self
+            .heard
+            .get(&kind)
+            .and_then(|heard| heard.at.zip(heard.resumed));
         times.is_some_and(|(at, resumed)| now < at + RECENT && now >= resumed + CATCHES_UP)
     }
 
@@ -211,12 +243,26 @@ impl Freshness {
         if let Some((&kind, _)) = self.relisting.first_key_value() {
             return Some(Stale::Relisting { kind });
         }
-        let behind = self.unseen.iter().find(|(_, unseen)| now >= unseen.since + BEHIND);
+        let behind = self
+            .unseen
+            .iter()
+            .find(|(_, unseen)| now >= unseen.since + BEHIND);
         if let Some(((kind, name), _)) = behind {
-            return Some(Stale::Behind { kind: *kind, name: name.clone() });
+            return Some(Stale::Behind {
+                kind: *kind,
+                name: name.clone(),
+            });
         }
-        let silent = |kind: &Kind| self.heard.get(kind).and_then(|heard| heard.at).is_some_and(|at| now >= at + SILENT);
-        WATCHED.into_iter().find(silent).map(|kind| Stale::Silent { kind })
+        let silent = |kind: &Kind| {
+            self.heard
+                .get(kind)
+                .and_then(|heard| heard.at)
+                .is_some_and(|at| now >= at + SILENT)
+        };
+        WATCHED
+            .into_iter()
+            .find(silent)
+            .map(|kind| Stale::Silent { kind })
     }
 }
 
@@ -229,7 +275,12 @@ mod tests {
     }
 
     fn claim(name: &str, version: u64) -> OwnWrite {
-        OwnWrite { kind: Kind::NodeClaim, name: name.into(), version, object: Some(format!("{name}@{version}").into()) }
+        OwnWrite {
+            kind: Kind::NodeClaim,
+            name: name.into(),
+            version,
+            object: Some(format!("{name}@{version}").into()),
+        }
     }
 
     #[test]
@@ -238,12 +289,22 @@ mod tests {
         let mut watches = Freshness::default();
         watches.heard(Kind::NodeClaim, now);
         watches.reached(Kind::NodeClaim, 10);
-        assert!(!watches.wrote(&claim("old", 10), now), "the watch was faster than the answer");
+        assert!(
+            !watches.wrote(&claim("old", 10), now),
+            "the watch was faster than the answer"
+        );
         assert!(watches.wrote(&claim("a", 11), now));
         assert!(watches.wrote(&claim("a", 13), now + seconds(4)));
         assert_eq!(watches.stale(now + seconds(4)), None);
-        let behind = Stale::Behind { kind: Kind::NodeClaim, name: "a".into() };
-        assert_eq!(watches.stale(now + seconds(5)), Some(behind), "since the first of the two writes");
+        let behind = Stale::Behind {
+            kind: Kind::NodeClaim,
+            name: "a".into(),
+        };
+        assert_eq!(
+            watches.stale(now + seconds(5)),
+            Some(behind),
+            "since the first of the two writes"
+        );
         assert!(watches.is_older_than_own(Kind::NodeClaim, "a", 11));
         assert!(!watches.is_older_than_own(Kind::NodeClaim, "a", 13));
         assert_eq!(watches.stale(now + seconds(5)), None);
@@ -257,9 +318,16 @@ mod tests {
         watches.wrote(&claim("b", 15), now);
         watches.reached(Kind::Pod, 20);
         watches.reached(Kind::NodeClaim, 12);
-        assert_eq!(watches.unseen(Kind::NodeClaim), [Box::from("b@15")], "versions of pods say nothing of NodeClaims");
+        assert_eq!(
+            watches.unseen(Kind::NodeClaim),
+            [Box::from("b@15")],
+            "versions of pods say nothing of NodeClaims"
+        );
         watches.reached(Kind::NodeClaim, 7);
-        assert!(watches.unseen(Kind::NodeClaim).is_empty(), "the server was set back to before it");
+        assert!(
+            watches.unseen(Kind::NodeClaim).is_empty(),
+            "the server was set back to before it"
+        );
     }
 
     #[test]
@@ -272,11 +340,24 @@ mod tests {
         assert_eq!(watches.stale(now + seconds(89)), None);
         watches.heard(Kind::Pod, now + seconds(60));
         watches.heard(Kind::NodeClaim, now + seconds(60));
-        assert_eq!(watches.stale(now + seconds(90)), Some(Stale::Silent { kind: Kind::Node }));
+        assert_eq!(
+            watches.stale(now + seconds(90)),
+            Some(Stale::Silent { kind: Kind::Node })
+        );
         watches.heard(Kind::Node, now + seconds(90));
-        assert_eq!(watches.stale(now + seconds(90)), None, "others, as of services, may be silent");
-        assert!(!watches.is_recent(Kind::Node, now + seconds(90)), "more of what it has missed may follow");
-        assert!(watches.is_recent(Kind::Node, now + seconds(94)) && !watches.is_recent(Kind::Pod, now + seconds(94)));
+        assert_eq!(
+            watches.stale(now + seconds(90)),
+            None,
+            "others, as of services, may be silent"
+        );
+        assert!(
+            !watches.is_recent(Kind::Node, now + seconds(90)),
+            "more of what it has missed may follow"
+        );
+        assert!(
+            watches.is_recent(Kind::Node, now + seconds(94))
+                && !watches.is_recent(Kind::Pod, now + seconds(94))
+        );
     }
 
     #[test]
@@ -285,7 +366,11 @@ mod tests {
         let mut watches = Freshness::default();
         watches.relist(Kind::Node);
         watches.listed(Kind::Node);
-        assert_eq!(watches.stale(now), Some(Stale::Relisting { kind: Kind::Node }), "that one began before");
+        assert_eq!(
+            watches.stale(now),
+            Some(Stale::Relisting { kind: Kind::Node }),
+            "that one began before"
+        );
         watches.list_begins(Kind::Node, now + seconds(1));
         watches.listed(Kind::Node);
         assert_eq!(watches.stale(now + seconds(1)), None);

@@ -1,9 +1,9 @@
 //! Garbage, both ways: claims whose instance is gone, and instances whose claim is.
 //!
-//! One look proves nothing: a list of a cloud can be successful and lack half, claims can have been restored under new
-//! UIDs, a watch can be late. So garbage has to be seen as such in two passes that are an interval apart, is looked at
-//! once more where it is (the API server, the cloud), and there is a limit to what goes in one pass: above it nothing
-//! goes, and that is said.
+//! One look proves nothing: a list of a cloud can be successful and lack half, claims can have been
+//! restored under new UIDs, a watch can be late. So garbage has to be seen as such in two passes
+//! that are an interval apart, is looked at once more where it is (the API server, the cloud), and
+//! there is a limit to what goes in one pass: above it nothing goes, and that is said.
 
 mod limit;
 mod sightings;
@@ -58,20 +58,28 @@ impl Garbage {
 
     /// Reason and message of the condition [`HELD`] while something is not collected.
     pub fn held(&self) -> Option<(&'static str, String)> {
-        let reason = lock(&self.0).trouble.first().map(|refusal| refusal.what.reason())?;
+        let reason = lock(&self.0)
+            .trouble
+            .first()
+            .map(|refusal| refusal.what.reason())?;
         Some((reason, self.trouble()?))
     }
 }
 
-/// The condition of NodePools that is True while garbage is not collected because there is too much of it.
+/// The condition of NodePools that is True while garbage is not collected because there is too much
+/// of it.
 pub const HELD: &str = "GarbageCollectionHeld";
 
-/// Deletes registered claims whose instance is gone (`ready` has the provider IDs of nodes that are Ready, whose instance
-/// is there whatever the cloud says), and instances whose claim is gone.
+/// Deletes registered claims whose instance is gone (`ready` has the provider IDs of nodes that are
+/// Ready, whose instance is there whatever the cloud says), and instances whose claim is gone.
 ///
 /// # Errors
 /// What the server or the cloud says; what was not done is done the next time.
-pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<String>) -> Result<(), StepError> {
+pub async fn collect(
+    ctx: &Context,
+    claims: &[Arc<NodeClaim>],
+    ready: &BTreeSet<String>,
+) -> Result<(), StepError> {
     ctx.may_write()?;
     let instances = ctx.provider.list().await.map_err(StepError::other)?;
     let lost = lost_claims(ctx, claims, ready, &instances).await;
@@ -85,15 +93,27 @@ pub async fn collect(ctx: &Context, claims: &[Arc<NodeClaim>], ready: &BTreeSet<
         }
     }
     tell(ctx, refusals).await;
-    if errors.is_empty() { Ok(()) } else { Err(StepError::Other(errors.join("; "))) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(StepError::Other(errors.join("; ")))
+    }
 }
 
 /// Says what was not done.
 async fn tell(ctx: &Context, refusals: Vec<Refusal>) {
-    ctx.metrics.garbage(refusals.iter().map(|refusal| (refusal.what.label(), refusal.count)));
+    ctx.metrics.garbage(
+        refusals
+            .iter()
+            .map(|refusal| (refusal.what.label(), refusal.count)),
+    );
     for refusal in &refusals {
         let message = refusal.to_string();
-        tracing::warn!(reason = refusal.what.reason(), message, "garbage is not collected");
+        tracing::warn!(
+            reason = refusal.what.reason(),
+            message,
+            "garbage is not collected"
+        );
         ctx.events.own(true, refusal.what.reason(), &message).await;
     }
     lock(&ctx.garbage.0).trouble = refusals;
@@ -107,11 +127,16 @@ async fn lost_claims(
     instances: &[Arc<Instance>],
 ) -> Result<Option<Refusal>, StepError> {
     let there: BTreeSet<&str> = instances.iter().map(|i| i.provider_id.as_str()).collect();
-    let registered = |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
+    let registered =
+        |c: &&Arc<NodeClaim>| c.status.as_ref().is_some_and(|s| is_true(s, "Registered"));
     let registered: Vec<&Arc<NodeClaim>> = claims.iter().filter(registered).collect();
-    let missing = |c: &&&Arc<NodeClaim>| c.metadata.deletion_timestamp.is_none() && !there.contains(id_of(c));
-    let suspects: BTreeMap<&str, &Arc<NodeClaim>> =
-        registered.iter().filter(missing).filter_map(|c| Some((c.metadata.uid.as_deref()?, *c))).collect();
+    let missing =
+        |c: &&&Arc<NodeClaim>| c.metadata.deletion_timestamp.is_none() && !there.contains(id_of(c));
+    let suspects: BTreeMap<&str, &Arc<NodeClaim>> = registered
+        .iter()
+        .filter(missing)
+        .filter_map(|c| Some((c.metadata.uid.as_deref()?, *c)))
+        .collect();
     let (due, limit) = {
         let mut memory = lock(&ctx.garbage.0);
         let mut due = memory.claims.seen(suspects.keys().copied(), Instant::now());
@@ -121,10 +146,16 @@ async fn lost_claims(
         (due, memory.limit.of(registered.len()))
     };
     if due.len() > limit {
-        return Ok(Some(Refusal { what: What::Claims, count: due.len(), of: registered.len(), limit }));
+        return Ok(Some(Refusal {
+            what: What::Claims,
+            count: due.len(),
+            of: registered.len(),
+            limit,
+        }));
     }
     let due = due.iter().filter_map(|uid| suspects.get(uid.as_str()));
-    for claim in due.filter(|claim| !ready.contains(id_of(claim)) || mutant("garbage-partial-list")) {
+    for claim in due.filter(|claim| !ready.contains(id_of(claim)) || mutant("garbage-partial-list"))
+    {
         match ctx.provider.get(id_of(claim)).await {
             Err(CloudError::NotFound(_)) => {}
             // The list was wrong.
@@ -139,7 +170,8 @@ async fn lost_claims(
     Ok(None)
 }
 
-/// Ends instances whose claim is gone. One that has a Node is ended by way of its Node, which is drained.
+/// Ends instances whose claim is gone. One that has a Node is ended by way of its Node, which is
+/// drained.
 async fn leaked_instances(
     ctx: &Context,
     claims: &[Arc<NodeClaim>],
@@ -149,11 +181,16 @@ async fn leaked_instances(
     let now = ctx.now().as_second();
     let owners = Owners::of(claims.iter().map(AsRef::as_ref));
     let old = |i: &Instance| i.created > 0 && now - i.created > LEAK_AGE;
-    let suspects: BTreeMap<&str, &Arc<Instance>> =
-        instances.iter().filter(|i| owners.lack(i) && old(i)).map(|i| (i.provider_id.as_str(), i)).collect();
+    let suspects: BTreeMap<&str, &Arc<Instance>> = instances
+        .iter()
+        .filter(|i| owners.lack(i) && old(i))
+        .map(|i| (i.provider_id.as_str(), i))
+        .collect();
     let (due, limit) = {
         let mut memory = lock(&ctx.garbage.0);
-        let mut due = memory.instances.seen(suspects.keys().copied(), Instant::now());
+        let mut due = memory
+            .instances
+            .seen(suspects.keys().copied(), Instant::now());
         if mutant("garbage-trusts-cache") {
             due = suspects.keys().map(|id| (*id).to_owned()).collect();
         }
@@ -164,25 +201,52 @@ async fn leaked_instances(
     }
     // Asked of the server itself: a claim may have been made since, and a watch may be behind.
     let known = proof::claims(ctx, "").await?;
-    let owners = if mutant("garbage-trusts-cache") { owners } else { Owners::of(known.iter()) };
+    let owners = if mutant("garbage-trusts-cache") {
+        owners
+    } else {
+        Owners::of(known.iter())
+    };
     let mut leaked: BTreeSet<&str> = due.iter().map(String::as_str).collect();
-    leaked.retain(|id| suspects.get(id).is_some_and(|instance| owners.lack(instance)));
-    let (mut spared, doomed): (BTreeSet<&str>, BTreeSet<&str>) =
-        leaked.iter().partition(|id| ready.contains(**id) && !mutant("garbage-by-uid"));
+    leaked.retain(|id| {
+        suspects
+            .get(id)
+            .is_some_and(|instance| owners.lack(instance))
+    });
+    let (mut spared, doomed): (BTreeSet<&str>, BTreeSet<&str>) = leaked
+        .iter()
+        .partition(|id| ready.contains(**id) && !mutant("garbage-by-uid"));
     if doomed.len() > limit {
-        return Ok(Some(Refusal { what: What::Instances, count: doomed.len(), of: instances.len(), limit }));
+        return Ok(Some(Refusal {
+            what: What::Instances,
+            count: doomed.len(),
+            of: instances.len(),
+            limit,
+        }));
     }
     let blind = mutant("garbage-by-uid") || mutant("garbage-trusts-cache");
-    let nodes = if doomed.is_empty() || blind { Vec::new() } else { proof::nodes_with(ctx, "", &doomed).await? };
+    let nodes = if doomed.is_empty() || blind {
+        Vec::new()
+    } else {
+        proof::nodes_with(ctx, "", &doomed).await?
+    };
     for id in doomed {
         let its: Vec<&NodeView> = nodes.iter().filter(|node| node.provider_id == id).collect();
         // One that never registered has no pods: nothing keeps it.
-        if its.iter().any(|node| node.is_ready() && node.is_registered()) {
+        if its
+            .iter()
+            .any(|node| node.is_ready() && node.is_registered())
+        {
             spared.insert(id);
             continue;
         }
-        let uid = suspects.get(id).and_then(|instance| instance.claim_uid.as_deref());
-        tracing::warn!(provider_id = id, uid, "deleting leaked instance without NodeClaim");
+        let uid = suspects
+            .get(id)
+            .and_then(|instance| instance.claim_uid.as_deref());
+        tracing::warn!(
+            provider_id = id,
+            uid,
+            "deleting leaked instance without NodeClaim"
+        );
         if its.is_empty() {
             ctx.may_write()?;
             match ctx.provider.delete(id).await {
@@ -195,15 +259,20 @@ async fn leaked_instances(
         }
     }
     let count = spared.len();
-    Ok((count > 0).then_some(Refusal { what: What::Ready, count, of: instances.len(), limit }))
+    Ok((count > 0).then_some(Refusal {
+        what: What::Ready,
+        count,
+        of: instances.len(),
+        limit,
+    }))
 }
 
 fn id_of(claim: &NodeClaim) -> &str {
     claim.status.as_ref().map_or("", |s| s.provider_id.as_str())
 }
 
-/// What claims own: instances that were made for them, and those that their status names, for a claim that was restored
-/// has another UID than the one that its instance was made for.
+/// What claims own: instances that were made for them, and those that their status names, for a
+/// claim that was restored has another UID than the one that its instance was made for.
 struct Owners<'a> {
     uids: BTreeSet<&'a str>,
     ids: BTreeSet<&'a str>,
@@ -212,14 +281,20 @@ struct Owners<'a> {
 impl<'a> Owners<'a> {
     fn of(claims: impl Iterator<Item = &'a NodeClaim> + Clone) -> Self {
         Owners {
-            uids: claims.clone().filter_map(|c| c.metadata.uid.as_deref()).collect(),
+            uids: claims
+                .clone()
+                .filter_map(|c| c.metadata.uid.as_deref())
+                .collect(),
             ids: claims.map(id_of).filter(|id| !id.is_empty()).collect(),
         }
     }
 
     /// Whether an instance was made for a claim and no claim owns it.
     fn lack(&self, instance: &Instance) -> bool {
-        instance.claim_uid.as_deref().is_some_and(|uid| !self.uids.contains(uid))
+        instance
+            .claim_uid
+            .as_deref()
+            .is_some_and(|uid| !self.uids.contains(uid))
             && (!self.ids.contains(instance.provider_id.as_str()) || mutant("garbage-by-uid"))
     }
 }
@@ -238,12 +313,21 @@ mod tests {
             provider_id: id.into(),
             ..Instance::default()
         };
-        let lack = |claim: &NodeClaim, uid, id| Owners::of(std::iter::once(claim)).lack(&instance(uid, id));
+        let lack = |claim: &NodeClaim, uid, id| {
+            Owners::of(std::iter::once(claim)).lack(&instance(uid, id))
+        };
         assert!(!lack(&claim, Some("new"), "test://1"));
         assert!(lack(&claim, Some("old"), "test://1"));
-        assert!(!lack(&claim, None, "test://1"), "nobody knows what it was made for");
-        claim.status = serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();
-        assert!(!lack(&claim, Some("old"), "test://1"), "restored under another UID");
+        assert!(
+            !lack(&claim, None, "test://1"),
+            "nobody knows what it was made for"
+        );
+        claim.status =
+            serde_json::from_value(serde_json::json!({"providerID": "test://1"})).unwrap();
+        assert!(
+            !lack(&claim, Some("old"), "test://1"),
+            "restored under another UID"
+        );
         assert!(lack(&claim, Some("old"), "test://2"));
     }
 }

@@ -1,6 +1,7 @@
-//! Gauges that tell of the cluster: written from a [`MetricsSnapshot`] when somebody asks, family by family, a page at a time, so
-//! that neither the loop nor memory feels how many pods there are. Names and labels are Karpenter's; a label without a
-//! value is left out, which Prometheus takes for the same.
+//! Gauges that tell of the cluster: written from a [`MetricsSnapshot`] when somebody asks, family
+//! by family, a page at a time, so that neither the loop nor memory feels how many pods there are.
+//! Names and labels are Karpenter's; a label without a value is left out, which Prometheus takes
+//! for the same.
 
 mod families;
 mod line;
@@ -22,7 +23,11 @@ pub struct Pages {
 impl Pages {
     /// The first page of a picture comes next.
     pub fn new(picture: MetricsSnapshot) -> Self {
-        Pages { snapshot: picture, family: 0, row: 0 }
+        Pages {
+            snapshot: picture,
+            family: 0,
+            row: 0,
+        }
     }
 }
 
@@ -37,7 +42,14 @@ impl Iterator for Pages {
                 line::head(&mut page, family.name, family.help);
             }
             while self.row < rows {
-                (family.write)(&self.snapshot, self.row, &mut line::Lines { page: &mut page, name: family.name });
+                (family.write)(
+                    &self.snapshot,
+                    self.row,
+                    &mut line::Lines {
+                        page: &mut page,
+                        name: family.name,
+                    },
+                );
                 self.row += 1;
                 if page.len() >= PAGE {
                     return Some(page);

@@ -1,4 +1,5 @@
-//! Panics are defects, and are not to be silent ones: what panics is said and counted, and whoever waits for it goes on.
+//! Panics are defects, and are not to be silent ones: what panics is said and counted, and whoever
+//! waits for it goes on.
 
 use std::panic::AssertUnwindSafe;
 
@@ -6,8 +7,13 @@ use futures::FutureExt as _;
 
 use super::metrics::Metrics;
 
-/// Does a piece of work that others wait for. Nothing if it panicked; `place` is what metrics call it.
-pub async fn guarded<T>(metrics: &Metrics, place: &'static str, work: impl Future<Output = T>) -> Option<T> {
+/// Does a piece of work that others wait for. Nothing if it panicked; `place` is what metrics call
+/// it.
+pub async fn guarded<T>(
+    metrics: &Metrics,
+    place: &'static str,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(done) => Some(done),
         Err(panic) => {
@@ -18,18 +24,29 @@ pub async fn guarded<T>(metrics: &Metrics, place: &'static str, work: impl Futur
 }
 
 /// The same for work that takes a thread.
-pub fn guarded_now<T>(metrics: &Metrics, place: &'static str, work: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|panic| report(metrics, place, &*panic)).ok()
+pub fn guarded_now<T>(
+    metrics: &Metrics,
+    place: &'static str,
+    work: impl FnOnce() -> T,
+) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work))
+        .map_err(|panic| report(metrics, place, &*panic))
+        .ok()
 }
 
 fn report(metrics: &Metrics, place: &'static str, panic: &(dyn std::any::Any + Send)) {
     metrics.panicked(place);
-    tracing::error!(place, panic = words(panic), "panicked: a defect, please report it");
+    tracing::error!(
+        place,
+        panic = words(panic),
+        "panicked: a defect, please report it"
+    );
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no words")
 }
 
 #[cfg(test)]
@@ -40,11 +57,21 @@ mod tests {
     async fn what_panics_is_counted_and_what_does_not_is_not() {
         let metrics = Metrics::new();
         assert_eq!(guarded(&metrics, "step", async { 1 }).await, Some(1));
-        let broken = guarded(&metrics, "step", async { assert!(std::hint::black_box(false), "broken") }).await;
+        let broken = guarded(&metrics, "step", async {
+            assert!(std::hint::black_box(false), "broken")
+        })
+        .await;
         assert_eq!(broken, None);
-        assert_eq!(guarded_now(&metrics, "planning", || assert!(std::hint::black_box(false), "broken")), None);
+        assert_eq!(
+            guarded_now(&metrics, "planning", || assert!(
+                std::hint::black_box(false),
+                "broken"
+            )),
+            None
+        );
         let text = metrics.text();
-        let counted = |place: &str| text.contains(&format!(r#"longshore_panics_total{{where="{place}"}} 1"#));
+        let counted =
+            |place: &str| text.contains(&format!(r#"longshore_panics_total{{where="{place}"}} 1"#));
         assert!(counted("step") && counted("planning"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! A cloud whose calls have an end, are timed, and whose errors are counted. Calls that change something are made while this
-//! replica leads, and count as under way like writes to the cluster.
+//! A cloud whose calls have an end, are timed, and whose errors are counted. Calls that change
+//! something are made while this replica leads, and count as under way like writes to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,23 @@ pub struct Measured {
     leadership: Leadership,
 }
 
-/// How long a call may take that asks for something, or for all that there is. A launch that was given up is asked for
-/// again with the same token, so that it is not made twice.
+/// How long a call may take that asks for something, or for all that there is. A launch that was
+/// given up is asked for again with the same token, so that it is not made twice.
 const CALL: Duration = Duration::from_secs(60);
 const LIST: Duration = Duration::from_secs(180);
 
 impl Measured {
     /// Measures the calls to `cloud`.
-    pub fn new(cloud: Arc<dyn CloudProvider>, metrics: Arc<Metrics>, leadership: Leadership) -> Self {
-        Measured { cloud, metrics, leadership }
+    pub fn new(
+        cloud: Arc<dyn CloudProvider>,
+        metrics: Arc<Metrics>,
+        leadership: Leadership,
+    ) -> Self {
+        Measured {
+            cloud,
+            metrics,
+            leadership,
+        }
     }
 
     /// A call that changes something.
@@ -35,7 +43,10 @@ impl Measured {
         method: &str,
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
-        let _under_way = self.leadership.begin_write().map_err(|refused| CloudError::Other(refused.to_string()))?;
+        let _under_way = self
+            .leadership
+            .begin_write()
+            .map_err(|refused| CloudError::Other(refused.to_string()))?;
         self.timed("nodeclaim.lifecycle", method, CALL, call).await
     }
 
@@ -47,14 +58,24 @@ impl Measured {
         call: impl Future<Output = Result<T, CloudError>>,
     ) -> Result<T, CloudError> {
         let begun = Instant::now();
-        let late =
-            |_| Err(CloudError::Other(format!("the cloud did not answer {method} within {} s", limit.as_secs())));
+        let late = |_| {
+            Err(CloudError::Other(format!(
+                "the cloud did not answer {method} within {} s",
+                limit.as_secs()
+            )))
+        };
         let answer = timeout(limit, call).await.unwrap_or_else(late);
         let provider = self.cloud.name();
         let labels = [controller, method, provider];
-        self.metrics.cloud_seconds.with_label_values(&labels).observe(begun.elapsed().as_secs_f64());
+        self.metrics
+            .cloud_seconds
+            .with_label_values(&labels)
+            .observe(begun.elapsed().as_secs_f64());
         if let Err(error) = &answer {
-            self.metrics.cloud_errors.with_label_values(&[controller, method, provider, error.reason()]).inc();
+            self.metrics
+                .cloud_errors
+                .with_label_values(&[controller, method, provider, error.reason()])
+                .inc();
         }
         answer
     }
@@ -87,10 +108,17 @@ impl CloudProvider for Measured {
     }
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
-        self.timed("node.termination", "Get", CALL, self.cloud.get(provider_id)).await
+        self.timed("node.termination", "Get", CALL, self.cloud.get(provider_id))
+            .await
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
-        self.timed("nodeclaim.garbagecollection", "List", LIST, self.cloud.list()).await
+        self.timed(
+            "nodeclaim.garbagecollection",
+            "List",
+            LIST,
+            self.cloud.list(),
+        )
+        .await
     }
 }

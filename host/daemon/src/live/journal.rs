@@ -1,13 +1,15 @@
-//! The journal: everything observed and every round, written down as it happens, so that it can be read and decided
-//! again.
+//! The journal: everything observed and every round, written down as it happens, so that it can be
+//! read and decided again.
 //!
-//! Owned here: what the loop calls, and what makes a record of a round. It never waits: a thread ([`writer`]) writes, and
-//! what that cannot take is counted and marked as missing. A segment ([`files`]) can be read by itself, for it begins
-//! with everything that is known; which records those are is all that is kept in memory ([`index`]). Nothing here reads
-//! the state or decides anything. Reading is [`read`]; deciding again is [`crate::replay`].
+//! Owned here: what the loop calls, and what makes a record of a round. It never waits: a thread
+//! ([`writer`]) writes, and what that cannot take is counted and marked as missing. A segment
+//! ([`files`]) can be read by itself, for it begins with everything that is known; which records
+//! those are is all that is kept in memory ([`index`]). Nothing here reads the state or decides
+//! anything. Reading is [`read`]; deciding again is [`crate::replay`].
 //!
-//! Written down of a round is what its plan follows from beside the observations: time, seed, effort and settings, the
-//! nominations, instance types and which are short, signals, who answered for which NodePool, and the components themselves.
+//! Written down of a round is what its plan follows from beside the observations: time, seed,
+//! effort and settings, the nominations, instance types and which are short, signals, who answered
+//! for which NodePool, and the components themselves.
 
 mod blobs;
 mod catalogue;
@@ -101,7 +103,11 @@ struct EncodedCache {
 
 impl std::fmt::Debug for Journal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Journal" } else { "Journal(off)" })
+        f.write_str(if self.0.is_some() {
+            "Journal"
+        } else {
+            "Journal(off)"
+        })
     }
 }
 
@@ -111,7 +117,8 @@ impl Journal {
         Journal(None)
     }
 
-    /// A journal in a folder, which is made if it is not there. What is in it stays until the limit takes it.
+    /// A journal in a folder, which is made if it is not there. What is in it stays until the limit
+    /// takes it.
     ///
     /// # Errors
     /// The folder cannot be used, or another process uses it.
@@ -120,22 +127,42 @@ impl Journal {
             message: format!("no journal can be kept in {}: {what}", folder.display()),
             hint: hint.into(),
         };
-        let disk =
-            |error: std::io::Error| failed(&error.to_string(), "name a folder that the daemon's user may write to");
+        let disk = |error: std::io::Error| {
+            failed(
+                &error.to_string(),
+                "name a folder that the daemon's user may write to",
+            )
+        };
         std::fs::create_dir_all(folder).map_err(disk)?;
         let lock = folder.join("lock");
-        let lock = std::fs::File::options().create(true).truncate(false).write(true).open(lock).map_err(disk)?;
+        let lock = std::fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(lock)
+            .map_err(disk)?;
         if let Err(std::fs::TryLockError::WouldBlock) = lock.try_lock() {
-            return Err(failed("another process writes to it", "give each daemon a folder of its own"));
+            return Err(failed(
+                "another process writes to it",
+                "give each daemon a folder of its own",
+            ));
         }
-        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let run = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64);
         let run = run ^ u64::from(std::process::id()).rotate_left(40);
         let blobs = Arc::new(BlobStore::default());
         let queue = writer::start(folder, sizes, run, blobs.clone()).map_err(disk)?;
-        Ok(Journal(Some(Arc::new(Open { queue, blobs, made: Mutex::default(), lock }))))
+        Ok(Journal(Some(Arc::new(Open {
+            queue,
+            blobs,
+            made: Mutex::default(),
+            lock,
+        }))))
     }
 
-    /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the state's with it.
+    /// Something was observed at `time` (milliseconds since 1970) and folded; `revision` is the
+    /// state's with it.
     pub fn observed(&self, time: i64, revision: u64, kind: Kind, change: Change, refused: bool) {
         let Some(open) = &self.0 else { return };
         let what = match change {
@@ -147,20 +174,38 @@ impl Journal {
             // Nothing has changed in the state.
             Change::Recovered | Change::Version => return,
         };
-        open.queue.observed(Observed { time, revision, kind, what, refused });
+        open.queue.observed(Observed {
+            time,
+            revision,
+            kind,
+            what,
+            refused,
+        });
     }
 
-    /// A round took its snapshot at `time` (milliseconds since 1970) of the state at `revision`. To be called in order
-    /// with the observations.
+    /// A round took its snapshot at `time` (milliseconds since 1970) of the state at `revision`. To
+    /// be called in order with the observations.
     pub fn began(&self, time: i64, round: u64, revision: u64) {
         if let Some(open) = &self.0 {
-            open.queue.began(Began { round, revision, time });
+            open.queue.began(Began {
+                round,
+                revision,
+                time,
+            });
         }
     }
 
     /// A round was decided. To be called before the policies begin another one.
     pub fn decided(&self, decided: Decided<'_>) {
-        let Decided { time, round, live, snapshot, options, plan, took } = decided;
+        let Decided {
+            time,
+            round,
+            live,
+            snapshot,
+            options,
+            plan,
+            took,
+        } = decided;
         let Some(open) = &self.0 else { return };
         let world = &snapshot.world;
         let mut note = Round {
@@ -186,9 +231,10 @@ impl Journal {
                 note.nominated = nominated(&snapshot);
                 note.foreseen = foreseen(&snapshot);
                 note.outcome = match plan {
-                    Ok(plan) => {
-                        Outcome::Decided(Summary::new(&Decision::new(&snapshot, &plan), snapshot.pending.len()))
-                    }
+                    Ok(plan) => Outcome::Decided(Summary::new(
+                        &Decision::new(&snapshot, &plan),
+                        snapshot.pending.len(),
+                    )),
                     Err(why) => Outcome::Rejected(why),
                 };
                 note
@@ -208,7 +254,8 @@ impl Journal {
         self.0.as_ref().map(|open| open.queue.condition())
     }
 
-    /// Waits until everything so far is written. For who goes faster than life, and would overtake the disk.
+    /// Waits until everything so far is written. For who goes faster than life, and would overtake
+    /// the disk.
     pub fn flush(&self) {
         if let Some(open) = &self.0 {
             open.queue.flush(LAST);
@@ -223,8 +270,8 @@ impl Journal {
         }
     }
 
-    /// Writes what is still to be written and ends the segment. Nothing is written after it, and another may have the
-    /// folder.
+    /// Writes what is still to be written and ends the segment. Nothing is written after it, and
+    /// another may have the folder.
     pub fn close(&self) {
         if let Some(open) = &self.0 {
             open.queue.close(LAST);
@@ -280,12 +327,19 @@ impl Round {
                     settings: policy.settings().to_owned(),
                     place,
                 };
-                self.versions.iter().position(|known| *known == version).unwrap_or_else(|| {
-                    self.versions.push(version);
-                    self.versions.len() - 1
-                })
+                self.versions
+                    .iter()
+                    .position(|known| *known == version)
+                    .unwrap_or_else(|| {
+                        self.versions.push(version);
+                        self.versions.len() - 1
+                    })
             });
-            self.answers.push(Answer { node_pool: answered.node_pool.to_string(), version, sum: answered.sum });
+            self.answers.push(Answer {
+                node_pool: answered.node_pool.to_string(),
+                version,
+                sum: answered.sum,
+            });
         }
     }
 }
@@ -307,20 +361,41 @@ fn nominated(snapshot: &Snapshot) -> Vec<(String, String)> {
 fn foreseen(snapshot: &Snapshot) -> Vec<String> {
     let world = &snapshot.world;
     let all = (0..world.pods.len()).filter(|&at| world.pods[at].unattempted);
-    all.map(|at| pod_name(world, longshore_core::plan::PodIx(at as u32))).collect()
+    all.map(|at| pod_name(world, longshore_core::plan::PodIx(at as u32)))
+        .collect()
 }
 
-/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins over the file.
+/// Where the journal goes and how large it may become; nothing where none is wanted. A flag wins
+/// over the file.
 ///
 /// # Errors
 /// The configuration cannot be read or has faults.
-pub fn wanted(flag: Option<&Path>, config: Option<&Path>) -> Result<Option<(PathBuf, Sizes)>, Failure> {
+pub fn wanted(
+    flag: Option<&Path>,
+    config: Option<&Path>,
+) -> Result<Option<(PathBuf, Sizes)>, Failure> {
     let read = |file: &Path| {
-        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })?;
+        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
+            file: file.into(),
+            source,
+        })?;
         crate::config::parse(file, &text).map_err(Failure::Config)
     };
-    let entry = config.map(read).transpose()?.and_then(|config| config.journal).unwrap_or_default();
-    let sizes = Sizes { all: entry.max_size.unwrap_or(ALL), segment: entry.segment_size.unwrap_or(SEGMENT) };
-    let sizes = Sizes { segment: sizes.segment.min(sizes.all / 4), ..sizes };
-    Ok(flag.map(Path::to_owned).or(entry.dir).map(|folder| (folder, sizes)))
+    let entry = config
+        .map(read)
+        .transpose()?
+        .and_then(|config| config.journal)
+        .unwrap_or_default();
+    let sizes = Sizes {
+        all: entry.max_size.unwrap_or(ALL),
+        segment: entry.segment_size.unwrap_or(SEGMENT),
+    };
+    let sizes = Sizes {
+        segment: sizes.segment.min(sizes.all / 4),
+        ..sizes
+    };
+    Ok(flag
+        .map(Path::to_owned)
+        .or(entry.dir)
+        .map(|folder| (folder, sizes)))
 }

@@ -61,32 +61,65 @@ impl Kind {
         let (group, version, kind, plural) = match self {
             Kind::NodePool => ("karpenter.sh", "v1", "NodePool", "nodepools"),
             Kind::NodeClaim => ("karpenter.sh", "v1", "NodeClaim", "nodeclaims"),
-            Kind::KwokNodeClass => ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses"),
+            Kind::KwokNodeClass => (
+                "karpenter.kwok.sh",
+                "v1alpha1",
+                "KWOKNodeClass",
+                "kwoknodeclasses",
+            ),
             Kind::Node => ("", "v1", "Node", "nodes"),
             Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
-            Kind::PriorityClass => ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+            Kind::PriorityClass => (
+                "scheduling.k8s.io",
+                "v1",
+                "PriorityClass",
+                "priorityclasses",
+            ),
             Kind::StorageClass => ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
             Kind::CsiNode => ("storage.k8s.io", "v1", "CSINode", "csinodes"),
             Kind::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
-            Kind::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
-            Kind::VolumeAttachment => ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments"),
+            Kind::PersistentVolumeClaim => {
+                ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+            }
+            Kind::VolumeAttachment => (
+                "storage.k8s.io",
+                "v1",
+                "VolumeAttachment",
+                "volumeattachments",
+            ),
             Kind::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
             Kind::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
             Kind::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
-            Kind::ReplicationController => ("", "v1", "ReplicationController", "replicationcontrollers"),
+            Kind::ReplicationController => {
+                ("", "v1", "ReplicationController", "replicationcontrollers")
+            }
             Kind::Service => ("", "v1", "Service", "services"),
-            Kind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Kind::PodDisruptionBudget => (
+                "policy",
+                "v1",
+                "PodDisruptionBudget",
+                "poddisruptionbudgets",
+            ),
             Kind::LimitRange => ("", "v1", "LimitRange", "limitranges"),
             Kind::Pod => ("", "v1", "Pod", "pods"),
         };
-        At { group, version, kind, plural }
+        At {
+            group,
+            version,
+            kind,
+            plural,
+        }
     }
 }
 
 impl At {
     /// `group/version`, or the version of the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// The path of the collection, over all namespaces.

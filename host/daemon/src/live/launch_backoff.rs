@@ -1,7 +1,8 @@
 //! How long a cloud is left alone after it has refused a launch.
 //!
-//! What concerns the account or the node class (throttled, not allowed) holds up all launches of that class; anything else
-//! holds up its own NodeClaim. A memory of this process alone: one that forgets asks once more.
+//! What concerns the account or the node class (throttled, not allowed) holds up all launches of
+//! that class; anything else holds up its own NodeClaim. A memory of this process alone: one that
+//! forgets asks once more.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -37,12 +38,22 @@ impl LaunchBackoff {
     /// How much longer a launch has to wait, if it has to.
     pub fn left(&self, launch: &Launch, now: Instant) -> Option<Duration> {
         let pauses = lock(&self.0);
-        let until = scopes(launch).iter().filter_map(|scope| pauses.get(scope)).map(|pause| pause.until).max()?;
+        let until = scopes(launch)
+            .iter()
+            .filter_map(|scope| pauses.get(scope))
+            .map(|pause| pause.until)
+            .max()?;
         Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     /// A launch that was asked for at `asked` has failed. Returns how long it has to wait.
-    pub fn failed(&self, launch: &Launch, error: &CloudError, asked: Instant, now: Instant) -> Duration {
+    pub fn failed(
+        &self,
+        launch: &Launch,
+        error: &CloudError,
+        asked: Instant,
+        now: Instant,
+    ) -> Duration {
         let mut pauses = lock(&self.0);
         pauses.retain(|_, pause| now < pause.until + FORGOTTEN);
         let [class, claim] = scopes(launch);
@@ -50,7 +61,10 @@ impl LaunchBackoff {
             CloudError::Throttled(_) | CloudError::Unauthorized(_) => class,
             _ => claim,
         };
-        let pause = pauses.entry(scope).or_insert(Pause { until: asked, failures: 0 });
+        let pause = pauses.entry(scope).or_insert(Pause {
+            until: asked,
+            failures: 0,
+        });
         // Of launches that were under way together only the first counts: they tell the same.
         if asked >= pause.until {
             pause.failures += 1;
@@ -62,12 +76,17 @@ impl LaunchBackoff {
     /// A launch has succeeded: its class is well.
     pub fn succeeded(&self, launch: &Launch) {
         let mut pauses = lock(&self.0);
-        scopes(launch).iter().for_each(|scope| _ = pauses.remove(scope));
+        scopes(launch)
+            .iter()
+            .for_each(|scope| _ = pauses.remove(scope));
     }
 }
 
 fn scopes(launch: &Launch) -> [Scope; 2] {
-    [Scope::Class(launch.class_kind.clone(), launch.class_name.clone()), Scope::Claim(launch.uid.clone())]
+    [
+        Scope::Class(launch.class_kind.clone(), launch.class_name.clone()),
+        Scope::Claim(launch.uid.clone()),
+    ]
 }
 
 #[cfg(test)]
@@ -75,7 +94,12 @@ mod tests {
     use super::*;
 
     fn launch(uid: &str, class: &str) -> Launch {
-        Launch { uid: uid.into(), class_kind: "KWOKNodeClass".into(), class_name: class.into(), ..Launch::default() }
+        Launch {
+            uid: uid.into(),
+            class_kind: "KWOKNodeClass".into(),
+            class_name: class.into(),
+            ..Launch::default()
+        }
     }
 
     fn seconds(n: u64) -> Duration {
@@ -88,13 +112,20 @@ mod tests {
         let backoff = LaunchBackoff::default();
         let throttled = CloudError::Throttled("slow down".into());
         for uid in ["a", "b", "c"] {
-            assert_eq!(backoff.failed(&launch(uid, "web"), &throttled, now, now), seconds(1), "all were under way");
+            assert_eq!(
+                backoff.failed(&launch(uid, "web"), &throttled, now, now),
+                seconds(1),
+                "all were under way"
+            );
         }
         assert_eq!(backoff.left(&launch("d", "web"), now), Some(seconds(1)));
         assert_eq!(backoff.left(&launch("d", "db"), now), None, "another class");
         let now = now + seconds(1);
         assert_eq!(backoff.left(&launch("d", "web"), now), None);
-        assert_eq!(backoff.failed(&launch("d", "web"), &throttled, now, now), seconds(2));
+        assert_eq!(
+            backoff.failed(&launch("d", "web"), &throttled, now, now),
+            seconds(2)
+        );
         backoff.succeeded(&launch("d", "web"));
         assert_eq!(backoff.left(&launch("e", "web"), now), None);
     }

@@ -1,10 +1,12 @@
 //! Nodes that were bought together open to pods together.
 //!
-//! kube-scheduler spreads pods over the domains that are there. Were the first node of a round opened before the others
-//! are there, pods that must spread would crowd onto it and take places that the plan means for others; and each node
-//! that opens has kube-scheduler try every pod that waits, in vain where its node is still to come, and then wait longer
-//! before it tries again. So a node is registered when the other nodes of its round have joined, or a few seconds later
-//! unless one more has just come; and not before it is Ready, or some seconds later: pods could not start on it.
+//! kube-scheduler spreads pods over the domains that are there. Were the first node of a round
+//! opened before the others are there, pods that must spread would crowd onto it and take places
+//! that the plan means for others; and each node that opens has kube-scheduler try every pod that
+//! waits, in vain where its node is still to come, and then wait longer before it tries again. So a
+//! node is registered when the other nodes of its round have joined, or a few seconds later unless
+//! one more has just come; and not before it is Ready, or some seconds later: pods could not start
+//! on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,8 +42,15 @@ pub struct LaunchGroups {
 }
 
 impl LaunchGroups {
-    /// Notes a claim as it stands now. Returns claims that have waited for it and need not any longer.
-    pub fn note(&mut self, name: &str, claim: Option<&NodeClaim>, joined: bool, now: Instant) -> Vec<String> {
+    /// Notes a claim as it stands now. Returns claims that have waited for it and need not any
+    /// longer.
+    pub fn note(
+        &mut self,
+        name: &str,
+        claim: Option<&NodeClaim>,
+        joined: bool,
+        now: Instant,
+    ) -> Vec<String> {
         let Some(claim) = claim.filter(|c| c.metadata.deletion_timestamp.is_none()) else {
             self.joined.remove(name);
             return self.node_joined(name);
@@ -49,14 +58,19 @@ impl LaunchGroups {
         if joined {
             if !self.joined.contains_key(name) {
                 self.joined.insert(name.to_owned(), now);
-                if let Some(round) = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round)) {
+                if let Some(round) =
+                    round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round))
+                {
                     self.last.insert(round.to_owned(), now);
                 }
             }
             return self.node_joined(name);
         }
         if let Some(round) = round_of(claim) {
-            self.unobserved_claims.entry(round.to_owned()).or_default().insert(name.to_owned());
+            self.unobserved_claims
+                .entry(round.to_owned())
+                .or_default()
+                .insert(name.to_owned());
         }
         Vec::new()
     }
@@ -74,19 +88,39 @@ impl LaunchGroups {
     }
 
     /// How much longer a claim's node should not be registered.
-    pub fn hold(&mut self, name: &str, claim: &NodeClaim, node: &NodeView, now: Instant) -> Option<Duration> {
+    pub fn hold(
+        &mut self,
+        name: &str,
+        claim: &NodeClaim,
+        node: &NodeView,
+        now: Instant,
+    ) -> Option<Duration> {
         let since = now.duration_since(*self.joined.get(name)?);
         if !node.is_ready() && since < READY {
             return Some(READY - since);
         }
         let round = round_of(claim).filter(|round| self.unobserved_claims.contains_key(*round))?;
         let together = if spreads(claim) { TOGETHER } else { BRIEFLY };
-        let quiet = self.last.get(round).map_or(QUIET, |at| now.duration_since(*at));
-        let more = QUIET.saturating_sub(quiet).min(LONGEST.saturating_sub(since));
+        let quiet = self
+            .last
+            .get(round)
+            .map_or(QUIET, |at| now.duration_since(*at));
+        let more = QUIET
+            .saturating_sub(quiet)
+            .min(LONGEST.saturating_sub(since));
         let left = Some(together.saturating_sub(since).max(more)).filter(|left| !left.is_zero());
         match left {
-            Some(_) => drop(self.waiting.entry(round.to_owned()).or_default().insert(name.to_owned())),
-            None => drop(self.waiting.get_mut(round).map(|waiting| waiting.remove(name))),
+            Some(_) => drop(
+                self.waiting
+                    .entry(round.to_owned())
+                    .or_default()
+                    .insert(name.to_owned()),
+            ),
+            None => drop(
+                self.waiting
+                    .get_mut(round)
+                    .map(|waiting| waiting.remove(name)),
+            ),
         }
         left
     }
@@ -98,7 +132,12 @@ impl LaunchGroups {
 }
 
 fn round_of(claim: &NodeClaim) -> Option<&str> {
-    claim.metadata.annotations.as_ref()?.get(ROUND).map(String::as_str)
+    claim
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(ROUND)
+        .map(String::as_str)
 }
 
 fn spreads(claim: &NodeClaim) -> bool {
@@ -121,7 +160,10 @@ mod tests {
 
     fn node(ready: bool) -> NodeView {
         let status = if ready { "True" } else { "False" };
-        NodeView::read(&format!(r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#)).unwrap()
+        NodeView::read(&format!(
+            r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#
+        ))
+        .unwrap()
     }
 
     #[test]
@@ -134,15 +176,33 @@ mod tests {
         launch_groups.note("c", Some(&plain), false, now);
         launch_groups.note("a", Some(&spread), true, now);
         launch_groups.note("c", Some(&plain), true, now);
-        assert_eq!(launch_groups.hold("c", &plain, &node(true), now), Some(BRIEFLY), "its pods go anywhere");
-        assert_eq!(launch_groups.hold("c", &plain, &node(true), now + BRIEFLY), None);
-        assert_eq!(launch_groups.hold("a", &spread, &node(true), now), Some(TOGETHER));
-        assert_eq!(launch_groups.note("b", Some(&spread), true, now), ["a"], "the last one frees the others");
+        assert_eq!(
+            launch_groups.hold("c", &plain, &node(true), now),
+            Some(BRIEFLY),
+            "its pods go anywhere"
+        );
+        assert_eq!(
+            launch_groups.hold("c", &plain, &node(true), now + BRIEFLY),
+            None
+        );
+        assert_eq!(
+            launch_groups.hold("a", &spread, &node(true), now),
+            Some(TOGETHER)
+        );
+        assert_eq!(
+            launch_groups.note("b", Some(&spread), true, now),
+            ["a"],
+            "the last one frees the others"
+        );
         assert_eq!(launch_groups.hold("a", &spread, &node(true), now), None);
         launch_groups.note("d", Some(&claim("2", "shop/a~0")), false, now);
         let other = claim("2", "shop/e~0");
         launch_groups.note("e", Some(&other), true, now);
-        assert_eq!(launch_groups.hold("e", &other, &node(true), now + TOGETHER), None, "long enough");
+        assert_eq!(
+            launch_groups.hold("e", &other, &node(true), now + TOGETHER),
+            None,
+            "long enough"
+        );
     }
 
     #[test]
@@ -160,10 +220,18 @@ mod tests {
         let hold = |launch_groups: &mut LaunchGroups, seconds| {
             launch_groups.hold("0", &plain, &node(true), now + second * seconds)
         };
-        assert_eq!(hold(&mut launch_groups, 4), Some(second), "the fifth has just come");
+        assert_eq!(
+            hold(&mut launch_groups, 4),
+            Some(second),
+            "the fifth has just come"
+        );
         assert_eq!(hold(&mut launch_groups, 5), None, "and nobody after it");
         launch_groups.note("5", Some(&plain), true, now + LONGEST);
-        assert_eq!(hold(&mut launch_groups, 10), None, "this must end some time");
+        assert_eq!(
+            hold(&mut launch_groups, 10),
+            None,
+            "this must end some time"
+        );
     }
 
     #[test]
@@ -172,9 +240,15 @@ mod tests {
         let plain = claim("1", "shop/b");
         let mut launch_groups = LaunchGroups::default();
         launch_groups.note("a", Some(&plain), true, now);
-        assert_eq!(launch_groups.hold("a", &plain, &node(false), now), Some(READY));
+        assert_eq!(
+            launch_groups.hold("a", &plain, &node(false), now),
+            Some(READY)
+        );
         assert_eq!(launch_groups.hold("a", &plain, &node(true), now), None);
-        assert_eq!(launch_groups.hold("a", &plain, &node(false), now + READY), None);
+        assert_eq!(
+            launch_groups.hold("a", &plain, &node(false), now + READY),
+            None
+        );
     }
 
     #[test]

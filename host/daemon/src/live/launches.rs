@@ -1,9 +1,10 @@
 //! Whether a NodeClaim without a provider ID may own an instance.
 //!
-//! The answer of a launch can be lost, and a list of a cloud can lack what runs. A claim whose launch may have succeeded
-//! is therefore let go only when the lists have lacked an instance for it for [`UNLISTED`]. A claim whose launches were
-//! all refused, or that this process never tried to launch, needs no such wait. That knowledge is kept in memory and
-//! holds for one term of leadership; without it the claim waits.
+//! The answer of a launch can be lost, and a list of a cloud can lack what runs. A claim whose
+//! launch may have succeeded is therefore let go only when the lists have lacked an instance for it
+//! for [`UNLISTED`]. A claim whose launches were all refused, or that this process never tried to
+//! launch, needs no such wait. That knowledge is kept in memory and holds for one term of
+//! leadership; without it the claim waits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +15,8 @@ use tokio::time::Instant;
 
 use super::lock::lock;
 
-/// So long do lists have to lack an instance before there is none: longer than clouds are known to list only a part.
+/// So long do lists have to lack an instance before there is none: longer than clouds are known to
+/// list only a part.
 pub const UNLISTED: Duration = Duration::from_secs(6 * 60);
 
 /// What is known of launches in this term of leadership.
@@ -43,7 +45,10 @@ enum LaunchOutcome {
 impl Term {
     fn is(&mut self, since: Instant) {
         if self.since != Some(since) {
-            *self = Term { since: Some(since), ..Term::default() };
+            *self = Term {
+                since: Some(since),
+                ..Term::default()
+            };
         }
     }
 }
@@ -71,13 +76,22 @@ impl Launches {
             CloudError::NotFound(_) | CloudError::Other(_) => false,
         };
         if pending.0 && says_so {
-            lock(&self.0).asked.insert(uid.to_owned(), LaunchOutcome::Refused);
+            lock(&self.0)
+                .asked
+                .insert(uid.to_owned(), LaunchOutcome::Refused);
         }
     }
 
-    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to lack it before the claim
-    /// may be let go; nothing if that is long enough. `young` says that the claim was made in this term.
-    pub fn unlisted(&self, uid: &str, young: bool, since: Instant, now: Instant) -> Option<Duration> {
+    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to
+    /// lack it before the claim may be let go; nothing if that is long enough. `young` says that
+    /// the claim was made in this term.
+    pub fn unlisted(
+        &self,
+        uid: &str,
+        young: bool,
+        since: Instant,
+        now: Instant,
+    ) -> Option<Duration> {
         let mut term = lock(&self.0);
         term.is(since);
         let never = match term.asked.get(uid) {
@@ -117,13 +131,25 @@ mod tests {
         let full = || CloudError::Invalid("no such image".into());
         let lost = || CloudError::Other("connection reset".into());
         let launches = Launches::default();
-        assert_eq!(launches.unlisted("u", true, since, since), None, "never asked for");
-        assert_eq!(launches.unlisted("old", false, since, since), Some(UNLISTED), "another process may have asked");
+        assert_eq!(
+            launches.unlisted("u", true, since, since),
+            None,
+            "never asked for"
+        );
+        assert_eq!(
+            launches.unlisted("old", false, since, since),
+            Some(UNLISTED),
+            "another process may have asked"
+        );
         refused(&launches, since, &full());
         assert_eq!(launches.unlisted("u", true, since, since), None, "refused");
         refused(&launches, since, &lost());
         refused(&launches, since, &full());
-        assert_eq!(launches.unlisted("u", true, since, since), Some(UNLISTED), "the second one may have succeeded");
+        assert_eq!(
+            launches.unlisted("u", true, since, since),
+            Some(UNLISTED),
+            "the second one may have succeeded"
+        );
     }
 
     #[test]
@@ -132,9 +158,19 @@ mod tests {
         let minutes = |minutes: u64| since + Duration::from_secs(60 * minutes);
         let launches = Launches::default();
         drop(launches.ask("u", since));
-        assert_eq!(launches.unlisted("u", true, since, minutes(1)), Some(UNLISTED));
-        assert_eq!(launches.unlisted("u", true, since, minutes(6)), Some(Duration::from_secs(60)));
+        assert_eq!(
+            launches.unlisted("u", true, since, minutes(1)),
+            Some(UNLISTED)
+        );
+        assert_eq!(
+            launches.unlisted("u", true, since, minutes(6)),
+            Some(Duration::from_secs(60))
+        );
         assert_eq!(launches.unlisted("u", true, since, minutes(7)), None);
-        assert_eq!(launches.unlisted("u", false, minutes(8), minutes(9)), Some(UNLISTED), "a new term");
+        assert_eq!(
+            launches.unlisted("u", false, minutes(8), minutes(9)),
+            Some(UNLISTED),
+            "a new term"
+        );
     }
 }

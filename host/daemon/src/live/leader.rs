@@ -1,10 +1,11 @@
 //! One replica acts: the holder of a Lease.
 //!
-//! A holder renews every 2 s and stops acting 10 s after its last renewal, by a clock that goes on while the process is
-//! stopped; others take over when they have seen no renewal for 15 s by their own clock. What a frozen holder wakes up
-//! with is therefore refused here, before it is sent. What a holder sends has to be answered before others may take over
-//! ([`Ticket::time_left`]). A clean stop gives the Lease back once nothing is under way any more, so that the next one need
-//! not wait.
+//! A holder renews every 2 s and stops acting 10 s after its last renewal, by a clock that goes on
+//! while the process is stopped; others take over when they have seen no renewal for 15 s by their
+//! own clock. What a frozen holder wakes up with is therefore refused here, before it is sent. What
+//! a holder sends has to be answered before others may take over ([`Ticket::time_left`]). A clean
+//! stop gives the Lease back once nothing is under way any more, so that the next one need not
+//! wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -61,7 +62,13 @@ impl Ticket {
     /// How long the write may take: it must have been carried out before another replica may lead.
     pub fn time_left(&self) -> Duration {
         let state = &self.0.0;
-        if state.always { WRITE } else { LEASE.saturating_sub(state.age()).clamp(SHORTEST_WRITE, WRITE) }
+        if state.always {
+            WRITE
+        } else {
+            LEASE
+                .saturating_sub(state.age())
+                .clamp(SHORTEST_WRITE, WRITE)
+        }
     }
 }
 
@@ -76,7 +83,9 @@ impl State {
     /// How long ago the Lease was renewed last.
     fn age(&self) -> Duration {
         let renewed = self.renewed.load(Ordering::Acquire);
-        self.begin.elapsed().saturating_sub(Duration::from_millis(renewed.saturating_sub(1)))
+        self.begin
+            .elapsed()
+            .saturating_sub(Duration::from_millis(renewed.saturating_sub(1)))
     }
 }
 
@@ -123,7 +132,11 @@ impl Leadership {
         // Counted first: who waits for the last one must not miss it.
         self.0.under_way.fetch_add(1, Ordering::AcqRel);
         let ticket = Ticket(self.clone());
-        if self.is_leader() { Ok(ticket) } else { Err(NotLeading) }
+        if self.is_leader() {
+            Ok(ticket)
+        } else {
+            Err(NotLeading)
+        }
     }
 
     /// Starts nothing any more; what is under way may be finished.
@@ -139,7 +152,8 @@ impl Leadership {
 
     /// Returns once no write is under way.
     pub async fn is_idle(&self) {
-        self.until(|| self.0.under_way.load(Ordering::Acquire) == 0).await;
+        self.until(|| self.0.under_way.load(Ordering::Acquire) == 0)
+            .await;
     }
 
     async fn until(&self, done: impl Fn() -> bool) {
@@ -168,7 +182,9 @@ impl Leadership {
     fn renew(&self, at: Instant) {
         let after = at.saturating_duration_since(self.0.begin).as_millis() as u64;
         if !self.is_leader() {
-            self.0.since.store(self.0.begin.elapsed().as_millis() as u64, Ordering::Release);
+            self.0
+                .since
+                .store(self.0.begin.elapsed().as_millis() as u64, Ordering::Release);
         }
         self.0.renewed.store(after + 1, Ordering::Release);
     }
@@ -208,7 +224,12 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
         };
         if trouble != nominated && !trouble.is_empty() {
             let (lease, namespace) = (&candidate.name, &candidate.namespace);
-            tracing::warn!(error = trouble, lease, namespace, "the Lease could not be renewed; trying again");
+            tracing::warn!(
+                error = trouble,
+                lease,
+                namespace,
+                "the Lease could not be renewed; trying again"
+            );
         }
         nominated = trouble;
         match answer {
@@ -241,8 +262,19 @@ async fn attempt(
             lease_transitions: Some(0),
             ..LeaseSpec::default()
         };
-        let metadata = ObjectMeta { name: Some(candidate.name.clone()), ..ObjectMeta::default() };
-        return won(api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await);
+        let metadata = ObjectMeta {
+            name: Some(candidate.name.clone()),
+            ..ObjectMeta::default()
+        };
+        return won(api
+            .create(
+                &PostParams::default(),
+                &Lease {
+                    metadata,
+                    spec: Some(spec),
+                },
+            )
+            .await);
     };
     let spec = lease.spec.get_or_insert_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
@@ -271,7 +303,9 @@ async fn attempt(
     }
     spec.renew_time = Some(now);
     // The version in the object makes this fail if somebody was faster.
-    won(api.replace(&candidate.name, &PostParams::default(), &lease).await)
+    won(api
+        .replace(&candidate.name, &PostParams::default(), &lease)
+        .await)
 }
 
 fn won(answer: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
@@ -285,10 +319,14 @@ fn won(answer: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
 /// Gives the Lease back, if it is ours.
 pub async fn release(candidate: &Elector) {
     let api: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
-    let Ok(Some(mut lease)) = api.get_opt(&candidate.name).await else { return };
+    let Ok(Some(mut lease)) = api.get_opt(&candidate.name).await else {
+        return;
+    };
     let spec = lease.spec.get_or_insert_default();
     if spec.holder_identity.as_deref() == Some(&candidate.holder) {
         spec.holder_identity = None;
-        let _ = api.replace(&candidate.name, &PostParams::default(), &lease).await;
+        let _ = api
+            .replace(&candidate.name, &PostParams::default(), &lease)
+            .await;
     }
 }

@@ -1,8 +1,9 @@
 //! One NodeClaim's way: launched, registered, initialised; or given up; or ended.
 //!
-//! [`step`] is run again whenever the claim or its node changes, and when it asked to be. It reads what was observed,
-//! does what is due, and writes what came of it to the claim; nothing is remembered between runs. Everything it does
-//! can be done twice: the cloud's token is the claim's UID, patches name the version that they were made from.
+//! [`step`] is run again whenever the claim or its node changes, and when it asked to be. It reads
+//! what was observed, does what is due, and writes what came of it to the claim; nothing is
+//! remembered between runs. Everything it does can be done twice: the cloud's token is the claim's
+//! UID, patches name the version that they were made from.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -49,8 +50,9 @@ const SHORT_EVENTS: usize = 10;
 /// What a run came to.
 pub type Outcome = Result<Option<Duration>, StepError>;
 
-/// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much longer its node is not to be
-/// registered yet, `hints` what kube-scheduler is told while the node is still closed.
+/// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much
+/// longer its node is not to be registered yet, `hints` what kube-scheduler is told while the node
+/// is still closed.
 pub async fn step(
     ctx: &Context,
     claim: &NodeClaim,
@@ -70,7 +72,13 @@ pub async fn step(
         }
         return Ok(None);
     }
-    if !claim.metadata.finalizers.as_deref().unwrap_or_default().iter().any(|f| f == FINALIZER)
+    if !claim
+        .metadata
+        .finalizers
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
+        .any(|f| f == FINALIZER)
         && !mutant("no-finalizer")
     {
         let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
@@ -97,15 +105,24 @@ pub async fn step(
         return give_up(ctx, &next, why).await;
     }
     if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
-        if let Some(left) =
-            ctx.nomination_pacer.left(Instant::now()).filter(|_| nodes.iter().any(|node| may_wait(ctx, node)))
+        if let Some(left) = ctx
+            .nomination_pacer
+            .left(Instant::now())
+            .filter(|_| nodes.iter().any(|node| may_wait(ctx, node)))
         {
             return Ok(Some(left));
         }
         ready_at_once = register(ctx, &next, &mut status, nodes).await?;
     }
     if ready_at_once {
-        set(ctx, &mut status, "Initialized", ConditionStatus::True, "Initialized", "");
+        set(
+            ctx,
+            &mut status,
+            "Initialized",
+            ConditionStatus::True,
+            "Initialized",
+            "",
+        );
         if let [node] = nodes {
             consistency(ctx, &next, &mut status, node).await;
         }
@@ -127,11 +144,14 @@ pub async fn step(
     Ok(waits.into_iter().flatten().min())
 }
 
-/// How long after it joined a node may be kept closed so that kube-scheduler hears first what is meant for it.
+/// How long after it joined a node may be kept closed so that kube-scheduler hears first what is
+/// meant for it.
 const TOLD_FIRST: i64 = 30;
 
 fn may_wait(ctx: &Context, node: &NodeView) -> bool {
-    node.created.as_ref().is_some_and(|created| ctx.now().as_second() < created.0.as_second() + TOLD_FIRST)
+    node.created
+        .as_ref()
+        .is_some_and(|created| ctx.now().as_second() < created.0.as_second() + TOLD_FIRST)
 }
 
 /// Deletes a claim that has had its time.
@@ -162,7 +182,12 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
     Launch {
         name: claim.metadata.name.clone().unwrap_or_default(),
         uid: claim.metadata.uid.clone().unwrap_or_default(),
-        nodepool: claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).cloned(),
+        nodepool: claim
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|l| l.get(labels::NODEPOOL))
+            .cloned(),
         labels: claim.metadata.labels.clone().unwrap_or_default(),
         annotations: {
             let mut own = claim.metadata.annotations.clone().unwrap_or_default();
@@ -178,7 +203,12 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
                 values: r.values.clone(),
             })
             .collect(),
-        requests: spec.resources.requests.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect(),
+        requests: spec
+            .resources
+            .requests
+            .iter()
+            .map(|(k, v)| (k.clone(), v.0.clone()))
+            .collect(),
         taints: spec.taints.iter().map(taint).collect(),
         startup_taints: spec.startup_taints.iter().map(taint).collect(),
         class_kind: spec.node_class_ref.kind.clone(),
@@ -186,7 +216,11 @@ pub fn launch_of(claim: &NodeClaim) -> Launch {
     }
 }
 
-async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStatus) -> Result<Launched, StepError> {
+async fn launch(
+    ctx: &Context,
+    claim: &mut NodeClaim,
+    status: &mut NodeClaimStatus,
+) -> Result<Launched, StepError> {
     ctx.may_write()?;
     let mut wanted = launch_of(claim);
     if mutant("random-token") {
@@ -206,7 +240,12 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
         Ok(instance) => {
             ctx.backoff.succeeded(&wanted);
             let mut all = instance.labels;
-            for r in claim.spec.requirements.iter().filter(|r| r.operator == Operator::In && r.values.len() == 1) {
+            for r in claim
+                .spec
+                .requirements
+                .iter()
+                .filter(|r| r.operator == Operator::In && r.values.len() == 1)
+            {
                 all.insert(r.key.clone(), r.values[0].clone());
             }
             all.extend(claim.metadata.labels.clone().unwrap_or_default());
@@ -215,15 +254,28 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
             status.image_id = instance.image_id.unwrap_or_default();
             status.capacity = quantities(instance.capacity);
             status.allocatable = quantities(instance.allocatable);
-            set(ctx, status, "Launched", ConditionStatus::True, "Launched", "");
+            set(
+                ctx,
+                status,
+                "Launched",
+                ConditionStatus::True,
+                "Launched",
+                "",
+            );
             Ok(Launched::Yes)
         }
         Err(error @ (CloudError::InsufficientCapacity(_) | CloudError::NodeClassNotReady(_))) => {
             let (reason, event) = match &error {
                 CloudError::InsufficientCapacity(shortage) => {
-                    let news = ctx.unavailable.note(&shortage.offerings, ctx.now().as_second());
+                    let news = ctx
+                        .unavailable
+                        .note(&shortage.offerings, ctx.now().as_second());
                     if news > 0 {
-                        tracing::info!(offerings = news, seconds = UNAVAILABLE_TTL, "without capacity; not asked for");
+                        tracing::info!(
+                            offerings = news,
+                            seconds = UNAVAILABLE_TTL,
+                            "without capacity; not asked for"
+                        );
                     }
                     ("insufficient_capacity", "InsufficientCapacityError")
                 }
@@ -233,16 +285,32 @@ async fn launch(ctx: &Context, claim: &mut NodeClaim, status: &mut NodeClaimStat
                 return Ok(Launched::GivenUp);
             }
             ctx.metrics.disrupted(reason, claim);
-            ctx.events.claim(claim, true, event, &error.to_string()).await;
+            ctx.events
+                .claim(claim, true, event, &error.to_string())
+                .await;
             for planned in planned_pods(claim).take(SHORT_EVENTS) {
-                ctx.events.pod(planned.pod, true, event, &error.to_string()).await;
+                ctx.events
+                    .pod(planned.pod, true, event, &error.to_string())
+                    .await;
             }
             Ok(Launched::GivenUp)
         }
         Err(error) => {
             let message: String = error.to_string().chars().take(MESSAGE).collect();
-            set(ctx, status, "Launched", ConditionStatus::Unknown, error.reason(), &message);
-            Ok(Launched::Later(ctx.backoff.failed(&wanted, &error, asked, Instant::now())))
+            set(
+                ctx,
+                status,
+                "Launched",
+                ConditionStatus::Unknown,
+                error.reason(),
+                &message,
+            );
+            Ok(Launched::Later(ctx.backoff.failed(
+                &wanted,
+                &error,
+                asked,
+                Instant::now(),
+            )))
         }
     }
 }
@@ -256,20 +324,36 @@ async fn register(
 ) -> Result<bool, StepError> {
     let node = match nodes {
         [] => {
-            set(ctx, status, "Registered", ConditionStatus::Unknown, "NodeNotFound", "its node has not joined yet");
+            set(
+                ctx,
+                status,
+                "Registered",
+                ConditionStatus::Unknown,
+                "NodeNotFound",
+                "its node has not joined yet",
+            );
             return Ok(false);
         }
         [node] => node,
         several => {
             let names: Vec<&str> = several.iter().map(|n| n.name.as_str()).collect();
             let message = format!("several nodes have its provider ID: {}", names.join(", "));
-            set(ctx, status, "Registered", ConditionStatus::False, "MultipleNodesFound", &message);
+            set(
+                ctx,
+                status,
+                "Registered",
+                ConditionStatus::False,
+                "MultipleNodesFound",
+                &message,
+            );
             return Ok(false);
         }
     };
     if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.is_registered() {
         let message = "its node joined without the taint karpenter.sh/unregistered, which keeps pods away until then";
-        ctx.events.claim(claim, true, "UnregisteredTaintMissing", message).await;
+        ctx.events
+            .claim(claim, true, "UnregisteredTaintMissing", message)
+            .await;
     }
     let mut labels = claim.metadata.labels.clone().unwrap_or_default();
     labels.insert(self::labels::REGISTERED.into(), "true".into());
@@ -280,16 +364,28 @@ async fn register(
         finalizers.push(FINALIZER.into());
     }
     let uid = claim.metadata.uid.clone().unwrap_or_default();
-    let mut owners: Vec<Value> = node.owners.iter().filter(|o| o["uid"] != json!(uid)).cloned().collect();
+    let mut owners: Vec<Value> = node
+        .owners
+        .iter()
+        .filter(|o| o["uid"] != json!(uid))
+        .cloned()
+        .collect();
     owners.push(json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": claim.metadata.name, "uid": uid,
         "blockOwnerDeletion": true,
     }));
-    let mut taints: Vec<longshore_api::crd::Taint> =
-        node.taints.iter().filter(|t| t.key != UNREGISTERED && !mutant("drops-taints")).cloned().collect();
+    let mut taints: Vec<longshore_api::crd::Taint> = node
+        .taints
+        .iter()
+        .filter(|t| t.key != UNREGISTERED && !mutant("drops-taints"))
+        .cloned()
+        .collect();
     if node.labels.get(NO_TAINT_SYNC).is_none_or(|v| v != "true") {
         for taint in claim.spec.taints.iter().chain(&claim.spec.startup_taints) {
-            if !taints.iter().any(|t| (&t.key, t.effect) == (&taint.key, taint.effect)) {
+            if !taints
+                .iter()
+                .any(|t| (&t.key, t.effect) == (&taint.key, taint.effect))
+            {
                 taints.push(taint.clone());
             }
         }
@@ -305,9 +401,18 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.registration_queue.open(Opening::of(claim), ctx.patch_node(&node.name, &patch)).await?;
+    ctx.registration_queue
+        .open(Opening::of(claim), ctx.patch_node(&node.name, &patch))
+        .await?;
     status.node_name.clone_from(&node.name);
-    set(ctx, status, "Registered", ConditionStatus::True, "Registered", "");
+    set(
+        ctx,
+        status,
+        "Registered",
+        ConditionStatus::True,
+        "Registered",
+        "",
+    );
     ctx.health.record(pool_of(claim), true);
     ctx.metrics.node_created(claim);
     Ok(initialized)
@@ -321,7 +426,14 @@ async fn initialize(
 ) -> Result<(), StepError> {
     let [node] = nodes else {
         if !is_true(status, "Initialized") {
-            set(ctx, status, "Initialized", ConditionStatus::Unknown, "NodeNotFound", "there is no node of its own");
+            set(
+                ctx,
+                status,
+                "Initialized",
+                ConditionStatus::Unknown,
+                "NodeNotFound",
+                "there is no node of its own",
+            );
         }
         return Ok(());
     };
@@ -330,16 +442,31 @@ async fn initialize(
         return Ok(());
     }
     if let Err((reason, message)) = is_initialized(claim, node, &node.taints) {
-        set(ctx, status, "Initialized", ConditionStatus::Unknown, reason, &message);
+        set(
+            ctx,
+            status,
+            "Initialized",
+            ConditionStatus::Unknown,
+            reason,
+            &message,
+        );
         return Ok(());
     }
     let patch = json!({"metadata": {"labels": {labels::INITIALIZED: "true"}}});
     ctx.patch_node(&node.name, &patch).await?;
-    set(ctx, status, "Initialized", ConditionStatus::True, "Initialized", "");
+    set(
+        ctx,
+        status,
+        "Initialized",
+        ConditionStatus::True,
+        "Initialized",
+        "",
+    );
     Ok(())
 }
 
-/// Whether a node with these taints can do what its claim promises; if not, the reason and a sentence.
+/// Whether a node with these taints can do what its claim promises; if not, the reason and a
+/// sentence.
 fn is_initialized(
     claim: &NodeClaim,
     node: &NodeView,
@@ -349,39 +476,89 @@ fn is_initialized(
         return Err(("NodeNotReady", "its node is not Ready".to_owned()));
     }
     let startup = |t: &&longshore_api::crd::Taint| {
-        claim.spec.startup_taints.iter().any(|s| (&s.key, s.effect) == (&t.key, t.effect))
+        claim
+            .spec
+            .startup_taints
+            .iter()
+            .any(|s| (&s.key, s.effect) == (&t.key, t.effect))
     };
     if let Some(taint) = taints.iter().find(startup) {
-        return Err(("StartupTaintsExist", format!("startup taint {} is still there", taint.key)));
+        return Err((
+            "StartupTaintsExist",
+            format!("startup taint {} is still there", taint.key),
+        ));
     }
     if let Some(taint) = taints.iter().find(|t| is_ephemeral(t)) {
-        return Err(("KnownEphemeralTaintsExist", format!("taint {} is still there", taint.key)));
+        return Err((
+            "KnownEphemeralTaintsExist",
+            format!("taint {} is still there", taint.key),
+        ));
     }
-    let missing = claim.spec.resources.requests.iter().find(|(resource, asked)| {
-        !is_zero(&asked.0) && node.allocatable.get(*resource).is_none_or(|amount| is_zero(amount))
-    });
+    let missing = claim
+        .spec
+        .resources
+        .requests
+        .iter()
+        .find(|(resource, asked)| {
+            !is_zero(&asked.0)
+                && node
+                    .allocatable
+                    .get(*resource)
+                    .is_none_or(|amount| is_zero(amount))
+        });
     match missing {
-        Some((resource, _)) => Err(("ResourceNotRegistered", format!("its node does not offer {resource} yet"))),
+        Some((resource, _)) => Err((
+            "ResourceNotRegistered",
+            format!("its node does not offer {resource} yet"),
+        )),
         None => Ok(()),
     }
 }
 
 /// A node must have at least nine tenths of what its claim was promised.
-async fn consistency(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus, node: &NodeView) {
-    let amount = |text: &str| longshore_api::quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0);
+async fn consistency(
+    ctx: &Context,
+    claim: &NodeClaim,
+    status: &mut NodeClaimStatus,
+    node: &NodeView,
+) {
+    let amount = |text: &str| {
+        longshore_api::quantity::Quantity::parse(text)
+            .and_then(|q| q.milli())
+            .unwrap_or(0)
+    };
     let short = status.capacity.iter().find(|(resource, promised)| {
         let has = node.capacity.get(*resource).map_or(0, |text| amount(text));
         amount(&promised.0) / 10 * 9 > has
     });
     let Some((resource, promised)) = short else {
-        set(ctx, status, "ConsistentStateFound", ConditionStatus::True, "ConsistentStateFound", "");
+        set(
+            ctx,
+            status,
+            "ConsistentStateFound",
+            ConditionStatus::True,
+            "ConsistentStateFound",
+            "",
+        );
         return;
     };
-    let has = node.capacity.get(resource).map_or("nothing", String::as_str);
+    let has = node
+        .capacity
+        .get(resource)
+        .map_or("nothing", String::as_str);
     let message = format!("expected {} of {resource}, its node has {has}", promised.0);
     let reason = "ConsistencyCheckFailed";
-    if set(ctx, status, "ConsistentStateFound", ConditionStatus::False, reason, &message) {
-        ctx.events.claim(claim, true, "FailedConsistencyCheck", &message).await;
+    if set(
+        ctx,
+        status,
+        "ConsistentStateFound",
+        ConditionStatus::False,
+        reason,
+        &message,
+    ) {
+        ctx.events
+            .claim(claim, true, "FailedConsistencyCheck", &message)
+            .await;
     }
 }
 
@@ -396,34 +573,63 @@ fn is_ephemeral(taint: &longshore_api::crd::Taint) -> bool {
 }
 
 fn is_zero(text: &str) -> bool {
-    text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<f64>().is_ok_and(|n| n == 0.0)
+    text.trim_end_matches(|c: char| c.is_ascii_alphabetic())
+        .parse::<f64>()
+        .is_ok_and(|n| n == 0.0)
 }
 
 /// The condition Ready follows from the three before it.
 fn set_ready(ctx: &Context, status: &mut NodeClaimStatus) {
     let parts = ["Launched", "Registered", "Initialized"].map(|t| condition(&status.conditions, t));
-    let worst = |wanted: ConditionStatus| parts.iter().flatten().find(|c| c.status == wanted).map(|c| (*c).clone());
+    let worst = |wanted: ConditionStatus| {
+        parts
+            .iter()
+            .flatten()
+            .find(|c| c.status == wanted)
+            .map(|c| (*c).clone())
+    };
     let (state, reason, message) = if let Some(c) = worst(ConditionStatus::False) {
-        (ConditionStatus::False, "UnhealthyDependents".to_owned(), format!("{}={}", c.type_, c.status.text()))
-    } else if parts.iter().all(|c| c.is_some_and(|c| c.status == ConditionStatus::True)) {
+        (
+            ConditionStatus::False,
+            "UnhealthyDependents".to_owned(),
+            format!("{}={}", c.type_, c.status.text()),
+        )
+    } else if parts
+        .iter()
+        .all(|c| c.is_some_and(|c| c.status == ConditionStatus::True))
+    {
         (ConditionStatus::True, "Ready".to_owned(), String::new())
     } else {
-        let waits: Vec<String> =
-            parts.iter().flatten().filter(|c| c.status != ConditionStatus::True).map(|c| c.type_.clone()).collect();
-        (ConditionStatus::Unknown, "ReconcilingDependents".to_owned(), format!("waits for {}", waits.join(", ")))
+        let waits: Vec<String> = parts
+            .iter()
+            .flatten()
+            .filter(|c| c.status != ConditionStatus::True)
+            .map(|c| c.type_.clone())
+            .collect();
+        (
+            ConditionStatus::Unknown,
+            "ReconcilingDependents".to_owned(),
+            format!("waits for {}", waits.join(", ")),
+        )
     };
     set(ctx, status, "Ready", state, &reason, &message);
 }
 
 /// Why a claim has had its time, if so.
-fn liveness_expired(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) -> Option<&'static str> {
+fn liveness_expired(
+    ctx: &Context,
+    claim: &NodeClaim,
+    status: &NodeClaimStatus,
+) -> Option<&'static str> {
     if !is_true(status, "Launched") && time_in(ctx, claim, status, "Launched") >= LAUNCH_LIMIT {
         return Some("launch_timeout");
     }
     if mutant("waits-for-ever") {
         return None;
     }
-    if !is_true(status, "Registered") && time_in(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT {
+    if !is_true(status, "Registered")
+        && time_in(ctx, claim, status, "Registered") >= REGISTRATION_LIMIT
+    {
         return Some("registration_timeout");
     }
     None
@@ -431,7 +637,9 @@ fn liveness_expired(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus) 
 
 fn time_in(ctx: &Context, claim: &NodeClaim, status: &NodeClaimStatus, what: &str) -> Duration {
     let since = condition(&status.conditions, what).map(|c| c.last_transition_time.0);
-    let since = since.or(claim.metadata.creation_timestamp.as_ref().map(|t| t.0)).unwrap_or_else(|| ctx.now());
+    let since = since
+        .or(claim.metadata.creation_timestamp.as_ref().map(|t| t.0))
+        .unwrap_or_else(|| ctx.now());
     seconds(ctx.now().as_second() - since.as_second())
 }
 
@@ -451,7 +659,9 @@ fn liveness_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
 fn expires_in(ctx: &Context, claim: &NodeClaim) -> Option<Duration> {
     let after = duration::lifetime(&claim.spec.expire_after).ok()?.after()?;
     let created = claim.metadata.creation_timestamp.as_ref()?.0.as_second();
-    Some(seconds(created.saturating_add(after.as_secs() as i64) - ctx.now().as_second()))
+    Some(seconds(
+        created.saturating_add(after.as_secs() as i64) - ctx.now().as_second(),
+    ))
 }
 
 fn seconds(n: i64) -> Duration {
@@ -483,15 +693,30 @@ fn set(
     message: &str,
 ) -> bool {
     let before = condition(&status.conditions, what).map(|c| c.status);
-    set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
+    set_condition(
+        &mut status.conditions,
+        what,
+        to,
+        reason,
+        message,
+        Time(ctx.now()),
+    );
     before != Some(to)
 }
 
 fn quantities(amounts: BTreeMap<String, String>) -> longshore_api::crd::Quantities {
-    amounts.into_iter().map(|(resource, amount)| (resource, Quantity(amount))).collect()
+    amounts
+        .into_iter()
+        .map(|(resource, amount)| (resource, Quantity(amount)))
+        .collect()
 }
 
 /// The NodePool of a claim, empty for none.
 pub fn pool_of(claim: &NodeClaim) -> &str {
-    claim.metadata.labels.as_ref().and_then(|l| l.get(labels::NODEPOOL)).map_or("", String::as_str)
+    claim
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|l| l.get(labels::NODEPOOL))
+        .map_or("", String::as_str)
 }

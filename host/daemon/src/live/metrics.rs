@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use longshore_api::crd::{Condition as Stated, NodeClaim, Timestamp};
 use prometheus::{
-    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use super::journal::Condition;
@@ -94,17 +94,44 @@ fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
 }
 
 /// Seconds of things that take minutes.
-const LONG: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0];
+const LONG: [f64; 11] = [
+    1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
+];
 /// Seconds that a node lives: a minute to a quarter of a year.
-const LIFE: [f64; 9] = [60.0, 600.0, 3600.0, 6.0 * 3600.0, DAY, 3.0 * DAY, 7.0 * DAY, 30.0 * DAY, 90.0 * DAY];
+const LIFE: [f64; 9] = [
+    60.0,
+    600.0,
+    3600.0,
+    6.0 * 3600.0,
+    DAY,
+    3.0 * DAY,
+    7.0 * DAY,
+    30.0 * DAY,
+    90.0 * DAY,
+];
 const DAY: f64 = 86_400.0;
 
-fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
-    registered(registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: &[f64],
+    labels: &[&str],
+) -> HistogramVec {
+    registered(
+        registry,
+        HistogramVec::new(
+            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+            labels,
+        ),
+    )
 }
 
 fn unlabelled(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    registered(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+    registered(
+        registry,
+        Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())),
+    )
 }
 
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
@@ -113,7 +140,12 @@ fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Gauge
 
 /// A label of a claim, empty for none.
 fn label<'a>(claim: &'a NodeClaim, key: &str) -> &'a str {
-    claim.metadata.labels.as_ref().and_then(|l| l.get(key)).map_or("", String::as_str)
+    claim
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|l| l.get(key))
+        .map_or("", String::as_str)
 }
 
 const POOL: &str = "karpenter.sh/nodepool";
@@ -133,11 +165,16 @@ const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Names and labels here are constants that fit together; a mistake shows in the first test.
-fn registered<T: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<T>) -> T {
+fn registered<T: prometheus::core::Collector + Clone + 'static>(
+    registry: &Registry,
+    made: prometheus::Result<T>,
+) -> T {
     #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
     let metric = made.expect("metric is well formed");
     #[allow(clippy::expect_used, reason = "a constant of this file would be wrong")]
-    registry.register(Box::new(metric.clone())).expect("metric is registered once");
+    registry
+        .register(Box::new(metric.clone()))
+        .expect("metric is registered once");
     metric
 }
 
@@ -151,13 +188,29 @@ impl Metrics {
     pub fn new() -> Self {
         let registry = Registry::new();
         #[cfg(target_os = "linux")]
-        let _ = registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()));
-        let build = counter(&registry, "karpenter_build_info", "Version of this build.", &["version"]);
+        let _ = registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ));
+        let build = counter(
+            &registry,
+            "karpenter_build_info",
+            "Version of this build.",
+            &["version"],
+        );
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).inc();
-        let five = ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"];
+        let five = [
+            "reason",
+            "nodepool",
+            "capacity_type",
+            "consolidation_policy",
+            "termination_mode",
+        ];
         let scheduling = HistogramVec::new(
-            HistogramOpts::new("karpenter_scheduler_scheduling_duration_seconds", "Seconds of deciding.")
-                .buckets(vec![0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
+            HistogramOpts::new(
+                "karpenter_scheduler_scheduling_duration_seconds",
+                "Seconds of deciding.",
+            )
+            .buckets(vec![0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
             &["controller"],
         );
         Metrics {
@@ -167,12 +220,23 @@ impl Metrics {
                 "NodeClaims created.",
                 &["reason", "nodepool", "min_values_relaxed"],
             ),
-            disrupted: counter(&registry, "karpenter_nodeclaims_disrupted_total", "NodeClaims deleted by us.", &five),
+            disrupted: counter(
+                &registry,
+                "karpenter_nodeclaims_disrupted_total",
+                "NodeClaims deleted by us.",
+                &five,
+            ),
             unhealthy: counter(
                 &registry,
                 "karpenter_nodeclaims_unhealthy_disrupted_total",
                 "NodeClaims deleted by us because their node was unhealthy.",
-                &["condition", "nodepool", "capacity_type", "image_id", "termination_mode"],
+                &[
+                    "condition",
+                    "nodepool",
+                    "capacity_type",
+                    "image_id",
+                    "termination_mode",
+                ],
             ),
             terminated: counter(
                 &registry,
@@ -250,7 +314,12 @@ impl Metrics {
                 "Nodes that are gone.",
                 &["nodepool", "zone"],
             ),
-            nodes_drained: counter(&registry, "karpenter_nodes_drained_total", "Nodes drained.", &["nodepool"]),
+            nodes_drained: counter(
+                &registry,
+                "karpenter_nodes_drained_total",
+                "Nodes drained.",
+                &["nodepool"],
+            ),
             nodes_lifetime: histogram(
                 &registry,
                 "karpenter_nodes_lifetime_duration_seconds",
@@ -272,7 +341,12 @@ impl Metrics {
                 &LONG,
                 &["nodepool"],
             ),
-            evictions: counter(&registry, "karpenter_pods_eviction_requests_total", "Answers to evictions.", &["code"]),
+            evictions: counter(
+                &registry,
+                "karpenter_pods_eviction_requests_total",
+                "Answers to evictions.",
+                &["code"],
+            ),
             cloud_seconds: histogram(
                 &registry,
                 "karpenter_cloudprovider_duration_seconds",
@@ -302,7 +376,10 @@ impl Metrics {
             unschedulable: registered(
                 &registry,
                 IntGaugeVec::new(
-                    Opts::new("karpenter_scheduler_unschedulable_pods_count", "Pods left over."),
+                    Opts::new(
+                        "karpenter_scheduler_unschedulable_pods_count",
+                        "Pods left over.",
+                    ),
                     &["controller"],
                 ),
             ),
@@ -311,17 +388,41 @@ impl Metrics {
                 "karpenter_cluster_state_unsynced_time_seconds",
                 "Seconds since not everything has been listed.",
             ),
-            synced: gauge(&registry, "karpenter_cluster_state_synced", "1 once everything has been listed."),
+            synced: gauge(
+                &registry,
+                "karpenter_cluster_state_synced",
+                "1 once everything has been listed.",
+            ),
             blocked: gauge(
                 &registry,
                 "longshore_planning_blocked",
                 "1 while nothing is planned, for watches are behind.",
             ),
-            panics: counter(&registry, "longshore_panics_total", "Panics that were caught, by where.", &["where"]),
-            nodes: gauge(&registry, "karpenter_cluster_state_node_count", "Nodes known."),
-            rounds: counter(&registry, "longshore_rounds_total", "Rounds by outcome.", &["outcome"]),
-            plan_cost: registered(&registry, Gauge::new("longshore_plan_effective_cost", "Objective, USD per hour.")),
-            plan_bound: registered(&registry, Gauge::new("longshore_plan_lower_bound", "Lower bound, USD per hour.")),
+            panics: counter(
+                &registry,
+                "longshore_panics_total",
+                "Panics that were caught, by where.",
+                &["where"],
+            ),
+            nodes: gauge(
+                &registry,
+                "karpenter_cluster_state_node_count",
+                "Nodes known.",
+            ),
+            rounds: counter(
+                &registry,
+                "longshore_rounds_total",
+                "Rounds by outcome.",
+                &["outcome"],
+            ),
+            plan_cost: registered(
+                &registry,
+                Gauge::new("longshore_plan_effective_cost", "Objective, USD per hour."),
+            ),
+            plan_bound: registered(
+                &registry,
+                Gauge::new("longshore_plan_lower_bound", "Lower bound, USD per hour."),
+            ),
             policies: counter(
                 &registry,
                 "longshore_policy_notices_total",
@@ -331,24 +432,38 @@ impl Metrics {
             without_capacity: registered(
                 &registry,
                 IntGaugeVec::new(
-                    Opts::new("longshore_offerings_without_capacity", "Offerings not asked for after a shortage."),
+                    Opts::new(
+                        "longshore_offerings_without_capacity",
+                        "Offerings not asked for after a shortage.",
+                    ),
                     &["capacity_type", "zone"],
                 ),
             ),
             garbage_held: registered(
                 &registry,
                 IntGaugeVec::new(
-                    Opts::new("longshore_garbage_held", "What looks like garbage and was not collected, by kind."),
+                    Opts::new(
+                        "longshore_garbage_held",
+                        "What looks like garbage and was not collected, by kind.",
+                    ),
                     &["kind"],
                 ),
             ),
-            journal_bytes: gauge(&registry, "longshore_journal_bytes", "Bytes of all segments of the journal."),
+            journal_bytes: gauge(
+                &registry,
+                "longshore_journal_bytes",
+                "Bytes of all segments of the journal.",
+            ),
             journal_lost: gauge(
                 &registry,
                 "longshore_journal_lost",
                 "Observations and rounds that the journal has not.",
             ),
-            journal_failing: gauge(&registry, "longshore_journal_failing", "1 while the journal cannot be written."),
+            journal_failing: gauge(
+                &registry,
+                "longshore_journal_failing",
+                "1 while the journal cannot be written.",
+            ),
             leads: gauge(&registry, "longshore_leader", "1 while this replica leads."),
             registry,
         }
@@ -357,49 +472,88 @@ impl Metrics {
     /// A NodeClaim was created.
     pub fn claim_created(&self, pool: &str, relaxed: bool) {
         let relaxed = if relaxed { "true" } else { "false" };
-        self.created.with_label_values(&["provisioned", pool, relaxed]).inc();
+        self.created
+            .with_label_values(&["provisioned", pool, relaxed])
+            .inc();
     }
 
     /// A NodeClaim was deleted by us.
     pub fn disrupted(&self, reason: &str, claim: &NodeClaim) {
-        self.disrupted.with_label_values(&[reason, label(claim, POOL), label(claim, CAPACITY_TYPE), "", ""]).inc();
+        self.disrupted
+            .with_label_values(&[
+                reason,
+                label(claim, POOL),
+                label(claim, CAPACITY_TYPE),
+                "",
+                "",
+            ])
+            .inc();
     }
 
-    /// A NodeClaim was deleted by us since a condition of its node says that it is unhealthy; its pods are not asked.
+    /// A NodeClaim was deleted by us since a condition of its node says that it is unhealthy; its
+    /// pods are not asked.
     pub fn unhealthy(&self, condition: &str, claim: &NodeClaim) {
         let image = claim.status.as_ref().map_or("", |status| &status.image_id);
-        let labels = [&snake(condition), label(claim, POOL), label(claim, CAPACITY_TYPE), image, "forceful"];
+        let labels = [
+            &snake(condition),
+            label(claim, POOL),
+            label(claim, CAPACITY_TYPE),
+            image,
+            "forceful",
+        ];
         self.unhealthy.with_label_values(&labels).inc();
     }
 
-    /// A NodeClaim is gone, so many seconds after its deletion was asked for; if it had an instance, so many after the
-    /// end of that.
+    /// A NodeClaim is gone, so many seconds after its deletion was asked for; if it had an
+    /// instance, so many after the end of that.
     pub fn terminated(&self, claim: &NodeClaim, seconds: f64, instance: Option<f64>) {
         let pool = label(claim, POOL);
-        self.terminated.with_label_values(&[pool, label(claim, CAPACITY_TYPE), label(claim, ZONE)]).inc();
-        self.claims_termination.with_label_values(&[pool]).observe(seconds);
-        self.ended_seconds.with_label_values::<&str>(&[]).observe(seconds);
+        self.terminated
+            .with_label_values(&[pool, label(claim, CAPACITY_TYPE), label(claim, ZONE)])
+            .inc();
+        self.claims_termination
+            .with_label_values(&[pool])
+            .observe(seconds);
+        self.ended_seconds
+            .with_label_values::<&str>(&[])
+            .observe(seconds);
         if let Some(seconds) = instance {
-            self.instances_termination.with_label_values(&[pool]).observe(seconds);
+            self.instances_termination
+                .with_label_values(&[pool])
+                .observe(seconds);
         }
     }
 
     /// A node registered.
     pub fn node_created(&self, claim: &NodeClaim) {
-        self.nodes_created.with_label_values(&[label(claim, POOL), label(claim, ZONE)]).inc();
+        self.nodes_created
+            .with_label_values(&[label(claim, POOL), label(claim, ZONE)])
+            .inc();
     }
 
     /// A node has no more pods that would have to leave.
     pub fn node_drained(&self, claim: &NodeClaim) {
-        self.nodes_drained.with_label_values(&[label(claim, POOL)]).inc();
+        self.nodes_drained
+            .with_label_values(&[label(claim, POOL)])
+            .inc();
     }
 
-    /// A node is gone, so many seconds after it was made, and so many after its deletion was asked for.
-    pub fn node_terminated(&self, labels: &BTreeMap<String, String>, seconds: Option<f64>, ending: Option<f64>) {
+    /// A node is gone, so many seconds after it was made, and so many after its deletion was asked
+    /// for.
+    pub fn node_terminated(
+        &self,
+        labels: &BTreeMap<String, String>,
+        seconds: Option<f64>,
+        ending: Option<f64>,
+    ) {
         let of = |key: &str| labels.get(key).map_or("", String::as_str);
-        self.nodes_terminated.with_label_values(&[of(POOL), of(ZONE)]).inc();
+        self.nodes_terminated
+            .with_label_values(&[of(POOL), of(ZONE)])
+            .inc();
         if let Some(seconds) = seconds {
-            self.nodes_lifetime.with_label_values(&[of(POOL)]).observe(seconds);
+            self.nodes_lifetime
+                .with_label_values(&[of(POOL)])
+                .observe(seconds);
         }
         if let Some(seconds) = ending {
             self.nodes_termination.observe(of(POOL), seconds);
@@ -408,7 +562,9 @@ impl Metrics {
 
     /// Pods left over by a round.
     pub fn unschedulable(&self, pods: usize) {
-        self.unschedulable.with_label_values(&["provisioner"]).set(pods as i64);
+        self.unschedulable
+            .with_label_values(&["provisioner"])
+            .set(pods as i64);
     }
 
     /// Pods of a round that nothing could be planned for, whatever there is.
@@ -416,19 +572,32 @@ impl Metrics {
         self.ignored.set(pods as i64);
     }
 
-    /// A round has decided about a pod for the first time, so many seconds after it was seen to wait.
+    /// A round has decided about a pod for the first time, so many seconds after it was seen to
+    /// wait.
     pub fn decided(&self, seconds: f64) {
         self.decision.observe(seconds);
     }
 
     /// A pod has reached something, so many seconds after a round had a place for it, if one had.
     pub fn reached(&self, milestone: &PodTransition, now: Timestamp, placed: Option<f64>) {
-        let created = milestone.created.parse::<Timestamp>().ok().map(|created| pod_latency::seconds(created, now));
+        let created = milestone
+            .created
+            .parse::<Timestamp>()
+            .ok()
+            .map(|created| pod_latency::seconds(created, now));
         let dynamic = if milestone.dynamic { "true" } else { "false" };
         match milestone.what {
             PodStage::Bound => {
-                created.inspect(|seconds| self.pods_bound.with_label_values(&[dynamic]).observe(*seconds));
-                placed.inspect(|seconds| self.provisioning_bound.with_label_values(&[dynamic]).observe(*seconds));
+                created.inspect(|seconds| {
+                    self.pods_bound
+                        .with_label_values(&[dynamic])
+                        .observe(*seconds)
+                });
+                placed.inspect(|seconds| {
+                    self.provisioning_bound
+                        .with_label_values(&[dynamic])
+                        .observe(*seconds)
+                });
             }
             PodStage::Running => {
                 created.inspect(|seconds| self.pods_startup.observe("", *seconds));
@@ -437,20 +606,29 @@ impl Metrics {
         }
     }
 
-    /// What a NodePool may have and has, by resource, in the resource's own unit. Both empty once it is gone.
+    /// What a NodePool may have and has, by resource, in the resource's own unit. Both empty once
+    /// it is gone.
     pub fn pool(&self, pool: &str, limits: &BTreeMap<String, f64>, usage: &BTreeMap<String, f64>) {
         let named = |amounts: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
-            amounts.iter().map(|(resource, amount)| (resource_type(resource), *amount)).collect()
+            amounts
+                .iter()
+                .map(|(resource, amount)| (resource_type(resource), *amount))
+                .collect()
         };
         let (limits, usage) = (&named(limits), &named(usage));
         let now: BTreeSet<String> = limits.keys().chain(usage.keys()).cloned().collect();
         let mut pools = lock(&self.pools);
         let before = pools.remove(pool).unwrap_or_default();
         for (metric, amounts) in [(&self.pools_limit, limits), (&self.pools_usage, usage)] {
-            for gone in before.iter().filter(|resource| !amounts.contains_key(*resource)) {
+            for gone in before
+                .iter()
+                .filter(|resource| !amounts.contains_key(*resource))
+            {
                 let _ = metric.remove_label_values(&[gone, pool]);
             }
-            amounts.iter().for_each(|(resource, amount)| metric.with_label_values(&[resource, pool]).set(*amount));
+            amounts.iter().for_each(|(resource, amount)| {
+                metric.with_label_values(&[resource, pool]).set(*amount)
+            });
         }
         if !now.is_empty() {
             pools.insert(pool.to_owned(), now);
@@ -476,7 +654,9 @@ impl Metrics {
     pub fn short(&self, short: &super::unavailable_offerings::Summary) {
         self.without_capacity.reset();
         for ((capacity_type, zone), count) in &short.by_place {
-            self.without_capacity.with_label_values(&[capacity_type, zone]).set(*count as i64);
+            self.without_capacity
+                .with_label_values(&[capacity_type, zone])
+                .set(*count as i64);
         }
     }
 
@@ -484,7 +664,9 @@ impl Metrics {
     pub fn garbage(&self, held: impl Iterator<Item = (&'static str, usize)>) {
         self.garbage_held.reset();
         for (kind, count) in held {
-            self.garbage_held.with_label_values(&[kind]).set(count as i64);
+            self.garbage_held
+                .with_label_values(&[kind])
+                .set(count as i64);
         }
     }
 
@@ -536,11 +718,19 @@ impl Turns {
     }
 
     fn note(&self, old: Option<&Stated>, new: &Stated) {
-        self.count.with_label_values(&[new.type_.as_str(), new.status.text(), &new.reason]).inc();
+        self.count
+            .with_label_values(&[new.type_.as_str(), new.status.text(), &new.reason])
+            .inc();
         if let Some(old) = old {
-            let held = new.last_transition_time.0.duration_since(old.last_transition_time.0).as_secs_f64();
+            let held = new
+                .last_transition_time
+                .0
+                .duration_since(old.last_transition_time.0)
+                .as_secs_f64();
             let labels = [old.type_.as_str(), old.status.text(), new.status.text()];
-            self.seconds.with_label_values(&labels).observe(held.max(0.0));
+            self.seconds
+                .with_label_values(&labels)
+                .observe(held.max(0.0));
         }
     }
 }
@@ -561,13 +751,23 @@ mod tests {
     #[test]
     fn a_nodepool_that_is_gone_has_no_metrics() {
         let metrics = Metrics::new();
-        let amounts = |pairs: &[(&str, f64)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-        metrics.pool("web", &amounts(&[("cpu", 100.0)]), &amounts(&[("cpu", 4.5), ("nodes", 2.0)]));
-        assert!(metrics.text().contains(r#"karpenter_nodepools_usage{nodepool="web",resource_type="cpu"} 4.5"#));
+        let amounts =
+            |pairs: &[(&str, f64)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+        metrics.pool(
+            "web",
+            &amounts(&[("cpu", 100.0)]),
+            &amounts(&[("cpu", 4.5), ("nodes", 2.0)]),
+        );
+        assert!(
+            metrics
+                .text()
+                .contains(r#"karpenter_nodepools_usage{nodepool="web",resource_type="cpu"} 4.5"#)
+        );
         metrics.pool("web", &amounts(&[]), &amounts(&[("nodes", 2.0)]));
         let text = metrics.text();
         assert!(
-            !text.contains("nodepools_limit{") && text.matches("karpenter_nodepools_usage{").count() == 1,
+            !text.contains("nodepools_limit{")
+                && text.matches("karpenter_nodepools_usage{").count() == 1,
             "{text}"
         );
         metrics.pool("web", &amounts(&[]), &amounts(&[]));

@@ -1,41 +1,120 @@
 //! Defects that a test can switch on, one at a time, to see whether the simulation notices.
 //!
-//! Compiled with the feature `mutants` alone; without it every [`mutant`] is a constant `false` and nothing of this is
-//! left. What is switched on holds for the calling thread, so that simulations beside each other keep apart.
+//! Compiled with the feature `mutants` alone; without it every [`mutant`] is a constant `false` and
+//! nothing of this is left. What is switched on holds for the calling thread, so that simulations
+//! beside each other keep apart.
 
 #[cfg(feature = "mutants")]
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
 pub const ALL: [(&str, &str); 28] = [
-    ("no-finalizer", "claims are written, and left, without our finalizer"),
-    ("launch-first", "the instance is launched before its claim is written"),
-    ("random-token", "a launch that is tried again has another idempotency token"),
-    ("trusts-cache", "after a start it acts before everything has been listed"),
+    (
+        "no-finalizer",
+        "claims are written, and left, without our finalizer",
+    ),
+    (
+        "launch-first",
+        "the instance is launched before its claim is written",
+    ),
+    (
+        "random-token",
+        "a launch that is tried again has another idempotency token",
+    ),
+    (
+        "trusts-cache",
+        "after a start it acts before everything has been listed",
+    ),
     ("ignores-budgets", "pods are deleted instead of evicted"),
-    ("forgets-planned", "pods that a claim was made for are planned for again"),
-    ("ignores-awaited", "what was written counts for pods and limits only when the watch has brought it"),
-    ("leaks-instance", "the finalizer of a claim goes before its instance"),
-    ("ignores-tiers", "daemons and critical pods are drained together with all others"),
-    ("ignores-lease", "a replica writes although its leadership has run out"),
-    ("keeps-gone", "a new list does not take away what it does not name"),
-    ("waits-for-ever", "a claim whose node never joins is not given up"),
-    ("skips-drain", "an instance is ended before its pods have left"),
-    ("no-breaker", "unhealthy nodes are replaced however many there are"),
-    ("drops-taints", "a node that registers loses the taints that others have put there"),
-    ("lease-at-first-sight", "the Lease is taken from a holder that is seen for the first time"),
-    ("no-precondition", "lists of a claim are written over whatever others have written since"),
-    ("ignores-do-not-disrupt", "pods that must not be disrupted are evicted"),
-    ("evicted-is-gone", "a pod that was evicted is not waited for"),
-    ("wrong-grace", "pods whose node's time is over get a second, not what is left of it"),
-    ("no-drain-time", "an instance may end before kube-scheduler has heard of the taint"),
+    (
+        "forgets-planned",
+        "pods that a claim was made for are planned for again",
+    ),
+    (
+        "ignores-awaited",
+        "what was written counts for pods and limits only when the watch has brought it",
+    ),
+    (
+        "leaks-instance",
+        "the finalizer of a claim goes before its instance",
+    ),
+    (
+        "ignores-tiers",
+        "daemons and critical pods are drained together with all others",
+    ),
+    (
+        "ignores-lease",
+        "a replica writes although its leadership has run out",
+    ),
+    (
+        "keeps-gone",
+        "a new list does not take away what it does not name",
+    ),
+    (
+        "waits-for-ever",
+        "a claim whose node never joins is not given up",
+    ),
+    (
+        "skips-drain",
+        "an instance is ended before its pods have left",
+    ),
+    (
+        "no-breaker",
+        "unhealthy nodes are replaced however many there are",
+    ),
+    (
+        "drops-taints",
+        "a node that registers loses the taints that others have put there",
+    ),
+    (
+        "lease-at-first-sight",
+        "the Lease is taken from a holder that is seen for the first time",
+    ),
+    (
+        "no-precondition",
+        "lists of a claim are written over whatever others have written since",
+    ),
+    (
+        "ignores-do-not-disrupt",
+        "pods that must not be disrupted are evicted",
+    ),
+    (
+        "evicted-is-gone",
+        "a pod that was evicted is not waited for",
+    ),
+    (
+        "wrong-grace",
+        "pods whose node's time is over get a second, not what is left of it",
+    ),
+    (
+        "no-drain-time",
+        "an instance may end before kube-scheduler has heard of the taint",
+    ),
     ("node-first", "a Node goes before its instance"),
-    ("garbage-partial-list", "claims that one list of the cloud leaves out are deleted"),
-    ("garbage-trusts-cache", "instances are ended at first sight, by the claims that the watch has brought"),
-    ("garbage-by-uid", "instances whose claim was restored under another UID are taken for lost"),
-    ("retries-without-leadership", "a write is sent again although the leadership has run out meanwhile"),
-    ("random-name", "a claim's name is drawn by the server, so that a lost answer cannot be looked up"),
-    ("limits-from-cache", "limits count a claim only once its capacity was seen"),
+    (
+        "garbage-partial-list",
+        "claims that one list of the cloud leaves out are deleted",
+    ),
+    (
+        "garbage-trusts-cache",
+        "instances are ended at first sight, by the claims that the watch has brought",
+    ),
+    (
+        "garbage-by-uid",
+        "instances whose claim was restored under another UID are taken for lost",
+    ),
+    (
+        "retries-without-leadership",
+        "a write is sent again although the leadership has run out meanwhile",
+    ),
+    (
+        "random-name",
+        "a claim's name is drawn by the server, so that a lost answer cannot be looked up",
+    ),
+    (
+        "limits-from-cache",
+        "limits count a claim only once its capacity was seen",
+    ),
 ];
 
 #[cfg(feature = "mutants")]
@@ -46,7 +125,10 @@ thread_local! {
 /// Whether a defect is switched on.
 #[cfg(feature = "mutants")]
 pub(crate) fn mutant(name: &str) -> bool {
-    debug_assert!(ALL.iter().any(|known| known.0 == name), "{name} is not in the table");
+    debug_assert!(
+        ALL.iter().any(|known| known.0 == name),
+        "{name} is not in the table"
+    );
     ON.get() == name
 }
 
@@ -57,8 +139,8 @@ pub(crate) const fn mutant(_: &str) -> bool {
     false
 }
 
-/// Switches one defect on for this thread, and all others off; nothing for none. Says whether that is possible: the
-/// name is known and the feature `mutants` is compiled in.
+/// Switches one defect on for this thread, and all others off; nothing for none. Says whether that
+/// is possible: the name is known and the feature `mutants` is compiled in.
 pub fn switch(name: Option<&str>) -> bool {
     let known = name.map(|name| ALL.iter().find(|known| known.0 == name));
     let on = match known {

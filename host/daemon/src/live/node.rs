@@ -78,8 +78,8 @@ struct Stated {
 }
 
 impl Stated {
-    /// Nodes' conditions are written by whoever likes to: a status that is none is unknown, and one without a time has
-    /// been so since the node is there.
+    /// Nodes' conditions are written by whoever likes to: a status that is none is unknown, and one
+    /// without a time has been so since the node is there.
     fn condition(self, created: Option<&Time>) -> Condition {
         Condition {
             type_: self.kind,
@@ -107,7 +107,8 @@ impl NodeView {
 
     /// Whether it says that it is ready.
     pub fn is_ready(&self) -> bool {
-        condition(&self.conditions, "Ready").is_some_and(|ready| ready.status == ConditionStatus::True)
+        condition(&self.conditions, "Ready")
+            .is_some_and(|ready| ready.status == ConditionStatus::True)
     }
 
     /// Reads a Node.
@@ -115,9 +116,17 @@ impl NodeView {
     /// # Errors
     /// In words, if it is not one.
     pub fn read(json: &str) -> Result<Self, String> {
-        let Wire { metadata, spec, status } = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_str(json).map_err(|e| e.to_string())?;
         let created = metadata.creation_timestamp.as_ref();
-        let conditions: Vec<Condition> = status.conditions.into_iter().map(|c| c.condition(created)).collect();
+        let conditions: Vec<Condition> = status
+            .conditions
+            .into_iter()
+            .map(|c| c.condition(created))
+            .collect();
         Ok(NodeView {
             name: metadata.name,
             uid: metadata.uid,

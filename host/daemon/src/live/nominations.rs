@@ -1,11 +1,12 @@
 //! Pods that kube-scheduler was told a node for (`status.nominatedNodeName`).
 //!
-//! kube-scheduler tries that node first and, since 1.35, keeps its room for the pod. It counts a nominated pod as if it
-//! were there when it looks at pods that must spread, so of those only one of a group is named for a node at a time, and
-//! the next one once that one is bound. It forgets what it was told of a pod that it tries in vain, as it does with
-//! those that it comes to before their node is open, and then gives their room away: so it is told again. Pods that find
-//! room anyhow are not told at all. A hint that has not been followed for a while is taken back, and the pod is planned
-//! for again.
+//! kube-scheduler tries that node first and, since 1.35, keeps its room for the pod. It counts a
+//! nominated pod as if it were there when it looks at pods that must spread, so of those only one
+//! of a group is named for a node at a time, and the next one once that one is bound. It forgets
+//! what it was told of a pod that it tries in vain, as it does with those that it comes to before
+//! their node is open, and then gives their room away: so it is told again. Pods that find room
+//! anyhow are not told at all. A hint that has not been followed for a while is taken back, and the
+//! pod is planned for again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,7 +21,8 @@ pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a pod is told again.
 const MAX_RENOMINATIONS: u32 = 3;
 
-/// So many that are nominated no longer are kept among those in order of time, and as many as there are others.
+/// So many that are nominated no longer are kept among those in order of time, and as many as there
+/// are others.
 const SLACK: usize = 64;
 
 /// A pod, `namespace/name`, and the node that is nominated for it.
@@ -52,9 +54,19 @@ type SpreadSlot = (String, u32);
 
 impl Nominations {
     /// What to tell now of pods planned for a node; the others wait for their turn.
-    pub fn plan<'a>(&mut self, node: &str, pods: impl Iterator<Item = Planned<'a>>) -> Vec<Nomination> {
+    pub fn plan<'a>(
+        &mut self,
+        node: &str,
+        pods: impl Iterator<Item = Planned<'a>>,
+    ) -> Vec<Nomination> {
         let mut now = Vec::new();
-        for Planned { pod, group, nominated: told, .. } in pods {
+        for Planned {
+            pod,
+            group,
+            nominated: told,
+            ..
+        } in pods
+        {
             if !told || self.ignored.contains(pod) {
                 continue;
             }
@@ -62,10 +74,18 @@ impl Nominations {
                 let turn = (node.to_owned(), group);
                 if self.spread_slot_of.get(pod) != Some(&turn) {
                     self.leave_spread_queue(pod);
-                    self.spread_queues.entry(turn.clone()).or_default().push_back(pod.to_owned());
+                    self.spread_queues
+                        .entry(turn.clone())
+                        .or_default()
+                        .push_back(pod.to_owned());
                     self.spread_slot_of.insert(pod.to_owned(), turn.clone());
                 }
-                if self.spread_queues.get(&turn).and_then(VecDeque::front).is_none_or(|first| first != pod) {
+                if self
+                    .spread_queues
+                    .get(&turn)
+                    .and_then(VecDeque::front)
+                    .is_none_or(|first| first != pod)
+                {
                     continue;
                 }
             }
@@ -106,14 +126,19 @@ impl Nominations {
             self.since.push_back((now, pod.to_owned()));
             // Nobody looks at the oldest of them where another replica leads.
             if self.since.len() > 2 * self.nominated.len() + SLACK {
-                self.since.retain(|(at, pod)| self.nominated.get(pod) == Some(at));
+                self.since
+                    .retain(|(at, pod)| self.nominated.get(pod) == Some(at));
             }
         }
     }
 
     /// This replica leads no more: another one says what is nominated, and is seen to.
     pub fn stand_by(&mut self) {
-        let Nominations { nominated: told, since, .. } = std::mem::take(self);
+        let Nominations {
+            nominated: told,
+            since,
+            ..
+        } = std::mem::take(self);
         (self.nominated, self.since) = (told, since);
     }
 
@@ -124,11 +149,16 @@ impl Nominations {
         self.renominations.remove(pod);
     }
 
-    /// What to tell again of pods whose node has been forgotten: a few times, for there may be another reason.
+    /// What to tell again of pods whose node has been forgotten: a few times, for there may be
+    /// another reason.
     pub fn repeat(&mut self) -> Vec<Nomination> {
         let forgotten = std::mem::take(&mut self.forgotten);
         let again = |pod: String| {
-            let node = self.said.get(&pod).filter(|_| !self.nominated.contains_key(&pod))?.clone();
+            let node = self
+                .said
+                .get(&pod)
+                .filter(|_| !self.nominated.contains_key(&pod))?
+                .clone();
             let times = self.renominations.entry(pod.clone()).or_default();
             *times += 1;
             (*times <= MAX_RENOMINATIONS).then_some((pod, node))
@@ -136,8 +166,8 @@ impl Nominations {
         forgotten.into_iter().filter_map(again).collect()
     }
 
-    /// A pod was planned for another node. Says whether one is nominated for it, which is to be taken back: its room is
-    /// kept, and after a restart it would look like the answer.
+    /// A pod was planned for another node. Says whether one is nominated for it, which is to be
+    /// taken back: its room is kept, and after a restart it would look like the answer.
     pub fn planned_anew(&mut self, pod: &str) -> bool {
         let told = self.nominated.remove(pod).is_some();
         if told {
@@ -148,7 +178,11 @@ impl Nominations {
     }
 
     fn leave_spread_queue(&mut self, pod: &str) {
-        if let Some(turn) = self.spread_slot_of.remove(pod).and_then(|turn| self.spread_queues.get_mut(&turn)) {
+        if let Some(turn) = self
+            .spread_slot_of
+            .remove(pod)
+            .and_then(|turn| self.spread_queues.get_mut(&turn))
+        {
             turn.retain(|waiting| waiting != pod);
         }
     }
@@ -166,7 +200,10 @@ impl Nominations {
     /// Pods whose hint has had its time. That of a node that is not `open` yet begins anew.
     pub fn stale(&mut self, now: Instant, open: impl Fn(&str) -> bool) -> Vec<String> {
         let mut stale = Vec::new();
-        while let Some((at, pod)) = self.since.pop_front_if(|(at, _)| now >= *at + NOMINATION_TIMEOUT) {
+        while let Some((at, pod)) = self
+            .since
+            .pop_front_if(|(at, _)| now >= *at + NOMINATION_TIMEOUT)
+        {
             if self.nominated.get(&pod) == Some(&at) {
                 if self.said.get(&pod).is_some_and(|node| !open(node)) {
                     self.nominated.insert(pod.clone(), now);
@@ -192,7 +229,10 @@ mod tests {
     }
 
     fn spread(pod: &str) -> Planned<'_> {
-        Planned { group: Some(7), ..Planned::plain(pod) }
+        Planned {
+            group: Some(7),
+            ..Planned::plain(pod)
+        }
     }
 
     fn names(nominations: &[Nomination]) -> Vec<&str> {
@@ -202,17 +242,39 @@ mod tests {
     #[test]
     fn of_pods_that_must_spread_one_is_told_at_a_time() {
         let mut nominations = Nominations::default();
-        let told = nominations.plan("n", [plain("a"), spread("b"), plain("c"), spread("d"), spread("e")].into_iter());
+        let told = nominations.plan(
+            "n",
+            [
+                plain("a"),
+                spread("b"),
+                plain("c"),
+                spread("d"),
+                spread("e"),
+            ]
+            .into_iter(),
+        );
         assert_eq!(names(&told), ["a", "b", "c"]);
         assert_eq!(names(&nominations.advance(|_| true)), [""; 0]);
-        assert_eq!(names(&nominations.advance(|pod| !["b", "d"].contains(&pod))), ["e"], "d went by itself");
+        assert_eq!(
+            names(&nominations.advance(|pod| !["b", "d"].contains(&pod))),
+            ["e"],
+            "d went by itself"
+        );
         assert_eq!(names(&nominations.advance(|_| false)), [""; 0]);
         assert!(nominations.spread_queues.is_empty());
         let again = nominations.plan("n", [spread("x"), spread("y")].into_iter());
         assert_eq!(names(&again), ["x"]);
-        assert_eq!(names(&nominations.plan("n", [spread("x"), spread("y")].into_iter())), [""; 0], "not said twice");
+        assert_eq!(
+            names(&nominations.plan("n", [spread("x"), spread("y")].into_iter())),
+            [""; 0],
+            "not said twice"
+        );
         nominations.gone("x");
-        assert_eq!(names(&nominations.plan("n", [spread("x")].into_iter())), ["x"], "another pod of that name");
+        assert_eq!(
+            names(&nominations.plan("n", [spread("x")].into_iter())),
+            ["x"],
+            "another pod of that name"
+        );
     }
 
     #[test]
@@ -224,11 +286,22 @@ mod tests {
         nominations.seen("a", true, now + Duration::from_secs(9));
         nominations.gone("b");
         assert_eq!(nominations.next(), Some(now + NOMINATION_TIMEOUT));
-        assert!(nominations.stale(now + NOMINATION_TIMEOUT - Duration::from_secs(1), |_| true).is_empty());
+        assert!(
+            nominations
+                .stale(now + NOMINATION_TIMEOUT - Duration::from_secs(1), |_| true)
+                .is_empty()
+        );
         assert_eq!(nominations.stale(now + NOMINATION_TIMEOUT, |_| true), ["a"]);
-        assert_eq!(names(&nominations.plan("n", [plain("a")].into_iter())), [""; 0]);
+        assert_eq!(
+            names(&nominations.plan("n", [plain("a")].into_iter())),
+            [""; 0]
+        );
         nominations.advance(|_| false);
-        assert_eq!(names(&nominations.plan("n", [plain("a")].into_iter())), ["a"], "another pod of that name");
+        assert_eq!(
+            names(&nominations.plan("n", [plain("a")].into_iter())),
+            ["a"],
+            "another pod of that name"
+        );
     }
 
     #[test]
@@ -240,14 +313,24 @@ mod tests {
             nominations.seen(&format!("p{pod}"), true, now);
             nominations.gone(&format!("p{pod}"));
         }
-        assert!(nominations.since.len() <= SLACK + 2, "{}", nominations.since.len());
-        assert_eq!(nominations.stale(now + NOMINATION_TIMEOUT, |_| true), ["stays"]);
+        assert!(
+            nominations.since.len() <= SLACK + 2,
+            "{}",
+            nominations.since.len()
+        );
+        assert_eq!(
+            nominations.stale(now + NOMINATION_TIMEOUT, |_| true),
+            ["stays"]
+        );
         nominations.plan("n", [plain("a"), spread("b"), spread("c")].into_iter());
         nominations.seen("a", true, now);
         nominations.stand_by();
         assert!(nominations.any(), "a is nominated, whoever said so");
         nominations.seen("a", false, now);
-        assert_eq!((nominations.repeat(), nominations.advance(|_| true)), (Vec::new(), Vec::new()));
+        assert_eq!(
+            (nominations.repeat(), nominations.advance(|_| true)),
+            (Vec::new(), Vec::new())
+        );
     }
 
     #[test]
@@ -259,7 +342,10 @@ mod tests {
         assert!(nominations.planned_anew("a"));
         assert!(!nominations.planned_anew("a"), "once");
         assert_eq!(names(&nominations.advance(|_| true)), ["b"]);
-        assert_eq!(names(&nominations.plan("m", [spread("a")].into_iter())), ["a"]);
+        assert_eq!(
+            names(&nominations.plan("m", [spread("a")].into_iter())),
+            ["a"]
+        );
     }
 
     #[test]
@@ -287,8 +373,15 @@ mod tests {
         let mut nominations = Nominations::default();
         nominations.plan("n", [plain("a")].into_iter());
         nominations.seen("a", true, now);
-        assert!(nominations.stale(now + NOMINATION_TIMEOUT, |node| node != "n").is_empty());
+        assert!(
+            nominations
+                .stale(now + NOMINATION_TIMEOUT, |node| node != "n")
+                .is_empty()
+        );
         assert_eq!(nominations.next(), Some(now + 2 * NOMINATION_TIMEOUT));
-        assert_eq!(nominations.stale(now + 2 * NOMINATION_TIMEOUT, |_| true), ["a"]);
+        assert_eq!(
+            nominations.stale(now + 2 * NOMINATION_TIMEOUT, |_| true),
+            ["a"]
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Which NodeClaim each pod is planned for.
 //!
-//! A pod can be planned for twice: others took its place on the first node. It then belongs to the claim that was decided
-//! last, and no other claim may have it nominated: two claims that nominate the same pod in turn would keep each other's
-//! node closed for ever.
+//! A pod can be planned for twice: others took its place on the first node. It then belongs to the
+//! claim that was decided last, and no other claim may have it nominated: two claims that nominate
+//! the same pod in turn would keep each other's node closed for ever.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,10 @@ impl PlanIndex {
             Some((at, _)) => *at = (*at).max(decided),
             None => {
                 claims.push((decided, claim.into()));
-                self.by_claim.entry(claim.into()).or_default().push(pod.into());
+                self.by_claim
+                    .entry(claim.into())
+                    .or_default()
+                    .push(pod.into());
             }
         }
     }
@@ -51,7 +54,11 @@ impl PlanIndex {
 
     /// The claim that a pod was planned for last.
     pub fn owner(&self, pod: &str) -> Option<&str> {
-        self.by_pod.get(pod)?.iter().max().map(|(_, claim)| &**claim)
+        self.by_pod
+            .get(pod)?
+            .iter()
+            .max()
+            .map(|(_, claim)| &**claim)
     }
 }
 
@@ -65,11 +72,21 @@ mod tests {
         index.plan("shop/a", "old", 100);
         index.plan("shop/a", "new", 130);
         index.plan("shop/b", "old", 100);
-        assert_eq!((index.owner("shop/a"), index.owner("shop/b")), (Some("new"), Some("old")));
+        assert_eq!(
+            (index.owner("shop/a"), index.owner("shop/b")),
+            (Some("new"), Some("old"))
+        );
         index.plan("shop/a", "old", 150);
-        assert_eq!(index.owner("shop/a"), Some("old"), "a round has planned it there again");
+        assert_eq!(
+            index.owner("shop/a"),
+            Some("old"),
+            "a round has planned it there again"
+        );
         index.forget("old");
-        assert_eq!((index.owner("shop/a"), index.owner("shop/b")), (Some("new"), None));
+        assert_eq!(
+            (index.owner("shop/a"), index.owner("shop/b")),
+            (Some("new"), None)
+        );
         index.forget("new");
         assert!(index.by_pod.is_empty() && index.by_claim.is_empty());
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So long after the first pod, with the time of the last: while nodes fill up, kube-apiserver has other things to do.
+/// So long after the first pod, with the time of the last: while nodes fill up, kube-apiserver has
+/// other things to do.
 const LATER: Duration = Duration::from_secs(10);
 
 /// Nodes whose pods have changed, until their claims say so.
@@ -21,7 +22,10 @@ impl PodEvents {
     /// A pod came to a node or went at `time`.
     pub fn note(&mut self, node: String, time: String, now: Instant) {
         let due = now + LATER;
-        self.of.entry(node).or_insert_with(|| (due, String::new())).1 = time;
+        self.of
+            .entry(node)
+            .or_insert_with(|| (due, String::new()))
+            .1 = time;
         self.first = Some(self.first.map_or(due, |first| first.min(due)));
     }
 
@@ -58,7 +62,11 @@ mod tests {
     use super::*;
 
     fn nominated(events: &mut PodEvents, now: Instant) -> String {
-        let due: Vec<String> = events.due(now).into_iter().map(|(node, time)| format!("{node} at {time}")).collect();
+        let due: Vec<String> = events
+            .due(now)
+            .into_iter()
+            .map(|(node, time)| format!("{node} at {time}"))
+            .collect();
         due.join(", ")
     }
 
@@ -76,6 +84,9 @@ mod tests {
         assert_eq!(nominated(&mut events, start + LATER), "a at 9 s");
         assert_eq!(events.next(), Some(start + second + LATER));
         assert_eq!(nominated(&mut events, start + 20 * second), "b at 1 s");
-        assert_eq!((events.next(), nominated(&mut events, start + 99 * second)), (None, String::new()));
+        assert_eq!(
+            (events.next(), nominated(&mut events, start + 99 * second)),
+            (None, String::new())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! When rounds decided about pods, from when a pod was seen to wait until it runs. For metrics alone: it begins anew with
-//! the process, and nothing is decided by it.
+//! When rounds decided about pods, from when a pod was seen to wait until it runs. For metrics
+//! alone: it begins anew with the process, and nothing is decided by it.
 
 use std::collections::HashMap;
 
@@ -28,12 +28,19 @@ impl PodLatency {
     /// A pod waits.
     pub fn waits(&mut self, pod: &str, now: Timestamp) {
         if !self.pods.contains_key(pod) {
-            self.pods.insert(pod.into(), PodTimes { seen: now, decided: None, placed: None });
+            self.pods.insert(
+                pod.into(),
+                PodTimes {
+                    seen: now,
+                    decided: None,
+                    placed: None,
+                },
+            );
         }
     }
 
-    /// A round had a place for a pod, or had none. Returns for how many seconds the pod was waiting for a decision, if
-    /// this is the first.
+    /// A round had a place for a pod, or had none. Returns for how many seconds the pod was waiting
+    /// for a decision, if this is the first.
     pub fn decided(&mut self, pod: &str, placed: bool, now: Timestamp) -> Option<f64> {
         let decision = self.pods.get_mut(pod)?;
         if placed {
@@ -100,8 +107,14 @@ mod tests {
         assert_eq!(decisions.decided("shop/a", false, at(2)), Some(2.0));
         assert_eq!(decisions.decided("shop/a", true, at(5)), None);
         assert_eq!(decisions.decided("shop/a", true, at(7)), None);
-        assert_eq!(decisions.reached("shop/a", PodStage::Bound, at(8)), Some(3.0));
-        assert_eq!(decisions.reached("shop/a", PodStage::Running, at(9)), Some(4.0));
+        assert_eq!(
+            decisions.reached("shop/a", PodStage::Bound, at(8)),
+            Some(3.0)
+        );
+        assert_eq!(
+            decisions.reached("shop/a", PodStage::Running, at(9)),
+            Some(4.0)
+        );
         assert_eq!(decisions.get("shop/a"), None, "it runs");
     }
 

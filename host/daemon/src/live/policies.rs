@@ -1,15 +1,19 @@
-//! Policies that change while the daemon runs: `longshore.toml` and every file that it names are watched, a new version
-//! is made ready beside the running one, and the round takes it over between two rounds.
+//! Policies that change while the daemon runs: `longshore.toml` and every file that it names are
+//! watched, a new version is made ready beside the running one, and the round takes it over between
+//! two rounds.
 //!
-//! Three parties. The round's thread holds a [`PolicyReloader`]: it takes over what is ready ([`PolicyReloader::take`], a few
-//! pointers), plans with it ([`ActivePolicies`] answers the planner) and hands back what it decided ([`PolicyReloader::finish`]). The
-//! [`Watcher`], on a thread of its own, does everything that takes time: reading, compiling, trying out, fetching. The
-//! [`Shadows`], on another, ask the policies that are compared and never obeyed. Nothing that one of those two does can
-//! hold up a round, and nothing bad replaces what runs: a file that cannot be used leaves the old version in place, with
-//! a [`Notice`] and an entry in the [`Status`].
+//! Three parties. The round's thread holds a [`PolicyReloader`]: it takes over what is ready
+//! ([`PolicyReloader::take`], a few pointers), plans with it ([`ActivePolicies`] answers the
+//! planner) and hands back what it decided ([`PolicyReloader::finish`]). The [`Watcher`], on a
+//! thread of its own, does everything that takes time: reading, compiling, trying out, fetching.
+//! The [`Shadows`], on another, ask the policies that are compared and never obeyed. Nothing that
+//! one of those two does can hold up a round, and nothing bad replaces what runs: a file that
+//! cannot be used leaves the old version in place, with a [`Notice`] and an entry in the
+//! [`Status`].
 //!
-//! Absent on purpose: logs, metrics and Events (the loop makes them of notices and status), and any say in what a round
-//! decides. Signals change between rounds too, so that a round sees one state of the world.
+//! Absent on purpose: logs, metrics and Events (the loop makes them of notices and status), and any
+//! say in what a round decides. Signals change between rounds too, so that a round sees one state
+//! of the world.
 
 mod compare;
 mod diff;
@@ -37,15 +41,18 @@ use crate::error::Failure;
 
 pub use compare::Shadows;
 pub use serve::ActivePolicies;
-pub use status::{ConfigStatus, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus, Status};
+pub use status::{
+    ConfigStatus, Kind, Notice, PolicyStatus, Problem, ShadowStatus, SignalStatus, Status,
+};
 pub use watch::Watcher;
 
 use compare::Job;
 use status::PolicyBoard;
 
-/// How often files are looked at. A look is a `stat` for each file, a few microseconds; a change is picked up at the
-/// second look that finds it at rest. There is no inotify in it: that does not see writes over a network file system,
-/// runs out of watches on busy nodes, and would need the slow look beside it anyway.
+/// How often files are looked at. A look is a `stat` for each file, a few microseconds; a change is
+/// picked up at the second look that finds it at rest. There is no inotify in it: that does not see
+/// writes over a network file system, runs out of watches on busy nodes, and would need the slow
+/// look beside it anyway.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Where everything comes from.
@@ -112,9 +119,10 @@ struct SwapTimes {
 }
 
 impl PolicyReloader {
-    /// Reads the configuration, loads what it names, and watches all of it from now on. Waits for components to be
-    /// compiled, so that the first round asks who it is meant to; a component or a signal that cannot be had is no
-    /// failure but a notice. Fails on a configuration that cannot be read or has faults.
+    /// Reads the configuration, loads what it names, and watches all of it from now on. Waits for
+    /// components to be compiled, so that the first round asks who it is meant to; a component or a
+    /// signal that cannot be had is no failure but a notice. Fails on a configuration that cannot
+    /// be read or has faults.
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
         let (manager, mut watcher, mut shadows, stop) = PolicyReloader::make(setup)?;
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -136,21 +144,35 @@ impl PolicyReloader {
         Ok(manager)
     }
 
-    /// As [`PolicyReloader::start`], for who drives watching and comparing himself, with a clock of his own.
+    /// As [`PolicyReloader::start`], for who drives watching and comparing himself, with a clock of
+    /// his own.
     pub fn manual(setup: Setup) -> Result<(PolicyReloader, Watcher, Shadows), Failure> {
-        PolicyReloader::make(setup).map(|(manager, watcher, shadows, _)| (manager, watcher, shadows))
+        PolicyReloader::make(setup)
+            .map(|(manager, watcher, shadows, _)| (manager, watcher, shadows))
     }
 
-    fn make(setup: Setup) -> Result<(PolicyReloader, Watcher, Shadows, mpsc::Receiver<()>), Failure> {
+    fn make(
+        setup: Setup,
+    ) -> Result<(PolicyReloader, Watcher, Shadows, mpsc::Receiver<()>), Failure> {
         let (alive, stop) = mpsc::channel();
         // One round waits while another is compared; what comes in between is skipped and counted.
         let (jobs, todo) = mpsc::sync_channel(1);
         let (shared, watcher) = Watcher::new(setup)?;
         let shadows = Shadows::new(shared.clone(), todo);
-        Ok((PolicyReloader { shared, jobs, _alive: Arc::new(alive) }, watcher, shadows, stop))
+        Ok((
+            PolicyReloader {
+                shared,
+                jobs,
+                _alive: Arc::new(alive),
+            },
+            watcher,
+            shadows,
+            stop,
+        ))
     }
 
-    /// Takes over what is ready. To be called between two rounds; what it returns serves until the next call.
+    /// Takes over what is ready. To be called between two rounds; what it returns serves until the
+    /// next call.
     pub fn take(&self) -> Arc<ActivePolicies> {
         let start = Instant::now();
         let mut slot = self.shared.slot();
@@ -166,16 +188,20 @@ impl PolicyReloader {
         slot.current.clone()
     }
 
-    /// Hands back what a round decided, for shadows to be compared with. Without shadows it does nothing; with some it
-    /// copies the claims without their pods. If the last comparison still goes on, this round is skipped and counted.
+    /// Hands back what a round decided, for shadows to be compared with. Without shadows it does
+    /// nothing; with some it copies the claims without their pods. If the last comparison still
+    /// goes on, this round is skipped and counted.
     pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
-        let Some(job) = Job::new(live, snapshot, plan) else { return };
+        let Some(job) = Job::new(live, snapshot, plan) else {
+            return;
+        };
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.shared.board().skipped(job.shadows());
         }
     }
 
-    /// Whether something was replaced or refused since this was last asked: the heap has free what it took.
+    /// Whether something was replaced or refused since this was last asked: the heap has free what
+    /// it took.
     pub fn take_trim_due(&self) -> bool {
         self.shared.trim_due.swap(false, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! What the API server itself says, asked right before something that cannot be undone.
 //!
-//! A watch may be late, so that an object is missing from the state does not prove that the object is gone. Lists here
-//! name no `resourceVersion`: such a list is answered from the newest version (a quorum read). An answer that is not a
-//! list is an error and not an empty list.
+//! A watch may be late, so that an object is missing from the state does not prove that the object
+//! is gone. Lists here name no `resourceVersion`: such a list is answered from the newest version
+//! (a quorum read). An answer that is not a list is an error and not an empty list.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,11 @@ const PAGE: usize = 500;
 /// # Errors
 /// What the server says, or that the answer is not a Node.
 pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepError> {
-    match ctx.client.request_text(get(&format!("/api/v1/nodes/{name}"))?).await {
+    match ctx
+        .client
+        .request_text(get(&format!("/api/v1/nodes/{name}"))?)
+        .await
+    {
         Ok(text) => Ok(Some(NodeView::read(&text)?)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error.into()),
@@ -37,7 +41,11 @@ pub async fn node(ctx: &Context, name: &str) -> Result<Option<NodeView>, StepErr
 ///
 /// # Errors
 /// What the server says.
-pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Result<Vec<NodeView>, StepError> {
+pub async fn nodes_with(
+    ctx: &Context,
+    pool: &str,
+    ids: &BTreeSet<&str>,
+) -> Result<Vec<NodeView>, StepError> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Head {
@@ -67,7 +75,12 @@ pub async fn nodes_with(ctx: &Context, pool: &str, ids: &BTreeSet<&str>) -> Resu
 /// What the server says.
 pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepError> {
     let mut found = Vec::new();
-    list(ctx, &in_pool("/apis/karpenter.sh/v1/nodeclaims", pool), |text| keep(text, &mut found)).await?;
+    list(
+        ctx,
+        &in_pool("/apis/karpenter.sh/v1/nodeclaims", pool),
+        |text| keep(text, &mut found),
+    )
+    .await?;
     Ok(found)
 }
 
@@ -75,7 +88,10 @@ pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepErr
 ///
 /// # Errors
 /// What the server says.
-pub async fn pods_on<T: DeserializeOwned>(ctx: &Context, node: &str) -> Result<(Vec<T>, String), StepError> {
+pub async fn pods_on<T: DeserializeOwned>(
+    ctx: &Context,
+    node: &str,
+) -> Result<(Vec<T>, String), StepError> {
     let mut found = Vec::new();
     let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&");
     let version = list(ctx, &path, |text| keep(text, &mut found)).await?;
@@ -90,7 +106,10 @@ pub async fn delete_node(ctx: &Context, node: &NodeView) -> Result<(), StepError
     ctx.may_write()?;
     let api: Api<Node> = Api::all(ctx.client.clone());
     let uid = Some(node.uid.clone()).filter(|uid| !uid.is_empty());
-    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid,
+        resource_version: None,
+    });
     match api.delete(&node.name, &params).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => Ok(other.map(drop)?),
@@ -106,12 +125,17 @@ fn keep<T: DeserializeOwned>(text: &str, found: &mut Vec<T>) -> Result<(), StepE
 fn in_pool(path: &str, pool: &str) -> String {
     match pool {
         "" => format!("{path}?"),
-        pool => format!("{path}?labelSelector={}%3D{pool}&", labels::NODEPOOL.replace('/', "%2F")),
+        pool => format!(
+            "{path}?labelSelector={}%3D{pool}&",
+            labels::NODEPOOL.replace('/', "%2F")
+        ),
     }
 }
 
 fn get(path: &str) -> Result<http::Request<Vec<u8>>, StepError> {
-    http::Request::get(path).body(Vec::new()).map_err(StepError::other)
+    http::Request::get(path)
+        .body(Vec::new())
+        .map_err(StepError::other)
 }
 
 /// Hands on every object of a list, page by page. Returns the version of the list.
@@ -123,14 +147,22 @@ async fn list(
     let mut token = String::new();
     loop {
         let request = get(&format!("{path}limit={PAGE}&continue={token}"))?;
-        let text = ctx.client.request_text(request).await.map_err(StepError::other)?;
+        let text = ctx
+            .client
+            .request_text(request)
+            .await
+            .map_err(StepError::other)?;
         let (meta, items) = page(&text)?;
         items.iter().try_for_each(|item| object(item.get()))?;
         if meta.next.is_empty() {
             return Ok(meta.resource_version);
         }
         // Tokens are base64 for URLs.
-        token = meta.next.replace('=', "%3D").replace('+', "%2B").replace('/', "%2F");
+        token = meta
+            .next
+            .replace('=', "%3D")
+            .replace('+', "%2B")
+            .replace('/', "%2F");
     }
 }
 
@@ -151,7 +183,8 @@ fn page(text: &str) -> Result<(ListMeta, Vec<&RawValue>), StepError> {
         #[serde(borrow)]
         items: Vec<&'a RawValue>,
     }
-    let page: Page<'_> = serde_json::from_str(text).map_err(|e| format!("the answer to a list is not a list: {e}"))?;
+    let page: Page<'_> = serde_json::from_str(text)
+        .map_err(|e| format!("the answer to a list is not a list: {e}"))?;
     Ok((page.metadata, page.items))
 }
 
@@ -161,10 +194,31 @@ mod tests {
 
     #[test]
     fn what_is_not_a_list_is_not_an_empty_list() {
-        let whole = page(r#"{"metadata":{"resourceVersion":"7","continue":"a"},"items":[{"x":1},{}]}"#).unwrap();
-        assert_eq!((whole.0.resource_version.as_str(), whole.0.next.as_str(), whole.1.len()), ("7", "a", 2));
-        assert_eq!(page(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#).unwrap().1.len(), 0);
-        for broken in ["", "{}", r#"{"kind":"Status"}"#, r#"{"metadata":{"resourceVersion":"7"}}"#, r#"{"items":[]}"#] {
+        let whole =
+            page(r#"{"metadata":{"resourceVersion":"7","continue":"a"},"items":[{"x":1},{}]}"#)
+                .unwrap();
+        assert_eq!(
+            (
+                whole.0.resource_version.as_str(),
+                whole.0.next.as_str(),
+                whole.1.len()
+            ),
+            ("7", "a", 2)
+        );
+        assert_eq!(
+            page(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#)
+                .unwrap()
+                .1
+                .len(),
+            0
+        );
+        for broken in [
+            "",
+            "{}",
+            r#"{"kind":"Status"}"#,
+            r#"{"metadata":{"resourceVersion":"7"}}"#,
+            r#"{"items":[]}"#,
+        ] {
             assert!(page(broken).is_err(), "{broken}");
         }
     }
@@ -172,6 +226,9 @@ mod tests {
     #[test]
     fn lists_are_narrowed_to_a_nodepool_where_there_is_one() {
         assert_eq!(in_pool("/api/v1/nodes", ""), "/api/v1/nodes?");
-        assert_eq!(in_pool("/api/v1/nodes", "web"), "/api/v1/nodes?labelSelector=karpenter.sh%2Fnodepool%3Dweb&");
+        assert_eq!(
+            in_pool("/api/v1/nodes", "web"),
+            "/api/v1/nodes?labelSelector=karpenter.sh%2Fnodepool%3Dweb&"
+        );
     }
 }

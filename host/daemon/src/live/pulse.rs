@@ -1,4 +1,5 @@
-//! Whether the loop is alive, for `/healthz`: when it last turned, and how long the round that is under way has been.
+//! Whether the loop is alive, for `/healthz`: when it last turned, and how long the round that is
+//! under way has been.
 //!
 //! An API server that is away does not make a process unhealthy: restarting it mends nothing then.
 
@@ -30,7 +31,12 @@ struct Heard {
 impl Pulse {
     /// The first beat is now.
     pub fn new(now: Instant) -> Self {
-        Pulse { heard: Mutex::new(Heard { beat: now, round: None }) }
+        Pulse {
+            heard: Mutex::new(Heard {
+                beat: now,
+                round: None,
+            }),
+        }
     }
 
     /// The loop turns.
@@ -38,7 +44,8 @@ impl Pulse {
         lock(&self.heard).beat = now;
     }
 
-    /// A round is due and may take `limit`. One that is not decided yet counts from when it was due itself.
+    /// A round is due and may take `limit`. One that is not decided yet counts from when it was due
+    /// itself.
     pub fn due(&self, now: Instant, limit: Duration) {
         lock(&self.heard).round.get_or_insert((now, limit));
     }
@@ -56,7 +63,10 @@ impl Pulse {
         let heard = lock(&self.heard);
         let silent = now.saturating_duration_since(heard.beat);
         if silent > SILENCE {
-            return Err(format!("the loop has not turned for {} s", silent.as_secs()));
+            return Err(format!(
+                "the loop has not turned for {} s",
+                silent.as_secs()
+            ));
         }
         if let Some((due, limit)) = heard.round {
             let age = now.saturating_duration_since(due);
@@ -84,7 +94,10 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(pulse.check(Instant::now()), Ok(()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(pulse.check(Instant::now()), Err("the loop has not turned for 31 s".into()));
+        assert_eq!(
+            pulse.check(Instant::now()),
+            Err("the loop has not turned for 31 s".into())
+        );
         pulse.beat(Instant::now());
         assert_eq!(pulse.check(Instant::now()), Ok(()));
     }
@@ -102,10 +115,17 @@ mod tests {
         pulse.due(Instant::now(), LIMIT);
         assert_eq!(turns(80).await, Ok(()));
         pulse.due(Instant::now(), LIMIT);
-        assert_eq!(turns(1).await, Err("a round that may take 10 s is not decided after 81 s".into()));
+        assert_eq!(
+            turns(1).await,
+            Err("a round that may take 10 s is not decided after 81 s".into())
+        );
         pulse.decided();
         assert_eq!(turns(100).await, Ok(()));
         pulse.due(Instant::now(), LIMIT);
-        assert_eq!(turns(10).await, Ok(()), "the next one is not to blame for the last");
+        assert_eq!(
+            turns(10).await,
+            Ok(()),
+            "the next one is not to blame for the last"
+        );
     }
 }

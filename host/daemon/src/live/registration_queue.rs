@@ -1,9 +1,10 @@
 //! In which order the nodes of a round are opened to pods.
 //!
-//! They open in as short a time as can be: until then pods that are meant for one that is still closed take places on the
-//! others. First come nodes of pods that others have to follow ([`Planned::affinity_leader`](super::claims::Planned)), and nothing
-//! else opens until kube-scheduler has placed one of each: on a node without room for the others it would be a trap. Last
-//! come those with places that are kept for nobody, the more of them the later.
+//! They open in as short a time as can be: until then pods that are meant for one that is still
+//! closed take places on the others. First come nodes of pods that others have to follow
+//! ([`Planned::affinity_leader`](super::claims::Planned)), and nothing else opens until
+//! kube-scheduler has placed one of each: on a node without room for the others it would be a trap.
+//! Last come those with places that are kept for nobody, the more of them the later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -16,11 +17,11 @@ use tokio::time::Instant;
 use super::claims::planned_pods;
 use super::lock::lock;
 
-/// Nodes are opened so many at a time. Claims are written so many at a time too, so that connections are there: making
-/// new ones takes longer than what is asked over them.
+/// Nodes are opened so many at a time. Claims are written so many at a time too, so that
+/// connections are there: making new ones takes longer than what is asked over them.
 const OPENS: usize = 16;
-/// What else is to be written about a node that is open waits no longer than this for the other nodes, nor does one that
-/// is to open after them, nor anybody for pods that others have to follow.
+/// What else is to be written about a node that is open waits no longer than this for the other
+/// nodes, nor does one that is to open after them, nor anybody for pods that others have to follow.
 const OTHERS: Duration = Duration::from_secs(1);
 /// Nodes that are to be opened at the same time are found within this.
 const GATHERS: Duration = Duration::from_millis(10);
@@ -32,7 +33,8 @@ enum Priority {
     AffinityLeader,
     /// All its places are kept for somebody.
     Reserved,
-    /// So many of its places are kept for nobody: kube-scheduler is not told of their pods, or not yet.
+    /// So many of its places are kept for nobody: kube-scheduler is not told of their pods, or not
+    /// yet.
     Unreserved(usize),
 }
 
@@ -52,7 +54,8 @@ impl Priority {
 #[derive(Debug, PartialEq)]
 pub struct Opening {
     priority: Priority,
-    /// Its pods that others have to follow, `namespace/name`: where one of each set goes, the others go.
+    /// Its pods that others have to follow, `namespace/name`: where one of each set goes, the
+    /// others go.
     leads: Vec<BTreeSet<String>>,
 }
 
@@ -64,17 +67,25 @@ impl Opening {
         let mut free = 0;
         for planned in planned_pods(claim) {
             if let Some(number) = planned.affinity_leader {
-                leads.entry(number).or_default().insert(planned.pod.to_owned());
+                leads
+                    .entry(number)
+                    .or_default()
+                    .insert(planned.pod.to_owned());
             }
             // Of a group that must spread the first is told at once, the others later.
-            free += usize::from(!planned.nominated || planned.group.is_some_and(|group| !groups.insert(group)));
+            free += usize::from(
+                !planned.nominated || planned.group.is_some_and(|group| !groups.insert(group)),
+            );
         }
         let turn = match (leads.is_empty(), free) {
             (false, _) => Priority::AffinityLeader,
             (true, 0) => Priority::Reserved,
             (true, free) => Priority::Unreserved(free),
         };
-        Opening { priority: turn, leads: leads.into_values().collect() }
+        Opening {
+            priority: turn,
+            leads: leads.into_values().collect(),
+        }
     }
 }
 
@@ -90,7 +101,8 @@ struct Queue {
     arrived: u64,
     /// By kind of turn.
     opening: [usize; Priority::KINDS],
-    /// Pods of which one is to be placed before other nodes open. Who waits for it hears when the sender is gone.
+    /// Pods of which one is to be placed before other nodes open. Who waits for it hears when the
+    /// sender is gone.
     awaited_leaders: Vec<(BTreeSet<String>, oneshot::Sender<()>)>,
 }
 
@@ -99,7 +111,9 @@ impl Queue {
     fn next(&mut self) {
         while self.opening.iter().sum::<usize>() < OPENS
             && let Some(&at) = self.waiting.keys().next()
-            && self.opening[..at.0.kind()].iter().all(|&opening| opening == 0)
+            && self.opening[..at.0.kind()]
+                .iter()
+                .all(|&opening| opening == 0)
         {
             self.begin(at);
         }
@@ -132,9 +146,16 @@ impl Drop for Ticket<'_> {
 }
 
 impl RegistrationQueue {
-    /// Opens a node when it is its turn, or when others have taken too long; then waits until all others that are being
-    /// opened are open.
-    pub async fn open<T>(&self, Opening { priority: turn, leads }: Opening, opening: impl Future<Output = T>) -> T {
+    /// Opens a node when it is its turn, or when others have taken too long; then waits until all
+    /// others that are being opened are open.
+    pub async fn open<T>(
+        &self,
+        Opening {
+            priority: turn,
+            leads,
+        }: Opening,
+        opening: impl Future<Output = T>,
+    ) -> T {
         let (sender, mut begins) = oneshot::channel();
         let place = self.place(turn, sender);
         tokio::time::sleep(GATHERS).await;
@@ -156,7 +177,9 @@ impl RegistrationQueue {
 
     /// A pod, `namespace/name`, waits for a node no longer.
     pub fn placed(&self, pod: &str) {
-        lock(&self.0).awaited_leaders.retain(|(pods, waits)| !pods.contains(pod) && !waits.is_closed());
+        lock(&self.0)
+            .awaited_leaders
+            .retain(|(pods, waits)| !pods.contains(pod) && !waits.is_closed());
     }
 
     fn place(&self, turn: Priority, begins: oneshot::Sender<()>) -> Ticket<'_> {
@@ -206,14 +229,23 @@ mod tests {
     }
 
     fn roomy(free: usize) -> Opening {
-        Opening { priority: Priority::Unreserved(free), leads: Vec::new() }
+        Opening {
+            priority: Priority::Unreserved(free),
+            leads: Vec::new(),
+        }
     }
 
     #[test]
     fn places_are_kept_for_who_is_told_and_of_a_service_for_the_first() {
         assert_eq!(full().priority, Priority::Reserved);
-        assert_eq!(opening("shop/a,shop/b,shop/c~1,shop/d~2").priority, Priority::Reserved);
-        assert_eq!(opening("shop/a~1,shop/b~1,shop/c~2,shop/d~1").priority, Priority::Unreserved(2));
+        assert_eq!(
+            opening("shop/a,shop/b,shop/c~1,shop/d~2").priority,
+            Priority::Reserved
+        );
+        assert_eq!(
+            opening("shop/a~1,shop/b~1,shop/c~2,shop/d~1").priority,
+            Priority::Unreserved(2)
+        );
         assert_eq!(
             opening("shop/a~-,shop/b,shop/c~1-,shop/d~1").priority,
             Priority::Unreserved(2),
@@ -222,7 +254,13 @@ mod tests {
         let first = opening("shop/a~1+4-,shop/b~+7,shop/c~+4,shop/d");
         let leads = [["shop/a", "shop/c"].as_slice(), &["shop/b"]];
         let leads = leads.map(|pods| pods.iter().map(|pod| (*pod).to_owned()).collect());
-        assert_eq!(first, Opening { priority: Priority::AffinityLeader, leads: leads.into() });
+        assert_eq!(
+            first,
+            Opening {
+                priority: Priority::AffinityLeader,
+                leads: leads.into()
+            }
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,7 +275,8 @@ mod tests {
         let ((), waited) = tokio::join!(slow, quick);
         assert!((300..400).contains(&waited.as_millis()), "{waited:?}");
         let stuck = registration_queue.clone();
-        let stuck = tokio::spawn(async move { stuck.open(full(), std::future::pending::<()>()).await });
+        let stuck =
+            tokio::spawn(async move { stuck.open(full(), std::future::pending::<()>()).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
         let begun = Instant::now();
         registration_queue.open(full(), async {}).await;
@@ -260,8 +299,14 @@ mod tests {
         let frees = (1..=3 * OPENS).rev();
         futures::future::join_all(frees.map(open)).await;
         let opened = lock(&opened).clone();
-        let waves: Vec<BTreeSet<usize>> = opened.chunks(OPENS).map(|wave| wave.iter().copied().collect()).collect();
-        assert_eq!(waves, [0, 1, 2].map(|wave| (1 + wave * OPENS..=(wave + 1) * OPENS).collect()));
+        let waves: Vec<BTreeSet<usize>> = opened
+            .chunks(OPENS)
+            .map(|wave| wave.iter().copied().collect())
+            .collect();
+        assert_eq!(
+            waves,
+            [0, 1, 2].map(|wave| (1 + wave * OPENS..=(wave + 1) * OPENS).collect())
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -304,9 +349,15 @@ mod tests {
         let registration_queue = RegistrationQueue::default();
         for free in 1..2 * OPENS {
             let waits = registration_queue.open(roomy(free), std::future::pending::<()>());
-            assert!(tokio::time::timeout(GATHERS * 2, waits).await.is_err(), "given up in its turn");
+            assert!(
+                tokio::time::timeout(GATHERS * 2, waits).await.is_err(),
+                "given up in its turn"
+            );
             let early = registration_queue.open(roomy(free), async {});
-            assert!(tokio::time::timeout(GATHERS / 2, early).await.is_err(), "given up before");
+            assert!(
+                tokio::time::timeout(GATHERS / 2, early).await.is_err(),
+                "given up before"
+            );
         }
         registration_queue.open(full(), async {}).await;
         assert!(!registration_queue.any_closed());

@@ -1,6 +1,6 @@
-//! Nodes that have been unhealthy for longer than their cloud tolerates are replaced, as Karpenter's controller
-//! `node.health` does it: at once, whatever budgets, pods and grace periods say. Unless so many nodes are unhealthy that
-//! it is hardly the nodes.
+//! Nodes that have been unhealthy for longer than their cloud tolerates are replaced, as
+//! Karpenter's controller `node.health` does it: at once, whatever budgets, pods and grace periods
+//! say. Unless so many nodes are unhealthy that it is hardly the nodes.
 //!
 //! Like [`lifecycle`](super::lifecycle), a step can be run twice or killed anywhere.
 
@@ -39,20 +39,38 @@ pub struct UnhealthyCondition {
 }
 
 /// What is wrong with a node by a cloud's policies; of several things the one that is due first.
-pub fn unhealthy_condition(node: &NodeView, policies: &[RepairPolicy]) -> Option<UnhealthyCondition> {
+pub fn unhealthy_condition(
+    node: &NodeView,
+    policies: &[RepairPolicy],
+) -> Option<UnhealthyCondition> {
     let matches = |policy: &RepairPolicy| {
-        let found = condition(&node.conditions, policy.condition).filter(|c| c.status.text() == policy.status)?;
+        let found = condition(&node.conditions, policy.condition)
+            .filter(|c| c.status.text() == policy.status)?;
         let toleration = i64::try_from(policy.toleration.as_secs()).unwrap_or(i64::MAX);
-        let due = found.last_transition_time.0.as_second().saturating_add(toleration);
-        Some(UnhealthyCondition { condition: policy.condition, status: found.status, due })
+        let due = found
+            .last_transition_time
+            .0
+            .as_second()
+            .saturating_add(toleration);
+        Some(UnhealthyCondition {
+            condition: policy.condition,
+            status: found.status,
+            due,
+        })
     };
-    policies.iter().filter_map(matches).min_by_key(|unhealthy| unhealthy.due)
+    policies
+        .iter()
+        .filter_map(matches)
+        .min_by_key(|unhealthy| unhealthy.due)
 }
 
 impl UnhealthyCondition {
     /// How much longer it is tolerated; nothing once it is not.
     pub fn tolerated(&self, now: Timestamp) -> Option<Duration> {
-        u64::try_from(self.due - now.as_second()).ok().filter(|left| *left > 0).map(Duration::from_secs)
+        u64::try_from(self.due - now.as_second())
+            .ok()
+            .filter(|left| *left > 0)
+            .map(Duration::from_secs)
     }
 }
 
@@ -74,8 +92,8 @@ impl RepairScope {
     }
 }
 
-/// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted when it is asked for, and
-/// once where many ask.
+/// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted
+/// when it is asked for, and once where many ask.
 #[derive(Default)]
 pub struct UnhealthyCounts {
     counted: Option<Instant>,
@@ -93,7 +111,10 @@ impl UnhealthyCounts {
         now: Instant,
     ) -> RepairScope {
         if self.counted.is_none_or(|at| now >= at + FRESH) {
-            *self = UnhealthyCounts { counted: Some(now), ..UnhealthyCounts::default() };
+            *self = UnhealthyCounts {
+                counted: Some(now),
+                ..UnhealthyCounts::default()
+            };
             for node in nodes {
                 let unhealthy = unhealthy_condition(node, policies).is_some();
                 self.all.count(unhealthy);
@@ -109,8 +130,8 @@ impl UnhealthyCounts {
     }
 }
 
-/// Replaces a node if the server itself says that its condition is not tolerated any more: the watch that said so may have
-/// been silent since.
+/// Replaces a node if the server itself says that its condition is not tolerated any more: the
+/// watch that said so may have been silent since.
 pub async fn look_and_step(
     ctx: &Context,
     node: &NodeView,
@@ -118,16 +139,21 @@ pub async fn look_and_step(
     pool: Option<&NodePool>,
     scope: RepairScope,
 ) -> Outcome {
-    let live = proof::node(ctx, &node.name).await?.filter(|live| live.provider_id == node.provider_id);
+    let live = proof::node(ctx, &node.name)
+        .await?
+        .filter(|live| live.provider_id == node.provider_id);
     let Some(live) = live else { return Ok(None) };
-    let Some(unhealthy) = unhealthy_condition(&live, ctx.provider.repair_policies()) else { return Ok(Some(BEHIND)) };
+    let Some(unhealthy) = unhealthy_condition(&live, ctx.provider.repair_policies()) else {
+        return Ok(Some(BEHIND));
+    };
     match unhealthy.tolerated(ctx.now()) {
         Some(left) => Ok(Some(left)),
         None => step(ctx, &live, claim, pool, &unhealthy, scope).await,
     }
 }
 
-/// Replaces a node whose condition is not tolerated any more: its claim is deleted, and from now on its pods are not asked.
+/// Replaces a node whose condition is not tolerated any more: its claim is deleted, and from now on
+/// its pods are not asked.
 async fn step(
     ctx: &Context,
     node: &NodeView,
@@ -139,10 +165,14 @@ async fn step(
     let what = format!("{}={}", unhealthy.condition, unhealthy.status.text());
     if scope.has_too_many() && !mutant("no-breaker") {
         let of = pool.and_then(|pool| pool.metadata.name.as_deref());
-        let of = of.map_or_else(|| "the cluster".to_owned(), |name| format!("NodePool {name}"));
+        let of = of.map_or_else(
+            || "the cluster".to_owned(),
+            |name| format!("NodePool {name}"),
+        );
         let RepairScope { nodes, unhealthy } = scope;
-        let message =
-            format!("{what} for too long, but {unhealthy} of the {nodes} nodes of {of} are unhealthy: more than 20 %");
+        let message = format!(
+            "{what} for too long, but {unhealthy} of the {nodes} nodes of {of} are unhealthy: more than 20 %"
+        );
         let reason = "NodeRepairBlocked";
         ctx.events.node(&node.name, true, reason, &message).await;
         ctx.events.claim(claim, true, reason, &message).await;
@@ -158,7 +188,10 @@ async fn step(
         claim.metadata.resource_version = patch_meta(ctx, &claim, fields).await?;
     }
     let since = now.as_second() - unhealthy.due;
-    let why = format!("node {} is unhealthy: {what}, which was tolerated until {since} s ago", node.name);
+    let why = format!(
+        "node {} is unhealthy: {what}, which was tolerated until {since} s ago",
+        node.name
+    );
     if delete(ctx, &claim, &why).await? {
         ctx.events.claim(&claim, true, "Unhealthy", &why).await;
         ctx.metrics.unhealthy(unhealthy.condition, &claim);
@@ -172,14 +205,26 @@ pub fn is_left_over(claim: &NodeClaim) -> bool {
     claim.metadata.deletion_timestamp.is_none() && ends(claim).is_some()
 }
 
-/// Takes that end back, for the node has recovered: whoever deletes the claim later would not ask its pods.
+/// Takes that end back, for the node has recovered: whoever deletes the claim later would not ask
+/// its pods.
 pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> Outcome {
-    patch_meta(ctx, claim, json!({"annotations": {TERMINATION_TIME: Value::Null}})).await?;
+    patch_meta(
+        ctx,
+        claim,
+        json!({"annotations": {TERMINATION_TIME: Value::Null}}),
+    )
+    .await?;
     Ok(None)
 }
 
 fn ends(claim: &NodeClaim) -> Option<Timestamp> {
-    claim.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse().ok()
+    claim
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(TERMINATION_TIME)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -191,8 +236,16 @@ mod tests {
 
     const TEN: Duration = Duration::from_secs(600);
     const POLICIES: [RepairPolicy; 2] = [
-        RepairPolicy { condition: "Ready", status: "False", toleration: TEN },
-        RepairPolicy { condition: "KernelReady", status: "False", toleration: Duration::from_secs(60) },
+        RepairPolicy {
+            condition: "Ready",
+            status: "False",
+            toleration: TEN,
+        },
+        RepairPolicy {
+            condition: "KernelReady",
+            status: "False",
+            toleration: Duration::from_secs(60),
+        },
     ];
     const NOON: &str = "2026-11-24T12:00:00Z";
 
@@ -216,11 +269,28 @@ mod tests {
     #[test]
     fn of_several_things_that_are_wrong_the_first_one_due_counts() {
         let of = |conditions: Value| unhealthy_condition(&node("a", "web", &conditions), &POLICIES);
-        assert_eq!(of(json!([stated("Ready", "True"), stated("DiskPressure", "False")])), None);
-        assert_eq!(of(json!([stated("Ready", "Unknown")])), None, "no policy is about that");
-        let both = of(json!([stated("Ready", "False"), stated("KernelReady", "False")])).unwrap();
+        assert_eq!(
+            of(json!([
+                stated("Ready", "True"),
+                stated("DiskPressure", "False")
+            ])),
+            None
+        );
+        assert_eq!(
+            of(json!([stated("Ready", "Unknown")])),
+            None,
+            "no policy is about that"
+        );
+        let both = of(json!([
+            stated("Ready", "False"),
+            stated("KernelReady", "False")
+        ]))
+        .unwrap();
         assert_eq!(both.condition, "KernelReady");
-        assert_eq!((both.tolerated(at(59)), both.tolerated(at(60))), (Some(Duration::from_secs(1)), None));
+        assert_eq!(
+            (both.tolerated(at(59)), both.tolerated(at(60))),
+            (Some(Duration::from_secs(1)), None)
+        );
         let never = json!([{"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-30T00:00:00Z"}]);
         assert!(of(never).unwrap().tolerated(at(0)).is_some());
     }
@@ -228,16 +298,43 @@ mod tests {
     #[test]
     fn a_ward_is_a_nodepool_or_for_those_of_none_the_cluster() {
         let (sick, well) = (json!([stated("Ready", "False")]), json!([]));
-        let mut nodes: Vec<_> = (0..11).map(|n| node(&format!("db-{n}"), "db", &well)).collect();
-        nodes.extend((0..6).map(|n| node(&format!("web-{n}"), "web", if n < 3 { &sick } else { &well })));
+        let mut nodes: Vec<_> = (0..11)
+            .map(|n| node(&format!("db-{n}"), "db", &well))
+            .collect();
+        nodes.extend((0..6).map(|n| {
+            node(
+                &format!("web-{n}"),
+                "web",
+                if n < 3 { &sick } else { &well },
+            )
+        }));
         let (_, mut claim) = fresh();
         let now = Instant::now();
         let mut unhealthy_counts = UnhealthyCounts::default();
         let web = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
-        assert_eq!((web, web.has_too_many()), (RepairScope { nodes: 6, unhealthy: 3 }, true), "two are a fifth of six");
+        assert_eq!(
+            (web, web.has_too_many()),
+            (
+                RepairScope {
+                    nodes: 6,
+                    unhealthy: 3
+                },
+                true
+            ),
+            "two are a fifth of six"
+        );
         claim.metadata.labels = None;
         let all = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now);
-        assert_eq!((all, all.has_too_many()), (RepairScope { nodes: 17, unhealthy: 3 }, false));
+        assert_eq!(
+            (all, all.has_too_many()),
+            (
+                RepairScope {
+                    nodes: 17,
+                    unhealthy: 3
+                },
+                false
+            )
+        );
         nodes.truncate(11);
         assert_eq!(
             unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now),
@@ -245,7 +342,13 @@ mod tests {
             "a moment later it is not counted again"
         );
         let later = unhealthy_counts.of(&claim, nodes.iter(), &POLICIES, now + FRESH);
-        assert_eq!(later, RepairScope { nodes: 11, unhealthy: 0 });
+        assert_eq!(
+            later,
+            RepairScope {
+                nodes: 11,
+                unhealthy: 0
+            }
+        );
     }
 
     async fn repaired(server: &Server, claim: &NodeClaim, scope: RepairScope) -> (Outcome, String) {
@@ -259,19 +362,41 @@ mod tests {
     #[tokio::test]
     async fn the_claim_is_given_its_end_and_deleted() {
         let (server, claim) = fresh();
-        let (outcome, metrics) = repaired(&server, &claim, RepairScope { nodes: 1, unhealthy: 1 }).await;
+        let (outcome, metrics) = repaired(
+            &server,
+            &claim,
+            RepairScope {
+                nodes: 1,
+                unhealthy: 1,
+            },
+        )
+        .await;
         assert_eq!(outcome, Ok(None));
         assert!(server.claim().is_none());
         let counted = r#"unhealthy_disrupted_total{capacity_type="",condition="ready""#;
-        assert!(metrics.contains(counted) && metrics.contains(r#"reason="unhealthy""#), "{metrics}");
+        assert!(
+            metrics.contains(counted) && metrics.contains(r#"reason="unhealthy""#),
+            "{metrics}"
+        );
     }
 
     #[tokio::test]
     async fn where_too_many_are_unhealthy_none_is_replaced() {
         let (server, claim) = fresh();
-        let (outcome, metrics) = repaired(&server, &claim, RepairScope { nodes: 5, unhealthy: 2 }).await;
+        let (outcome, metrics) = repaired(
+            &server,
+            &claim,
+            RepairScope {
+                nodes: 5,
+                unhealthy: 2,
+            },
+        )
+        .await;
         assert_eq!(outcome, Ok(Some(AGAIN)));
-        assert!(server.claim().is_some_and(|claim| ends(&claim).is_none()) && !metrics.contains("unhealthy_disrupted"));
+        assert!(
+            server.claim().is_some_and(|claim| ends(&claim).is_none())
+                && !metrics.contains("unhealthy_disrupted")
+        );
     }
 
     #[tokio::test]

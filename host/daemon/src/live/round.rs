@@ -33,8 +33,9 @@ use super::unavailable_offerings::UnavailableOfferings;
 use crate::deadline::{self, Deadline, TIME_LIMIT};
 use crate::explain::{self, ExplainInput, Explained};
 
-/// What can be bought now: asked once at the beginning of each round, so it answers from memory. While prices stay, it
-/// is the same catalogue (by [`Catalogue::number`]). All that it ever says is written in one table of names.
+/// What can be bought now: asked once at the beginning of each round, so it answers from memory.
+/// While prices stay, it is the same catalogue (by [`Catalogue::number`]). All that it ever says is
+/// written in one table of names.
 pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
 
 /// How rounds are made.
@@ -49,7 +50,8 @@ pub struct RoundConfig {
     pub policies: PolicyReloader,
     /// Where all of it is written down.
     pub journal: Journal,
-    /// Plans on the loop's own thread, so that nothing depends on the order of threads: for simulations.
+    /// Plans on the loop's own thread, so that nothing depends on the order of threads: for
+    /// simulations.
     pub inline: bool,
 }
 
@@ -70,8 +72,8 @@ pub fn time_limit(live: &ActivePolicies) -> Duration {
     live.planning().time_limit.unwrap_or(TIME_LIMIT)
 }
 
-/// A snapshot of a world as the policies that serve now and the configuration want it, how it is planned, and how long
-/// that may take.
+/// A snapshot of a world as the policies that serve now and the configuration want it, how it is
+/// planned, and how long that may take.
 fn build_snapshot(
     how: &RoundConfig,
     live: &ActivePolicies,
@@ -83,14 +85,20 @@ fn build_snapshot(
     world.settings.preferences = planning.preferences.unwrap_or(how.settings.preferences);
     world.settings.min_values = planning.min_values.unwrap_or(how.settings.min_values);
     world.settings.node_cost = planning.node_cost.unwrap_or(how.settings.node_cost);
-    let options = planner::Options { effort: planning.improve.unwrap_or_default(), seed: planning.seed.unwrap_or(0) };
+    let options = planner::Options {
+        effort: planning.improve.unwrap_or_default(),
+        seed: planning.seed.unwrap_or(0),
+    };
     // Nothing in a simulation depends on how long something takes.
     let limit = (!how.inline).then(|| time_limit(live));
-    world.catalogue = how.unavailable.without_unavailable(&(how.catalogue)(), &world.names, world.now);
+    world.catalogue =
+        how.unavailable
+            .without_unavailable(&(how.catalogue)(), &world.names, world.now);
     (Snapshot::new(Arc::new(world)), options, limit)
 }
 
-/// Explains what would become of a pod, `namespace/name`, if a round were made now. `live` is asked by nobody else.
+/// Explains what would become of a pod, `namespace/name`, if a round were made now. `live` is asked
+/// by nobody else.
 ///
 /// # Errors
 /// Why there is nothing to explain.
@@ -104,14 +112,27 @@ pub fn explain(
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
-    let plan =
-        planner::plan_until(&snapshot, live, options, stop).map_err(|rejected| format!("{:?}", rejected.violations))?;
-    let case = ExplainInput { snapshot: &snapshot, policies: live, options, plan: &plan, stop };
+    let plan = planner::plan_until(&snapshot, live, options, stop)
+        .map_err(|rejected| format!("{:?}", rejected.violations))?;
+    let case = ExplainInput {
+        snapshot: &snapshot,
+        policies: live,
+        options,
+        plan: &plan,
+        stop,
+    };
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 
-/// Plans with whoever serves as policy now, and writes down what came of it. A careful round does not improve its plan.
-pub fn decide(how: &RoundConfig, clock: &Clock, number: u64, careful: bool, world: ClusterObjects) -> Round {
+/// Plans with whoever serves as policy now, and writes down what came of it. A careful round does
+/// not improve its plan.
+pub fn decide(
+    how: &RoundConfig,
+    clock: &Clock,
+    number: u64,
+    careful: bool,
+    world: ClusterObjects,
+) -> Round {
     fail_point("plan");
     let begun = Instant::now();
     let live = how.policies.take();
@@ -123,7 +144,13 @@ pub fn decide(how: &RoundConfig, clock: &Clock, number: u64, careful: bool, worl
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
     let plan = planner::plan_until(&snapshot, &*live, options, stop);
-    if let (Ok(Plan { cut_short: true, .. }), Some(limit)) = (&plan, limit) {
+    if let (
+        Ok(Plan {
+            cut_short: true, ..
+        }),
+        Some(limit),
+    ) = (&plan, limit)
+    {
         tracing::warn!(pods = snapshot.pending.len(), "{}", deadline::words(limit));
     }
     if let Ok(plan) = &plan {
@@ -139,8 +166,16 @@ pub fn decide(how: &RoundConfig, clock: &Clock, number: u64, careful: bool, worl
         plan: plan.as_ref().map_err(String::as_str),
         took: begun.elapsed(),
     });
-    let nomination_plan = plan.as_ref().map(|plan| NominationPlan::of(&snapshot, plan, stop)).unwrap_or_default();
-    Round { snapshot, plan, nomination_plan, took: begun.elapsed() }
+    let nomination_plan = plan
+        .as_ref()
+        .map(|plan| NominationPlan::of(&snapshot, plan, stop))
+        .unwrap_or_default();
+    Round {
+        snapshot,
+        plan,
+        nomination_plan,
+        took: begun.elapsed(),
+    }
 }
 
 /// A NodeClaim that was created.
@@ -151,14 +186,18 @@ pub struct Created {
     pub pods: Vec<String>,
 }
 
-/// Creates claims, several at a time, and tells the loop of each at once. Returns those created, and how many failed.
+/// Creates claims, several at a time, and tells the loop of each at once. Returns those created,
+/// and how many failed.
 pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
     let total = wanted.len();
     let one = |want: NewNodeClaim| async move {
         if mutant("launch-first")
             && let Ok(object) = serde_json::from_value::<NodeClaim>(want.object.clone())
         {
-            let launch = Launch { uid: want.pods.join(","), ..launch_of(&object) };
+            let launch = Launch {
+                uid: want.pods.join(","),
+                ..launch_of(&object)
+            };
             let _ = ctx.provider.create(&launch).await;
         }
         match create(ctx, &want).await {
@@ -171,8 +210,12 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
                     want.summary,
                     "created NodeClaim"
                 );
-                ctx.metrics.claim_created(&want.pool, want.min_values_relaxed);
-                Some(Created { name: want.name, pods: want.pods })
+                ctx.metrics
+                    .claim_created(&want.pool, want.min_values_relaxed);
+                Some(Created {
+                    name: want.name,
+                    pods: want.pods,
+                })
             }
             Err(error) => {
                 tracing::error!(nodeclaim = want.name, nodepool = want.pool, %error, "a NodeClaim could not be created");
@@ -180,7 +223,11 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
             }
         }
     };
-    let made: Vec<_> = futures::stream::iter(wanted).map(one).buffer_unordered(16).collect().await;
+    let made: Vec<_> = futures::stream::iter(wanted)
+        .map(one)
+        .buffer_unordered(16)
+        .collect()
+        .await;
     let made: Vec<Created> = made.into_iter().flatten().collect();
     let failed = total - made.len();
     (made, failed)
@@ -189,8 +236,8 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
 /// A create whose answer was lost is looked up so often.
 const LOOK_UPS: u32 = 4;
 
-/// Creates one claim. Its name is its own, so that whether it is there can be looked up when no answer comes; it is never
-/// sent twice without that. Returns the claim as the server has it.
+/// Creates one claim. Its name is its own, so that whether it is there can be looked up when no
+/// answer comes; it is never sent twice without that. Returns the claim as the server has it.
 async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError> {
     ctx.may_write()?;
     let path = Request::new(NodeClaim::url_path(&(), None));
@@ -200,7 +247,9 @@ async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError>
         object["metadata"]["generateName"] = format!("{}-", want.pool).into();
     }
     let body = object.to_string().into_bytes();
-    let sent = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let sent = path
+        .create(&PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
     let refused = match ctx.client.request_text(sent).await {
         Ok(text) => return Ok(text),
         Err(kube::Error::Api(status)) if !may_have_happened(status.code) => {
@@ -212,10 +261,17 @@ async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError>
         return Err(StepError::NotLeading);
     }
     for attempt in 0..LOOK_UPS {
-        let asked = path.get(&want.name, &kube::api::GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let asked = path
+            .get(&want.name, &kube::api::GetParams::default())
+            .map_err(kube::Error::BuildRequest)?;
         match ctx.client.request_text(asked).await {
             Ok(text) if is_ours(&text, want) => return Ok(text),
-            Ok(_) => return Err(StepError::Other(format!("another NodeClaim is called {}", want.name))),
+            Ok(_) => {
+                return Err(StepError::Other(format!(
+                    "another NodeClaim is called {}",
+                    want.name
+                )));
+            }
             Err(kube::Error::Api(status)) if status.code == 404 && attempt > 0 => break,
             Err(_) => tokio::time::sleep(Duration::from_secs(1 << attempt)).await,
         }
@@ -230,19 +286,32 @@ fn may_have_happened(code: u16) -> bool {
 
 /// Whether a claim is the one that was to be created: of the same round, for the same pods.
 fn is_ours(text: &str, want: &NewNodeClaim) -> bool {
-    let Ok(found) = serde_json::from_str::<NodeClaim>(text) else { return false };
+    let Ok(found) = serde_json::from_str::<NodeClaim>(text) else {
+        return false;
+    };
     let annotation = |name: &str| found.metadata.annotations.as_ref()?.get(name).cloned();
-    let wanted = |name: &str| want.object["metadata"]["annotations"][name].as_str().map(str::to_owned);
-    [ROUND, PODS].iter().all(|name| annotation(name) == wanted(name))
+    let wanted = |name: &str| {
+        want.object["metadata"]["annotations"][name]
+            .as_str()
+            .map(str::to_owned)
+    };
+    [ROUND, PODS]
+        .iter()
+        .all(|name| annotation(name) == wanted(name))
 }
 
-/// The pods, `namespace/name`, that no node has, as the server has it now: a read that no cache answers.
+/// The pods, `namespace/name`, that no node has, as the server has it now: a read that no cache
+/// answers.
 ///
 /// # Errors
 /// What the server says.
 pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
-    pods_of(client, ListParams::default().fields("spec.nodeName="), |metadata| metadata.deletion_timestamp.is_none())
-        .await
+    pods_of(
+        client,
+        ListParams::default().fields("spec.nodeName="),
+        |metadata| metadata.deletion_timestamp.is_none(),
+    )
+    .await
 }
 
 /// As many pods are asked for one by one; more are listed.
@@ -280,7 +349,12 @@ async fn pods_of(
             page.items
                 .into_iter()
                 .filter(|pod| counts(&pod.metadata))
-                .filter_map(|pod| Some(format!("{}/{}", pod.metadata.namespace?, pod.metadata.name?))),
+                .filter_map(|pod| {
+                    Some(format!(
+                        "{}/{}",
+                        pod.metadata.namespace?, pod.metadata.name?
+                    ))
+                }),
         );
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),

@@ -1,9 +1,10 @@
 //! When rounds are made.
 //!
-//! Pods that come open a batching window; it closes when none has come for a while. Pods that a round had no node for, or
-//! whose node others have filled, are planned for again later: soon where nodes have just opened, for then it is decided
-//! who runs where, but not while kube-scheduler is at it. It refuses pods whose place another one has taken, and places
-//! some of them a moment later where that one should have gone; a node that is bought in between is one too many.
+//! Pods that come open a batching window; it closes when none has come for a while. Pods that a
+//! round had no node for, or whose node others have filled, are planned for again later: soon where
+//! nodes have just opened, for then it is decided who runs where, but not while kube-scheduler is
+//! at it. It refuses pods whose place another one has taken, and places some of them a moment later
+//! where that one should have gone; a node that is bought in between is one too many.
 
 use std::time::Duration;
 
@@ -13,10 +14,12 @@ use super::nominations::NOMINATION_TIMEOUT;
 
 /// After this long a round is made for pods that wait, whatever has changed,
 const RETRY: Duration = Duration::from_secs(10);
-/// and sooner where pods have been told of a node, or one has just opened: others may have taken their places.
+/// and sooner where pods have been told of a node, or one has just opened: others may have taken
+/// their places.
 const SOON: Duration = Duration::from_secs(3);
-/// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can place. To pods that it
-/// has refused it comes back at whole seconds, a little later where it is busy.
+/// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can
+/// place. To pods that it has refused it comes back at whole seconds, a little later where it is
+/// busy.
 const SETTLES: Duration = Duration::from_millis(1200);
 
 /// What decides when the next round is made.
@@ -37,7 +40,14 @@ pub struct RoundTimer {
 impl RoundTimer {
     /// A window closes `idle` after the last pod that came, but at most `longest` after it opened.
     pub fn new(idle: Duration, longest: Duration) -> Self {
-        RoundTimer { idle, longest, window: None, last: None, registered_at: None, bound_at: None }
+        RoundTimer {
+            idle,
+            longest,
+            window: None,
+            last: None,
+            registered_at: None,
+            bound_at: None,
+        }
     }
 
     /// There may be a place for somebody who has none, or somebody without one has come.
@@ -81,11 +91,16 @@ impl RoundTimer {
     }
 
     fn retry_at(&self, last: Instant, nominated: bool) -> Instant {
-        let opened = self.registered_at.is_some_and(|at| last < at + NOMINATION_TIMEOUT);
+        let opened = self
+            .registered_at
+            .is_some_and(|at| last < at + NOMINATION_TIMEOUT);
         if !opened && !nominated {
             return last + RETRY;
         }
-        let settled = self.bound_at.filter(|_| opened).map_or(last, |moved| moved + SETTLES);
+        let settled = self
+            .bound_at
+            .filter(|_| opened)
+            .map_or(last, |moved| moved + SETTLES);
         settled.clamp(last + SOON, last + RETRY)
     }
 }
@@ -122,7 +137,11 @@ mod tests {
         table.node_registered(now);
         assert_eq!(table.next(false, true), Some(now + SOON));
         table.begin(now + NOMINATION_TIMEOUT);
-        assert_eq!(table.next(false, true), Some(now + NOMINATION_TIMEOUT + RETRY), "that was long ago");
+        assert_eq!(
+            table.next(false, true),
+            Some(now + NOMINATION_TIMEOUT + RETRY),
+            "that was long ago"
+        );
     }
 
     #[test]
@@ -136,6 +155,10 @@ mod tests {
         table.pod_bound(now + seconds(9.9));
         assert_eq!(table.next(true, true), Some(now + RETRY));
         table.pod_arrived(now + seconds(4.0));
-        assert_eq!(table.next(true, true), Some(now + seconds(5.0)), "others have come and do not wait for it");
+        assert_eq!(
+            table.next(true, true),
+            Some(now + seconds(5.0)),
+            "others have come and do not wait for it"
+        );
     }
 }

@@ -31,15 +31,27 @@ const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
     let set = |name: &str| {
-        let ours = args.status_address.as_deref().filter(|_| name == settings::STATUS);
-        let set = ours.or_else(|| args.karpenter.get(name)).map(str::to_owned).or_else(|| std::env::var(name).ok());
+        let ours = args
+            .status_address
+            .as_deref()
+            .filter(|_| name == settings::STATUS);
+        let set = ours
+            .or_else(|| args.karpenter.get(name))
+            .map(str::to_owned)
+            .or_else(|| std::env::var(name).ok());
         // In a pod, the namespace that it is in.
-        set.or_else(|| if name == "SYSTEM_NAMESPACE" { std::fs::read_to_string(NAMESPACE).ok() } else { None })
+        set.or_else(|| {
+            if name == "SYSTEM_NAMESPACE" {
+                std::fs::read_to_string(NAMESPACE).ok()
+            } else {
+                None
+            }
+        })
     };
     let mut settings = settings::read(set)?;
-    settings
-        .notes
-        .extend(settings::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())));
+    settings.notes.extend(settings::unknown_variables(
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
+    ));
     logging(&settings, args.log);
     for note in &settings.notes {
         tracing::warn!("{note}");
@@ -52,9 +64,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer, Failure> {
         ..defaults
     };
     crate::process::share_heap();
-    // One thread for all that waits: what a watch says comes to the loop without another thread being woken. With two
-    // workers beside the loop's own, a wave of a thousand pods took 1.0 CPU seconds in place of 0.7, and to list a
-    // hundred thousand 5.1 in place of 2.4. What computes for long has threads of its own.
+    // One thread for all that waits: what a watch says comes to the loop without another thread
+    // being woken. With two workers beside the loop's own, a wave of a thousand pods took 1.0 CPU
+    // seconds in place of 0.7, and to list a hundred thousand 5.1 in place of 2.4. What computes
+    // for long has threads of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(4)
         .enable_all()
@@ -73,13 +86,27 @@ fn tell(ctx: &Context, manager: &PolicyReloader, journal: &Journal, board: &serv
     loop {
         for notice in manager.notices() {
             let kind = format!("{:?}", notice.kind);
-            ctx.metrics.policies.with_label_values(&[&kind, &notice.name]).inc();
+            ctx.metrics
+                .policies
+                .with_label_values(&[&kind, &notice.name])
+                .inc();
             let words = format!("{}: {} {}", notice.name, notice.message, notice.hint);
             let warning = notice.kind.is_warning();
             if warning {
-                tracing::warn!(kind, policy = notice.name, message = notice.message, hint = notice.hint, "policy");
+                tracing::warn!(
+                    kind,
+                    policy = notice.name,
+                    message = notice.message,
+                    hint = notice.hint,
+                    "policy"
+                );
             } else {
-                tracing::info!(kind, policy = notice.name, message = notice.message, "policy");
+                tracing::info!(
+                    kind,
+                    policy = notice.name,
+                    message = notice.message,
+                    "policy"
+                );
             }
             if ctx.leadership.is_leader() {
                 runtime.block_on(ctx.events.own(warning, &kind, words.trim()));
@@ -92,26 +119,40 @@ fn tell(ctx: &Context, manager: &PolicyReloader, journal: &Journal, board: &serv
 }
 
 fn usage(message: &str, hint: &str) -> Failure {
-    Failure::Usage { message: message.to_owned(), hint: hint.to_owned() }
+    Failure::Usage {
+        message: message.to_owned(),
+        hint: hint.to_owned(),
+    }
 }
 
 fn logging(settings: &Settings, log: Log) {
-    let filter = EnvFilter::try_new(directives(&settings.log_level)).unwrap_or_else(|_| EnvFilter::new("info"));
-    let made = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::try_new(directives(&settings.log_level))
+        .unwrap_or_else(|_| EnvFilter::new("info"));
+    let made = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let _ = match log {
         Log::Json => made.json().try_init(),
         Log::Text => made.with_ansi(false).try_init(),
     };
 }
 
-/// What is logged. What comes of a request is for whoever asked to say, once; every frame of a connection is for nobody.
+/// What is logged. What comes of a request is for whoever asked to say, once; every frame of a
+/// connection is for nobody.
 fn directives(level: &str) -> String {
     format!("{level},kube=warn,hyper=warn,h2=warn,tower=warn")
 }
 
-async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model::Settings) -> Result<(), Failure> {
-    let (mut world, problems) =
-        input::catalogue_only(args.instance_types.as_deref().or(settings.instance_types.as_deref()))?;
+async fn live(
+    args: &RunArgs,
+    settings: &Settings,
+    meant: &longshore_core::model::Settings,
+) -> Result<(), Failure> {
+    let (mut world, problems) = input::catalogue_only(
+        args.instance_types
+            .as_deref()
+            .or(settings.instance_types.as_deref()),
+    )?;
     input::complain(&problems);
     let mut meant = meant.clone();
     if let Some(config) = &settings.scheduler {
@@ -121,16 +162,31 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     let leadership = Leadership::new(!settings.elects);
     let clock = Clock::system();
     let config = config(args.kubeconfig.as_deref()).await?;
-    let Clients { patient: client, plain } = connect(config, &leadership, &clock)
-        .map_err(|why| usage(&format!("no client for the API server: {why}"), "check the kubeconfig"))?;
+    let Clients {
+        patient: client,
+        plain,
+    } = connect(config, &leadership, &clock).map_err(|why| {
+        usage(
+            &format!("no client for the API server: {why}"),
+            "check the kubeconfig",
+        )
+    })?;
     let provider = Kwok::new(client.clone(), world.catalogue.clone(), world.names.clone());
     let journal = match journal::wanted(args.journal.as_deref(), args.config.as_deref())? {
         Some((folder, sizes)) => Journal::open(&folder, sizes)?,
         None => Journal::off(),
     };
-    let setup = Setup { config: args.config.clone(), journal: journal.clone(), ..Setup::default() };
+    let setup = Setup {
+        config: args.config.clone(),
+        journal: journal.clone(),
+        ..Setup::default()
+    };
     let manager = PolicyReloader::start(setup)?;
-    let lease = Lease { namespace: settings.namespace.clone(), name: settings.lease.clone(), holder: holder() };
+    let lease = Lease {
+        namespace: settings.namespace.clone(),
+        name: settings.lease.clone(),
+        holder: holder(),
+    };
     let types = world.catalogue.types().len();
     let daemon = Daemon::new(Environment {
         leadership: leadership.clone(),
@@ -150,15 +206,25 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());
     ctx.garbage.allow(settings.garbage_limit);
-    ctx.observes.store(settings.observes, std::sync::atomic::Ordering::Relaxed);
-    let at = serve::At { metrics: settings.metrics, probes: settings.probes, status: settings.status.clone() };
+    ctx.observes
+        .store(settings.observes, std::sync::atomic::Ordering::Relaxed);
+    let at = serve::At {
+        metrics: settings.metrics,
+        probes: settings.probes,
+        status: settings.status.clone(),
+    };
     let served = serve::serve(ctx.clone(), board.clone(), daemon.queries.clone(), at).await;
     served.map_err(|[why, hint]| usage(&why, &hint))?;
     tokio::task::spawn_blocking({
         let journal = journal.clone();
         move || tell(&ctx, &manager, &journal, &board)
     });
-    tracing::info!(types, metrics = settings.metrics, status = settings.status, "running");
+    tracing::info!(
+        types,
+        metrics = settings.metrics,
+        status = settings.status,
+        "running"
+    );
     let looks = tokio::spawn(look_at_definitions(daemon.client(), daemon.board.clone()));
     let running = daemon.run();
     tokio::pin!(running);
@@ -175,7 +241,8 @@ async fn live(args: &RunArgs, settings: &Settings, meant: &longshore_core::model
     Ok(ended?)
 }
 
-/// How often the cluster's definitions are looked at while something is wrong with them, or they cannot be seen.
+/// How often the cluster's definitions are looked at while something is wrong with them, or they
+/// cannot be seen.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Says what is wrong with the cluster's definitions, until nothing is.
@@ -185,7 +252,10 @@ async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
             Ok(found) => {
                 let done = found.is_empty();
                 let known = std::mem::replace(&mut lock(&board).definitions, found.clone());
-                found.iter().filter(|what| !known.contains(what)).for_each(|what| tracing::warn!("{what}"));
+                found
+                    .iter()
+                    .filter(|what| !known.contains(what))
+                    .for_each(|what| tracing::warn!("{what}"));
                 if done {
                     return;
                 }
@@ -202,22 +272,32 @@ async fn config(file: Option<&Path>) -> Result<Config, Failure> {
     let found = match file {
         Some(file) => {
             let read = Kubeconfig::read_from(file).map_err(|e| usage(&e.to_string(), hint))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(|e| e.to_string())
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .map_err(|e| e.to_string())
         }
         None => Config::infer().await.map_err(|e| e.to_string()),
     };
     found.map_err(|why| usage(&format!("no way to the API server: {why}"), hint))
 }
 
-/// What the Lease calls this process: no other one has the name, for pods of a node's own network share a host name and
-/// each counts its processes from 1.
+/// What the Lease calls this process: no other one has the name, for pods of a node's own network
+/// share a host name and each counts its processes from 1.
 fn holder() -> String {
-    let pod = ["POD_NAME", "HOSTNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|n| !n.is_empty()));
+    let pod = ["POD_NAME", "HOSTNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|n| !n.is_empty()));
     let unique = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_else(|_| {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         format!("{:x}-{:x}", since.as_nanos(), std::process::id())
     });
-    format!("{}_{}", pod.as_deref().unwrap_or("longshore"), unique.trim())
+    format!(
+        "{}_{}",
+        pod.as_deref().unwrap_or("longshore"),
+        unique.trim()
+    )
 }
 
 async fn told_to_stop() {
@@ -255,7 +335,11 @@ mod tests {
         let written = Written::default();
         let out = written.clone();
         let made = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives(level)));
-        let made = made.with_writer(move || out.clone()).with_ansi(false).without_time().finish();
+        let made = made
+            .with_writer(move || out.clone())
+            .with_ansi(false)
+            .without_time()
+            .finish();
         tracing::subscriber::with_default(made, || {
             tracing::warn!(target: "kube_client::config", "no proxy");
             tracing::info!(target: "kube_runtime", "too much");

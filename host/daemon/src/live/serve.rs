@@ -1,5 +1,5 @@
-//! What others can ask. Metrics and probes are for the cluster and listen on all addresses; status and explanations name
-//! pods and cost a plan, and listen on loopback unless told otherwise.
+//! What others can ask. Metrics and probes are for the cluster and listen on all addresses; status
+//! and explanations name pods and cost a plan, and listen on loopback unless told otherwise.
 
 mod listen;
 
@@ -80,19 +80,39 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const PICTURES: usize = 2;
 
-const METRICS: Limits = Limits { connections: 16, lifetime: Duration::from_secs(30) };
-const PROBES: Limits = Limits { connections: 64, lifetime: Duration::from_secs(5) };
-const STATUS: Limits = Limits { connections: 16, lifetime: Duration::from_secs(40) };
+const METRICS: Limits = Limits {
+    connections: 16,
+    lifetime: Duration::from_secs(30),
+};
+const PROBES: Limits = Limits {
+    connections: 64,
+    lifetime: Duration::from_secs(5),
+};
+const STATUS: Limits = Limits {
+    connections: 16,
+    lifetime: Duration::from_secs(40),
+};
 
 /// Serves metrics, probes, status and explanations until the process ends.
 ///
 /// # Errors
 /// A port or an address that cannot be had, and the setting to change.
-pub async fn serve(ctx: Arc<Context>, board: SharedBoard, asks: Sender<Query>, at: At) -> Result<(), [String; 2]> {
+pub async fn serve(
+    ctx: Arc<Context>,
+    board: SharedBoard,
+    asks: Sender<Query>,
+    at: At,
+) -> Result<(), [String; 2]> {
     let setting = |name: &'static str| move |why: String| [why, format!("set {name}")];
-    let metrics = listen::everywhere(at.metrics).await.map_err(setting("METRICS_PORT (--metrics-port)"))?;
-    let probes = listen::everywhere(at.probes).await.map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"))?;
-    let status = listen::at(&at.status).await.map_err(setting("STATUS_ADDRESS (--status-address)"))?;
+    let metrics = listen::everywhere(at.metrics)
+        .await
+        .map_err(setting("METRICS_PORT (--metrics-port)"))?;
+    let probes = listen::everywhere(at.probes)
+        .await
+        .map_err(setting("HEALTH_PROBE_PORT (--health-probe-port)"))?;
+    let status = listen::at(&at.status)
+        .await
+        .map_err(setting("STATUS_ADDRESS (--status-address)"))?;
     let shared = Shared {
         ctx,
         board,
@@ -116,12 +136,18 @@ fn metrics_routes(shared: Shared) -> Router {
 }
 
 fn probe_routes(shared: Shared) -> Router {
-    Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(shared)
+    Router::new()
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .with_state(shared)
 }
 
 fn status_routes(shared: Shared) -> Router {
     Router::new()
-        .route("/status", get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }))
+        .route(
+            "/status",
+            get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }),
+        )
         .route("/explain/pod/{*name}", get(explain))
         .with_state(shared)
 }
@@ -140,7 +166,8 @@ const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is counted, and behind it what the cluster looks like, written while it is read.
 async fn metrics_text(State(s): State<Shared>) -> Response {
-    let Ok(Ok(reading)) = timeout(SCRAPE_TIMEOUT, s.metrics_readers.clone().acquire_owned()).await else {
+    let Ok(Ok(reading)) = timeout(SCRAPE_TIMEOUT, s.metrics_readers.clone().acquire_owned()).await
+    else {
         let busy = format!("{PICTURES} others are reading metrics; ask again in a moment\n");
         return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
     };
@@ -149,11 +176,24 @@ async fn metrics_text(State(s): State<Shared>) -> Response {
         s.queries.send(Query::Metrics(reply)).await.ok()?;
         answer.await.ok()
     };
-    let picture = if s.ctx.observes() { timeout(SCRAPE_TIMEOUT, picture).await.ok().flatten() } else { None };
+    let picture = if s.ctx.observes() {
+        timeout(SCRAPE_TIMEOUT, picture).await.ok().flatten()
+    } else {
+        None
+    };
     let pages = picture.into_iter().flat_map(Pages::new);
-    let pages = std::iter::once(s.ctx.metrics.text()).chain(pages).inspect(move |_| _ = &reading);
-    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, Body::from_stream(stream::iter(pages.map(Ok::<_, std::convert::Infallible>)))).into_response()
+    let pages = std::iter::once(s.ctx.metrics.text())
+        .chain(pages)
+        .inspect(move |_| _ = &reading);
+    let kind = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    (
+        kind,
+        Body::from_stream(stream::iter(pages.map(Ok::<_, std::convert::Infallible>))),
+    )
+        .into_response()
 }
 
 async fn healthy(State(s): State<Shared>) -> (StatusCode, String) {
@@ -167,18 +207,32 @@ async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     if lock(&s.board).synced {
         (StatusCode::OK, "ok")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not everything has been listed yet; see `longshore status`")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not everything has been listed yet; see `longshore status`",
+        )
     }
 }
 
-async fn explain(State(s): State<Shared>, Path(pod): Path<String>) -> Result<axum::Json<Explained>, Response> {
+async fn explain(
+    State(s): State<Shared>,
+    Path(pod): Path<String>,
+) -> Result<axum::Json<Explained>, Response> {
     let Ok(turn) = s.turns.clone().try_acquire_owned() else {
         let busy = "another question about a pod is being answered, and one at a time is; ask again in a moment\n";
-        return Err((StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], busy).into_response());
+        return Err((
+            StatusCode::TOO_MANY_REQUESTS,
+            [(header::RETRY_AFTER, "1")],
+            busy,
+        )
+            .into_response());
     };
     let (reply, answer) = oneshot::channel();
     let asked = async {
-        s.queries.send(Query::Pod(ExplainRequest { pod, reply, turn })).await.ok()?;
+        s.queries
+            .send(Query::Pod(ExplainRequest { pod, reply, turn }))
+            .await
+            .ok()?;
         answer.await.ok()
     };
     match timeout(QUERY_TIMEOUT, asked).await {
@@ -216,8 +270,15 @@ pub(super) mod tests {
     }
 
     /// Serves status and explanations on a port of the kernel's choice.
-    pub async fn status_on_loopback(ctx: &Arc<Context>, board: &SharedBoard, asks: &Sender<Query>) -> SocketAddr {
-        let shared = Shared { board: board.clone(), ..shared(ctx.clone(), asks.clone()) };
+    pub async fn status_on_loopback(
+        ctx: &Arc<Context>,
+        board: &SharedBoard,
+        asks: &Sender<Query>,
+    ) -> SocketAddr {
+        let shared = Shared {
+            board: board.clone(),
+            ..shared(ctx.clone(), asks.clone())
+        };
         on_loopback(STATUS, status_routes(shared)).await
     }
 
@@ -250,28 +311,45 @@ pub(super) mod tests {
         let at = on_loopback(METRICS, metrics_routes(deaf().0)).await;
         let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
         let long = answered(at, &get(&format!("/metrics?{}", "x".repeat(600)), "")).await;
-        assert!(long.starts_with("HTTP/1.1 414 ") && long.contains("connection: close"), "{long}");
+        assert!(
+            long.starts_with("HTTP/1.1 414 ") && long.contains("connection: close"),
+            "{long}"
+        );
         let body = answered(at, &get("/metrics", "Content-Length: 9\r\n")).await;
         assert!(body.starts_with("HTTP/1.1 413 "), "{body}");
         let elsewhere = answered(at, &get("/status", "")).await;
-        assert!(elsewhere.starts_with("HTTP/1.1 421 ") && elsewhere.contains("at 127.0.0.1:8082"), "{elsewhere}");
+        assert!(
+            elsewhere.starts_with("HTTP/1.1 421 ") && elsewhere.contains("at 127.0.0.1:8082"),
+            "{elsewhere}"
+        );
         let good = answered(at, &get("/metrics", "")).await;
-        assert!(good.starts_with("HTTP/1.1 200 ") && good.contains("karpenter_build_info"), "{good}");
+        assert!(
+            good.starts_with("HTTP/1.1 200 ") && good.contains("karpenter_build_info"),
+            "{good}"
+        );
         assert_eq!(good.matches("HTTP/1.1").count(), 1);
     }
 
     #[tokio::test]
     async fn a_client_that_is_slow_is_cut_off_and_the_next_one_served() {
-        let limits = Limits { connections: 1, lifetime: Duration::from_millis(200) };
+        let limits = Limits {
+            connections: 1,
+            lifetime: Duration::from_millis(200),
+        };
         let at = on_loopback(limits, probe_routes(deaf().0)).await;
         let mut slow = TcpStream::connect(at).await.unwrap();
-        slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:").await.unwrap();
+        slow.write_all(b"GET /healthz HTTP/1.1\r\nHost:")
+            .await
+            .unwrap();
         // It waits until the first one's time is up.
         let next = answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(next.starts_with("HTTP/1.1 200 "), "{next}");
         let mut rest = Vec::new();
         let cut = slow.read_to_end(&mut rest).await;
-        assert!(cut.is_err() || rest.is_empty() || !rest.starts_with(b"HTTP/1.1 200"), "{rest:?}");
+        assert!(
+            cut.is_err() || rest.is_empty() || !rest.starts_with(b"HTTP/1.1 200"),
+            "{rest:?}"
+        );
     }
 
     #[tokio::test]
@@ -279,12 +357,19 @@ pub(super) mod tests {
         let listeners = listen::everywhere(0).await.unwrap();
         let port = listeners[0].local_addr().unwrap().port();
         let v6 = listeners[0].local_addr().unwrap().is_ipv6();
-        assert!(listen::everywhere(port).await.unwrap_err().contains("cannot listen on"));
+        assert!(
+            listen::everywhere(port)
+                .await
+                .unwrap_err()
+                .contains("cannot listen on")
+        );
         listen::serve(listeners, PROBES, probe_routes(deaf().0));
         for at in ["127.0.0.1", "::1"].iter().take(1 + usize::from(v6)) {
             let at = SocketAddr::new(at.parse().unwrap(), port);
             assert!(
-                answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.starts_with("HTTP/1.1 200 "),
+                answered(at, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    .await
+                    .starts_with("HTTP/1.1 200 "),
                 "{at}"
             );
         }
@@ -293,27 +378,47 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_hangs_is_unhealthy() {
         let (shared, _questions) = deaf();
-        assert_eq!(healthy(State(shared.clone())).await, (StatusCode::OK, "ok".into()));
+        assert_eq!(
+            healthy(State(shared.clone())).await,
+            (StatusCode::OK, "ok".into())
+        );
         tokio::time::advance(Duration::from_secs(31)).await;
-        assert_eq!(healthy(State(shared)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            healthy(State(shared)).await.0,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_second_question_is_refused_until_the_first_is_done_with() {
         let (shared, mut questions) = deaf();
-        let ask = |shared: &Shared| tokio::spawn(explain(State(shared.clone()), Path("shop/web".into())));
+        let ask =
+            |shared: &Shared| tokio::spawn(explain(State(shared.clone()), Path("shop/web".into())));
         let first = ask(&shared);
-        let Some(Query::Pod(question)) = questions.recv().await else { panic!("a question") };
+        let Some(Query::Pod(question)) = questions.recv().await else {
+            panic!("a question")
+        };
         let second = ask(&shared).await.unwrap().unwrap_err();
         assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
         // The first has waited long enough; its plan is still being made.
-        assert_eq!(first.await.unwrap().unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(ask(&shared).await.unwrap().unwrap_err().status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            first.await.unwrap().unwrap_err().status(),
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+        assert_eq!(
+            ask(&shared).await.unwrap().unwrap_err().status(),
+            StatusCode::TOO_MANY_REQUESTS
+        );
         drop(question);
         let third = ask(&shared);
-        let Some(Query::Pod(question)) = questions.recv().await else { panic!("a question") };
+        let Some(Query::Pod(question)) = questions.recv().await else {
+            panic!("a question")
+        };
         question.reply.send(Err("there is no pod".into())).ok();
-        assert_eq!(third.await.unwrap().unwrap_err().status(), StatusCode::NOT_FOUND);
+        assert_eq!(
+            third.await.unwrap().unwrap_err().status(),
+            StatusCode::NOT_FOUND
+        );
     }
 
     /// What `/metrics` answers where the loop does `asked` with who asks for a picture.
@@ -328,15 +433,22 @@ pub(super) mod tests {
             }
         });
         let answer = metrics_text(State(shared(ctx, asks))).await;
-        assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(
+            answer.headers()["content-type"],
+            "text/plain; version=0.0.4; charset=utf-8"
+        );
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX)
+            .await
+            .unwrap();
         String::from_utf8(body.to_vec()).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn metrics_are_whole_without_a_picture() {
         let leads = |ask: Query| match ask {
-            Query::Metrics(reply) => drop(reply.send(ClusterState::default().metrics_snapshot(&Default::default()))),
+            Query::Metrics(reply) => {
+                drop(reply.send(ClusterState::default().metrics_snapshot(&Default::default())))
+            }
             Query::Pod(_) => panic!("nobody asked for a pod"),
         };
         let both = nominated(true, leads).await;
@@ -349,9 +461,16 @@ pub(super) mod tests {
             }))
         })
         .await;
-        assert!(both.contains("karpenter_build_info") && both.contains("karpenter_scheduler_queue_depth"), "{both}");
+        assert!(
+            both.contains("karpenter_build_info")
+                && both.contains("karpenter_scheduler_queue_depth"),
+            "{both}"
+        );
         for text in [counted, follows, late] {
-            assert!(text.contains("karpenter_build_info") && !text.contains("scheduler_queue_depth"), "{text}");
+            assert!(
+                text.contains("karpenter_build_info") && !text.contains("scheduler_queue_depth"),
+                "{text}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What Karpenter's environment and flags mean here. Flags win over the environment; what is not understood is said.
+//! What Karpenter's environment and flags mean here. Flags win over the environment; what is not
+//! understood is said.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub struct Settings {
     pub notes: Vec<String>,
 }
 
-/// Where status and explanations are is said by this variable, and of the flags by one that Karpenter does not have.
+/// Where status and explanations are is said by this variable, and of the flags by one that
+/// Karpenter does not have.
 pub const STATUS: &str = "STATUS_ADDRESS";
 /// Or here, where neither says anything.
 pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
@@ -74,7 +76,9 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     };
     let port = |name: &str, default: u16| match get(name) {
         None => Ok(default),
-        Some(text) => text.parse::<u16>().map_err(|_| wrong(name, &text, "a port such as 8080")),
+        Some(text) => text
+            .parse::<u16>()
+            .map_err(|_| wrong(name, &text, "a port such as 8080")),
     };
     let flag = |name: &str, default: bool| match get(name).as_deref() {
         None | Some("") => Ok(default),
@@ -84,23 +88,36 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
     };
     let span = |name: &str, default: Duration| match get(name) {
         None => Ok(default),
-        Some(text) => go_duration(&text).ok_or_else(|| wrong(name, &text, "a duration such as 1s or 500ms")),
+        Some(text) => {
+            go_duration(&text).ok_or_else(|| wrong(name, &text, "a duration such as 1s or 500ms"))
+        }
     };
     let mut notes = Vec::new();
     for flag in &FLAGS {
         if let (Effect::Ignored(why), Some(_)) = (flag.effect, get(flag.variable)) {
-            notes.push(format!("{} is set and has no effect: {why}", called(flag.variable)));
+            notes.push(format!(
+                "{} is set and has no effect: {why}",
+                called(flag.variable)
+            ));
         }
     }
     let (mut reserved_capacity, mut repairs) = (true, false);
-    for gate in get("FEATURE_GATES").unwrap_or_default().split(',').filter(|g| !g.trim().is_empty()) {
+    for gate in get("FEATURE_GATES")
+        .unwrap_or_default()
+        .split(',')
+        .filter(|g| !g.trim().is_empty())
+    {
         match gate.trim().split_once('=') {
             Some(("ReservedCapacity", "true")) => reserved_capacity = true,
             Some(("ReservedCapacity", "false")) => reserved_capacity = false,
             Some(("NodeRepair", "true")) => repairs = true,
             Some(("NodeRepair", "false")) => repairs = false,
             Some((_, value)) if !matches!(value, "true" | "false") => {
-                return Err(wrong("FEATURE_GATES", gate.trim(), "Name=true or Name=false, separated by commas"));
+                return Err(wrong(
+                    "FEATURE_GATES",
+                    gate.trim(),
+                    "Name=true or Name=false, separated by commas",
+                ));
             }
             Some((name, value)) if GATES.contains(&name) => {
                 if value == "true" {
@@ -112,17 +129,28 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
                 let hint = nearest(name, GATES.into_iter().chain(OURS));
                 notes.push(format!("feature gate {name} is not known{hint}"));
             }
-            None => return Err(wrong("FEATURE_GATES", gate, "Name=true or Name=false, separated by commas")),
+            None => {
+                return Err(wrong(
+                    "FEATURE_GATES",
+                    gate,
+                    "Name=true or Name=false, separated by commas",
+                ));
+            }
         }
     }
     let legacy = get("LEGACY_NODE_REPAIR").filter(|text| !text.is_empty());
-    let legacy = legacy.map(|_| flag("LEGACY_NODE_REPAIR", false)).transpose()?;
+    let legacy = legacy
+        .map(|_| flag("LEGACY_NODE_REPAIR", false))
+        .transpose()?;
     match (repairs, legacy) {
         (true, Some(true)) | (false, None | Some(false)) => {}
         (true, None) => notes.push(REPAIRED_AT_ONCE.into()),
         (true, Some(false)) => notes.push(NOT_REPAIRED.into()),
         (false, Some(true)) => {
-            notes.push(format!("{} has no effect without feature gate NodeRepair", called("LEGACY_NODE_REPAIR")));
+            notes.push(format!(
+                "{} has no effect without feature gate NodeRepair",
+                called("LEGACY_NODE_REPAIR")
+            ));
         }
     }
     Ok(Settings {
@@ -158,14 +186,19 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
             None | Some("") => None,
-            Some(text) => Some(text.parse().map_err(|_| wrong("GARBAGE_LIMIT", text, "a number of instances"))?),
+            Some(text) => Some(
+                text.parse()
+                    .map_err(|_| wrong("GARBAGE_LIMIT", text, "a number of instances"))?,
+            ),
         },
         log_level: match get("LOG_LEVEL").as_deref() {
             None | Some("") => "info".into(),
             Some(level @ ("debug" | "info" | "error" | "warn")) => level.into(),
             Some(text) => return Err(wrong("LOG_LEVEL", text, "debug, info or error")),
         },
-        instance_types: get("INSTANCE_TYPES_FILE_PATH").filter(|p| !p.is_empty()).map(PathBuf::from),
+        instance_types: get("INSTANCE_TYPES_FILE_PATH")
+            .filter(|p| !p.is_empty())
+            .map(PathBuf::from),
         scheduler: get("SCHEDULER_CONFIG").and_then(|typed| SchedulerConfig::typed(&typed)),
         notes,
     })
@@ -173,7 +206,9 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
 
 /// Whether a text is `host:port`, with an address of IPv6 in brackets.
 fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
     let bracketed = host.starts_with('[') && host.ends_with(']');
     port.parse::<u16>().is_ok() && !host.is_empty() && (bracketed || !host.contains(':'))
 }
@@ -184,14 +219,20 @@ fn called(variable: &str) -> String {
         return format!("{STATUS} (--status-address)");
     }
     let flag = FLAGS.iter().find(|flag| flag.variable == variable);
-    flag.map_or_else(|| variable.to_owned(), |flag| format!("{variable} (--{})", flag.name))
+    flag.map_or_else(
+        || variable.to_owned(),
+        |flag| format!("{variable} (--{})", flag.name),
+    )
 }
 
 /// `, did you mean X?`, if one is like it.
 fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> String {
     let likeness = |word: &str| strsim::jaro_winkler(typed, word);
-    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|best| likeness(best) > 0.8);
-    best.map(|best| format!(", did you mean {best}?")).unwrap_or_default()
+    let best = known
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|best| likeness(best) > 0.8);
+    best.map(|best| format!(", did you mean {best}?"))
+        .unwrap_or_default()
 }
 
 /// Variables of the environment that are one slip away from one that is understood, in words.
@@ -199,7 +240,8 @@ pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     // One letter changed, added or left out, or two exchanged.
     let all = || FLAGS.iter().map(|flag| flag.variable).chain([STATUS]);
     let slip = |name: &String| {
-        let like = |variable: &&str| variable.len() > 8 && strsim::osa_distance(variable, name) == 1;
+        let like =
+            |variable: &&str| variable.len() > 8 && strsim::osa_distance(variable, name) == 1;
         let meant = all().find(like)?;
         let known = all().any(|variable| variable == name.as_str());
         (!known).then(|| format!("environment variable {name} is not known, did you mean {meant}?"))
@@ -214,7 +256,9 @@ fn go_duration(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let unit = rest[digits..]
+            .find(|c: char| c.is_ascii_digit())
+            .map_or(rest.len(), |at| digits + at);
         let seconds = match &rest[digits..unit] {
             "ms" => 0.001,
             "s" => 1.0,
@@ -233,15 +277,31 @@ mod tests {
     use super::*;
 
     fn with(pairs: &[(&str, &str)]) -> Result<Settings, Failure> {
-        read(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        read(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        })
     }
 
     #[test]
     fn nothing_set_means_karpenters_defaults() {
         let settings = with(&[]).unwrap();
-        assert_eq!((settings.metrics, settings.probes, &*settings.status), (8080, 8081, "127.0.0.1:8082"));
-        assert!(settings.elects && settings.reserved_capacity && settings.observes && settings.notes.is_empty());
-        assert_eq!((settings.idle.as_secs(), settings.longest.as_secs()), (1, 10));
+        assert_eq!(
+            (settings.metrics, settings.probes, &*settings.status),
+            (8080, 8081, "127.0.0.1:8082")
+        );
+        assert!(
+            settings.elects
+                && settings.reserved_capacity
+                && settings.observes
+                && settings.notes.is_empty()
+        );
+        assert_eq!(
+            (settings.idle.as_secs(), settings.longest.as_secs()),
+            (1, 10)
+        );
         assert_eq!(settings.lease, "karpenter-leader-election");
     }
 
@@ -258,7 +318,14 @@ mod tests {
             ("GARBAGE_LIMIT", "40"),
         ]);
         let settings = settings.unwrap();
-        assert_eq!((settings.metrics, settings.idle.as_secs(), settings.longest.as_millis()), (9000, 90, 500));
+        assert_eq!(
+            (
+                settings.metrics,
+                settings.idle.as_secs(),
+                settings.longest.as_millis()
+            ),
+            (9000, 90, 500)
+        );
         assert!(!settings.reserved_capacity && !settings.observes);
         assert_eq!(settings.garbage_limit, Some(40));
         assert_eq!(settings.notes.len(), 2, "{:?}", settings.notes);
@@ -267,24 +334,43 @@ mod tests {
     #[test]
     fn status_is_where_it_is_asked_for() {
         for address in ["0.0.0.0:9000", "[::1]:8082", "localhost:8082"] {
-            assert_eq!(with(&[("STATUS_ADDRESS", address)]).unwrap().status, address);
+            assert_eq!(
+                with(&[("STATUS_ADDRESS", address)]).unwrap().status,
+                address
+            );
         }
-        assert_eq!(with(&[("STATUS_ADDRESS", "")]).unwrap().status, STATUS_ADDRESS);
+        assert_eq!(
+            with(&[("STATUS_ADDRESS", "")]).unwrap().status,
+            STATUS_ADDRESS
+        );
     }
 
     #[test]
     fn nodes_are_repaired_at_once_or_not_at_all() {
         let repaired = |gates: &str, legacy: &str| {
-            let settings = with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
+            let settings =
+                with(&[("FEATURE_GATES", gates), ("LEGACY_NODE_REPAIR", legacy)]).unwrap();
             (settings.repairs, settings.notes.join("; "))
         };
         assert_eq!(repaired("", ""), (false, String::new()));
-        assert_eq!(repaired("NodeRepair=false", "false"), (false, String::new()));
+        assert_eq!(
+            repaired("NodeRepair=false", "false"),
+            (false, String::new())
+        );
         assert_eq!(repaired("NodeRepair=true", "true"), (true, String::new()));
-        assert_eq!(repaired("NodeRepair=true", ""), (true, REPAIRED_AT_ONCE.to_owned()));
-        assert_eq!(repaired("NodeRepair=true", "false"), (false, NOT_REPAIRED.to_owned()));
+        assert_eq!(
+            repaired("NodeRepair=true", ""),
+            (true, REPAIRED_AT_ONCE.to_owned())
+        );
+        assert_eq!(
+            repaired("NodeRepair=true", "false"),
+            (false, NOT_REPAIRED.to_owned())
+        );
         let (repairs, said) = repaired("", "true");
-        assert!(!repairs && said.contains("--legacy-node-repair) has no effect without feature gate"), "{said}");
+        assert!(
+            !repairs && said.contains("--legacy-node-repair) has no effect without feature gate"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -305,7 +391,10 @@ mod tests {
             ("GARBAGE_LIMIT", "5%"),
         ] {
             let nominated = with(&[(name, value)]).unwrap_err().report();
-            assert!(nominated.contains(name) && nominated.contains("expected"), "{nominated}");
+            assert!(
+                nominated.contains(name) && nominated.contains("expected"),
+                "{nominated}"
+            );
         }
     }
 
@@ -314,10 +403,15 @@ mod tests {
         let settings = with(&[("FEATURE_GATES", "NodeRepiar=true,Warp=true")]).unwrap();
         assert_eq!(
             settings.notes,
-            ["feature gate NodeRepiar is not known, did you mean NodeRepair?", "feature gate Warp is not known"]
+            [
+                "feature gate NodeRepiar is not known, did you mean NodeRepair?",
+                "feature gate Warp is not known"
+            ]
         );
         let said = unknown_variables(
-            ["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"].map(str::to_owned).into_iter(),
+            ["METRIC_PORT", "METRICS_PORT", "PATH", "BATCH_MAX_DURATOIN"]
+                .map(str::to_owned)
+                .into_iter(),
         );
         assert_eq!(
             said,

@@ -1,8 +1,9 @@
 //! What is known of the cluster: observations folded into indexes that are kept, and nothing else.
 //!
-//! Two views of the same objects: the [`Store`] holds what planning needs, interned; beside it stand NodeClaims,
-//! NodePools and nodes whole enough to be acted on. Folding tells what an observation touches ([`WorkItem`]), so that
-//! only that is looked at again. An object that cannot be read leaves the last good version in place and is reported.
+//! Two views of the same objects: the [`Store`] holds what planning needs, interned; beside it
+//! stand NodeClaims, NodePools and nodes whole enough to be acted on. Folding tells what an
+//! observation touches ([`WorkItem`]), so that only that is looked at again. An object that cannot
+//! be read leaves the last good version in place and is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -70,8 +71,8 @@ pub struct ClusterState {
     pending: BTreeMap<Box<str>, Waiting>,
     /// Whether such pods wait.
     pub plans_unattempted: bool,
-    /// What happened to pods that wait since this was last asked: whether a node is nominated, nothing if they wait no
-    /// longer.
+    /// What happened to pods that wait since this was last asked: whether a node is nominated,
+    /// nothing if they wait no longer.
     waits_changed: Vec<(Box<str>, Option<bool>)>,
     /// What pods have reached since this was last asked, as far as anybody asks.
     transitions: Vec<PodTransition>,
@@ -97,7 +98,8 @@ struct Waiting {
     nominated: bool,
     /// kube-scheduler has tried it in vain; the others it has not looked at yet.
     refused: bool,
-    /// The version of the object that it came into kube-scheduler's queue with: when it was made, or tried.
+    /// The version of the object that it came into kube-scheduler's queue with: when it was made,
+    /// or tried.
     queued: u64,
 }
 
@@ -135,14 +137,21 @@ impl Phase {
     }
 
     fn read(text: &str) -> Self {
-        let all = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed];
-        all.into_iter().find(|phase| phase.text() == text).unwrap_or_default()
+        let all = [
+            Phase::Pending,
+            Phase::Running,
+            Phase::Succeeded,
+            Phase::Failed,
+        ];
+        all.into_iter()
+            .find(|phase| phase.text() == text)
+            .unwrap_or_default()
     }
 }
 
 impl PodHead {
-    /// Whether kube-scheduler is who places it, and may do so now. Pods that ask for dynamic resources are left to its
-    /// word.
+    /// Whether kube-scheduler is who places it, and may do so now. Pods that ask for dynamic
+    /// resources are left to its word.
     fn is_for_kube_scheduler(&self) -> bool {
         let spec = &self.spec;
         let default = ["", "default-scheduler"].contains(&spec.scheduler_name.as_str());
@@ -157,7 +166,8 @@ impl PodSummary {
 
     /// Whether it is as before for its node.
     fn is_unchanged(&self, old: &PodSummary) -> bool {
-        (&self.node, self.ended(), self.leaving, self.daemon) == (&old.node, old.ended(), old.leaving, old.daemon)
+        (&self.node, self.ended(), self.leaving, self.daemon)
+            == (&old.node, old.ended(), old.leaving, old.daemon)
     }
 }
 
@@ -243,7 +253,10 @@ struct AnyHead {
 impl ClusterState {
     /// Nothing known yet; `names` is the table that the catalogue was read with.
     pub fn new(names: Symbols) -> Self {
-        ClusterState { store: Store::with_names(names), ..ClusterState::default() }
+        ClusterState {
+            store: Store::with_names(names),
+            ..ClusterState::default()
+        }
     }
 
     /// Folds a change in. Returns what it touches and the object that it could not read, if so.
@@ -264,18 +277,38 @@ impl ClusterState {
                 (Vec::new(), None)
             }
             Change::Upsert(json) => self.upsert(kind, json),
-            Change::Remove(json) => (self.remove(kind, &full(&head(json).unwrap_or_default())), None),
+            Change::Remove(json) => (
+                self.remove(kind, &full(&head(json).unwrap_or_default())),
+                None,
+            ),
             Change::End => {
                 self.troubles.remove(&kind);
                 self.listed.insert(kind);
                 let seen = self.seen.remove(&kind).unwrap_or_default();
                 let mut gone: Vec<Box<str>> = match kind {
                     _ if mutant("keeps-gone") => Vec::new(),
-                    Kind::Pod => self.pods.keys().filter(|name| !seen.contains(*name)).cloned().collect(),
-                    _ => self.known.entry(kind).or_default().iter().filter(|n| !seen.contains(*n)).cloned().collect(),
+                    Kind::Pod => self
+                        .pods
+                        .keys()
+                        .filter(|name| !seen.contains(*name))
+                        .cloned()
+                        .collect(),
+                    _ => self
+                        .known
+                        .entry(kind)
+                        .or_default()
+                        .iter()
+                        .filter(|n| !seen.contains(*n))
+                        .cloned()
+                        .collect(),
                 };
                 gone.sort_unstable();
-                (gone.iter().flat_map(|name| self.remove(kind, name)).collect(), None)
+                (
+                    gone.iter()
+                        .flat_map(|name| self.remove(kind, name))
+                        .collect(),
+                    None,
+                )
             }
             Change::Failed(why) => {
                 self.troubles.insert(kind, why.clone());
@@ -286,13 +319,19 @@ impl ClusterState {
 
     /// Every kind that planning cannot do without has been listed once.
     pub fn synced(&self) -> bool {
-        let at_least = if mutant("trusts-cache") { &Kind::ALL[..1] } else { &Kind::ALL };
+        let at_least = if mutant("trusts-cache") {
+            &Kind::ALL[..1]
+        } else {
+            &Kind::ALL
+        };
         at_least.iter().all(|kind| self.listed.contains(kind))
     }
 
     /// What cannot be listed or watched now, in words.
     pub fn troubles(&self) -> impl Iterator<Item = (Kind, &str)> {
-        self.troubles.iter().map(|(kind, why)| (*kind, why.as_str()))
+        self.troubles
+            .iter()
+            .map(|(kind, why)| (*kind, why.as_str()))
     }
 
     /// Why a kind cannot be listed or watched now, if so.
@@ -310,8 +349,8 @@ impl ClusterState {
         self.pods.contains_key(name)
     }
 
-    /// Pods that wait, in another way than when this was last asked: whether a node is nominated, nothing if they wait no
-    /// longer.
+    /// Pods that wait, in another way than when this was last asked: whether a node is nominated,
+    /// nothing if they wait no longer.
     pub fn waits_changed(&mut self) -> Vec<(Box<str>, Option<bool>)> {
         std::mem::take(&mut self.waits_changed)
     }
@@ -321,7 +360,8 @@ impl ClusterState {
         std::mem::take(&mut self.transitions)
     }
 
-    /// Conditions of Nodes that have changed since this was last asked, as they were and as they are.
+    /// Conditions of Nodes that have changed since this was last asked, as they were and as they
+    /// are.
     pub fn condition_changes(&mut self) -> Vec<(Condition, Condition)> {
         std::mem::take(&mut self.condition_changes)
     }
@@ -333,7 +373,10 @@ impl ClusterState {
 
     /// The name of the only node of a provider ID.
     pub fn node_name_of(&self, provider_id: &str) -> Option<&str> {
-        let names = self.by_provider.get(provider_id).filter(|names| names.len() == 1)?;
+        let names = self
+            .by_provider
+            .get(provider_id)
+            .filter(|names| names.len() == 1)?;
         names.first().map(String::as_str)
     }
 
@@ -344,7 +387,9 @@ impl ClusterState {
 
     /// Whether a pod waits that kube-scheduler has not looked at yet.
     pub fn is_unattempted(&self, pod: &str) -> bool {
-        self.pending.get(pod).is_some_and(|waiting| !waiting.refused)
+        self.pending
+            .get(pod)
+            .is_some_and(|waiting| !waiting.refused)
     }
 
     /// Whether a pod waits for a node.
@@ -352,11 +397,14 @@ impl ClusterState {
         self.pending.contains_key(pod)
     }
 
-    /// Where a pod that waits is in kube-scheduler's queue, among those of its priority; those that do not wait are last.
-    /// What is made or tried first comes first, and versions of objects of one kind are numbers that grow (Kubernetes
-    /// says so since 1.35; where one is not, all are first).
+    /// Where a pod that waits is in kube-scheduler's queue, among those of its priority; those that
+    /// do not wait are last. What is made or tried first comes first, and versions of objects of
+    /// one kind are numbers that grow (Kubernetes says so since 1.35; where one is not, all are
+    /// first).
     pub fn queued(&self, pod: &str) -> u64 {
-        self.pending.get(pod).map_or(u64::MAX, |waiting| waiting.queued)
+        self.pending
+            .get(pod)
+            .map_or(u64::MAX, |waiting| waiting.queued)
     }
 
     /// What is known of a node class.
@@ -364,12 +412,18 @@ impl ClusterState {
         if kind != "KWOKNodeClass" {
             return Class::Missing;
         }
-        self.classes.get(name).map_or(Class::Missing, |(class, _)| class.clone())
+        self.classes
+            .get(name)
+            .map_or(Class::Missing, |(class, _)| class.clone())
     }
 
     /// The generation of a node class.
     pub fn class_generation(&self, kind: &str, name: &str) -> Option<i64> {
-        if kind == "KWOKNodeClass" { self.classes.get(name)?.1 } else { None }
+        if kind == "KWOKNodeClass" {
+            self.classes.get(name)?.1
+        } else {
+            None
+        }
     }
 
     /// How many pods are known.
@@ -380,13 +434,21 @@ impl ClusterState {
     /// Nodes of a provider ID.
     pub fn nodes_of(&self, provider_id: &str) -> Vec<Arc<NodeView>> {
         let names = self.by_provider.get(provider_id).into_iter().flatten();
-        names.filter_map(|name| self.nodes.get(name).cloned()).collect()
+        names
+            .filter_map(|name| self.nodes.get(name).cloned())
+            .collect()
     }
 
     /// The claim that a node belongs to.
     pub fn claim_of(&self, node: &NodeView) -> Vec<Arc<NodeClaim>> {
-        let names = self.claims_by_provider.get(&node.provider_id).into_iter().flatten();
-        names.filter_map(|name| self.claims.get(name).cloned()).collect()
+        let names = self
+            .claims_by_provider
+            .get(&node.provider_id)
+            .into_iter()
+            .flatten();
+        names
+            .filter_map(|name| self.claims.get(name).cloned())
+            .collect()
     }
 
     /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
@@ -404,7 +466,13 @@ impl ClusterState {
 
     fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
         let at = kind.at();
-        let refused = |name: &str, why: String| Some(Refused { kind, name: name.to_owned(), why });
+        let refused = |name: &str, why: String| {
+            Some(Refused {
+                kind,
+                name: name.to_owned(),
+                why,
+            })
+        };
         if kind == Kind::Pod {
             let pod: PodHead = match serde_json::from_str(json) {
                 Ok(pod) => pod,
@@ -439,7 +507,12 @@ impl ClusterState {
                     let pool = Arc::new(pool);
                     let before = self.pools.insert(name.clone(), pool.clone());
                     let more = before.is_none_or(|before| may_buy_more(&before, &pool));
-                    (std::iter::once(WorkItem::Pool(name)).chain(more.then_some(WorkItem::Pending)).collect(), None)
+                    (
+                        std::iter::once(WorkItem::Pool(name))
+                            .chain(more.then_some(WorkItem::Pending))
+                            .collect(),
+                        None,
+                    )
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },
@@ -469,16 +542,37 @@ impl ClusterState {
 
     fn pod(&mut self, name: Box<str>, pod: &PodHead) -> Vec<WorkItem> {
         let mark = PodSummary {
-            node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Arc::from),
+            node: pod
+                .spec
+                .node_name
+                .as_deref()
+                .filter(|n| !n.is_empty())
+                .map(Arc::from),
             phase: Phase::read(&pod.status.phase),
-            ready: pod.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True"),
+            ready: pod
+                .status
+                .conditions
+                .iter()
+                .any(|c| c.kind == "Ready" && c.status == "True"),
             leaving: pod.metadata.deletion_timestamp.is_some(),
-            daemon: pod.metadata.owner_references.iter().any(|o| o.kind == "DaemonSet"),
+            daemon: pod
+                .metadata
+                .owner_references
+                .iter()
+                .any(|o| o.kind == "DaemonSet"),
         };
-        let verdict = pod.status.conditions.iter().find(|c| c.kind == "PodScheduled");
+        let verdict = pod
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.kind == "PodScheduled");
         let refused = verdict.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable");
         let fresh = self.plans_unattempted && verdict.is_none() && pod.is_for_kube_scheduler();
-        let waits = mark.node.is_none() && !mark.ended() && !mark.leaving && !mark.daemon && (refused || fresh);
+        let waits = mark.node.is_none()
+            && !mark.ended()
+            && !mark.leaving
+            && !mark.daemon
+            && (refused || fresh);
         let mut touched = Vec::new();
         let old = self.pods.get(&name);
         if let Some(node) = &mark.node
@@ -488,13 +582,20 @@ impl ClusterState {
             touched.push(WorkItem::PodEvent(node.to_string()));
         }
         if let Some(old) = old {
-            let bound = (old.node.is_none() && mark.node.is_some() && !mark.ended()).then_some(PodStage::Bound);
-            let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running).then_some(PodStage::Running);
+            let bound = (old.node.is_none() && mark.node.is_some() && !mark.ended())
+                .then_some(PodStage::Bound);
+            let runs = (old.phase == Phase::Pending && mark.phase == Phase::Running)
+                .then_some(PodStage::Running);
             let room = MILESTONES.saturating_sub(self.transitions.len());
             for what in bound.into_iter().chain(runs).take(room) {
                 let dynamic = !pod.spec.resource_claims.is_empty();
                 let created = pod.metadata.creation_timestamp.clone();
-                self.transitions.push(PodTransition { what, pod: name.clone(), created, dynamic });
+                self.transitions.push(PodTransition {
+                    what,
+                    pod: name.clone(),
+                    created,
+                    dynamic,
+                });
             }
         }
         if waits {
@@ -506,9 +607,19 @@ impl ClusterState {
             if before.is_none_or(|before| before.nominated != nominated) {
                 self.waits_changed.push((name.clone(), Some(nominated)));
             }
-            let known = before.filter(|before| before.refused == refused).map(|before| before.queued);
-            let queued = known.unwrap_or_else(|| pod.metadata.resource_version.parse().unwrap_or(0));
-            self.pending.insert(name.clone(), Waiting { nominated, refused, queued });
+            let known = before
+                .filter(|before| before.refused == refused)
+                .map(|before| before.queued);
+            let queued =
+                known.unwrap_or_else(|| pod.metadata.resource_version.parse().unwrap_or(0));
+            self.pending.insert(
+                name.clone(),
+                Waiting {
+                    nominated,
+                    refused,
+                    queued,
+                },
+            );
         } else if self.pending.remove(&name).is_some() {
             self.waits_changed.push((name.clone(), None));
         }
@@ -518,7 +629,13 @@ impl ClusterState {
 
     /// Keeps a claim, or lets go of it.
     fn claim(&mut self, name: &str, claim: Option<NodeClaim>) {
-        let id = |claim: &NodeClaim| claim.status.as_ref().map(|s| s.provider_id.clone()).filter(|id| !id.is_empty());
+        let id = |claim: &NodeClaim| {
+            claim
+                .status
+                .as_ref()
+                .map(|s| s.provider_id.clone())
+                .filter(|id| !id.is_empty())
+        };
         let new = claim.as_ref().and_then(id);
         let old = match claim {
             Some(claim) => self.claims.insert(name.to_owned(), Arc::new(claim)),
@@ -537,7 +654,10 @@ impl ClusterState {
             }
         }
         if let Some(new) = new {
-            self.claims_by_provider.entry(new).or_default().insert(name.to_owned());
+            self.claims_by_provider
+                .entry(new)
+                .or_default()
+                .insert(name.to_owned());
         }
     }
 
@@ -545,10 +665,12 @@ impl ClusterState {
         let mut touched = vec![WorkItem::Node(name.clone())];
         if let Some(old) = self.nodes.get(&name) {
             let changed = node.conditions.iter().filter_map(|new| {
-                let old = condition(&old.conditions, &new.type_).filter(|old| old.status != new.status)?;
+                let old = condition(&old.conditions, &new.type_)
+                    .filter(|old| old.status != new.status)?;
                 Some((old.clone(), new.clone()))
             });
-            self.condition_changes.extend(changed.take(MILESTONES.saturating_sub(self.condition_changes.len())));
+            self.condition_changes
+                .extend(changed.take(MILESTONES.saturating_sub(self.condition_changes.len())));
             if old.provider_id != node.provider_id
                 && let Some(names) = self.by_provider.get_mut(&old.provider_id)
             {
@@ -556,9 +678,17 @@ impl ClusterState {
             }
         }
         if !node.provider_id.is_empty() {
-            self.by_provider.entry(node.provider_id.clone()).or_default().insert(name.clone());
+            self.by_provider
+                .entry(node.provider_id.clone())
+                .or_default()
+                .insert(name.clone());
         }
-        touched.extend(self.claim_of(&node).iter().filter_map(|c| c.metadata.name.clone()).map(WorkItem::Claim));
+        touched.extend(
+            self.claim_of(&node)
+                .iter()
+                .filter_map(|c| c.metadata.name.clone())
+                .map(WorkItem::Claim),
+        );
         match node.deletion {
             Some(_) => {
                 self.deleting.insert(name.clone());
@@ -583,8 +713,12 @@ impl ClusterState {
                     self.waits_changed.push((name.into(), None));
                 }
                 let mark = self.pods.remove(name);
-                let node = mark.filter(|m| !m.daemon && !m.leaving).and_then(|m| m.node);
-                node.map(|node| WorkItem::PodEvent(node.to_string())).into_iter().collect()
+                let node = mark
+                    .filter(|m| !m.daemon && !m.leaving)
+                    .and_then(|m| m.node);
+                node.map(|node| WorkItem::PodEvent(node.to_string()))
+                    .into_iter()
+                    .collect()
             }
             Kind::NodeClaim => {
                 self.claim(name, None);
@@ -606,7 +740,12 @@ impl ClusterState {
                         }
                     }
                     let claims = self.claim_of(&old);
-                    touched.extend(claims.iter().filter_map(|c| c.metadata.name.clone()).map(WorkItem::Claim));
+                    touched.extend(
+                        claims
+                            .iter()
+                            .filter_map(|c| c.metadata.name.clone())
+                            .map(WorkItem::Claim),
+                    );
                 }
                 touched
             }
@@ -627,15 +766,25 @@ fn head(json: &str) -> Result<Head, serde_json::Error> {
     }
 }
 
-/// Whether a NodePool's change could give a place to pods that have none: its spec is another one, it is ready or going
-/// otherwise than before, or it has fewer nodes against its limits. That it has more it says after each purchase.
+/// Whether a NodePool's change could give a place to pods that have none: its spec is another one,
+/// it is ready or going otherwise than before, or it has fewer nodes against its limits. That it
+/// has more it says after each purchase.
 fn may_buy_more(before: &NodePool, now: &NodePool) -> bool {
     let nodes = |pool: &NodePool| pool.status.as_ref().map_or(0, |status| status.nodes);
     let ready = |pool: &NodePool| {
-        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let conditions = pool
+            .status
+            .as_ref()
+            .map(|status| status.conditions.as_slice())
+            .unwrap_or_default();
         condition(conditions, "Ready").map(|ready| ready.status)
     };
-    let spec = |pool: &NodePool| (pool.metadata.generation, pool.metadata.deletion_timestamp.is_some());
+    let spec = |pool: &NodePool| {
+        (
+            pool.metadata.generation,
+            pool.metadata.deletion_timestamp.is_some(),
+        )
+    };
     spec(before) != spec(now) || ready(before) != ready(now) || nodes(now) < nodes(before)
 }
 
@@ -675,13 +824,26 @@ mod tests {
             state.fold(Kind::Node, &Change::Upsert(node.into()));
             let turned = state.condition_changes().into_iter();
             turned
-                .map(|(old, new)| format!("{} to {}: {}", old.status.text(), new.status.text(), new.reason))
+                .map(|(old, new)| {
+                    format!(
+                        "{} to {}: {}",
+                        old.status.text(),
+                        new.status.text(),
+                        new.reason
+                    )
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(turned("False", "Starting"), [""; 0]);
         assert_eq!(turned("False", "StillStarting"), [""; 0]);
-        assert_eq!(turned("True", "KubeletReady"), ["False to True: KubeletReady"]);
-        assert_eq!(turned("Unknown", "NodeStatusUnknown"), ["True to Unknown: NodeStatusUnknown"]);
+        assert_eq!(
+            turned("True", "KubeletReady"),
+            ["False to True: KubeletReady"]
+        );
+        assert_eq!(
+            turned("Unknown", "NodeStatusUnknown"),
+            ["True to Unknown: NodeStatusUnknown"]
+        );
     }
 
     #[test]
@@ -712,7 +874,10 @@ mod tests {
         assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [WorkItem::Pending]);
         assert_eq!(state.fold(Kind::Pod, &pod("a", "")).0, [], "nothing new");
         assert_eq!(state.pending(), 1);
-        assert_eq!(state.fold(Kind::Pod, &pod("a", "n1")).0, [WorkItem::PodEvent("n1".into())]);
+        assert_eq!(
+            state.fold(Kind::Pod, &pod("a", "n1")).0,
+            [WorkItem::PodEvent("n1".into())]
+        );
         assert_eq!((state.pending(), state.pods()), (0, 1));
     }
 
@@ -728,7 +893,11 @@ mod tests {
         };
         let mut reached = |node: &str, phase: &str| {
             state.fold(Kind::Pod, &seen(node, phase));
-            state.transitions().into_iter().map(|m| (m.what, m.created)).collect::<Vec<_>>()
+            state
+                .transitions()
+                .into_iter()
+                .map(|m| (m.what, m.created))
+                .collect::<Vec<_>>()
         };
         let at = || "2026-11-01T12:00:00Z".to_owned();
         assert_eq!(reached("", "Pending"), []);
@@ -741,10 +910,16 @@ mod tests {
 
     #[test]
     fn a_pod_is_queued_anew_when_it_was_tried_and_by_nothing_else() {
-        let mut state = ClusterState { plans_unattempted: true, ..ClusterState::default() };
+        let mut state = ClusterState {
+            plans_unattempted: true,
+            ..ClusterState::default()
+        };
         let mut see = |name: &str, version: u32, tried: bool, nominated: &str| {
-            let conditions =
-                if tried { r#"{"type":"PodScheduled","status":"False","reason":"Unschedulable"}"# } else { "" };
+            let conditions = if tried {
+                r#"{"type":"PodScheduled","status":"False","reason":"Unschedulable"}"#
+            } else {
+                ""
+            };
             let pod = format!(
                 r#"{{"metadata":{{"name":"{name}","namespace":"shop","resourceVersion":"{version}"}},"spec":{{"containers":[{{"name":"c"}}]}},
                 "status":{{"phase":"Pending","conditions":[{conditions}],"nominatedNodeName":"{nominated}"}}}}"#
@@ -754,14 +929,21 @@ mod tests {
         };
         assert_eq!((see("a", 5, false, ""), see("b", 7, false, "")), (5, 7));
         assert_eq!(see("a", 9, true, ""), 9, "tried in vain: behind b");
-        assert_eq!(see("a", 11, true, "node"), 9, "told of a node: where it was");
+        assert_eq!(
+            see("a", 11, true, "node"),
+            9,
+            "told of a node: where it was"
+        );
         assert_eq!(state.queued("shop/gone"), u64::MAX);
     }
 
     #[test]
     fn a_pod_that_kube_scheduler_has_not_looked_at_waits_only_where_that_is_foreseen() {
         let seen = |foresees: bool, spec: &str, status: &str| {
-            let mut state = ClusterState { plans_unattempted: foresees, ..ClusterState::default() };
+            let mut state = ClusterState {
+                plans_unattempted: foresees,
+                ..ClusterState::default()
+            };
             let pod = format!(
                 r#"{{"metadata":{{"name":"a","namespace":"shop"}},"spec":{{"containers":[]{spec}}},"status":{{{status}}}}}"#
             );
@@ -770,14 +952,28 @@ mod tests {
         };
         assert_eq!(seen(true, "", ""), (true, true));
         assert_eq!(seen(false, "", ""), (false, false));
-        let given_up = r#""conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]"#;
+        let given_up =
+            r#""conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]"#;
         assert_eq!(seen(true, "", given_up), (true, false));
-        let gated = r#""conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]"#;
+        let gated =
+            r#""conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]"#;
         assert_eq!(seen(true, "", gated), (false, false));
-        assert_eq!(seen(true, r#","schedulingGates":[{"name":"quota"}]"#, ""), (false, false));
-        assert_eq!(seen(true, r#","schedulerName":"volcano""#, ""), (false, false));
-        assert_eq!(seen(true, r#","schedulerName":"default-scheduler""#, ""), (true, true));
-        assert_eq!(seen(true, r#","resourceClaims":[{"name":"gpu"}]"#, ""), (false, false));
+        assert_eq!(
+            seen(true, r#","schedulingGates":[{"name":"quota"}]"#, ""),
+            (false, false)
+        );
+        assert_eq!(
+            seen(true, r#","schedulerName":"volcano""#, ""),
+            (false, false)
+        );
+        assert_eq!(
+            seen(true, r#","schedulerName":"default-scheduler""#, ""),
+            (true, true)
+        );
+        assert_eq!(
+            seen(true, r#","resourceClaims":[{"name":"gpu"}]"#, ""),
+            (false, false)
+        );
         assert_eq!(seen(true, r#","nodeName":"n""#, ""), (false, false));
     }
 
@@ -788,7 +984,11 @@ mod tests {
         state.fold(Kind::Pod, &pod("b", ""));
         state.fold(Kind::Pod, &Change::Begin);
         state.fold(Kind::Pod, &pod("a", "n1"));
-        assert_eq!((state.pending(), state.pods()), (1, 2), "until the list is complete");
+        assert_eq!(
+            (state.pending(), state.pods()),
+            (1, 2),
+            "until the list is complete"
+        );
         state.fold(Kind::Pod, &Change::End);
         assert_eq!((state.pending(), state.pods()), (0, 1));
         assert_eq!(state.world().pods.len(), 1);
@@ -798,7 +998,10 @@ mod tests {
     fn an_object_that_cannot_be_read_is_reported_and_costs_nothing_else() {
         let mut state = ClusterState::default();
         state.fold(Kind::Pod, &pod("a", ""));
-        let (_, refused) = state.fold(Kind::Node, &Change::Upsert(r#"{"metadata":{"name":7}}"#.into()));
+        let (_, refused) = state.fold(
+            Kind::Node,
+            &Change::Upsert(r#"{"metadata":{"name":7}}"#.into()),
+        );
         assert!(refused.is_some());
         let bad = r#"{"metadata":{"name":"a","namespace":"shop"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}"#;
         let (_, refused) = state.fold(Kind::Pod, &Change::Upsert(bad.into()));

@@ -3,7 +3,8 @@
 /// A step that was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The object has changed since the copy was taken: the step is run again once the watch has brought the new version.
+    /// The object has changed since the copy was taken: the step is run again once the watch has
+    /// brought the new version.
     #[error("conflict: {0}")]
     Conflict(String),
     /// The object is gone.

@@ -1,5 +1,5 @@
-//! Objects as the text that the server sent, without the part that nobody reads, and the little that is read of them
-//! before they are read.
+//! Objects as the text that the server sent, without the part that nobody reads, and the little
+//! that is read of them before they are read.
 
 use std::ops::Range;
 
@@ -36,11 +36,18 @@ fn metadata(text: &str) -> Option<Metadata<'_>> {
     Some(found)
 }
 
-/// An object without `metadata.managedFields`, which no decision reads and which is often the larger half, and its
-/// version. What is no object stays as it is.
+/// An object without `metadata.managedFields`, which no decision reads and which is often the
+/// larger half, and its version. What is no object stays as it is.
 pub fn strip_managed_fields(text: &str) -> (Box<str>, Option<&str>) {
-    let Some(Metadata { version, managed, .. }) = metadata(text) else { return (text.into(), None) };
-    let version = version.and_then(|quoted| quoted.strip_prefix('"')?.strip_suffix('"')).filter(|v| !v.is_empty());
+    let Some(Metadata {
+        version, managed, ..
+    }) = metadata(text)
+    else {
+        return (text.into(), None);
+    };
+    let version = version
+        .and_then(|quoted| quoted.strip_prefix('"')?.strip_suffix('"'))
+        .filter(|v| !v.is_empty());
     // An empty list in its place: what stands around it need not be looked at.
     let slim = match managed.filter(|managed| managed.len() > 2) {
         Some(managed) => {
@@ -57,10 +64,15 @@ pub fn strip_managed_fields(text: &str) -> (Box<str>, Option<&str>) {
 
 /// An object's `namespace/name`, or its name; nothing where the text is no object with a name.
 pub fn full_name(text: &str) -> Option<String> {
-    let Metadata { name, namespace, .. } = metadata(text)?;
+    let Metadata {
+        name, namespace, ..
+    } = metadata(text)?;
     let read = |quoted: &str| serde_json::from_str::<String>(quoted).ok();
     let name = name.and_then(read)?;
-    match namespace.and_then(read).filter(|namespace| !namespace.is_empty()) {
+    match namespace
+        .and_then(read)
+        .filter(|namespace| !namespace.is_empty())
+    {
         Some(namespace) => Some(format!("{namespace}/{name}")),
         None => Some(name),
     }
@@ -90,9 +102,21 @@ mod tests {
 
     #[test]
     fn names_are_found() {
-        assert_eq!(full_name(r#"{"metadata":{"name":"a","namespace":"n"}}"#).unwrap(), "n/a");
-        assert_eq!(full_name(r#"{"metadata":{"name":"x\u0041"}}"#).unwrap(), "xA");
-        for none in ["", "[]", "{}", r#"{"metadata":{"name":7}}"#, r#"{"metadata":{"name":"a""#] {
+        assert_eq!(
+            full_name(r#"{"metadata":{"name":"a","namespace":"n"}}"#).unwrap(),
+            "n/a"
+        );
+        assert_eq!(
+            full_name(r#"{"metadata":{"name":"x\u0041"}}"#).unwrap(),
+            "xA"
+        );
+        for none in [
+            "",
+            "[]",
+            "{}",
+            r#"{"metadata":{"name":7}}"#,
+            r#"{"metadata":{"name":"a""#,
+        ] {
             assert!(full_name(none).is_none(), "{none}");
         }
     }

@@ -1,9 +1,11 @@
-//! A node's end: no new pods, then the ones it has leave in order, then volumes, then the instance, then the Node.
+//! A node's end: no new pods, then the ones it has leave in order, then volumes, then the instance,
+//! then the Node.
 //!
-//! Like [`lifecycle`](super::lifecycle), [`step`] is run again until there is nothing left to do; how far it has come is
-//! on the objects: since when kube-scheduler is kept away in the taint's `timeAdded`, that the instance is ending in the
-//! claim's condition. What is kept in memory ([`drains`](super::drains)) saves requests and decides nothing: before an
-//! instance ends, its Node and its pods are read from the server.
+//! Like [`lifecycle`](super::lifecycle), [`step`] is run again until there is nothing left to do;
+//! how far it has come is on the objects: since when kube-scheduler is kept away in the taint's
+//! `timeAdded`, that the instance is ending in the claim's condition. What is kept in memory
+//! ([`drains`](super::drains)) saves requests and decides nothing: before an instance ends, its
+//! Node and its pods are read from the server.
 
 mod evictions;
 mod pod;
@@ -13,7 +15,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, DeleteParams, Preconditions};
-use longshore_api::crd::{ConditionStatus, NodeClaim, Taint, TaintEffect, Time, Timestamp, condition, set_condition};
+use longshore_api::crd::{
+    ConditionStatus, NodeClaim, Taint, TaintEffect, Time, Timestamp, condition, set_condition,
+};
 use longshore_api::labels;
 use longshore_cloud::CloudError;
 use serde_json::json;
@@ -34,8 +38,9 @@ const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 const POLL: Duration = Duration::from_secs(1);
 /// An instance that ends is asked for this often.
 const ENDS: Duration = Duration::from_secs(5);
-/// An instance lives at least this long after the taint was seen on its node, whether or not it has pods: kube-scheduler
-/// may not have seen the taint yet, and what it binds until then has to be drained as well.
+/// An instance lives at least this long after the taint was seen on its node, whether or not it has
+/// pods: kube-scheduler may not have seen the taint yet, and what it binds until then has to be
+/// drained as well.
 const LEAST: Duration = Duration::from_secs(5);
 
 /// Does what is due for a node that is being deleted. `claims` are those with its provider ID.
@@ -57,7 +62,12 @@ pub async fn step(ctx: &Context, node: &NodeView, claims: &[Arc<NodeClaim>]) -> 
     {
         return drop_finalizer(ctx, node).await;
     }
-    let ending = |claim: &NodeClaim| claim.status.as_ref().is_some_and(|s| is_true(s, INSTANCE_TERMINATING));
+    let ending = |claim: &NodeClaim| {
+        claim
+            .status
+            .as_ref()
+            .is_some_and(|s| is_true(s, INSTANCE_TERMINATING))
+    };
     if !claim.as_ref().is_some_and(ending)
         && let Some(wait) = empty(ctx, node, &mut claim).await?
     {
@@ -73,41 +83,72 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError>
     }
     ctx.may_write()?;
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let params = DeleteParams::default()
-        .preconditions(Preconditions { uid: claim.metadata.uid.clone(), resource_version: None });
-    match api.delete(claim.metadata.name.as_deref().unwrap_or_default(), &params).await {
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: claim.metadata.uid.clone(),
+        resource_version: None,
+    });
+    match api
+        .delete(claim.metadata.name.as_deref().unwrap_or_default(), &params)
+        .await
+    {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => is_another(&api, claim, status.message).await,
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            is_another(&api, claim, status.message).await
+        }
         other => other.map(drop).map_err(StepError::other),
     }
 }
 
-/// A deletion by UID was refused: nothing is left to do if another claim has the name by now. Otherwise the server was
-/// too busy, and is asked again.
-async fn is_another(api: &Api<NodeClaim>, claim: &NodeClaim, refused: String) -> Result<(), StepError> {
-    let now = api.get_metadata_opt(claim.metadata.name.as_deref().unwrap_or_default()).await;
+/// A deletion by UID was refused: nothing is left to do if another claim has the name by now.
+/// Otherwise the server was too busy, and is asked again.
+async fn is_another(
+    api: &Api<NodeClaim>,
+    claim: &NodeClaim,
+    refused: String,
+) -> Result<(), StepError> {
+    let now = api
+        .get_metadata_opt(claim.metadata.name.as_deref().unwrap_or_default())
+        .await;
     match now.map_err(StepError::other)? {
         Some(now) if now.metadata.uid == claim.metadata.uid => Err(StepError::Conflict(refused)),
         _ => Ok(()),
     }
 }
 
-/// Sees to it that nothing is left on a node that has to leave before its instance may end. Returns when to look again;
-/// nothing once it is empty.
-async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) -> Result<Option<Duration>, StepError> {
+/// Sees to it that nothing is left on a node that has to leave before its instance may end. Returns
+/// when to look again; nothing once it is empty.
+async fn empty(
+    ctx: &Context,
+    node: &NodeView,
+    claim: &mut Option<NodeClaim>,
+) -> Result<Option<Duration>, StepError> {
     let Some(closed) = closed_for(node, ctx.now()) else {
         close(ctx, node).await?;
         return Ok(Some(Duration::from_millis(200)));
     };
     // The time in the taint is from before it was sent, and a write can be under way for long.
-    let young = LEAST.saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
-    let ends =
-        claim.as_ref().and_then(|c| c.metadata.annotations.as_ref()?.get(TERMINATION_TIME)?.parse::<Timestamp>().ok());
+    let young =
+        LEAST.saturating_sub(closed.min(ctx.drains.seen_closed(&node.name, Instant::now())));
+    let ends = claim.as_ref().and_then(|c| {
+        c.metadata
+            .annotations
+            .as_ref()?
+            .get(TERMINATION_TIME)?
+            .parse::<Timestamp>()
+            .ok()
+    });
     if let Some(ends) = ends {
-        let message = format!("all pods will be deleted by {}", super::lifecycle::rfc3339(ends));
-        ctx.events.node(&node.name, true, "TerminationGracePeriodExpiring", &message).await;
+        let message = format!(
+            "all pods will be deleted by {}",
+            super::lifecycle::rfc3339(ends)
+        );
+        ctx.events
+            .node(&node.name, true, "TerminationGracePeriodExpiring", &message)
+            .await;
         if let Some(claim) = claim {
-            ctx.events.claim(claim, true, "TerminationGracePeriodExpiring", &message).await;
+            ctx.events
+                .claim(claim, true, "TerminationGracePeriodExpiring", &message)
+                .await;
         }
     }
     if ctx.drains.wants_list(&node.name, Instant::now()) {
@@ -128,13 +169,24 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
     {
         ctx.metrics.node_drained(claim);
     }
-    if let Some(wait) = detach(ctx, node, claim, &pods, ends.is_some_and(|ends| ctx.now() >= ends)).await? {
+    if let Some(wait) = detach(
+        ctx,
+        node,
+        claim,
+        &pods,
+        ends.is_some_and(|ends| ctx.now() >= ends),
+    )
+    .await?
+    {
         return Ok(Some(wait));
     }
     // Bound since, or never seen: a watch may be late.
     list(ctx, node).await?;
     let now = ctx.now();
-    let left = pods_of(ctx, node)?.iter().filter(|pod| pod.counts(now)).count();
+    let left = pods_of(ctx, node)?
+        .iter()
+        .filter(|pod| pod.counts(now))
+        .count();
     if left > 0 && !mutant("skips-drain") {
         still_draining(ctx, claim, left).await?;
         return Ok(Some(Duration::ZERO));
@@ -142,16 +194,28 @@ async fn empty(ctx: &Context, node: &NodeView, claim: &mut Option<NodeClaim>) ->
     Ok(None)
 }
 
-async fn still_draining(ctx: &Context, claim: &mut Option<NodeClaim>, left: usize) -> Result<(), StepError> {
+async fn still_draining(
+    ctx: &Context,
+    claim: &mut Option<NodeClaim>,
+    left: usize,
+) -> Result<(), StepError> {
     if let Some(claim) = claim {
         let message = format!("{left} pods left");
-        set_claim_condition(ctx, claim, "Drained", ConditionStatus::Unknown, "Draining", &message).await?;
+        set_claim_condition(
+            ctx,
+            claim,
+            "Drained",
+            ConditionStatus::Unknown,
+            "Draining",
+            &message,
+        )
+        .await?;
     }
     Ok(())
 }
 
-/// Waits for the volumes of a node to be detached, until the claim's time is `over`. Returns when to look again; nothing
-/// once there is nothing to wait for.
+/// Waits for the volumes of a node to be detached, until the claim's time is `over`. Returns when
+/// to look again; nothing once there is nothing to wait for.
 async fn detach(
     ctx: &Context,
     node: &NodeView,
@@ -166,30 +230,60 @@ async fn detach(
             (false, true) => (ConditionStatus::False, "TerminationGracePeriodElapsed"),
             (false, false) => (ConditionStatus::Unknown, "AwaitingVolumeDetachment"),
         };
-        set_claim_condition(ctx, claim, "VolumesDetached", to, reason, &attached.join(", ")).await?;
+        set_claim_condition(
+            ctx,
+            claim,
+            "VolumesDetached",
+            to,
+            reason,
+            &attached.join(", "),
+        )
+        .await?;
     }
     if attached.is_empty() || over {
         return Ok(None);
     }
-    let names = attached.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-    ctx.events.node(&node.name, false, "AwaitingVolumeDetachment", &format!("still attached: {names}")).await;
+    let names = attached
+        .iter()
+        .take(5)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    ctx.events
+        .node(
+            &node.name,
+            false,
+            "AwaitingVolumeDetachment",
+            &format!("still attached: {names}"),
+        )
+        .await;
     Ok(Some(POLL))
 }
 
-/// Ends the instance of a node that is empty, then lets go of the Node. `known` is how many claims with its provider ID
-/// the state has.
+/// Ends the instance of a node that is empty, then lets go of the Node. `known` is how many claims
+/// with its provider ID the state has.
 async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: usize) -> Outcome {
-    let Some(now) = proof::node(ctx, &node.name).await?.filter(|now| now.uid == node.uid) else {
+    let Some(now) = proof::node(ctx, &node.name)
+        .await?
+        .filter(|now| now.uid == node.uid)
+    else {
         // It is gone, and another one has its name, if any.
         return Ok(None);
     };
     if now.deletion.is_none() || now.provider_id != node.provider_id {
-        return Err(StepError::Conflict(format!("Node {} is not what it was", node.name)));
+        return Err(StepError::Conflict(format!(
+            "Node {} is not what it was",
+            node.name
+        )));
     }
     let mut claim = match claim {
         Some(claim) => Some(claim),
         None => {
-            let mut claims = if known > 0 { Vec::new() } else { claims_of(ctx, node).await? };
+            let mut claims = if known > 0 {
+                Vec::new()
+            } else {
+                claims_of(ctx, node).await?
+            };
             if known.max(claims.len()) > 1 {
                 // Several claims say that it is theirs: whose instance it is only they can tell.
                 return drop_finalizer(ctx, &now).await;
@@ -207,10 +301,18 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
         Err(error) => return Err(error.into()),
         Ok(()) => {
             if let Some(claim) = &mut claim {
-                set_claim_condition(ctx, claim, INSTANCE_TERMINATING, ConditionStatus::True, INSTANCE_TERMINATING, "")
-                    .await?;
+                set_claim_condition(
+                    ctx,
+                    claim,
+                    INSTANCE_TERMINATING,
+                    ConditionStatus::True,
+                    INSTANCE_TERMINATING,
+                    "",
+                )
+                .await?;
             }
-            // Kwok's instance is the Node itself, which goes only when its finalizer does: its provider says so.
+            // Kwok's instance is the Node itself, which goes only when its finalizer does: its
+            // provider says so.
             if !ctx.provider.ends_with_node() {
                 return Ok(Some(ENDS));
             }
@@ -223,18 +325,28 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
 async fn claims_of(ctx: &Context, node: &NodeView) -> Result<Vec<NodeClaim>, StepError> {
     let pool = node.labels.get(labels::NODEPOOL).map_or("", String::as_str);
     let mut claims = proof::claims(ctx, pool).await?;
-    claims.retain(|c| c.status.as_ref().is_some_and(|s| s.provider_id == node.provider_id));
+    claims.retain(|c| {
+        c.status
+            .as_ref()
+            .is_some_and(|s| s.provider_id == node.provider_id)
+    });
     Ok(claims)
 }
 
 async fn instance_is_gone(ctx: &Context, provider_id: &str) -> bool {
-    matches!(ctx.provider.get(provider_id).await, Err(CloudError::NotFound(_)))
+    matches!(
+        ctx.provider.get(provider_id).await,
+        Err(CloudError::NotFound(_))
+    )
 }
 
-/// For how long kube-scheduler has been kept away from a node by a taint with a time that can be right; nothing if it is
-/// not, or if nobody knows since when.
+/// For how long kube-scheduler has been kept away from a node by a taint with a time that can be
+/// right; nothing if it is not, or if nobody knows since when.
 fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
-    let taint = node.taints.iter().find(|t| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule)?;
+    let taint = node
+        .taints
+        .iter()
+        .find(|t| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule)?;
     let since = taint.time_added.as_ref()?.0;
     let closed = now.as_millisecond() - since.as_millisecond();
     match u64::try_from(closed) {
@@ -248,28 +360,46 @@ fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
 /// Keeps kube-scheduler and load balancers away from a node, from now on.
 async fn close(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     let ours = |t: &&Taint| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule;
-    let value = node.taints.iter().find(ours).map(|t| t.value.clone()).unwrap_or_default();
+    let value = node
+        .taints
+        .iter()
+        .find(ours)
+        .map(|t| t.value.clone())
+        .unwrap_or_default();
     let mut taints: Vec<Taint> = node.taints.iter().filter(|t| !ours(t)).cloned().collect();
     // Kubernetes keeps whole seconds: rounded up, so that it is never earlier than it was.
     let second = ctx.now().as_millisecond().div_euclid(1000) + 1;
     let since = Timestamp::from_second(second).map_err(StepError::other)?;
-    taints.push(Taint { key: DISRUPTED.into(), value, effect: TaintEffect::NoSchedule, time_added: Some(Time(since)) });
-    let metadata = json!({"resourceVersion": node.resource_version, "labels": {NO_BALANCER: "karpenter"}});
-    ctx.patch_node(&node.name, &json!({"metadata": metadata, "spec": {"taints": taints}})).await
+    taints.push(Taint {
+        key: DISRUPTED.into(),
+        value,
+        effect: TaintEffect::NoSchedule,
+        time_added: Some(Time(since)),
+    });
+    let metadata =
+        json!({"resourceVersion": node.resource_version, "labels": {NO_BALANCER: "karpenter"}});
+    ctx.patch_node(
+        &node.name,
+        &json!({"metadata": metadata, "spec": {"taints": taints}}),
+    )
+    .await
 }
 
 async fn drop_finalizer(ctx: &Context, node: &NodeView) -> Outcome {
     let rest: Vec<&String> = node.finalizers.iter().filter(|f| *f != FINALIZER).collect();
     let metadata = json!({"resourceVersion": node.resource_version, "finalizers": rest});
-    ctx.patch_node(&node.name, &json!({"metadata": metadata})).await?;
+    ctx.patch_node(&node.name, &json!({"metadata": metadata}))
+        .await?;
     ctx.drains.end(&node.name);
     let since = |at: &Time| (ctx.now().as_second() - at.0.as_second()).max(0) as f64;
     let lived = node.created.as_ref().map(since);
-    ctx.metrics.node_terminated(&node.labels, lived, node.deletion.as_ref().map(since));
+    ctx.metrics
+        .node_terminated(&node.labels, lived, node.deletion.as_ref().map(since));
     Ok(None)
 }
 
-/// Sets a condition of the claim unless it stands already; `claim` is then as it was written. Says whether it was news.
+/// Sets a condition of the claim unless it stands already; `claim` is then as it was written. Says
+/// whether it was news.
 async fn set_claim_condition(
     ctx: &Context,
     claim: &mut NodeClaim,
@@ -279,13 +409,22 @@ async fn set_claim_condition(
     message: &str,
 ) -> Result<bool, StepError> {
     let mut status = claim.status.clone().unwrap_or_default();
-    let same = condition(&status.conditions, what).is_some_and(|c| c.status == to && c.reason == reason);
+    let same =
+        condition(&status.conditions, what).is_some_and(|c| c.status == to && c.reason == reason);
     if same {
         return Ok(false);
     }
-    set_condition(&mut status.conditions, what, to, reason, message, Time(ctx.now()));
+    set_condition(
+        &mut status.conditions,
+        what,
+        to,
+        reason,
+        message,
+        Time(ctx.now()),
+    );
     let version = claim.metadata.resource_version.as_deref();
-    claim.metadata.resource_version = super::lifecycle::patch_status(ctx, claim, version, &status).await?;
+    claim.metadata.resource_version =
+        super::lifecycle::patch_status(ctx, claim, version, &status).await?;
     claim.status = Some(status);
     Ok(true)
 }
@@ -294,7 +433,8 @@ async fn set_claim_condition(
 async fn list(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
     ctx.drains.lists(&node.name);
     let (pods, version) = proof::pods_on(ctx, &node.name).await?;
-    ctx.drains.listed(&node.name, pods, &version, Instant::now());
+    ctx.drains
+        .listed(&node.name, pods, &version, Instant::now());
     Ok(())
 }
 
@@ -317,8 +457,12 @@ async fn attachments(ctx: &Context, node: &str, pods: &[Arc<DrainingPod>]) -> Ve
             stay.extend(volume(ctx, node, pod.namespace(), &claim).await);
         }
     }
-    let blocks = |volume: &Option<String>| volume.as_ref().is_none_or(|volume| !stay.contains(volume));
-    here.into_iter().filter(|a| blocks(&a.volume)).map(|a| a.name).collect()
+    let blocks =
+        |volume: &Option<String>| volume.as_ref().is_none_or(|volume| !stay.contains(volume));
+    here.into_iter()
+        .filter(|a| blocks(&a.volume))
+        .map(|a| a.name)
+        .collect()
 }
 
 /// The volume that a claim is bound to, if so.
@@ -329,8 +473,11 @@ async fn volume(ctx: &Context, node: &str, namespace: &str, name: &str) -> Optio
     }
     let api: Api<PersistentVolumeClaim> = Api::namespaced(ctx.client.clone(), namespace);
     let found = api.get_opt(name).await.ok()?;
-    let volume = found.and_then(|claim| claim.spec?.volume_name).filter(|volume| !volume.is_empty());
-    ctx.drains.note_volume(node, &claim, volume.clone(), Instant::now());
+    let volume = found
+        .and_then(|claim| claim.spec?.volume_name)
+        .filter(|volume| !volume.is_empty());
+    ctx.drains
+        .note_volume(node, &claim, volume.clone(), Instant::now());
     volume
 }
 
@@ -344,16 +491,26 @@ mod tests {
         let (server, mut claim) = fresh();
         let ctx = context(&server, Ok(instance()));
         for what in ["Drained", "VolumesDetached", "InstanceTerminating"] {
-            assert_eq!(set_claim_condition(&ctx, &mut claim, what, ConditionStatus::True, what, "").await, Ok(true));
+            assert_eq!(
+                set_claim_condition(&ctx, &mut claim, what, ConditionStatus::True, what, "").await,
+                Ok(true)
+            );
             assert_eq!(
                 set_claim_condition(&ctx, &mut claim, what, ConditionStatus::True, what, "").await,
                 Ok(false),
                 "said already"
             );
         }
-        let nominated = server.claim().and_then(|claim| claim.status).unwrap_or_default().conditions;
+        let nominated = server
+            .claim()
+            .and_then(|claim| claim.status)
+            .unwrap_or_default()
+            .conditions;
         let nominated: Vec<&str> = nominated.iter().map(|c| c.type_.as_str()).collect();
-        assert_eq!(nominated, ["Drained", "VolumesDetached", "InstanceTerminating"]);
+        assert_eq!(
+            nominated,
+            ["Drained", "VolumesDetached", "InstanceTerminating"]
+        );
     }
 
     #[test]
@@ -361,14 +518,35 @@ mod tests {
         let with = |taints: serde_json::Value| {
             let node = json!({"metadata": {"name": "n"}, "spec": {"taints": taints}});
             let noon: Timestamp = "2026-11-24T12:00:00.500Z".parse().unwrap();
-            closed_for(&NodeView::read(&node.to_string()).unwrap(), noon).map(|closed| closed.as_millis())
+            closed_for(&NodeView::read(&node.to_string()).unwrap(), noon)
+                .map(|closed| closed.as_millis())
         };
-        let taint = |effect: &str, at: &str| json!([{"key": DISRUPTED, "effect": effect, "timeAdded": at}]);
+        let taint =
+            |effect: &str, at: &str| json!([{"key": DISRUPTED, "effect": effect, "timeAdded": at}]);
         assert_eq!(with(json!([])), None);
-        assert_eq!(with(json!([{"key": DISRUPTED, "effect": "NoSchedule"}])), None, "it could be from just now");
-        assert_eq!(with(taint("NoExecute", "2026-11-24T11:00:00Z")), None, "another taint");
-        assert_eq!(with(taint("NoSchedule", "2026-11-24T11:59:56Z")), Some(4500));
-        assert_eq!(with(taint("NoSchedule", "2026-11-24T12:00:01Z")), Some(0), "rounded up");
-        assert_eq!(with(taint("NoSchedule", "2026-11-24T13:00:00Z")), None, "a clock that was wrong");
+        assert_eq!(
+            with(json!([{"key": DISRUPTED, "effect": "NoSchedule"}])),
+            None,
+            "it could be from just now"
+        );
+        assert_eq!(
+            with(taint("NoExecute", "2026-11-24T11:00:00Z")),
+            None,
+            "another taint"
+        );
+        assert_eq!(
+            with(taint("NoSchedule", "2026-11-24T11:59:56Z")),
+            Some(4500)
+        );
+        assert_eq!(
+            with(taint("NoSchedule", "2026-11-24T12:00:01Z")),
+            Some(0),
+            "rounded up"
+        );
+        assert_eq!(
+            with(taint("NoSchedule", "2026-11-24T13:00:00Z")),
+            None,
+            "a clock that was wrong"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Offerings that a launch could not have: not offered to the planner for a while, so that a cloud that is short is not
-//! asked for the same again and again, and pods get the next best at once.
+//! Offerings that a launch could not have: not offered to the planner for a while, so that a cloud
+//! that is short is not asked for the same again and again, and pods get the next best at once.
 //!
-//! A memory, and in memory only: a process that forgets it asks once more and is told again. Whatever a round was kept
-//! from is written down with the round (`journal/round.rs`), so that it can be decided again.
+//! A memory, and in memory only: a process that forgets it asks once more and is told again.
+//! Whatever a round was kept from is written down with the round (`journal/round.rs`), so that it
+//! can be decided again.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,8 +15,9 @@ use serde_json::json;
 use super::lock::lock;
 use crate::messages::time_of_day;
 
-/// How long an offering is not asked for after it could not be had, seconds. As long as Karpenter's EC2 provider waits
-/// (three minutes); a capacity that comes back earlier is found by the claims that admit other offerings as well.
+/// How long an offering is not asked for after it could not be had, seconds. As long as Karpenter's
+/// EC2 provider waits (three minutes); a capacity that comes back earlier is found by the claims
+/// that admit other offerings as well.
 pub const UNAVAILABLE_TTL: i64 = 180;
 
 /// What is short. One for the process.
@@ -53,17 +55,27 @@ impl UnavailableOfferings {
         lock(&self.0)
     }
 
-    /// These could not be had at `now` (seconds since 1970). Returns how many of them that is news of.
+    /// These could not be had at `now` (seconds since 1970). Returns how many of them that is news
+    /// of.
     pub fn note(&self, offerings: &[OfferingName], now: i64) -> usize {
         let mut known = self.known();
         let until = now.saturating_add(UNAVAILABLE_TTL);
-        let news =
-            |offering: &&OfferingName| known.until.insert((*offering).clone(), until).is_none_or(|old| old <= now);
+        let news = |offering: &&OfferingName| {
+            known
+                .until
+                .insert((*offering).clone(), until)
+                .is_none_or(|old| old <= now)
+        };
         offerings.iter().filter(news).count()
     }
 
     /// The catalogue without what is short at `now`. `names` has its texts.
-    pub fn without_unavailable(&self, catalogue: &Catalogue, names: &Symbols, now: i64) -> Catalogue {
+    pub fn without_unavailable(
+        &self,
+        catalogue: &Catalogue,
+        names: &Symbols,
+        now: i64,
+    ) -> Catalogue {
         let mut known = self.known();
         known.forget(now);
         if known.until.is_empty() {
@@ -92,10 +104,20 @@ impl UnavailableOfferings {
             last: known.until.values().copied().max().unwrap_or_default(),
             ..Summary::default()
         };
-        for OfferingName { instance_type, zone, capacity_type } in known.until.keys() {
-            *summary.by_place.entry((capacity_type.clone(), zone.clone())).or_default() += 1;
+        for OfferingName {
+            instance_type,
+            zone,
+            capacity_type,
+        } in known.until.keys()
+        {
+            *summary
+                .by_place
+                .entry((capacity_type.clone(), zone.clone()))
+                .or_default() += 1;
             if summary.some.len() < NAMED {
-                summary.some.push(format!("{instance_type}/{zone}/{capacity_type}"));
+                summary
+                    .some
+                    .push(format!("{instance_type}/{zone}/{capacity_type}"));
             }
         }
         summary
@@ -108,7 +130,8 @@ impl Summary {
         if self.offerings == 0 {
             return serde_json::Value::Null;
         }
-        let [first, last] = [self.first, self.last].map(|second| format!("{} UTC", time_of_day(second)));
+        let [first, last] =
+            [self.first, self.last].map(|second| format!("{} UTC", time_of_day(second)));
         json!({"offerings": self.offerings, "askedAgainFrom": first, "askedAgainUntil": last, "some": self.some})
     }
 }
@@ -122,18 +145,30 @@ impl Known {
     fn rows(&self, catalogue: &Catalogue, names: &Symbols) -> Vec<(OfferingId, i64)> {
         let mut by_type: BTreeMap<&str, Vec<(&str, &str, i64)>> = BTreeMap::new();
         for (name, until) in &self.until {
-            by_type.entry(&name.instance_type).or_default().push((&name.zone, &name.capacity_type, *until));
+            by_type.entry(&name.instance_type).or_default().push((
+                &name.zone,
+                &name.capacity_type,
+                *until,
+            ));
         }
         let text = |sym: Option<Symbol>| sym.map_or("", |sym| names.text(sym));
         let of_type = |kind: &longshore_core::model::InstanceType| {
-            let short = by_type.get(names.text(kind.name)).map_or(&[][..], Vec::as_slice);
+            let short = by_type
+                .get(names.text(kind.name))
+                .map_or(&[][..], Vec::as_slice);
             let until = |row: u32| {
                 let offering = catalogue.offering(OfferingId(row));
                 let (zone, capacity_type) = (text(offering.zone), text(offering.capacity_type));
-                let found = short.iter().find(|(z, c, _)| (*z, *c) == (zone, capacity_type))?;
+                let found = short
+                    .iter()
+                    .find(|(z, c, _)| (*z, *c) == (zone, capacity_type))?;
                 Some((OfferingId(row), found.2))
             };
-            let rows = if short.is_empty() { 0..0 } else { kind.offerings.clone() };
+            let rows = if short.is_empty() {
+                0..0
+            } else {
+                kind.offerings.clone()
+            };
             rows.filter_map(until).collect::<Vec<_>>()
         };
         catalogue.types().iter().flat_map(of_type).collect()
@@ -145,8 +180,13 @@ mod tests {
     use super::*;
 
     fn name(instance_type: &str, zone: &str, capacity_type: &str) -> OfferingName {
-        let [instance_type, zone, capacity_type] = [instance_type, zone, capacity_type].map(str::to_owned);
-        OfferingName { instance_type, zone, capacity_type }
+        let [instance_type, zone, capacity_type] =
+            [instance_type, zone, capacity_type].map(str::to_owned);
+        OfferingName {
+            instance_type,
+            zone,
+            capacity_type,
+        }
     }
 
     fn some() -> (Catalogue, Symbols) {
@@ -156,7 +196,11 @@ mod tests {
     }
 
     fn available(catalogue: &Catalogue) -> usize {
-        catalogue.offerings().iter().filter(|offering| offering.available).count()
+        catalogue
+            .offerings()
+            .iter()
+            .filter(|offering| offering.available)
+            .count()
     }
 
     #[test]
@@ -165,18 +209,41 @@ mod tests {
         let kind = names.text(catalogue.types()[0].name).to_owned();
         let shortages = UnavailableOfferings::default();
         let spot = name(&kind, "test-zone-a", "spot");
-        assert_eq!(shortages.note(&[spot.clone(), name("gone", "test-zone-a", "spot")], 1000), 2);
-        assert_eq!(shortages.note(std::slice::from_ref(&spot), 1060), 0, "no news, but later");
+        assert_eq!(
+            shortages.note(&[spot.clone(), name("gone", "test-zone-a", "spot")], 1000),
+            2
+        );
+        assert_eq!(
+            shortages.note(std::slice::from_ref(&spot), 1060),
+            0,
+            "no news, but later"
+        );
         let left = shortages.without_unavailable(&catalogue, &names, 1100);
         assert_eq!(available(&left) + 1, available(&catalogue));
-        assert_eq!(left.short().iter().map(|(_, until)| *until).collect::<Vec<_>>(), [1240]);
+        assert_eq!(
+            left.short()
+                .iter()
+                .map(|(_, until)| *until)
+                .collect::<Vec<_>>(),
+            [1240]
+        );
         let again = shortages.without_unavailable(&catalogue, &names, 1100);
         assert_eq!(again.number(), left.number(), "made once");
         let summary = shortages.summary(1100);
-        assert_eq!((summary.offerings, summary.first, summary.last), (2, 1180, 1240));
-        assert_eq!(shortages.without_unavailable(&catalogue, &names, 1239).number(), left.number());
         assert_eq!(
-            shortages.without_unavailable(&catalogue, &names, 1240).number(),
+            (summary.offerings, summary.first, summary.last),
+            (2, 1180, 1240)
+        );
+        assert_eq!(
+            shortages
+                .without_unavailable(&catalogue, &names, 1239)
+                .number(),
+            left.number()
+        );
+        assert_eq!(
+            shortages
+                .without_unavailable(&catalogue, &names, 1240)
+                .number(),
             catalogue.number(),
             "offered again"
         );

@@ -1,11 +1,12 @@
 //! Lists and watches one kind, and tells what changes.
 //!
-//! Written on the client's plain requests instead of kube's `watcher`: objects are handed on as the text that the
-//! server sent (without managed fields), never as a tree, which the types of `watcher` do not allow (its list type
-//! buffers every object). What is promised to the reader: `Begin`, every object, `End`, and from then on each change in
-//! order; after anything that may have lost a change (a disconnect past the server's memory, 410, an error) the same
-//! from the beginning, and so where somebody asks for it ([`Relists`]). Bookmarks are handed on, so that silence can be told
-//! from a quiet cluster.
+//! Written on the client's plain requests instead of kube's `watcher`: objects are handed on as the
+//! text that the server sent (without managed fields), never as a tree, which the types of
+//! `watcher` do not allow (its list type buffers every object). What is promised to the reader:
+//! `Begin`, every object, `End`, and from then on each change in order; after anything that may
+//! have lost a change (a disconnect past the server's memory, 410, an error) the same from the
+//! beginning, and so where somebody asks for it ([`Relists`]). Bookmarks are handed on, so that
+//! silence can be told from a quiet cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,7 +46,8 @@ pub enum Change {
     Upsert(Box<str>),
     /// An object that is gone, as JSON.
     Remove(Box<str>),
-    /// Everything up to the version of [`Observed`] has been told: by a bookmark, or by a list, before its `End`.
+    /// Everything up to the version of [`Observed`] has been told: by a bookmark, or by a list,
+    /// before its `End`.
     Version,
     /// The list is complete.
     End,
@@ -58,11 +60,19 @@ pub enum Change {
 impl Observed {
     /// What is about no single object.
     pub fn of(kind: Kind, change: Change) -> Self {
-        Observed { kind, change, version: None }
+        Observed {
+            kind,
+            change,
+            version: None,
+        }
     }
 
     fn reached(kind: Kind, version: &str) -> Self {
-        Observed { kind, change: Change::Version, version: number(version) }
+        Observed {
+            kind,
+            change: Change::Version,
+            version: number(version),
+        }
     }
 }
 
@@ -84,7 +94,12 @@ pub struct Relists(BTreeMap<Kind, Notify>);
 
 impl Default for Relists {
     fn default() -> Self {
-        Relists(Kind::ALL.into_iter().map(|kind| (kind, Notify::new())).collect())
+        Relists(
+            Kind::ALL
+                .into_iter()
+                .map(|kind| (kind, Notify::new()))
+                .collect(),
+        )
     }
 }
 
@@ -124,7 +139,11 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
             Ok(Some(version)) => version,
             Ok(None) => return,
             Err(error) => {
-                if out.send(Observed::of(kind, Change::Failed(error))).await.is_err() {
+                if out
+                    .send(Observed::of(kind, Change::Failed(error)))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
                 pause.wait().await;
@@ -147,7 +166,8 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                 Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
                 Ok(Ended::Closed(_)) => pause.wait().await,
                 Ok(Ended::Gone) => {
-                    // A server that forgets versions as fast as it tells them would be listed without end.
+                    // A server that forgets versions as fast as it tells them would be listed
+                    // without end.
                     if begun.elapsed() < BRIEF {
                         pause.wait().await;
                     }
@@ -182,32 +202,54 @@ impl Pause {
 }
 
 fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
-    http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())
+    http::Request::get(path)
+        .body(Vec::new())
+        .map_err(|e| e.to_string())
 }
 
 /// Lists everything page by page. Returns the version to watch from, or nothing if nobody reads.
-async fn list(client: &Client, kind: Kind, out: &Sender<Observed>) -> Result<Option<String>, String> {
+async fn list(
+    client: &Client,
+    kind: Kind,
+    out: &Sender<Observed>,
+) -> Result<Option<String>, String> {
     if out.send(Observed::of(kind, Change::Begin)).await.is_err() {
         return Ok(None);
     }
     let mut token = String::new();
     loop {
-        let path = format!("{}?limit={PAGE}&continue={}", kind.at().path(), escaped(&token));
+        let path = format!(
+            "{}?limit={PAGE}&continue={}",
+            kind.at().path(),
+            escaped(&token)
+        );
         let text = match client.request_text(get(&path)?).await {
             Ok(text) => text,
             Err(error) => return Err(reason(client, kind, "list", error).await),
         };
-        let (meta, items) =
-            page(&text).ok_or_else(|| format!("the answer to a list of {} is no list", kind.at().plural))?;
+        let (meta, items) = page(&text)
+            .ok_or_else(|| format!("the answer to a list of {} is no list", kind.at().plural))?;
         for item in items {
             let (object, version) = strip_managed_fields(item);
             let version = version.and_then(number);
-            if out.send(Observed { kind, change: Change::Upsert(object), version }).await.is_err() {
+            if out
+                .send(Observed {
+                    kind,
+                    change: Change::Upsert(object),
+                    version,
+                })
+                .await
+                .is_err()
+            {
                 return Ok(None);
             }
         }
         if meta.next.is_empty() {
-            if out.send(Observed::reached(kind, &meta.resource_version)).await.is_err() {
+            if out
+                .send(Observed::reached(kind, &meta.resource_version))
+                .await
+                .is_err()
+            {
                 return Ok(None);
             }
             let nominated = out.send(Observed::of(kind, Change::End)).await;
@@ -226,8 +268,9 @@ struct ListMeta {
     next: String,
 }
 
-/// The metadata of a list and the texts of its items; nothing if it is not a list. A list of nothing has items too (`[]`, or
-/// `null` from servers in Go): an answer without them tells nothing of what there is.
+/// The metadata of a list and the texts of its items; nothing if it is not a list. A list of
+/// nothing has items too (`[]`, or `null` from servers in Go): an answer without them tells nothing
+/// of what there is.
 fn page(text: &str) -> Option<(ListMeta, Vec<&str>)> {
     #[derive(Deserialize)]
     struct Page<'a> {
@@ -236,8 +279,9 @@ fn page(text: &str) -> Option<(ListMeta, Vec<&str>)> {
         #[serde(borrow)]
         items: &'a RawValue,
     }
-    let page: Page<'_> =
-        serde_json::from_str(text).ok().filter(|page: &Page<'_>| !page.metadata.resource_version.is_empty())?;
+    let page: Page<'_> = serde_json::from_str(text)
+        .ok()
+        .filter(|page: &Page<'_>| !page.metadata.resource_version.is_empty())?;
     let mut items = Vec::new();
     let list = page.items.get();
     if !list.starts_with('[') && list != "null" {
@@ -291,7 +335,12 @@ async fn follow(
         Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Gone),
         Err(error) => return Err(reason(client, kind, "watch", error).await),
     };
-    if troubled && out.send(Observed::of(kind, Change::Recovered)).await.is_err() {
+    if troubled
+        && out
+            .send(Observed::of(kind, Change::Recovered))
+            .await
+            .is_err()
+    {
         return Ok(Ended::ReceiverClosed);
     }
     let mut lines = std::pin::pin!(stream.lines());
@@ -299,7 +348,13 @@ async fn follow(
     loop {
         let next = timeout_at(*heard + SILENT, lines.next()).await;
         let line = match next {
-            Err(_) => return Err(format!("nothing was heard of {} for {} s", kind.at().plural, SILENT.as_secs())),
+            Err(_) => {
+                return Err(format!(
+                    "nothing was heard of {} for {} s",
+                    kind.at().plural,
+                    SILENT.as_secs()
+                ));
+            }
             Ok(None | Some(Err(_))) => return Ok(Ended::Closed(brought)),
             Ok(Some(Ok(line))) => line,
         };
@@ -308,7 +363,10 @@ async fn follow(
         }
         fail_point("watch");
         let Ok(Line { kind: what, object }) = serde_json::from_str::<Line<'_>>(&line) else {
-            return Err(format!("a watch of {} said something that is not an event", kind.at().plural));
+            return Err(format!(
+                "a watch of {} said something that is not an event",
+                kind.at().plural
+            ));
         };
         let (object, seen) = strip_managed_fields(object.get());
         let change = match what {
@@ -317,12 +375,21 @@ async fn follow(
             "BOOKMARK" => Some(Change::Version),
             "ERROR" => match serde_json::from_str(&object).unwrap_or_default() {
                 Failure { code: 410, .. } => return Ok(Ended::Gone),
-                Failure { message, .. } => return Err(format!("watch {}: {message}", kind.at().plural)),
+                Failure { message, .. } => {
+                    return Err(format!("watch {}: {message}", kind.at().plural));
+                }
             },
             _ => None,
         };
         if let Some(change) = change
-            && out.send(Observed { kind, change, version: seen.and_then(number) }).await.is_err()
+            && out
+                .send(Observed {
+                    kind,
+                    change,
+                    version: seen.and_then(number),
+                })
+                .await
+                .is_err()
         {
             return Ok(Ended::ReceiverClosed);
         }
@@ -338,7 +405,15 @@ async fn follow(
 /// Percent-encodes what stands in a query.
 fn escaped(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
 
 /// The error in words an operator can act on.
@@ -352,7 +427,11 @@ async fn reason(client: &Client, kind: Kind, verb: &str, error: kube::Error) -> 
         }
         kube::Error::Api(status) if status.code == 404 && at.group.contains('.') => {
             let has = other_versions(client, at.group).await;
-            format!("{} of {} are not known to the cluster{has}; {INSTALL}", at.plural, at.api_version())
+            format!(
+                "{} of {} are not known to the cluster{has}; {INSTALL}",
+                at.plural,
+                at.api_version()
+            )
         }
         error => format!("cannot {verb} {}: {}", at.plural, with_causes(&error)),
     }
@@ -370,10 +449,20 @@ async fn other_versions(client: &Client, group: &str) -> String {
     struct Group {
         versions: Vec<Version>,
     }
-    let Ok(asked) = get(&format!("/apis/{group}")) else { return String::new() };
+    let Ok(asked) = get(&format!("/apis/{group}")) else {
+        return String::new();
+    };
     let found = client.request::<Group>(asked).await.unwrap_or_default();
-    let names: Vec<String> = found.versions.into_iter().map(|v| v.group_version).collect();
-    if names.is_empty() { String::new() } else { format!(", which has {}", names.join(", ")) }
+    let names: Vec<String> = found
+        .versions
+        .into_iter()
+        .map(|v| v.group_version)
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(", which has {}", names.join(", "))
+    }
 }
 
 /// An error with what it comes from: the first alone often says no more than that a service failed.
@@ -398,11 +487,28 @@ mod tests {
     fn a_page_is_cut_into_its_items_as_they_were_sent() {
         let text = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"a b"},"items":[{"a":[1,{"b":"]"}]}, {"c":2}]}"#;
         let (meta, items) = page(text).unwrap();
-        assert_eq!((meta.resource_version.as_str(), meta.next.as_str()), ("7", "a b"));
+        assert_eq!(
+            (meta.resource_version.as_str(), meta.next.as_str()),
+            ("7", "a b")
+        );
         assert_eq!(items, [r#"{"a":[1,{"b":"]"}]}"#, r#"{"c":2}"#]);
-        assert_eq!(page(r#"{"metadata":{"resourceVersion":"7"},"items":null}"#).unwrap().1.len(), 0);
-        for broken in ["[]", "{}", r#"{"metadata":{"resourceVersion":"7"}}"#, r#"{"metadata":{},"items":[]}"#] {
-            assert!(page(broken).is_none(), "{broken} tells nothing of what there is");
+        assert_eq!(
+            page(r#"{"metadata":{"resourceVersion":"7"},"items":null}"#)
+                .unwrap()
+                .1
+                .len(),
+            0
+        );
+        for broken in [
+            "[]",
+            "{}",
+            r#"{"metadata":{"resourceVersion":"7"}}"#,
+            r#"{"metadata":{},"items":[]}"#,
+        ] {
+            assert!(
+                page(broken).is_none(),
+                "{broken} tells nothing of what there is"
+            );
         }
         assert_eq!(escaped("a b/="), "a%20b%2F%3D");
     }

@@ -1,6 +1,7 @@
 //! Who has to be looked at, and when: one task at a time for each object, failures later and later.
 //!
-//! Work is in lanes with slots of their own, so that a cloud that answers slowly to one kind of call holds up no other.
+//! Work is in lanes with slots of their own, so that a cloud that answers slowly to one kind of
+//! call holds up no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,8 +13,9 @@ use super::lifecycle::Outcome;
 use super::state::WorkItem;
 use super::step_error::StepError;
 
-/// After somebody else wrote first: the watch brings the new version in a moment, and that is when it is looked at again;
-/// this long if the watch says nothing. To ask sooner with the same old copy is refused again.
+/// After somebody else wrote first: the watch brings the new version in a moment, and that is when
+/// it is looked at again; this long if the watch says nothing. To ask sooner with the same old copy
+/// is refused again.
 const CONFLICT: Duration = Duration::from_secs(2);
 
 /// What kind of work it is.
@@ -80,7 +82,8 @@ impl WorkQueue {
         self.lanes.iter().map(|queue| queue.running).sum()
     }
 
-    /// Something has changed about an object: it is due at once, or again once the task that runs has ended.
+    /// Something has changed about an object: it is due at once, or again once the task that runs
+    /// has ended.
     pub fn enqueue(&mut self, what: WorkItem, lane: Lane, now: Instant) {
         let job = self.jobs.entry(what.clone()).or_default();
         if job.running {
@@ -89,7 +92,9 @@ impl WorkQueue {
         }
         let due = job.due.filter(|due| *due <= now).unwrap_or(now);
         if let Some(old) = job.due.replace(due) {
-            self.lanes[job.lane as usize].due.remove(&(old, what.clone()));
+            self.lanes[job.lane as usize]
+                .due
+                .remove(&(old, what.clone()));
         }
         job.lane = lane;
         self.lanes[lane as usize].due.insert((due, what));
@@ -97,13 +102,20 @@ impl WorkQueue {
 
     /// When something is due next, of what may run.
     pub fn next(&self) -> Option<Instant> {
-        self.free().filter_map(|(_, queue)| queue.due.first()).map(|(at, _)| *at).min()
+        self.free()
+            .filter_map(|(_, queue)| queue.due.first())
+            .map(|(at, _)| *at)
+            .min()
     }
 
     /// The object that has been due for longest; it counts as running from here on.
     pub fn take(&mut self, now: Instant) -> Option<WorkItem> {
         let first = |(lane, queue): (Lane, &Queue)| queue.due.first().map(|(at, _)| (*at, lane));
-        let (_, lane) = self.free().filter_map(first).min().filter(|(at, _)| *at <= now)?;
+        let (_, lane) = self
+            .free()
+            .filter_map(first)
+            .min()
+            .filter(|(at, _)| *at <= now)?;
         let queue = &mut self.lanes[lane as usize];
         let (_, what) = queue.due.pop_first()?;
         if let Some(job) = self.jobs.get_mut(&what) {
@@ -143,18 +155,27 @@ impl WorkQueue {
         let due = match outcome {
             Ok(wait) => {
                 job.failures = 0;
-                if job.again { Some(now) } else { wait.map(|wait| now + wait) }
+                if job.again {
+                    Some(now)
+                } else {
+                    wait.map(|wait| now + wait)
+                }
             }
             Err(StepError::Conflict(_)) => Some(if job.again { now } else { now + CONFLICT }),
             Err(error) => {
                 job.failures += 1;
-                said = (job.failures > 1 && *error != StepError::NotLeading).then_some(job.failures);
+                said =
+                    (job.failures > 1 && *error != StepError::NotLeading).then_some(job.failures);
                 Some(now + back_off(job.failures))
             }
         };
         job.due = due;
         match due {
-            Some(due) => drop(self.lanes[job.lane as usize].due.insert((due, what.clone()))),
+            Some(due) => drop(
+                self.lanes[job.lane as usize]
+                    .due
+                    .insert((due, what.clone())),
+            ),
             None => drop(self.jobs.remove(what)),
         }
         said
@@ -180,7 +201,10 @@ mod tests {
         assert_eq!(jobs.ended(&claim("a"), &Ok(None), now), None);
         assert_eq!(jobs.take(now), Some(claim("a")));
         jobs.ended(&claim("a"), &Ok(Some(Duration::from_secs(5))), now);
-        assert_eq!((jobs.next(), jobs.take(now)), (Some(now + Duration::from_secs(5)), None));
+        assert_eq!(
+            (jobs.next(), jobs.take(now)),
+            (Some(now + Duration::from_secs(5)), None)
+        );
         jobs.enqueue(claim("a"), Lane::Launch, now);
         assert_eq!(jobs.take(now), Some(claim("a")), "a change does not wait");
         jobs.ended(&claim("a"), &Ok(None), now);
@@ -193,17 +217,31 @@ mod tests {
         let mut jobs = WorkQueue::default();
         jobs.enqueue(claim("a"), Lane::Launch, now);
         jobs.take(now);
-        assert_eq!(jobs.ended(&claim("a"), &Err(StepError::Conflict("changed".into())), now), None);
+        assert_eq!(
+            jobs.ended(
+                &claim("a"),
+                &Err(StepError::Conflict("changed".into())),
+                now
+            ),
+            None
+        );
         assert_eq!(jobs.next(), Some(now + CONFLICT));
         let now = now + CONFLICT;
         jobs.take(now);
         jobs.enqueue(claim("a"), Lane::Launch, now);
-        jobs.ended(&claim("a"), &Err(StepError::Conflict("changed".into())), now);
+        jobs.ended(
+            &claim("a"),
+            &Err(StepError::Conflict("changed".into())),
+            now,
+        );
         assert_eq!(jobs.next(), Some(now), "the new version has come meanwhile");
         for (failures, wait) in [(None, 1), (Some(2), 2), (Some(3), 4)] {
             let at = jobs.next().unwrap();
             jobs.take(at);
-            assert_eq!(jobs.ended(&claim("a"), &Err(StepError::Other("no".into())), at), failures);
+            assert_eq!(
+                jobs.ended(&claim("a"), &Err(StepError::Other("no".into())), at),
+                failures
+            );
             assert_eq!(jobs.next(), Some(at + Duration::from_secs(wait)));
         }
     }
@@ -231,10 +269,21 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| jobs.take(now)).collect();
         assert_eq!((taken.len(), jobs.next()), (MOST, None));
         jobs.enqueue(WorkItem::Node("n".into()), Lane::Drain, now);
-        assert_eq!(jobs.take(now), Some(WorkItem::Node("n".into())), "a drain has slots of its own");
-        let waits = (0..).map(|n| claim(&n.to_string())).find(|waits| !taken.contains(waits)).unwrap();
+        assert_eq!(
+            jobs.take(now),
+            Some(WorkItem::Node("n".into())),
+            "a drain has slots of its own"
+        );
+        let waits = (0..)
+            .map(|n| claim(&n.to_string()))
+            .find(|waits| !taken.contains(waits))
+            .unwrap();
         jobs.enqueue(waits.clone(), Lane::End, now);
-        assert_eq!(jobs.take(now), Some(waits), "so has a claim that is deleted before its turn");
+        assert_eq!(
+            jobs.take(now),
+            Some(waits),
+            "so has a claim that is deleted before its turn"
+        );
         jobs.forget(&taken[0]);
         assert!(jobs.take(now).is_some());
     }

@@ -22,7 +22,11 @@ pub fn size(bytes: i64) -> String {
         unit += 1;
     }
     let short = format!("{value:.1}");
-    format!("{}{}", short.strip_suffix(".0").unwrap_or(&short), UNITS[unit])
+    format!(
+        "{}{}",
+        short.strip_suffix(".0").unwrap_or(&short),
+        UNITS[unit]
+    )
 }
 
 #[cfg(test)]

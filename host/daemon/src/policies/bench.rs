@@ -21,7 +21,11 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.
 pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
     let name = args.file.display().to_string();
-    let settings = args.settings.as_deref().map(options::settings_of).transpose()?;
+    let settings = args
+        .settings
+        .as_deref()
+        .map(options::settings_of)
+        .transpose()?;
     let settings = settings.as_ref().map(super::toml_of);
     let loaded = super::host()?.load(&args.file, settings.as_deref());
     let policy = loaded.map_err(|error| Failure::Policy(name.clone(), error))?;
@@ -33,9 +37,12 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
         hint: "`longshore policy check` says which signals and settings it wants".into(),
     };
     let pool = world.names.intern("default");
-    let ClusterObjects { catalogue, names, .. } = &world;
+    let ClusterObjects {
+        catalogue, names, ..
+    } = &world;
     let start = Instant::now();
-    let mut session = Session::new(&policy, catalogue, names, Signals::default(), "default", 0).map_err(failed)?;
+    let mut session = Session::new(&policy, catalogue, names, Signals::default(), "default", 0)
+        .map_err(failed)?;
     session.ask().map_err(failed)?;
     let first = start.elapsed();
     let guest = median(|| session.ask().map(drop)).map_err(failed)?;
@@ -54,9 +61,18 @@ pub fn run(args: &BenchArgs) -> Result<Answer, Failure> {
     );
     let called = format!("{} {}", about.name, about.version);
     let width = called.len().max("price only".len());
-    _ = writeln!(text, "{:width$}  {:>15}  {:>12}", "", "ns per offering", "µs per call");
+    _ = writeln!(
+        text,
+        "{:width$}  {:>15}  {:>12}",
+        "", "ns per offering", "µs per call"
+    );
     for (name, time) in [("price only", price), (called.as_str(), guest)] {
-        _ = writeln!(text, "{name:width$}  {:>15.1}  {:>12.1}", per(time), time.as_secs_f64() * 1e6);
+        _ = writeln!(
+            text,
+            "{name:width$}  {:>15.1}  {:>12.1}",
+            per(time),
+            time.as_secs_f64() * 1e6
+        );
     }
     _ = writeln!(
         text,

@@ -15,29 +15,46 @@ use crate::options;
 pub fn run(args: &CheckArgs) -> Result<Answer, Failure> {
     let name = args.file.display().to_string();
     let host = super::host()?;
-    let description = host.inspect(&args.file).map_err(|error| Failure::Policy(name.clone(), error))?;
+    let description = host
+        .inspect(&args.file)
+        .map_err(|error| Failure::Policy(name.clone(), error))?;
     let mut text = shown(&description);
     if let (None, Some(file)) = (&description.refusal, &args.settings) {
         let settings = super::toml_of(&options::settings_of(file)?);
-        let policy = host.load(&args.file, Some(&settings)).map_err(|error| Failure::Policy(name.clone(), error))?;
+        let policy = host
+            .load(&args.file, Some(&settings))
+            .map_err(|error| Failure::Policy(name.clone(), error))?;
         _ = writeln!(text, "accepted     {}", policy.settings());
     }
-    let Some(refusal) = &description.refusal else { return Ok(Answer::ok(text)) };
+    let Some(refusal) = &description.refusal else {
+        return Ok(Answer::ok(text));
+    };
     eprint!("{text}");
-    let because = std::error::Error::source(refusal).map_or(String::new(), |cause| format!(": {cause}"));
-    Err(Failure::Usage { message: format!("{name} would be refused: {refusal}{because}"), hint: String::new() })
+    let because =
+        std::error::Error::source(refusal).map_or(String::new(), |cause| format!(": {cause}"));
+    Err(Failure::Usage {
+        message: format!("{name} would be refused: {refusal}{because}"),
+        hint: String::new(),
+    })
 }
 
 fn shown(of: &Description) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| _ = writeln!(text, "{name:<12} {value}");
-    row("file", &format!("{} ({})", of.path.display(), size(of.size as i64)));
+    row(
+        "file",
+        &format!("{} ({})", of.path.display(), size(of.size as i64)),
+    );
     row("digest", &format!("sha256:{}", of.digest));
     if let Some(about) = &of.about {
         row("policy", &format!("{} {}", about.name, about.version));
         row("", &about.summary);
         row("implements", &about.implements.join(", "));
-        let signals = if about.signals.is_empty() { "none".into() } else { about.signals.join(", ") };
+        let signals = if about.signals.is_empty() {
+            "none".into()
+        } else {
+            about.signals.join(", ")
+        };
         row("signals", &signals);
         let settings = settings(&about.settings_schema);
         for (at, setting) in settings.iter().enumerate() {
@@ -62,7 +79,12 @@ fn settings(schema: &str) -> Vec<String> {
         let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
         format!("{name} ({}): {}", text("type"), text("description"))
     };
-    schema["properties"].as_object().into_iter().flatten().map(shown).collect()
+    schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(shown)
+        .collect()
 }
 
 fn functions(interface: &Interface) -> String {

@@ -66,24 +66,41 @@ pub struct Change {
 impl Other {
     /// Nothing compared yet.
     pub fn new(name: &str) -> Self {
-        Other { name: name.into(), ..Other::default() }
+        Other {
+            name: name.into(),
+            ..Other::default()
+        }
     }
 
     /// Adds a round. One whose plan broke a rule on either side is not compared.
     pub fn add(&mut self, place: RoundPlace, recorded: &Outcome, with: &Outcome) {
-        let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else { return };
+        let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else {
+            return;
+        };
         self.rounds += 1;
         self.recorded.add(recorded);
         self.with.add(with);
         // The same purchases in the light of other costs are the same decision.
-        let Some((was, would)) = recorded.difference(with).filter(|_| !recorded.same_parts(with)) else { return };
+        let Some((was, would)) = recorded
+            .difference(with)
+            .filter(|_| !recorded.same_parts(with))
+        else {
+            return;
+        };
         self.different += 1;
         if self.first.is_none() {
-            self.first = Some(First { round: place.clone(), recorded: was, with: would });
+            self.first = Some(First {
+                round: place.clone(),
+                recorded: was,
+                with: would,
+            });
         }
         let cost = with.cost - recorded.cost;
         if cost < self.cheapest.as_ref().map_or(0.0, |least| least.cost) {
-            self.cheapest = Some(Change { round: place.clone(), cost });
+            self.cheapest = Some(Change {
+                round: place.clone(),
+                cost,
+            });
         }
         if cost > self.dearest.as_ref().map_or(0.0, |most| most.cost) {
             self.dearest = Some(Change { round: place, cost });

@@ -75,7 +75,12 @@ impl Folded {
 
     /// What is missing, in words.
     pub fn stale(&self) -> Option<String> {
-        (self.stale != 0).then(|| format!("something is missing since a gap, of {}", messages::some_kinds(self.stale)))
+        (self.stale != 0).then(|| {
+            format!(
+                "something is missing since a gap, of {}",
+                messages::some_kinds(self.stale)
+            )
+        })
     }
 
     /// A round takes its world.
@@ -99,20 +104,28 @@ impl Folded {
         if round.cut_short {
             options.effort = Effort::None;
         }
-        let nominated: HashMap<&str, &str> =
-            round.nominated.iter().map(|(pod, node)| (pod.as_str(), node.as_str())).collect();
+        let nominated: HashMap<&str, &str> = round
+            .nominated
+            .iter()
+            .map(|(pod, node)| (pod.as_str(), node.as_str()))
+            .collect();
         let foreseen: HashSet<&str> = round.foreseen.iter().map(String::as_str).collect();
         for at in 0..world.pods.len() {
             if world.pods[at].node.is_none() {
                 let name = pod_name(&world, PodIx(at as u32));
-                let node = nominated.get(name.as_str()).map(|node| world.names.intern(node));
+                let node = nominated
+                    .get(name.as_str())
+                    .map(|node| world.names.intern(node));
                 world.pods[at].nominated = node;
                 world.pods[at].unattempted = foreseen.contains(name.as_str());
             }
         }
         world.now = round.now;
         world.settings = settings;
-        world.catalogue = self.blobs.catalogue(&round.catalogue)?.catalogue(&mut world.names);
+        world.catalogue = self
+            .blobs
+            .catalogue(&round.catalogue)?
+            .catalogue(&mut world.names);
         if !round.short.is_empty() {
             let short = Short::meant(&round.short, world.catalogue.offerings().len());
             world.catalogue = world.catalogue.without_capacity(&short);
@@ -147,7 +160,9 @@ impl BlobStore {
         {
             return Ok(wire.clone());
         }
-        let bytes = self.get(digest).ok_or("its instance types are not in the segment")?;
+        let bytes = self
+            .get(digest)
+            .ok_or("its instance types are not in the segment")?;
         let wire = Arc::new(read_catalogue(bytes)?);
         self.catalogue = Some((digest.to_owned(), wire.clone()));
         Ok(wire)
@@ -158,14 +173,18 @@ impl BlobStore {
     /// # Errors
     /// In words: they are not there.
     pub fn signals(&self, digest: Option<&str>) -> Result<Arc<Signals>, String> {
-        let Some(digest) = digest else { return Ok(Arc::default()) };
+        let Some(digest) = digest else {
+            return Ok(Arc::default());
+        };
         let mut last = lock(&self.signals);
         if let Some((known, signals)) = &*last
             && known == digest
         {
             return Ok(signals.clone());
         }
-        let bytes = self.get(digest).ok_or("the signals of the round are not in the segment")?;
+        let bytes = self
+            .get(digest)
+            .ok_or("the signals of the round are not in the segment")?;
         let signals = Arc::new(read_signals(bytes)?);
         *last = Some((digest.to_owned(), signals.clone()));
         Ok(signals)

@@ -1,5 +1,5 @@
-//! Policies asked again: whoever answered in a round answers again, one version for each answer, as it was; or another
-//! scorer answers for all.
+//! Policies asked again: whoever answered in a round answers again, one version for each answer, as
+//! it was; or another scorer answers for all.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,11 @@ use crate::policies::toml_of;
 
 /// A host as the daemon has it.
 fn host() -> Result<Host, Failure> {
-    Host::new(HostConfig { one_thread: true, ..HostConfig::default() }).map_err(|error| Failure::Usage {
+    Host::new(HostConfig {
+        one_thread: true,
+        ..HostConfig::default()
+    })
+    .map_err(|error| Failure::Usage {
         message: error.to_string(),
         hint: "WebAssembly needs memory that may be executed".into(),
     })
@@ -34,8 +38,19 @@ pub struct RecordedPolicies {
 
 impl RecordedPolicies {
     /// Those who answered in a round, ready to answer again.
-    pub fn round<'a>(&'a mut self, round: &'a Round, blobs: &BlobStore, signals: &Arc<Signals>) -> RecordedAnswers<'a> {
-        let key = |version: &Version| (version.place, version.digest.clone(), version.settings.clone());
+    pub fn round<'a>(
+        &'a mut self,
+        round: &'a Round,
+        blobs: &BlobStore,
+        signals: &Arc<Signals>,
+    ) -> RecordedAnswers<'a> {
+        let key = |version: &Version| {
+            (
+                version.place,
+                version.digest.clone(),
+                version.settings.clone(),
+            )
+        };
         for version in &round.versions {
             // One that was missing may be there in another segment.
             let missing = self.versions.get(&key(version)).is_none_or(Result::is_err);
@@ -46,7 +61,11 @@ impl RecordedPolicies {
         }
         let mut again = RecordedAnswers {
             versions: Vec::new(),
-            names: round.versions.iter().map(|version| version.name.as_str()).collect(),
+            names: round
+                .versions
+                .iter()
+                .map(|version| version.name.as_str())
+                .collect(),
             answers: RefCell::new(round.answers.iter().collect()),
             all: &round.answers,
             reasons: RefCell::default(),
@@ -70,17 +89,30 @@ impl RecordedPolicies {
     }
 
     fn load(&mut self, version: &Version, blobs: &BlobStore) -> Result<WasmPolicies, String> {
-        let called = format!("policy {} (sha256:{})", version.name, short(&version.digest));
-        let bytes = blobs.get(&version.digest).ok_or_else(|| format!("{called} is not in the journal"))?;
+        let called = format!(
+            "policy {} (sha256:{})",
+            version.name,
+            short(&version.digest)
+        );
+        let bytes = blobs
+            .get(&version.digest)
+            .ok_or_else(|| format!("{called} is not in the journal"))?;
         let failed = |why: String| format!("{called} cannot be loaded: {why}");
         let host = match &self.host {
             Some(host) => host,
-            None => self.host.insert(host().map_err(|failure| failed(failure.report()))?),
+            None => self
+                .host
+                .insert(host().map_err(|failure| failed(failure.report()))?),
         };
-        let settings = serde_json::from_str(&version.settings).map_err(|error| failed(error.to_string()))?;
+        let settings =
+            serde_json::from_str(&version.settings).map_err(|error| failed(error.to_string()))?;
         let loaded = host.load_bytes(Path::new(&version.name), bytes, Some(&toml_of(&settings)));
-        let policy = loaded.map_err(|error| failed(Failure::Policy(version.name.clone(), error).report()))?;
-        Ok(host.policies(vec![Assignment { policy, node_pools: Vec::new() }]))
+        let policy = loaded
+            .map_err(|error| failed(Failure::Policy(version.name.clone(), error).report()))?;
+        Ok(host.policies(vec![Assignment {
+            policy,
+            node_pools: Vec::new(),
+        }]))
     }
 }
 
@@ -114,7 +146,8 @@ impl RecordedAnswers<'_> {
         }
     }
 
-    /// The answer that was given at this point: the next one, or if that is about another NodePool, any about this.
+    /// The answer that was given at this point: the next one, or if that is about another NodePool,
+    /// any about this.
     fn answer(&self, pool: &str) -> Option<&Answer> {
         let next = self.answers.borrow_mut().pop_front();
         if let Some(next) = next.filter(|answer| answer.node_pool == pool) {
@@ -128,13 +161,24 @@ impl RecordedAnswers<'_> {
 impl Policies for RecordedAnswers<'_> {
     fn score(&self, catalogue: &Catalogue, names: &Symbols, pool: Symbol) -> Scores {
         let name = names.text(pool);
-        let Some(answer) = self.answer(name) else { return ByPrice.score(catalogue, names, pool) };
-        let version = answer.version.and_then(|at| Some(((*self.versions.get(at)?)?, *self.names.get(at)?)));
-        let Some((policies, called)) = version else { return ByPrice.score(catalogue, names, pool) };
+        let Some(answer) = self.answer(name) else {
+            return ByPrice.score(catalogue, names, pool);
+        };
+        let version = answer
+            .version
+            .and_then(|at| Some(((*self.versions.get(at)?)?, *self.names.get(at)?)));
+        let Some((policies, called)) = version else {
+            return ByPrice.score(catalogue, names, pool);
+        };
         let scores = policies.score(catalogue, names, pool);
-        let same = policies.answered().last().is_some_and(|given| given.by.is_some() && given.sum == answer.sum);
+        let same = policies
+            .answered()
+            .last()
+            .is_some_and(|given| given.by.is_some() && given.sum == answer.sum);
         if !same {
-            self.note(format!("policy {called} does not answer for NodePool {name} as it did"));
+            self.note(format!(
+                "policy {called} does not answer for NodePool {name} as it did"
+            ));
         }
         scores
     }
@@ -155,9 +199,21 @@ impl Scorer {
         let loaded = host.load(&entry.path, Some(&toml_of(&entry.settings)));
         let policy = loaded.map_err(|error| Failure::Policy(entry.name.clone(), error))?;
         let about = policy.about();
-        let name = format!("{} {} (sha256:{})", about.name, about.version, short(policy.digest()));
-        let policies = host.policies(vec![Assignment { policy, node_pools: Vec::new() }]);
-        Ok(Scorer { name, policies, notes: RefCell::default() })
+        let name = format!(
+            "{} {} (sha256:{})",
+            about.name,
+            about.version,
+            short(policy.digest())
+        );
+        let policies = host.policies(vec![Assignment {
+            policy,
+            node_pools: Vec::new(),
+        }]);
+        Ok(Scorer {
+            name,
+            policies,
+            notes: RefCell::default(),
+        })
     }
 
     /// What it calls itself.

@@ -47,7 +47,9 @@ fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
     for round in 0..9 {
         // Now nothing, now a third, now everything.
         let short = (0..rows).filter(|row| [false, row % 3 == round % 3, true][round as usize % 3]);
-        let short: Vec<_> = short.map(|row| (OfferingId(row), scene.time / 1000 + 180)).collect();
+        let short: Vec<_> = short
+            .map(|row| (OfferingId(row), scene.time / 1000 + 180))
+            .collect();
         scene.catalogue = whole.without_capacity(&short);
         scene.churn(40);
         scene.round();
@@ -58,7 +60,14 @@ fn what_is_short_in_a_round_is_short_when_it_is_decided_again() {
 
 #[test]
 fn every_segment_can_be_decided_again_by_itself() {
-    let mut scene = JournalFixture::new("alone", Sizes { all: 1 << 30, segment: 24 << 10 }, &[]);
+    let mut scene = JournalFixture::new(
+        "alone",
+        Sizes {
+            all: 1 << 30,
+            segment: 24 << 10,
+        },
+        &[],
+    );
     for _ in 0..60 {
         scene.churn(120);
         scene.round();
@@ -70,7 +79,11 @@ fn every_segment_can_be_decided_again_by_itself() {
     let mut alone = Vec::new();
     for segment in &all {
         let verdict = replay(segment, None).unwrap();
-        assert!(verdict.holds(), "{segment:?}: {:#?}", verdict.different.first());
+        assert!(
+            verdict.holds(),
+            "{segment:?}: {:#?}",
+            verdict.different.first()
+        );
         assert_eq!(verdict.passed_over, 0, "{:?}", verdict.notes);
         alone.extend(verdict.digests);
     }
@@ -78,13 +91,20 @@ fn every_segment_can_be_decided_again_by_itself() {
     // Without one in between, the next begins anew.
     std::fs::remove_file(&all[2]).unwrap();
     let verdict = replay(&path, None).unwrap();
-    assert!(verdict.holds() && verdict.equal < scene.digests.len(), "{:#?}", verdict.different.first());
+    assert!(
+        verdict.holds() && verdict.equal < scene.digests.len(),
+        "{:#?}",
+        verdict.different.first()
+    );
 }
 
 #[test]
 fn policies_and_signals_answer_again_as_they_did() {
-    let files: [(&str, &[u8]); 3] =
-        [("longshore.toml", TWO), ("one.wasm", &guest("1.0.0", Way::Costs(0.5))), ("s.json", b"{\"a\": 0.1}")];
+    let files: [(&str, &[u8]); 3] = [
+        ("longshore.toml", TWO),
+        ("one.wasm", &guest("1.0.0", Way::Costs(0.5))),
+        ("s.json", b"{\"a\": 0.1}"),
+    ];
     let mut scene = JournalFixture::new("policies", LARGE, &files);
     let mut now = SystemTime::now() + Duration::from_secs(60);
     for (version, way) in [
@@ -111,15 +131,26 @@ fn policies_and_signals_answer_again_as_they_did() {
 
 #[test]
 fn a_policy_that_is_not_in_the_journal_is_said_to_be_the_reason() {
-    let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &guest("1.0.0", Way::Alternates(9.0, 0.1)))];
+    let files: [(&str, &[u8]); 2] = [
+        ("longshore.toml", ONE),
+        ("one.wasm", &guest("1.0.0", Way::Alternates(9.0, 0.1))),
+    ];
     let mut scene = JournalFixture::new("missing", LARGE, &files);
     scene.journal.forget();
     (0..30).for_each(|number| scene.pod(number, None));
     scene.round();
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!(verdict.different.len(), 1, "{verdict:?}");
-    assert!(verdict.different[0].reasons[0].contains("policy flat 1.0.0"), "{:?}", verdict.different);
-    assert!(verdict.different[0].reasons[0].contains("is not in the journal"), "{:?}", verdict.different);
+    assert!(
+        verdict.different[0].reasons[0].contains("policy flat 1.0.0"),
+        "{:?}",
+        verdict.different
+    );
+    assert!(
+        verdict.different[0].reasons[0].contains("is not in the journal"),
+        "{:?}",
+        verdict.different
+    );
     assert_ne!(verdict.different[0].recorded, verdict.different[0].replayed);
 }
 
@@ -130,7 +161,11 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
     // The same cluster with the other scorer from the start: what it would have decided.
     let files: [(&str, &[u8]); 2] = [("longshore.toml", ONE), ("one.wasm", &other)];
     let mut with = JournalFixture::new("other-with", LARGE, &files);
-    std::fs::write(with.folder.join("longshore.toml"), "[[policy]]\nname = 'one'\npath = 'one.wasm'\n").unwrap();
+    std::fs::write(
+        with.folder.join("longshore.toml"),
+        "[[policy]]\nname = 'one'\npath = 'one.wasm'\n",
+    )
+    .unwrap();
     let later = SystemTime::now() + Duration::from_secs(60);
     with.watcher.step(later);
     with.watcher.step(later);
@@ -147,13 +182,26 @@ fn another_scorer_differs_by_what_its_own_plans_cost() {
     let expected = replay(&with.close(), Some(&file)).unwrap();
     equal(&expected, &with.digests);
     let (found, own) = (verdict.other.unwrap(), expected.other.unwrap());
-    assert_eq!((own.different, own.recorded), (0, own.with), "its own journal is what it would have done");
+    assert_eq!(
+        (own.different, own.recorded),
+        (0, own.with),
+        "its own journal is what it would have done"
+    );
     assert_eq!(found.with, own.with);
-    assert!(found.different > 0 && found.recorded.cost != found.with.cost, "{found:#?}");
+    assert!(
+        found.different > 0 && found.recorded.cost != found.with.cost,
+        "{found:#?}"
+    );
     assert_eq!((found.rounds, found.first.is_some()), (6, true));
     assert!(found.cheapest.is_some() || found.dearest.is_some());
-    let text = super::text::render(&Verdict { other: Some(found), ..Verdict::default() });
-    assert!(text.contains("flat 2.0.0") && text.contains("first"), "{text}");
+    let text = super::text::render(&Verdict {
+        other: Some(found),
+        ..Verdict::default()
+    });
+    assert!(
+        text.contains("flat 2.0.0") && text.contains("first"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -175,11 +223,23 @@ fn a_gap_is_said_and_a_cut_journal_is_decided_up_to_the_cut() {
     scene.round();
     let verdict = replay(&scene.close(), None).unwrap();
     assert_eq!((verdict.equal, verdict.different.len()), (1, 1));
-    assert!(verdict.different[0].reasons[0].contains("missing since a gap, of pods"), "{:?}", verdict.different);
-    assert!(verdict.notes[0].contains("1 observations of pods"), "{:?}", verdict.notes);
+    assert!(
+        verdict.different[0].reasons[0].contains("missing since a gap, of pods"),
+        "{:?}",
+        verdict.different
+    );
+    assert!(
+        verdict.notes[0].contains("1 observations of pods"),
+        "{:?}",
+        verdict.notes
+    );
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..cut as usize + 5]).unwrap();
     let verdict = replay(&file, None).unwrap();
     equal(&verdict, &scene.digests[..1]);
-    assert!(verdict.notes[0].contains(&format!("read up to byte {cut}")), "{:?}", verdict.notes);
+    assert!(
+        verdict.notes[0].contains(&format!("read up to byte {cut}")),
+        "{:?}",
+        verdict.notes
+    );
 }

@@ -17,9 +17,17 @@ pub fn render(verdict: &Verdict) -> String {
         _ = writeln!(out, "{} differs:", place(&different.round));
         _ = writeln!(out, "    recorded  {}", different.recorded);
         _ = writeln!(out, "    replayed  {}", different.replayed);
-        different.reasons.iter().for_each(|reason| _ = writeln!(out, "    perhaps   {reason}"));
+        different
+            .reasons
+            .iter()
+            .for_each(|reason| _ = writeln!(out, "    perhaps   {reason}"));
     }
-    more(&mut out, verdict.different.len(), DIFFERENCES, "rounds differ");
+    more(
+        &mut out,
+        verdict.different.len(),
+        DIFFERENCES,
+        "rounds differ",
+    );
     for note in verdict.notes.iter().take(NOTES) {
         _ = writeln!(out, "note: {note}");
     }
@@ -73,13 +81,21 @@ fn compared(other: &Other) -> String {
         )
     };
     _ = writeln!(out, "    bought         {}", totals(&other.recorded));
-    _ = writeln!(out, "    with it        {}{}", totals(&other.with), change(other.recorded.cost, other.with.cost));
+    _ = writeln!(
+        out,
+        "    with it        {}{}",
+        totals(&other.with),
+        change(other.recorded.cost, other.with.cost)
+    );
     if let Some(first) = &other.first {
         _ = writeln!(out, "    first          {}", place(&first.round));
         _ = writeln!(out, "        recorded   {}", first.recorded);
         _ = writeln!(out, "        with it    {}", first.with);
     }
-    for (what, change) in [("saves most", &other.cheapest), ("costs most", &other.dearest)] {
+    for (what, change) in [
+        ("saves most", &other.cheapest),
+        ("costs most", &other.dearest),
+    ] {
         if let Some(change) = change {
             _ = writeln!(
                 out,
@@ -88,11 +104,18 @@ fn compared(other: &Other) -> String {
             );
         }
     }
-    other.notes.iter().for_each(|note| _ = writeln!(out, "    note           {note}"));
+    other
+        .notes
+        .iter()
+        .for_each(|note| _ = writeln!(out, "    note           {note}"));
     out += "Each round is decided on what was there; what would have followed from another purchase is not known.\n";
     out
 }
 
 fn change(from: f64, to: f64) -> String {
-    if from > 0.0 { format!(" ({:+.2} %)", (to - from) / from * 100.0) } else { String::new() }
+    if from > 0.0 {
+        format!(" ({:+.2} %)", (to - from) / from * 100.0)
+    } else {
+        String::new()
+    }
 }

@@ -11,14 +11,17 @@ pub enum Align {
     Right,
 }
 
-/// Rows under headings, two spaces between columns, no space at the end of a line. Each row has as many cells as there
-/// are columns.
+/// Rows under headings, two spaces between columns, no space at the end of a line. Each row has as
+/// many cells as there are columns.
 pub fn table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = columns
         .iter()
         .enumerate()
         .map(|(at, (title, _))| {
-            let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(at))
+                .map(|cell| cell.chars().count());
             cells.max().unwrap_or(0).max(title.chars().count())
         })
         .collect();
@@ -47,7 +50,13 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [["2".into(), "m7g.large".into()].to_vec(), ["10".into(), "c7g".into()].to_vec()];
-        assert_eq!(table(&[("N", Align::Right), ("TYPE", Align::Left)], &rows), " N  TYPE\n 2  m7g.large\n10  c7g\n");
+        let rows = [
+            ["2".into(), "m7g.large".into()].to_vec(),
+            ["10".into(), "c7g".into()].to_vec(),
+        ];
+        assert_eq!(
+            table(&[("N", Align::Right), ("TYPE", Align::Left)], &rows),
+            " N  TYPE\n 2  m7g.large\n10  c7g\n"
+        );
     }
 }

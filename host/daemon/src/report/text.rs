@@ -34,10 +34,19 @@ fn purchases(decision: &Decision, world: &ClusterObjects) -> String {
     let mut groups: BTreeMap<(&str, &str, &str), Vec<&Claim>> = BTreeMap::new();
     for claim in &decision.claims {
         let capacity_type = claim.offering.capacity_type.as_deref().unwrap_or("-");
-        groups.entry((&claim.node_pool, &claim.offering.instance_type, capacity_type)).or_default().push(claim);
+        groups
+            .entry((
+                &claim.node_pool,
+                &claim.offering.instance_type,
+                capacity_type,
+            ))
+            .or_default()
+            .push(claim);
     }
-    let mut rows: Vec<(f64, Vec<String>)> =
-        groups.iter().map(|(key, claims)| (price(claims), row(*key, claims, world))).collect();
+    let mut rows: Vec<(f64, Vec<String>)> = groups
+        .iter()
+        .map(|(key, claims)| (price(claims), row(*key, claims, world)))
+        .collect();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(_, row)| row).collect();
     if rows.len() > 1 {
@@ -48,7 +57,11 @@ fn purchases(decision: &Decision, world: &ClusterObjects) -> String {
         total[9] = usd(decision.cost);
         rows.push(total);
     }
-    format!("Buy {nodes} for {}:\n\n{}\n", count(pods, "pod"), table(&COLUMNS, &rows))
+    format!(
+        "Buy {nodes} for {}:\n\n{}\n",
+        count(pods, "pod"),
+        table(&COLUMNS, &rows)
+    )
 }
 
 const COLUMNS: [(&str, Align); 10] = [
@@ -68,18 +81,35 @@ fn price(claims: &[&Claim]) -> f64 {
     claims.iter().map(|claim| claim.price).sum()
 }
 
-fn row((pool, name, capacity_type): (&str, &str, &str), claims: &[&Claim], world: &ClusterObjects) -> Vec<String> {
-    let found = world.names.get(name).and_then(|name| world.catalogue.find(name));
+fn row(
+    (pool, name, capacity_type): (&str, &str, &str),
+    claims: &[&Claim],
+    world: &ClusterObjects,
+) -> Vec<String> {
+    let found = world
+        .names
+        .get(name)
+        .and_then(|name| world.catalogue.find(name));
     let capacity = |resource| {
-        found.map_or(String::new(), |id| amount(resource, world.catalogue.instance_type(id).capacity.get(resource)))
+        found.map_or(String::new(), |id| {
+            amount(
+                resource,
+                world.catalogue.instance_type(id).capacity.get(resource),
+            )
+        })
     };
     let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
     for claim in claims {
-        *zones.entry(claim.offering.zone.as_deref().unwrap_or("-")).or_default() += 1;
+        *zones
+            .entry(claim.offering.zone.as_deref().unwrap_or("-"))
+            .or_default() += 1;
     }
     let zones: Vec<String> = match zones.len() {
         1 => zones.keys().map(|&zone| zone.to_owned()).collect(),
-        _ => zones.iter().map(|(zone, nodes)| format!("{zone} ×{nodes}")).collect(),
+        _ => zones
+            .iter()
+            .map(|(zone, nodes)| format!("{zone} ×{nodes}"))
+            .collect(),
     };
     let pods: usize = claims.iter().map(|claim| claim.pods.len()).sum();
     vec![
@@ -109,9 +139,20 @@ fn existing(decision: &Decision) -> String {
         .take(5 * SHOWN)
         .map(|(node, pods)| vec![(*node).clone(), pods.len().to_string(), some_of(pods)])
         .collect();
-    text += &table(&[("NODE", Align::Left), ("PODS", Align::Right), ("", Align::Left)], &rows);
+    text += &table(
+        &[
+            ("NODE", Align::Left),
+            ("PODS", Align::Right),
+            ("", Align::Left),
+        ],
+        &rows,
+    );
     if fullest.len() > rows.len() {
-        _ = writeln!(text, "and {} more", count(fullest.len() - rows.len(), "node"));
+        _ = writeln!(
+            text,
+            "and {} more",
+            count(fullest.len() - rows.len(), "node")
+        );
     }
     text + "\n"
 }
@@ -148,7 +189,12 @@ fn incompatible_pools(report: &Report) -> String {
 
 /// The first few names, and how many more there are.
 fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -164,15 +210,29 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
     };
     line("Price", usd(decision.cost), "USD/h".into());
     let node_cost = world.settings.node_cost;
-    line("Objective", usd(decision.effective), format!("USD/h as scored, with {node_cost} for each node"));
-    line("Lower bound", usd(decision.lower_bound), format!("USD/h, gap {:.1} %", report.gap * 100.0));
+    line(
+        "Objective",
+        usd(decision.effective),
+        format!("USD/h as scored, with {node_cost} for each node"),
+    );
+    line(
+        "Lower bound",
+        usd(decision.lower_bound),
+        format!("USD/h, gap {:.1} %", report.gap * 100.0),
+    );
     let nominated = "runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does";
     let alone = "if it is not";
-    for (name, survival, words) in [("Robust", report.robustness_nominated, nominated), ("", report.robustness, alone)]
-    {
+    for (name, survival, words) in [
+        ("Robust", report.robustness_nominated, nominated),
+        ("", report.robustness, alone),
+    ] {
         if let Some(survival) = survival {
             let share = format!("{}/{}", survival.survived, survival.runs);
-            line(name, share, format!("{words} (mean {:.1} pods)", survival.left_over));
+            line(
+                name,
+                share,
+                format!("{words} (mean {:.1} pods)", survival.left_over),
+            );
         }
     }
     if let Some(why) = &report.cut_short {
@@ -181,7 +241,9 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
     for note in &report.policies {
         line("Policy", String::new(), note.clone());
     }
-    let mib = report.mib.map_or(String::new(), |mib| format!(", at most {} of memory", size((mib << 20) as i64)));
+    let mib = report.mib.map_or(String::new(), |mib| {
+        format!(", at most {} of memory", size((mib << 20) as i64))
+    });
     _ = writeln!(
         text,
         "\nDecided in {} (read in {}, joined in {}{mib}). Digest {:.16}.",
@@ -199,5 +261,9 @@ fn usd(amount: f64) -> String {
 
 /// `1.25 s`, `12.3 ms`.
 fn duration(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+    if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.2} s")
+    }
 }

@@ -1,4 +1,5 @@
-//! What a daemon says of itself, for people: a line for each part, and only for parts that there are.
+//! What a daemon says of itself, for people: a line for each part, and only for parts that there
+//! are.
 
 use std::fmt::Write as _;
 
@@ -35,14 +36,35 @@ pub fn text(status: &Value) -> String {
         let some = texts(&status["withoutCapacity"]["some"]).join(", ");
         let and = if offerings > 10 { ", …" } else { "" };
         let (first, last) = (of("askedAgainFrom"), of("askedAgainUntil"));
-        let until = if first == last { first.to_owned() } else { format!("{first} to {last}") };
-        line("capacity", format!("{} without, until {until}: {some}{and}", count(offerings, "offering")));
+        let until = if first == last {
+            first.to_owned()
+        } else {
+            format!("{first} to {last}")
+        };
+        line(
+            "capacity",
+            format!(
+                "{} without, until {until}: {some}{and}",
+                count(offerings, "offering")
+            ),
+        );
     }
     for waiting in list(&status["waiting"]) {
         let pods = waiting["pods"].as_u64().unwrap_or(0) as usize;
         let some = texts(&waiting["some"]).join(", ");
-        let and = if pods > texts(&waiting["some"]).len() { ", …" } else { "" };
-        line("waiting", format!("{} ({some}{and}): {}", count(pods, "pod"), shown(&waiting["why"])));
+        let and = if pods > texts(&waiting["some"]).len() {
+            ", …"
+        } else {
+            ""
+        };
+        line(
+            "waiting",
+            format!(
+                "{} ({some}{and}): {}",
+                count(pods, "pod"),
+                shown(&waiting["why"])
+            ),
+        );
     }
     for (pool, why) in status["barren"].as_object().into_iter().flatten() {
         line("nodepool", format!("{pool}: {}", shown(why)));
@@ -52,13 +74,27 @@ pub fn text(status: &Value) -> String {
     }
     let policies = &status["policies"];
     if let Some(file) = policies["config"]["file"].as_str() {
-        line("config", format!("{file}{}", problem(&policies["config"]["error"])));
+        line(
+            "config",
+            format!("{file}{}", problem(&policies["config"]["error"])),
+        );
     }
     for policy in list(&policies["policies"]) {
-        let version = policy["version"].as_str().unwrap_or("never loaded, the price answers");
-        let failing = policy["failing"].as_str().map(|why| format!("; failing: {why}")).unwrap_or_default();
+        let version = policy["version"]
+            .as_str()
+            .unwrap_or("never loaded, the price answers");
+        let failing = policy["failing"]
+            .as_str()
+            .map(|why| format!("; failing: {why}"))
+            .unwrap_or_default();
         let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
-        line("policy", format!("{name} ({mode}): {version}{failing}{}", problem(&policy["error"])));
+        line(
+            "policy",
+            format!(
+                "{name} ({mode}): {version}{failing}{}",
+                problem(&policy["error"])
+            ),
+        );
     }
     for signal in list(&policies["signals"]) {
         let had = match signal["rows"].as_u64() {
@@ -66,7 +102,10 @@ pub fn text(status: &Value) -> String {
             None => "never had".to_owned(),
         };
         let (name, source) = (shown(&signal["name"]), shown(&signal["source"]));
-        line("signal", format!("{name} from {source}: {had}{}", problem(&signal["error"])));
+        line(
+            "signal",
+            format!("{name} from {source}: {had}{}", problem(&signal["error"])),
+        );
     }
     out
 }
@@ -85,7 +124,11 @@ fn rounds(status: &Value) -> String {
         last["cost"].as_f64().unwrap_or(0.0),
         number("left"),
         number("milliseconds"),
-        if last["cutShort"] == true { ", cut short at the time limit: first-fit" } else { "" }
+        if last["cutShort"] == true {
+            ", cut short at the time limit: first-fit"
+        } else {
+            ""
+        }
     )
 }
 

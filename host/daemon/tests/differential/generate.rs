@@ -1,6 +1,7 @@
-//! Small clusters from seeds, each about one or two families of scheduling rules, so that every rule comes up often and
-//! a difference is easy to understand. A seed gives the same cluster for ever: recorded answers belong to it, so a
-//! change here that draws chance differently makes all of them void.
+//! Small clusters from seeds, each about one or two families of scheduling rules, so that every
+//! rule comes up often and a difference is easy to understand. A seed gives the same cluster for
+//! ever: recorded answers belong to it, so a change here that draws chance differently makes all of
+//! them void.
 
 mod nodes;
 mod pods;
@@ -17,7 +18,8 @@ use random::Random;
 /// A family of rules that a cluster is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theme {
-    /// Init containers, sidecars, overhead, limits without requests, pod-level requests, extended resources.
+    /// Init containers, sidecars, overhead, limits without requests, pod-level requests, extended
+    /// resources.
     Resources,
     /// `nodeSelector`.
     Selector,
@@ -107,7 +109,14 @@ pub fn cluster(seed: u64) -> (Value, Value) {
         themes.extend([(); 3].map(|()| *random.pick(&THEMES)));
     }
     let zones = ["zone-a", "zone-b", "zone-c"][..random.between(2, 3)].to_vec();
-    let mut making = Making { random, themes, zones, pools: Vec::new(), types: Vec::new(), items: Vec::new() };
+    let mut making = Making {
+        random,
+        themes,
+        zones,
+        pools: Vec::new(),
+        types: Vec::new(),
+        items: Vec::new(),
+    };
     types::make(&mut making);
     pools::make(&mut making);
     nodes::make(&mut making);

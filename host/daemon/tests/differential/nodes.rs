@@ -24,7 +24,10 @@ pub fn make(making: &mut Making) {
     let about = making.about(Theme::Nodes);
     let count = match () {
         () if about => making.random.between(1, 4),
-        () if making.about(Theme::Volumes) || making.about(Theme::Neighbours) || making.about(Theme::Spread) => {
+        () if making.about(Theme::Volumes)
+            || making.about(Theme::Neighbours)
+            || making.about(Theme::Spread) =>
+        {
             making.random.below(4)
         }
         () => making.random.below(6).saturating_sub(3),
@@ -48,10 +51,18 @@ fn node(making: &mut Making, at: usize, state: State) {
     let offering = making.random.pick(&offerings).clone();
     let of = |key: &str| {
         let requirements = offering["Requirements"].as_array().into_iter().flatten();
-        requirements.filter(|r| r["key"] == key).map(|r| r["values"][0].clone()).next().unwrap_or_default()
+        requirements
+            .filter(|r| r["key"] == key)
+            .map(|r| r["values"][0].clone())
+            .next()
+            .unwrap_or_default()
     };
     let pool_name = making.random.pick(&making.pools).clone();
-    let pool = making.items.iter().find(|i| i["kind"] == "NodePool" && i["metadata"]["name"] == *pool_name).cloned();
+    let pool = making
+        .items
+        .iter()
+        .find(|i| i["kind"] == "NodePool" && i["metadata"]["name"] == *pool_name)
+        .cloned();
     let pool = pool.unwrap_or_default();
     let template = &pool["spec"]["template"];
     let type_name = shape["name"].as_str().unwrap_or("").to_owned();
@@ -59,7 +70,11 @@ fn node(making: &mut Making, at: usize, state: State) {
         CAPACITY: of(CAPACITY), ZONE: of(ZONE), HOST: name, ARCH: shape["architecture"], OS: shape["operatingSystems"][0],
         TYPE: type_name, FAMILY: type_name.split(['.', '-']).next(), SIZE: shape["resources"]["cpu"],
     });
-    for (key, value) in template["metadata"]["labels"].as_object().into_iter().flatten() {
+    for (key, value) in template["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
         labels[key.as_str()] = value.clone();
     }
     if making.random.chance(25) {
@@ -77,15 +92,27 @@ fn node(making: &mut Making, at: usize, state: State) {
         }
     }
     let capacity = shape["resources"].clone();
-    let cpus: usize = capacity["cpu"].as_str().and_then(|cpu| cpu.parse().ok()).unwrap_or(1);
-    let gib: usize = capacity["memory"].as_str().and_then(|m| m.trim_end_matches("Gi").parse().ok()).unwrap_or(1);
+    let cpus: usize = capacity["cpu"]
+        .as_str()
+        .and_then(|cpu| cpu.parse().ok())
+        .unwrap_or(1);
+    let gib: usize = capacity["memory"]
+        .as_str()
+        .and_then(|m| m.trim_end_matches("Gi").parse().ok())
+        .unwrap_or(1);
     let mut free = capacity.clone();
     free["cpu"] = json!(format!("{}m", cpus * 1000 - 100));
     free["memory"] = json!(format!("{}Mi", gib * 1024 - 10));
 
-    let mut taints: Vec<Value> = template["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let mut taints: Vec<Value> = template["spec"]["taints"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let own = taints.clone();
-    let mut startup: Vec<Value> = template["spec"]["startupTaints"].as_array().cloned().unwrap_or_default();
+    let mut startup: Vec<Value> = template["spec"]["startupTaints"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     if state == State::Starting {
         if startup.is_empty() && making.random.chance(50) {
             startup.push(json!({"key": "example.com/boot", "effect": "NoSchedule"}));
@@ -102,8 +129,11 @@ fn node(making: &mut Making, at: usize, state: State) {
     if state != State::Foreign {
         let mut reached = vec!["Launched"];
         reached.extend(["Registered"].iter().filter(|_| joined));
-        reached
-            .extend(["Initialized", "Consolidatable", "Ready"].iter().filter(|_| joined && state != State::Starting));
+        reached.extend(
+            ["Initialized", "Consolidatable", "Ready"]
+                .iter()
+                .filter(|_| joined && state != State::Starting),
+        );
         let mut claim_labels = labels.clone();
         if let Some(labels) = claim_labels.as_object_mut() {
             labels.remove(HOST);
@@ -141,7 +171,10 @@ fn node(making: &mut Making, at: usize, state: State) {
     if state == State::Leaving {
         node["metadata"]["deletionTimestamp"] = json!(NOW);
         if making.random.chance(70) {
-            push(&mut node["spec"]["taints"], json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}));
+            push(
+                &mut node["spec"]["taints"],
+                json!({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}),
+            );
         }
     }
     making.items.push(node);
@@ -155,7 +188,13 @@ fn node(making: &mut Making, at: usize, state: State) {
     let mut left = cpus * 1000 - 100;
     for number in 0..making.random.below(4) {
         let cpu = *making.random.pick(&[100, 250, 500, 1000]);
-        if cpu <= left && (number + 1) < capacity["pods"].as_str().and_then(|p| p.parse().ok()).unwrap_or(4) {
+        if cpu <= left
+            && (number + 1)
+                < capacity["pods"]
+                    .as_str()
+                    .and_then(|p| p.parse().ok())
+                    .unwrap_or(4)
+        {
             left -= cpu;
             let pod = pods::running(making, &format!("r{at}-{number}"), &name, cpu);
             making.items.push(pod);

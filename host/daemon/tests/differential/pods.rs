@@ -30,7 +30,10 @@ pub fn running(making: &mut Making, name: &str, node: &str, cpu: usize) -> Value
     let mut pod = plain(making, name, cpu, 128);
     if making.about(Theme::Neighbours) && making.random.chance(40) {
         let term = neighbour_term(making, &pod);
-        push(&mut pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], term);
+        push(
+            &mut pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            term,
+        );
     }
     if making.about(Theme::Ports) && making.random.chance(60) {
         port(making, &mut pod);
@@ -44,7 +47,9 @@ pub fn running(making: &mut Making, name: &str, node: &str, cpu: usize) -> Value
 }
 
 fn pending(making: &mut Making, at: usize) -> Value {
-    let cpu = *making.random.pick(&[100, 250, 500, 900, 1000, 1500, 1900, 3000, 7000]);
+    let cpu = *making
+        .random
+        .pick(&[100, 250, 500, 900, 1000, 1500, 1900, 3000, 7000]);
     let memory = *making.random.pick(&[128, 256, 1024, 2048, 6000]);
     let mut pod = plain(making, &format!("p{at}"), cpu, memory);
     for theme in making.themes.clone() {
@@ -66,7 +71,11 @@ fn pending(making: &mut Making, at: usize) -> Value {
 /// A pod as it waits, unschedulable, with nothing but requests.
 fn plain(making: &mut Making, name: &str, cpu: usize, memory: usize) -> Value {
     let app = *making.random.pick(&APPS);
-    let namespace = if making.about(Theme::Neighbours) && making.random.chance(30) { "other" } else { "default" };
+    let namespace = if making.about(Theme::Neighbours) && making.random.chance(30) {
+        "other"
+    } else {
+        "default"
+    };
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -102,13 +111,16 @@ fn apply(making: &mut Making, pod: &mut Value, theme: Theme, at: usize) {
             }
         }
         Theme::Affinity if making.random.chance(80) => {
-            let terms: Vec<Value> = (0..making.random.between(1, 3)).map(|_| term(making)).collect();
+            let terms: Vec<Value> = (0..making.random.between(1, 3))
+                .map(|_| term(making))
+                .collect();
             pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
                 json!({"nodeSelectorTerms": terms});
         }
         Theme::Preferred if making.random.chance(80) => {
             for _ in 0..making.random.between(1, 3) {
-                let preference = json!({"weight": making.random.between(1, 100), "preference": term(making)});
+                let preference =
+                    json!({"weight": making.random.between(1, 100), "preference": term(making)});
                 push(
                     &mut pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
                     preference,
@@ -143,7 +155,9 @@ fn apply(making: &mut Making, pod: &mut Value, theme: Theme, at: usize) {
 }
 
 fn term(making: &mut Making) -> Value {
-    let expressions: Vec<Value> = (0..making.random.between(1, 2)).map(|_| rules::pod_requirement(making)).collect();
+    let expressions: Vec<Value> = (0..making.random.between(1, 2))
+        .map(|_| rules::pod_requirement(making))
+        .collect();
     json!({"matchExpressions": expressions})
 }
 
@@ -162,11 +176,15 @@ fn resources(making: &mut Making, pod: &mut Value) {
             ),
             2 => pod["spec"]["overhead"] = amount,
             3 => pod["spec"]["resources"] = json!({"requests": amount}),
-            4 => pod["spec"]["containers"][0]["resources"] = json!({"limits": amount, "requests": amount}),
+            4 => {
+                pod["spec"]["containers"][0]["resources"] =
+                    json!({"limits": amount, "requests": amount})
+            }
             5 => {
                 let gpus = random.between(1, 2).to_string();
                 pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(gpus);
-                pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = json!(gpus);
+                pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] =
+                    json!(gpus);
             }
             6 => push(
                 &mut pod["spec"]["containers"],
@@ -174,7 +192,8 @@ fn resources(making: &mut Making, pod: &mut Value) {
             ),
             _ => {
                 let storage = *random.pick(&["1Gi", "12Gi", "25Gi"]);
-                pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = json!(storage);
+                pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] =
+                    json!(storage);
             }
         }
     }
@@ -182,8 +201,12 @@ fn resources(making: &mut Making, pod: &mut Value) {
 
 fn selector(making: &mut Making, pod: &Value) -> Value {
     match making.random.below(8) {
-        0 => json!({"matchExpressions": [{"key": "app", "operator": "In", "values": making.random.some(&APPS, 2)}]}),
-        1 => json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [making.random.pick(&APPS)]}]}),
+        0 => {
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": making.random.some(&APPS, 2)}]})
+        }
+        1 => {
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [making.random.pick(&APPS)]}]})
+        }
         2 => json!({"matchLabels": {"app": making.random.pick(&APPS)}}),
         3 => json!({}),
         _ => json!({"matchLabels": {"app": pod["metadata"]["labels"]["app"]}}),
@@ -191,8 +214,14 @@ fn selector(making: &mut Making, pod: &Value) -> Value {
 }
 
 fn spread(making: &mut Making, pod: &Value) -> Value {
-    let key = *making.random.pick(&[ZONE, ZONE, HOST, HOST, CAPACITY, TEAM, ARCH]);
-    let when = if making.random.chance(70) { "DoNotSchedule" } else { "ScheduleAnyway" };
+    let key = *making
+        .random
+        .pick(&[ZONE, ZONE, HOST, HOST, CAPACITY, TEAM, ARCH]);
+    let when = if making.random.chance(70) {
+        "DoNotSchedule"
+    } else {
+        "ScheduleAnyway"
+    };
     let selector = selector(making, pod);
     let random = &mut making.random;
     let mut made = json!({"maxSkew": random.pick(&[1, 1, 2, 3]), "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": selector});
@@ -213,27 +242,38 @@ fn spread(making: &mut Making, pod: &Value) -> Value {
 
 fn neighbours(making: &mut Making, pod: &mut Value) {
     for _ in 0..making.random.between(1, 2) {
-        let kind = *making.random.pick(&["podAffinity", "podAntiAffinity", "podAntiAffinity"]);
+        let kind = *making
+            .random
+            .pick(&["podAffinity", "podAntiAffinity", "podAntiAffinity"]);
         let term = neighbour_term(making, pod);
         let list = &mut pod["spec"]["affinity"][kind];
         if making.random.chance(75) {
-            push(&mut list["requiredDuringSchedulingIgnoredDuringExecution"], term);
+            push(
+                &mut list["requiredDuringSchedulingIgnoredDuringExecution"],
+                term,
+            );
         } else {
-            let preferred = json!({"weight": making.random.between(1, 100), "podAffinityTerm": term});
-            push(&mut list["preferredDuringSchedulingIgnoredDuringExecution"], preferred);
+            let preferred =
+                json!({"weight": making.random.between(1, 100), "podAffinityTerm": term});
+            push(
+                &mut list["preferredDuringSchedulingIgnoredDuringExecution"],
+                preferred,
+            );
         }
     }
 }
 
 fn neighbour_term(making: &mut Making, pod: &Value) -> Value {
     let selector = selector(making, pod);
-    let mut term =
-        json!({"topologyKey": making.random.pick(&[HOST, HOST, ZONE, ZONE, CAPACITY]), "labelSelector": selector});
+    let mut term = json!({"topologyKey": making.random.pick(&[HOST, HOST, ZONE, ZONE, CAPACITY]), "labelSelector": selector});
     match making.random.below(7) {
         0 => term["namespaces"] = json!(["other"]),
         1 => term["namespaces"] = json!(["default", "other"]),
         2 => term["namespaceSelector"] = json!({}),
-        3 => term["namespaceSelector"] = json!({"matchLabels": {"env": making.random.pick(&["prod", "test"])}}),
+        3 => {
+            term["namespaceSelector"] =
+                json!({"matchLabels": {"env": making.random.pick(&["prod", "test"])}})
+        }
         _ => {}
     }
     term
@@ -257,12 +297,10 @@ fn uncounted(making: &mut Making, pod: &mut Value) {
         0 => pod["status"] = json!({"phase": "Pending"}),
         1 => pod["status"]["conditions"][0]["reason"] = json!("SchedulingGated"),
         2 => {
-            pod["metadata"]["ownerReferences"][0] =
-                json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "ds-d", "controller": true})
+            pod["metadata"]["ownerReferences"][0] = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "ds-d", "controller": true})
         }
         3 => {
-            pod["metadata"]["ownerReferences"][0] =
-                json!({"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "n-0", "controller": true})
+            pod["metadata"]["ownerReferences"][0] = json!({"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "n-0", "controller": true})
         }
         4 => pod["status"]["nominatedNodeName"] = json!("node-0"),
         5 => pod["status"]["phase"] = json!(*making.random.pick(&["Succeeded", "Failed"])),

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::random::push;
 use super::rules::{
-    self, ARCH, CAPACITY, CPUS, FAMILY, FOR_POOLS, OS, PLAIN, RANK, SIZE, TEAM, TEAMS, TYPE, ZONE, requirement,
+    self, ARCH, CAPACITY, CPUS, FAMILY, FOR_POOLS, OS, PLAIN, RANK, SIZE, TEAM, TEAMS, TYPE, ZONE,
+    requirement,
 };
 use super::{Making, Theme};
 
@@ -14,12 +15,19 @@ pub fn make(making: &mut Making) {
         json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {}}),
     );
     let count = making.random.between(1, 3);
-    making.pools = ["alpha", "beta", "gamma"][..count].iter().map(|name| name.to_string()).collect();
+    making.pools = ["alpha", "beta", "gamma"][..count]
+        .iter()
+        .map(|name| name.to_string())
+        .collect();
     for at in 0..count {
         let pool = pool(making, at);
         making.items.push(pool);
     }
-    let daemons = if making.about(Theme::Daemons) { making.random.between(1, 3) } else { making.random.below(5) / 4 };
+    let daemons = if making.about(Theme::Daemons) {
+        making.random.between(1, 3)
+    } else {
+        making.random.below(5) / 4
+    };
     for at in 0..daemons {
         let daemon = daemon_set(making, at);
         making.items.push(daemon);
@@ -33,16 +41,39 @@ fn pool(making: &mut Making, at: usize) -> Value {
         "expireAfter": "Never",
     });
     let mut labels = json!({});
-    let capacity = if making.random.chance(70) { vec!["on-demand", "spot"] } else { vec!["on-demand"] };
-    push(&mut spec["requirements"], json!({"key": CAPACITY, "operator": "In", "values": capacity}));
+    let capacity = if making.random.chance(70) {
+        vec!["on-demand", "spot"]
+    } else {
+        vec!["on-demand"]
+    };
+    push(
+        &mut spec["requirements"],
+        json!({"key": CAPACITY, "operator": "In", "values": capacity}),
+    );
     if making.random.chance(75) {
-        push(&mut spec["requirements"], json!({"key": OS, "operator": "In", "values": ["linux"]}));
+        push(
+            &mut spec["requirements"],
+            json!({"key": OS, "operator": "In", "values": ["linux"]}),
+        );
     }
-    let labelled = making.about(Theme::Selector) || making.about(Theme::Affinity) || making.about(Theme::Preferred);
+    let labelled = making.about(Theme::Selector)
+        || making.about(Theme::Affinity)
+        || making.about(Theme::Preferred);
     if making.random.chance(if labelled { 60 } else { 20 }) {
         labels[TEAM] = json!(making.random.pick(&TEAMS));
-    } else if making.random.chance(if labelled || making.about(Theme::Spread) { 60 } else { 10 }) {
-        let operators = if making.random.chance(70) { vec!["In"] } else { FOR_POOLS.to_vec() };
+    } else if making
+        .random
+        .chance(if labelled || making.about(Theme::Spread) {
+            60
+        } else {
+            10
+        })
+    {
+        let operators = if making.random.chance(70) {
+            vec!["In"]
+        } else {
+            FOR_POOLS.to_vec()
+        };
         let team = requirement(making, TEAM, &operators);
         push(&mut spec["requirements"], team);
     }
@@ -51,7 +82,9 @@ fn pool(making: &mut Making, at: usize) -> Value {
     }
     if making.about(Theme::PoolRequirements) {
         for _ in 0..making.random.between(1, 3) {
-            let key = *making.random.pick(&[ZONE, ARCH, TYPE, CPUS, CPUS, CPUS, FAMILY, SIZE, TEAM, RANK, OS]);
+            let key = *making.random.pick(&[
+                ZONE, ARCH, TYPE, CPUS, CPUS, CPUS, FAMILY, SIZE, TEAM, RANK, OS,
+            ]);
             let more = requirement(making, key, &FOR_POOLS);
             push(&mut spec["requirements"], more);
         }
@@ -61,9 +94,15 @@ fn pool(making: &mut Making, at: usize) -> Value {
         push(&mut spec["requirements"], more);
     }
     if making.about(Theme::MinValues) {
-        for key in making.random.some(&[TYPE, FAMILY, CPUS, ZONE, CAPACITY, ARCH], 2) {
+        for key in making
+            .random
+            .some(&[TYPE, FAMILY, CPUS, ZONE, CAPACITY, ARCH], 2)
+        {
             let least = making.random.between(1, 4);
-            push(&mut spec["requirements"], json!({"key": key, "operator": "Exists", "minValues": least}));
+            push(
+                &mut spec["requirements"],
+                json!({"key": key, "operator": "Exists", "minValues": least}),
+            );
         }
     }
     if making.about(Theme::Taints) || making.random.chance(8) {
@@ -107,8 +146,11 @@ fn pool(making: &mut Making, at: usize) -> Value {
 
 /// Whether a template has a taint of the same key and effect, which may be there once.
 fn has_taint(spec: &Value, taint: &Value) -> bool {
-    let all = ["taints", "startupTaints"].into_iter().flat_map(|field| spec[field].as_array().into_iter().flatten());
-    all.into_iter().any(|other| other["key"] == taint["key"] && other["effect"] == taint["effect"])
+    let all = ["taints", "startupTaints"]
+        .into_iter()
+        .flat_map(|field| spec[field].as_array().into_iter().flatten());
+    all.into_iter()
+        .any(|other| other["key"] == taint["key"] && other["effect"] == taint["effect"])
 }
 
 fn taint(making: &mut Making, field: &str) -> Value {
@@ -144,7 +186,11 @@ pub fn toleration(making: &mut Making) -> Value {
 fn daemon_set(making: &mut Making, at: usize) -> Value {
     let name = format!("daemon-{at}");
     let cpu = *making.random.pick(&[50, 100, 300, 900]);
-    let amount = if making.random.chance(85) { "requests" } else { "limits" };
+    let amount = if making.random.chance(85) {
+        "requests"
+    } else {
+        "limits"
+    };
     let mut spec = json!({"containers": [{"name": "main", "image": "daemon", "resources": {amount: {"cpu": format!("{cpu}m"), "memory": "128Mi"}}}]});
     match making.random.below(5) {
         0 => {}
@@ -168,7 +214,8 @@ fn daemon_set(making: &mut Making, at: usize) -> Value {
     }
     if making.about(Theme::Ports) && making.random.chance(60) {
         let port = *making.random.pick(&[8080, 9090, 53]);
-        spec["containers"][0]["ports"] = json!([{"containerPort": port, "hostPort": port, "protocol": "TCP"}]);
+        spec["containers"][0]["ports"] =
+            json!([{"containerPort": port, "hostPort": port, "protocol": "TCP"}]);
     }
     json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",

@@ -1,4 +1,5 @@
-//! Chance from a seed: splitmix64, the same on every machine and for ever, for recorded answers depend on it.
+//! Chance from a seed: splitmix64, the same on every machine and for ever, for recorded answers
+//! depend on it.
 
 use serde_json::Value;
 
@@ -8,7 +9,10 @@ pub struct Random(u64);
 impl Random {
     /// The source of a seed. Neighbouring seeds have nothing in common.
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x5851_f42d_4c95_7f2d))
+        Random(
+            seed.wrapping_mul(0xd134_2543_de82_ef95)
+                .wrapping_add(0x5851_f42d_4c95_7f2d),
+        )
     }
 
     fn next(&mut self) -> u64 {

@@ -23,7 +23,13 @@ pub const NOW: &str = "2026-11-01T00:00:00Z";
 
 /// Values that a label has somewhere in the cluster, and now and then one that it has nowhere.
 pub fn values(making: &mut Making, key: &str) -> Vec<String> {
-    let of = |field: fn(&str) -> String| making.types.iter().map(|t| field(t["name"].as_str().unwrap_or(""))).collect();
+    let of = |field: fn(&str) -> String| {
+        making
+            .types
+            .iter()
+            .map(|t| field(t["name"].as_str().unwrap_or("")))
+            .collect()
+    };
     let mut all: Vec<String> = match key {
         ZONE => making.zones.iter().map(|zone| zone.to_string()).collect(),
         CAPACITY => vec!["spot".into(), "on-demand".into()],
@@ -32,7 +38,11 @@ pub fn values(making: &mut Making, key: &str) -> Vec<String> {
         TYPE => of(str::to_owned),
         FAMILY => of(|name| name.split(['.', '-']).next().unwrap_or("").to_owned()),
         SIZE => vec!["large".into(), "xlarge".into(), "2".into(), "8".into()],
-        CPUS => making.types.iter().map(|t| t["resources"]["cpu"].as_str().unwrap_or("").to_owned()).collect(),
+        CPUS => making
+            .types
+            .iter()
+            .map(|t| t["resources"]["cpu"].as_str().unwrap_or("").to_owned())
+            .collect(),
         POOL => making.pools.clone(),
         HOST => vec!["node-0".into(), "node-1".into()],
         RANK => (1..=4).map(|rank| (rank * 2).to_string()).collect(),
@@ -51,23 +61,50 @@ pub fn requirement(making: &mut Making, key: &str, operators: &[&str]) -> Value 
     let values = values(making, key);
     let random = &mut making.random;
     let numbers = key == CPUS || key == RANK;
-    let usable: Vec<&str> =
-        operators.iter().copied().filter(|op| numbers || !["Gt", "Lt", "Gte", "Lte"].contains(op)).collect();
+    let usable: Vec<&str> = operators
+        .iter()
+        .copied()
+        .filter(|op| numbers || !["Gt", "Lt", "Gte", "Lte"].contains(op))
+        .collect();
     let operator = *random.pick(&usable);
     match operator {
         "Exists" | "DoesNotExist" => json!({"key": key, "operator": operator}),
-        "In" | "NotIn" => json!({"key": key, "operator": operator, "values": random.some(&values, 2)}),
-        _ => json!({"key": key, "operator": operator, "values": [random.pick(&["1", "2", "3", "4", "7", "8"])]}),
+        "In" | "NotIn" => {
+            json!({"key": key, "operator": operator, "values": random.some(&values, 2)})
+        }
+        _ => {
+            json!({"key": key, "operator": operator, "values": [random.pick(&["1", "2", "3", "4", "7", "8"])]})
+        }
     }
 }
 
-pub const FOR_PODS: [&str; 8] = ["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "In"];
-pub const FOR_POOLS: [&str; 9] = ["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"];
+pub const FOR_PODS: [&str; 8] = [
+    "In",
+    "In",
+    "NotIn",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "Lt",
+    "In",
+];
+pub const FOR_POOLS: [&str; 9] = [
+    "In",
+    "In",
+    "NotIn",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "Lt",
+    "Gte",
+    "Lte",
+];
 pub const PLAIN: [&str; 2] = ["In", "NotIn"];
 
 /// A key to require, and the operators that make sense on it for pods.
 pub fn pod_requirement(making: &mut Making) -> Value {
-    let key =
-        *making.random.pick(&[ZONE, ZONE, CAPACITY, ARCH, OS, TYPE, POOL, CPUS, CPUS, FAMILY, SIZE, TEAM, TEAM, RANK]);
+    let key = *making.random.pick(&[
+        ZONE, ZONE, CAPACITY, ARCH, OS, TYPE, POOL, CPUS, CPUS, FAMILY, SIZE, TEAM, TEAM, RANK,
+    ]);
     requirement(making, key, &FOR_PODS)
 }

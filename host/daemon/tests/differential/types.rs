@@ -10,7 +10,11 @@ pub fn make(making: &mut Making) {
     for _ in 0..wanted * 2 {
         if making.types.len() < wanted {
             let made = instance_type(making);
-            if making.types.iter().all(|other| other["name"] != made["name"]) {
+            if making
+                .types
+                .iter()
+                .all(|other| other["name"] != made["name"])
+            {
                 making.types.push(made);
             }
         }
@@ -22,7 +26,11 @@ fn instance_type(making: &mut Making) -> Value {
     let (family, gib) = *random.pick(&[("c", 2), ("s", 4), ("m", 8)]);
     let cpus = *random.pick(&[1, 2, 2, 4, 4, 8, 16]);
     let arch = if random.chance(30) { "arm64" } else { "amd64" };
-    let os = if random.chance(12) { "windows" } else { "linux" };
+    let os = if random.chance(12) {
+        "windows"
+    } else {
+        "linux"
+    };
     let ec2 = match cpus {
         2 => "large".to_owned(),
         4 => "xlarge".to_owned(),
@@ -43,7 +51,11 @@ fn instance_type(making: &mut Making) -> Value {
         resources["nvidia.com/gpu"] = json!(making.random.between(1, 4).to_string());
     }
     let offerings = offerings(making, price);
-    let systems = if making.random.chance(5) { vec!["linux", "windows"] } else { vec![os] };
+    let systems = if making.random.chance(5) {
+        vec!["linux", "windows"]
+    } else {
+        vec![os]
+    };
     json!({"name": name, "offerings": offerings, "architecture": arch, "operatingSystems": systems, "resources": resources})
 }
 
@@ -55,9 +67,14 @@ fn offerings(making: &mut Making, price: f64) -> Vec<Value> {
             if random.chance(20) {
                 continue;
             }
-            let share = if capacity == "spot" { random.between(35, 80) as f64 / 100.0 } else { 1.0 };
+            let share = if capacity == "spot" {
+                random.between(35, 80) as f64 / 100.0
+            } else {
+                1.0
+            };
             let price = (price * share * 1e5).round() / 1e5;
-            random.below(100); // drawn when some were not available, which the provider does not look at
+            // drawn when some were not available, which the provider does not look at
+            random.below(100);
             all.push(offering(price, zone, capacity));
         }
     }

@@ -14,12 +14,19 @@ pub fn classes(making: &mut Making) {
     let class = |name: &str, mode: &str| json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": mode});
     let mut zonal = class("zonal", "WaitForFirstConsumer");
     if making.random.chance(60) {
-        zonal["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]);
-    } else {
         zonal["allowedTopologies"] =
-            zones.iter().map(|zone| json!({"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]})).collect();
+            json!([{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]);
+    } else {
+        zonal["allowedTopologies"] = zones
+            .iter()
+            .map(|zone| json!({"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}))
+            .collect();
     }
-    making.items.extend([class("anywhere", "WaitForFirstConsumer"), zonal, class("at-once", "Immediate")]);
+    making.items.extend([
+        class("anywhere", "WaitForFirstConsumer"),
+        zonal,
+        class("at-once", "Immediate"),
+    ]);
 }
 
 /// Adds a volume with a claim of its own, or an earlier one, to a pod.
@@ -28,7 +35,8 @@ pub fn mount(making: &mut Making, pod: &mut Value, number: usize) {
         .items
         .iter()
         .filter(|item| {
-            item["kind"] == "PersistentVolumeClaim" && item["metadata"]["namespace"] == pod["metadata"]["namespace"]
+            item["kind"] == "PersistentVolumeClaim"
+                && item["metadata"]["namespace"] == pod["metadata"]["namespace"]
         })
         .filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned))
         .collect();
@@ -42,18 +50,30 @@ pub fn mount(making: &mut Making, pod: &mut Value, number: usize) {
     let volume = format!("v{number}");
     let namespace = pod["metadata"]["namespace"].clone();
     if making.random.chance(12) {
-        let name = format!("{}-{volume}", pod["metadata"]["name"].as_str().unwrap_or(""));
+        let name = format!(
+            "{}-{volume}",
+            pod["metadata"]["name"].as_str().unwrap_or("")
+        );
         let class = *making.random.pick(&["anywhere", "zonal"]);
         let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}}});
-        push(&mut pod["spec"]["volumes"], json!({"name": volume, "ephemeral": {"volumeClaimTemplate": template}}));
+        push(
+            &mut pod["spec"]["volumes"],
+            json!({"name": volume, "ephemeral": {"volumeClaimTemplate": template}}),
+        );
         if making.random.chance(80) {
             let claim = claim(&name, &namespace, class);
             making.items.push(claim);
         }
         return;
     }
-    let name = format!("claim-{}-{number}", pod["metadata"]["name"].as_str().unwrap_or(""));
-    push(&mut pod["spec"]["volumes"], json!({"name": volume, "persistentVolumeClaim": {"claimName": name}}));
+    let name = format!(
+        "claim-{}-{number}",
+        pod["metadata"]["name"].as_str().unwrap_or("")
+    );
+    push(
+        &mut pod["spec"]["volumes"],
+        json!({"name": volume, "persistentVolumeClaim": {"claimName": name}}),
+    );
     match making.random.below(12) {
         0 => {} // no such claim
         1 => making.items.push(claim(&name, &namespace, "at-once")),

@@ -1,5 +1,6 @@
-//! What tests on a real control plane share: a daemon with the rights that `deploy/` ships, and what it is asked for.
-//! Where there is no control plane, each test that needs one is reported as ignored, by name; in CI it fails.
+//! What tests on a real control plane share: a daemon with the rights that `deploy/` ships, and
+//! what it is asked for. Where there is no control plane, each test that needs one is reported as
+//! ignored, by name; in CI it fails.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,20 @@ use longshore_xtask::control_plane::{self, ControlPlane};
 /// A test by its name.
 pub type Test = (&'static str, fn() -> Result<()>);
 
-/// Runs tests that need a control plane, `at_once` of them unless the command line says how many, and others that need
-/// none.
+/// Runs tests that need a control plane, `at_once` of them unless the command line says how many,
+/// and others that need none.
 pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(at_once);
     let ignored = control_plane::tests_are_ignored();
-    let trial =
-        |&(name, test): &Test| Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))));
-    let needs = needs.iter().map(|test| trial(test).with_ignored_flag(ignored));
+    let trial = |&(name, test): &Test| {
+        Trial::test(name, move || {
+            test().map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
+    let needs = needs
+        .iter()
+        .map(|test| trial(test).with_ignored_flag(ignored));
     libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
 }
 
@@ -95,17 +101,30 @@ impl Daemon {
     /// One that competes for the Lease.
     pub fn compete(kubeconfig: &Path, args: &[&str]) -> Result<Self> {
         let [port, probes, status] = control_plane::free_ports()?;
-        let log = std::env::temp_dir().join(format!("longshore-daemon-{}-{port}.log", std::process::id()));
+        let log = std::env::temp_dir().join(format!(
+            "longshore-daemon-{}-{port}.log",
+            std::process::id()
+        ));
         let child = Command::new(env!("CARGO_BIN_EXE_longshore"))
             .args(["run", "--kubeconfig"])
             .arg(kubeconfig)
-            .args(["--metrics-port", &port.to_string(), "--health-probe-port", &probes.to_string()])
+            .args([
+                "--metrics-port",
+                &port.to_string(),
+                "--health-probe-port",
+                &probes.to_string(),
+            ])
             .args(["--status-address", &format!("127.0.0.1:{status}")])
             .args(args)
             .stderr(File::create(&log)?)
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Daemon { child, log, port, status })
+        Ok(Daemon {
+            child,
+            log,
+            port,
+            status,
+        })
     }
 
     pub fn log(&self) -> Result<String> {
@@ -114,7 +133,9 @@ impl Daemon {
 
     /// Sends `STOP`, `CONT` or `TERM`.
     pub fn signal(&self, name: &str) -> Result<()> {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status()?;
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()?;
         ensure!(sent.success(), "kill -{name}: {sent}");
         Ok(())
     }
@@ -134,7 +155,12 @@ pub fn until(what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
 }
 
 /// Waits so many seconds until something holds, looking every so often.
-pub fn within(seconds: u64, every: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn within(
+    seconds: u64,
+    every: Duration,
+    what: &str,
+    mut holds: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let begun = Instant::now();
     let mut last = String::new();
     while begun.elapsed() < Duration::from_secs(seconds) {
@@ -155,7 +181,10 @@ pub fn get(plane: &ControlPlane, what: &str, path: &str) -> Result<String> {
 
 /// The same, word by word.
 pub fn words(plane: &ControlPlane, what: &str, path: &str) -> Result<Vec<String>> {
-    Ok(get(plane, what, path)?.split_whitespace().map(str::to_owned).collect())
+    Ok(get(plane, what, path)?
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Names of all objects of a kind.
@@ -165,7 +194,12 @@ pub fn names(plane: &ControlPlane, what: &str) -> Result<Vec<String>> {
 
 /// How many pods run.
 pub fn running(plane: &ControlPlane) -> Result<usize> {
-    Ok(words(plane, "pods", "{.items[?(@.status.phase=='Running')].metadata.name}")?.len())
+    Ok(words(
+        plane,
+        "pods",
+        "{.items[?(@.status.phase=='Running')].metadata.name}",
+    )?
+    .len())
 }
 
 /// Asks for NodeClaims to be deleted.

@@ -1,12 +1,13 @@
-//! Policies of a few instructions: every offering costs the same, or something goes wrong. They compile in a few
-//! milliseconds, so that a test can swap a thousand of them.
+//! Policies of a few instructions: every offering costs the same, or something goes wrong. They
+//! compile in a few milliseconds, so that a test can swap a thousand of them.
 
 /// What a guest does.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     /// Every offering costs this.
     Costs(f64),
-    /// On-demand and spot take turns in the catalogue's order: even rows cost the first, odd rows the second.
+    /// On-demand and spot take turns in the catalogue's order: even rows cost the first, odd rows
+    /// the second.
     Alternates(f64, f64),
     /// One cost too few.
     Short,
@@ -26,13 +27,23 @@ pub enum Way {
 pub const BROKEN: [(Way, &str); 6] = [
     (Way::Costs(f64::NAN), "the cost of offering 0 is NaN"),
     (Way::Short, "costs for"),
-    (Way::TrapsAtDescribe, "it does not start: describe: wasm trap"),
+    (
+        Way::TrapsAtDescribe,
+        "it does not start: describe: wasm trap",
+    ),
     (Way::RefusesSettings, "settings: not these"),
-    (Way::Traps, "score: wasm trap: wasm `unreachable` instruction executed"),
-    (Way::WantsClock, "it imports what a policy cannot have: `wasi:clocks/monotonic-clock@0.2.6`"),
+    (
+        Way::Traps,
+        "score: wasm trap: wasm `unreachable` instruction executed",
+    ),
+    (
+        Way::WantsClock,
+        "it imports what a policy cannot have: `wasi:clocks/monotonic-clock@0.2.6`",
+    ),
 ];
 
-/// The component. `version` is what it calls itself, so that two of them differ though they do the same.
+/// The component. `version` is what it calls itself, so that two of them differ though they do the
+/// same.
 pub fn guest(version: &str, way: Way) -> Vec<u8> {
     wat::parse_str(text(version, way)).unwrap()
 }
@@ -46,7 +57,11 @@ const TEXTS: usize = 128;
 fn text(version: &str, way: Way) -> String {
     let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func (result u64)))))";
     let clock = if way == Way::WantsClock { clock } else { "" };
-    let describe = if way == Way::TrapsAtDescribe { "unreachable" } else { "i32.const 0" };
+    let describe = if way == Way::TrapsAtDescribe {
+        "unreachable"
+    } else {
+        "i32.const 0"
+    };
     let (first, second) = match way {
         Way::Costs(cost) => (cost, cost),
         Way::Alternates(even, odd) => (even, odd),
@@ -57,9 +72,16 @@ fn text(version: &str, way: Way) -> String {
         Way::Loops => "(loop $for-ever br $for-ever)",
         _ => "",
     };
-    let less = if way == Way::Short { "(local.set $rows (i32.sub (local.get $rows) (i32.const 1)))" } else { "" };
+    let less = if way == Way::Short {
+        "(local.set $rows (i32.sub (local.get $rows) (i32.const 1)))"
+    } else {
+        ""
+    };
     let (first, second) = (first.to_bits() as i64, second.to_bits() as i64);
-    let data: String = data(version, way).iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let data: String = data(version, way)
+        .iter()
+        .map(|byte| format!("\\{byte:02x}"))
+        .collect();
     format!(
         r#"(component
         {clock}
@@ -139,7 +161,12 @@ fn data(version: &str, way: Way) -> Vec<u8> {
         end += text.len();
     };
     let schema = r#"{"type": "object", "properties": {"x": {"type": "number"}}}"#;
-    for (nth, text) in [(0, "flat"), (1, version), (2, "Costs the same."), (5, schema)] {
+    for (nth, text) in [
+        (0, "flat"),
+        (1, version),
+        (2, "Costs the same."),
+        (5, schema),
+    ] {
         put(&mut data, DESCRIBE + 8 * nth, text);
     }
     put(&mut data, IMPLEMENTS, "scorer");

@@ -8,7 +8,9 @@ use longshore_core::plan::{Effort, Plan};
 use longshore_core::planner;
 use longshore_core::policy::Policies as _;
 use longshore_core::snapshot::Snapshot;
-use longshore_daemon::live::policies::{Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher};
+use longshore_daemon::live::policies::{
+    Kind, PolicyReloader, PolicyStatus, Setup, Shadows, Watcher,
+};
 use longshore_policy::Limits;
 
 pub struct Scene {
@@ -23,7 +25,10 @@ pub struct Scene {
 pub fn setup(folder: &std::path::Path) -> Setup {
     Setup {
         config: Some(folder.join("longshore.toml")),
-        limits: Limits { fuel: 20_000_000, ..Limits::default() },
+        limits: Limits {
+            fuel: 20_000_000,
+            ..Limits::default()
+        },
         signal_timeout: Duration::from_millis(400),
         ..Setup::default()
     }
@@ -32,12 +37,21 @@ pub fn setup(folder: &std::path::Path) -> Setup {
 impl Scene {
     /// `files` are written first; the first of them is usually `longshore.toml`.
     pub fn new(name: &str, files: &[(&str, &[u8])]) -> Self {
-        let folder = std::env::temp_dir().join(format!("longshore-reload-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("longshore-reload-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+        files
+            .iter()
+            .for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
         let (manager, watcher, shadows) = PolicyReloader::manual(setup(&folder)).unwrap();
-        Scene { folder, manager, watcher, shadows, snapshot: snapshot() }
+        Scene {
+            folder,
+            manager,
+            watcher,
+            shadows,
+            snapshot: snapshot(),
+        }
     }
 
     /// Writes a file beside and renames it into its place.
@@ -68,7 +82,12 @@ impl Scene {
     pub fn cost(&self) -> f64 {
         let live = self.manager.take();
         live.begin_round(1_700_000_000);
-        live.score(&self.snapshot.world.catalogue, &self.snapshot.world.names, self.pool()).cost[0]
+        live.score(
+            &self.snapshot.world.catalogue,
+            &self.snapshot.world.names,
+            self.pool(),
+        )
+        .cost[0]
     }
 
     /// Its price.
@@ -80,7 +99,10 @@ impl Scene {
     pub fn round(&mut self) -> Plan {
         let live = self.manager.take();
         live.begin_round(1_700_000_000);
-        let options = planner::Options { effort: Effort::None, seed: 0 };
+        let options = planner::Options {
+            effort: Effort::None,
+            seed: 0,
+        };
         let plan = planner::plan(&self.snapshot, &*live, options).unwrap();
         self.manager.finish(&live, &self.snapshot, &plan);
         self.shadows.step();
@@ -88,16 +110,27 @@ impl Scene {
     }
 
     pub fn policy(&self, name: &str) -> PolicyStatus {
-        self.manager.status().policies.into_iter().find(|policy| policy.name == name).unwrap()
+        self.manager
+            .status()
+            .policies
+            .into_iter()
+            .find(|policy| policy.name == name)
+            .unwrap()
     }
 
     /// Why the files of a policy cannot be used.
     pub fn error(&self, name: &str) -> String {
-        self.policy(name).error.map_or(String::new(), |error| error.to_string())
+        self.policy(name)
+            .error
+            .map_or(String::new(), |error| error.to_string())
     }
 
     pub fn kinds(&self) -> Vec<Kind> {
-        self.manager.notices().into_iter().map(|notice| notice.kind).collect()
+        self.manager
+            .notices()
+            .into_iter()
+            .map(|notice| notice.kind)
+            .collect()
     }
 }
 

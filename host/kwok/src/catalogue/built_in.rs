@@ -1,5 +1,5 @@
-//! The 144 types that the KWOK provider has without a file: 12 sizes × 3 amounts of memory × 2 systems × 2
-//! architectures, each in four zones, spot and on-demand.
+//! The 144 types that the KWOK provider has without a file: 12 sizes × 3 amounts of memory × 2
+//! systems × 2 architectures, each in four zones, spot and on-demand.
 
 use longshore_api::labels::{self, capacity_type};
 use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbols, TypeId};
@@ -44,13 +44,26 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symb
         (ResourceId::Pods, (cpus * PODS_PER_CPU).min(MOST_PODS)),
         (ResourceId::EphemeralStorage, 20 << 30),
     ]);
-    let memory = if gib % 1024 == 0 { format!("{}Ti", gib / 1024) } else { format!("{gib}Gi") };
-    let shape = Shape { name: &name, arch, systems: &[os], cpu: &cpus.to_string(), memory: &memory };
+    let memory = if gib % 1024 == 0 {
+        format!("{}Ti", gib / 1024)
+    } else {
+        format!("{gib}Gi")
+    };
+    let shape = Shape {
+        name: &name,
+        arch,
+        systems: &[os],
+        cpu: &cpus.to_string(),
+        memory: &memory,
+    };
     let requirements = type_requirements(&shape, names);
     let on_demand = cpus as f64 * PER_CPU + bytes as f64 * PER_GB / 1e9;
     let mut offerings = Vec::new();
     for zone in ZONES {
-        for (capacity, price) in [(capacity_type::SPOT, on_demand * SPOT), (capacity_type::ON_DEMAND, on_demand)] {
+        for (capacity, price) in [
+            (capacity_type::SPOT, on_demand * SPOT),
+            (capacity_type::ON_DEMAND, on_demand),
+        ] {
             offerings.push(offering(zone, capacity, price, names));
         }
     }
@@ -58,11 +71,17 @@ fn one(cpus: i64, family: &str, gib: i64, os: &str, arch: &str, names: &mut Symb
 }
 
 fn offering(zone: &str, capacity: &str, price: f64, names: &mut Symbols) -> Offering {
-    let (zone_key, capacity_key) = (names.intern(labels::ZONE), names.intern(labels::CAPACITY_TYPE));
+    let (zone_key, capacity_key) = (
+        names.intern(labels::ZONE),
+        names.intern(labels::CAPACITY_TYPE),
+    );
     let (zone, capacity_type) = (names.intern(zone), names.intern(capacity));
     Offering {
         instance_type: TypeId(0),
-        requirements: vec![Requirement::is(capacity_key, capacity_type), Requirement::is(zone_key, zone)],
+        requirements: vec![
+            Requirement::is(capacity_key, capacity_type),
+            Requirement::is(zone_key, zone),
+        ],
         zone: Some(zone),
         capacity_type: Some(capacity_type),
         price,

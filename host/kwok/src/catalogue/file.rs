@@ -1,6 +1,6 @@
-//! The file format: a JSON list of types, as in
-//! `{"name": …, "offerings": [{"Price": …, "Available": …, "Requirements": […]}], "architecture": …,
-//! "operatingSystems": […], "resources": {…}}`.
+//! The file format: a JSON list of types, as in `{"name": …, "offerings": [{"Price": …,
+//! "Available": …, "Requirements": […]}], "architecture": …, "operatingSystems": […], "resources":
+//! {…}}`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,11 @@ use super::labels::{Shape, shortest, type_requirements};
 use super::{Row, row};
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", expecting = "an instance type")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "camelCase",
+    expecting = "an instance type"
+)]
 struct WireType<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -78,8 +82,14 @@ type Fault = (String, String, &'static str);
 
 /// The types of a file, and what was wrong with the others.
 pub(super) fn read(source: &str, bytes: &[u8], names: &mut Symbols) -> (Vec<Row>, Diagnostics) {
-    let mut reader =
-        Reader { source, bytes, rows: Vec::new(), seen: BTreeSet::new(), problems: Diagnostics::default(), names };
+    let mut reader = Reader {
+        source,
+        bytes,
+        rows: Vec::new(),
+        seen: BTreeSet::new(),
+        problems: Diagnostics::default(),
+        names,
+    };
     reader.file();
     (reader.rows, reader.problems)
 }
@@ -96,19 +106,35 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn file(&mut self) {
         let bytes = self.bytes;
-        let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let start = if bytes.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            0
+        };
         let at = json::skip_space(bytes, start);
         if at == bytes.len() {
             return; // the empty catalogue is a problem of its own
         }
         if bytes[at] != b'[' {
-            let hint = "expected a JSON list `[{\"name\": …}, …]`, as Karpenter's KWOK provider reads it";
-            return self.refuse(at, None, "", (String::new(), "is not a list of instance types".to_owned(), hint));
+            let hint =
+                "expected a JSON list `[{\"name\": …}, …]`, as Karpenter's KWOK provider reads it";
+            return self.refuse(
+                at,
+                None,
+                "",
+                (
+                    String::new(),
+                    "is not a list of instance types".to_owned(),
+                    hint,
+                ),
+            );
         }
         let mut item = 0;
         let walked = json::walk(bytes, at, |_, start| {
             item += 1;
-            Some(json::skip_value(bytes, start).inspect(|end| self.instance_type(start, *end, item)))
+            Some(
+                json::skip_value(bytes, start).inspect(|end| self.instance_type(start, *end, item)),
+            )
         });
         match walked {
             Ok(end) => {
@@ -123,7 +149,11 @@ impl Reader<'_> {
                     true => "is not JSON: the text ends before the list does",
                     false => "is not JSON",
                 };
-                let fault = (String::new(), what.to_owned(), "check commas, quotes and brackets before it");
+                let fault = (
+                    String::new(),
+                    what.to_owned(),
+                    "check commas, quotes and brackets before it",
+                );
                 self.refuse(broken.at, None, "", fault);
             }
         }
@@ -131,22 +161,42 @@ impl Reader<'_> {
 
     fn instance_type(&mut self, start: usize, end: usize, item: u32) {
         let Ok(text) = std::str::from_utf8(&self.bytes[start..end]) else {
-            return self.refuse(start, Some(item), "", (String::new(), "is not UTF-8".to_owned(), "save it as UTF-8"));
+            return self.refuse(
+                start,
+                Some(item),
+                "",
+                (String::new(), "is not UTF-8".to_owned(), "save it as UTF-8"),
+            );
         };
         let wire: WireType<'_> = match serde_json::from_str(text) {
             Ok(wire) => wire,
             Err(_) => {
                 let (field, what, hint) = explain::<WireType<'_>>(text);
-                let name = json::member(text.as_bytes(), 0, "name").map_or("", |range| &text[range]);
-                let hint = if what.starts_with("unknown field") { "remove it, or correct its spelling" } else { hint };
-                return self.refuse_at(text, start, item, name.trim_matches('"'), (field, what, hint));
+                let name =
+                    json::member(text.as_bytes(), 0, "name").map_or("", |range| &text[range]);
+                let hint = if what.starts_with("unknown field") {
+                    "remove it, or correct its spelling"
+                } else {
+                    hint
+                };
+                return self.refuse_at(
+                    text,
+                    start,
+                    item,
+                    name.trim_matches('"'),
+                    (field, what, hint),
+                );
             }
         };
         let name = wire.name.clone();
         match convert(&wire, self.names) {
             Err(fault) => self.refuse_at(text, start, item, &name, fault),
             Ok(_) if self.seen.contains(&*name) => {
-                let fault = (String::new(), "is there twice".to_owned(), "remove one; the first is used");
+                let fault = (
+                    String::new(),
+                    "is there twice".to_owned(),
+                    "remove one; the first is used",
+                );
                 self.refuse_at(text, start, item, &name, fault);
             }
             Ok(row) => {
@@ -164,7 +214,12 @@ impl Reader<'_> {
     fn refuse(&mut self, at: usize, item: Option<u32>, name: &str, (field, what, hint): Fault) {
         let line = Some(json::lines_before(self.bytes, at) + 1);
         self.problems.push(Diagnostic {
-            location: Location { source: self.source.to_owned(), document: 1, item, line },
+            location: Location {
+                source: self.source.to_owned(),
+                document: 1,
+                item,
+                line,
+            },
             kind: "instance type".to_owned(),
             name: name.chars().take(100).collect(),
             field,
@@ -178,7 +233,11 @@ fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
     let fault = |field: &str, what: String, hint| Err((field.to_owned(), what, hint));
     if wire.name.is_empty() || !labels::is_label_value(&wire.name) {
         let what = format!("{} is not the name of an instance type", quoted(&wire.name));
-        return fault("name", what, "at most 63 letters, digits, `-`, `_` and `.`; it becomes a label");
+        return fault(
+            "name",
+            what,
+            "at most 63 letters, digits, `-`, `_` and `.`; it becomes a label",
+        );
     }
     if !labels::is_label_value(&wire.architecture) || wire.architecture.is_empty() {
         return fault(
@@ -188,7 +247,11 @@ fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
         );
     }
     if wire.operating_systems.is_empty() {
-        return fault("operatingSystems", "is empty".to_owned(), "name at least one, such as linux");
+        return fault(
+            "operatingSystems",
+            "is empty".to_owned(),
+            "name at least one, such as linux",
+        );
     }
     if wire.offerings.is_empty() {
         return fault(
@@ -200,7 +263,11 @@ fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
     let capacity = capacity(&wire.resources, names)?;
     for (resource, name) in [(ResourceId::Cpu, "cpu"), (ResourceId::Memory, "memory")] {
         if capacity.get(resource) == 0 {
-            return fault("resources", format!("{name} is missing or zero"), "every machine has cpu and memory");
+            return fault(
+                "resources",
+                format!("{name} is missing or zero"),
+                "every machine has cpu and memory",
+            );
         }
     }
     if capacity.get(ResourceId::Pods) == 0 {
@@ -212,19 +279,42 @@ fn convert(wire: &WireType<'_>, names: &mut Symbols) -> Result<Row, Fault> {
     }
     let short = |name: &str| {
         let text = wire.resources[name].text();
-        shortest(&text, Quantity::parse(&text).and_then(Quantity::milli_saturating).unwrap_or(0))
+        shortest(
+            &text,
+            Quantity::parse(&text)
+                .and_then(Quantity::milli_saturating)
+                .unwrap_or(0),
+        )
     };
     let systems: Vec<&str> = wire.operating_systems.iter().map(String::as_str).collect();
     let (cpu, memory) = (short("cpu"), short("memory"));
-    let shape = Shape { name: &wire.name, arch: &wire.architecture, systems: &systems, cpu: &cpu, memory: &memory };
+    let shape = Shape {
+        name: &wire.name,
+        arch: &wire.architecture,
+        systems: &systems,
+        cpu: &cpu,
+        memory: &memory,
+    };
     let requirements = type_requirements(&shape, names);
     let mut offerings = Vec::with_capacity(wire.offerings.len());
     for (index, wire) in wire.offerings.iter().enumerate() {
-        let inside = |(field, what, hint): Fault| (format!("offerings[{index}].{field}"), what, hint);
+        let inside =
+            |(field, what, hint): Fault| (format!("offerings[{index}].{field}"), what, hint);
         offerings.push(offering(wire, names).map_err(inside)?);
     }
-    let limits = wire.volume_attachment_limits.iter().map(|(driver, count)| (names.intern(driver), *count)).collect();
-    Ok(row(&wire.name, requirements, capacity, limits, offerings, names))
+    let limits = wire
+        .volume_attachment_limits
+        .iter()
+        .map(|(driver, count)| (names.intern(driver), *count))
+        .collect();
+    Ok(row(
+        &wire.name,
+        requirements,
+        capacity,
+        limits,
+        offerings,
+        names,
+    ))
 }
 
 fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Symbols) -> Result<Resources, Fault> {
@@ -232,11 +322,19 @@ fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Symbols) -> Result
     for (name, amount) in resources {
         let text = amount.text();
         let wrong = |error: QuantityError| {
-            (format!("resources[{name}]"), format!("quantity {} {error}", quoted(&text)), "write it like 4 or 16Gi")
+            (
+                format!("resources[{name}]"),
+                format!("quantity {} {error}", quoted(&text)),
+                "write it like 4 or 16Gi",
+            )
         };
         let quantity = Quantity::parse(&text).map_err(wrong)?;
         let resource = ResourceId::named(name, names);
-        let value = if resource == ResourceId::Cpu { quantity.milli() } else { quantity.whole() };
+        let value = if resource == ResourceId::Cpu {
+            quantity.milli()
+        } else {
+            quantity.whole()
+        };
         all.set(resource, value.map_err(wrong)?);
     }
     Ok(all)
@@ -254,7 +352,8 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
     };
     let mut reservation = None;
     for (index, wire) in wire.requirements.iter().enumerate() {
-        let fault = |field: &str, what, hint| Err((format!("Requirements[{index}]{field}"), what, hint));
+        let fault =
+            |field: &str, what, hint| Err((format!("Requirements[{index}]{field}"), what, hint));
         let key = labels::stable(&wire.key);
         if wire.operator != "In" {
             return fault(
@@ -271,8 +370,16 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
             );
         };
         let requirement = Requirement::is(names.intern(key), names.intern(value));
-        if found.requirements.iter().any(|other: &Requirement| other.key == requirement.key) {
-            return fault(".key", format!("{} is there twice", quoted(key)), "remove one");
+        if found
+            .requirements
+            .iter()
+            .any(|other: &Requirement| other.key == requirement.key)
+        {
+            return fault(
+                ".key",
+                format!("{} is there twice", quoted(key)),
+                "remove one",
+            );
         }
         let value_symbol = names.intern(value);
         match key {
@@ -297,7 +404,9 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
     };
     has(found.zone.is_none(), labels::ZONE)?;
     has(found.capacity_type.is_none(), labels::CAPACITY_TYPE)?;
-    let reserved = found.capacity_type.is_some_and(|c| names.text(c) == capacity_type::RESERVED);
+    let reserved = found
+        .capacity_type
+        .is_some_and(|c| names.text(c) == capacity_type::RESERVED);
     let free = reserved && wire.price == 0.0;
     if !wire.price.is_finite() || (wire.price <= 0.0 && !free) {
         let what = format!("{} is not a price", wire.price);
@@ -308,20 +417,36 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
         (false, _, None) => None,
         (false, _, Some(_)) => {
             let what = "only reserved offerings have one".to_owned();
-            return Err(("ReservationCapacity".to_owned(), what, "remove it, or set the capacity type to reserved"));
+            return Err((
+                "ReservationCapacity".to_owned(),
+                what,
+                "remove it, or set the capacity type to reserved",
+            ));
         }
         (true, None, _) => {
             let what = "a reserved offering names no reservation".to_owned();
-            return Err(("Requirements".to_owned(), what, "add karpenter.k8s.aws/capacity-reservation-id In [its id]"));
+            return Err((
+                "Requirements".to_owned(),
+                what,
+                "add karpenter.k8s.aws/capacity-reservation-id In [its id]",
+            ));
         }
         (true, Some(_), None) => {
             let what = "is missing on a reserved offering".to_owned();
-            return Err(("ReservationCapacity".to_owned(), what, "say how many instances are left in the reservation"));
+            return Err((
+                "ReservationCapacity".to_owned(),
+                what,
+                "say how many instances are left in the reservation",
+            ));
         }
         (true, Some(id), Some(left)) => match u32::try_from(left) {
             Ok(left) => Some((id, left)),
             Err(_) => {
-                return Err(("ReservationCapacity".to_owned(), format!("{left} is out of range"), "it starts at 0"));
+                return Err((
+                    "ReservationCapacity".to_owned(),
+                    format!("{left} is out of range"),
+                    "it starts at 0",
+                ));
             }
         },
     };

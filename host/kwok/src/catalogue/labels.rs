@@ -1,4 +1,5 @@
-//! The labels that KWOK's instance types have, found by asking Karpenter 1.14 which types match which label.
+//! The labels that KWOK's instance types have, found by asking Karpenter 1.14 which types match
+//! which label.
 
 use longshore_api::labels::{self, kwok};
 use longshore_core::model::{Op, Requirement, Symbols};
@@ -22,7 +23,10 @@ pub(super) fn type_requirements(shape: &Shape<'_>, names: &mut Symbols) -> Vec<R
         let key = names.intern(key);
         Requirement::is(key, names.intern(value))
     };
-    let mut all = vec![is(labels::INSTANCE_TYPE, shape.name, names), is(labels::ARCH, shape.arch, names)];
+    let mut all = vec![
+        is(labels::INSTANCE_TYPE, shape.name, names),
+        is(labels::ARCH, shape.arch, names),
+    ];
     let systems = shape.systems.iter().map(|os| names.intern(os)).collect();
     all.push(Requirement::new(names.intern(labels::OS), Op::In(systems)));
     for (key, value) in [
@@ -40,25 +44,35 @@ pub(super) fn type_requirements(shape: &Shape<'_>, names: &mut Symbols) -> Vec<R
 fn family(name: &str) -> &str {
     match name.find(['.', '-']) {
         Some(end) => &name[..end],
-        None => name.chars().next().map_or("", |first| &name[..first.len_utf8()]),
+        None => name
+            .chars()
+            .next()
+            .map_or("", |first| &name[..first.len_utf8()]),
     }
 }
 
 /// The second half of names like EC2's (`m5.2xlarge`); otherwise the number of CPUs.
 fn size<'a>(name: &'a str, cpu: &'a str) -> &'a str {
     match name.split_once('.') {
-        Some((family, size)) if family.bytes().all(|b| b.is_ascii_alphanumeric()) && is_ec2_size(size) => size,
+        Some((family, size))
+            if family.bytes().all(|b| b.is_ascii_alphanumeric()) && is_ec2_size(size) =>
+        {
+            size
+        }
         _ => cpu,
     }
 }
 
 fn is_ec2_size(size: &str) -> bool {
     let plain = ["nano", "micro", "small", "medium", "large", "metal"].contains(&size);
-    plain || size.strip_suffix("xlarge").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+    plain
+        || size
+            .strip_suffix("xlarge")
+            .is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// A quantity in the shortest form that Kubernetes writes: `16384Mi` is `16Gi`, `4000m` is `4`, `1000` is `1k`.
-/// `milli` is its amount in thousandths.
+/// A quantity in the shortest form that Kubernetes writes: `16384Mi` is `16Gi`, `4000m` is `4`,
+/// `1000` is `1k`. `milli` is its amount in thousandths.
 pub(super) fn shortest(text: &str, milli: i64) -> String {
     if milli % 1000 != 0 {
         return format!("{milli}m");
@@ -83,7 +97,8 @@ mod tests {
 
     #[test]
     fn family_and_size_follow_from_the_name_as_karpenter_has_them() {
-        // Recorded from Karpenter 1.14.1: which types does `instance-family In […]` and `instance-size In […]` admit?
+        // Recorded from Karpenter 1.14.1: which types does `instance-family In […]` and
+        // `instance-size In […]` admit?
         for (name, family_wanted, size_wanted) in [
             ("plain", "p", "#"),
             ("a.b.c", "a", "#"),
@@ -103,7 +118,11 @@ mod tests {
             ("inf2.48xlarge", "inf2", "48xlarge"),
             ("m5.2xlarge.z", "m5", "#"),
         ] {
-            assert_eq!((family(name), size(name, "#")), (family_wanted, size_wanted), "{name}");
+            assert_eq!(
+                (family(name), size(name, "#")),
+                (family_wanted, size_wanted),
+                "{name}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! Which offering a claim is launched as: the cheapest of those that it admits and that are big enough.
+//! Which offering a claim is launched as: the cheapest of those that it admits and that are big
+//! enough.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +29,14 @@ pub struct Choice {
 /// Chooses. The same claim and catalogue always give the same choice.
 ///
 /// # Errors
-/// Insufficient capacity, with the counts of what each rule left out and the offerings that are short.
-pub fn choose(catalogue: &Catalogue, names: &Symbols, launch: &Launch, faults: &Faults) -> Result<Choice, CloudError> {
+/// Insufficient capacity, with the counts of what each rule left out and the offerings that are
+/// short.
+pub fn choose(
+    catalogue: &Catalogue,
+    names: &Symbols,
+    launch: &Launch,
+    faults: &Faults,
+) -> Result<Choice, CloudError> {
     let wanted = Wanted::new(launch, names)?;
     let (mut labels_refuse, mut too_small) = (0, 0);
     let mut short = Vec::new();
@@ -39,7 +46,8 @@ pub fn choose(catalogue: &Catalogue, names: &Symbols, launch: &Launch, faults: &
             too_small += 1;
             continue;
         }
-        let offerings = &catalogue.offerings()[t.offerings.start as usize..t.offerings.end as usize];
+        let offerings =
+            &catalogue.offerings()[t.offerings.start as usize..t.offerings.end as usize];
         if !wanted.admits_type(t) {
             labels_refuse += offerings.len();
             continue;
@@ -49,11 +57,16 @@ pub fn choose(catalogue: &Catalogue, names: &Symbols, launch: &Launch, faults: &
                 labels_refuse += 1;
                 continue;
             }
-            let [zone, capacity_type] = [ZONE, CAPACITY_TYPE].map(|key| wanted.value_of(offering, key));
+            let [zone, capacity_type] =
+                [ZONE, CAPACITY_TYPE].map(|key| wanted.value_of(offering, key));
             let at = [names.text(t.name), zone, capacity_type];
             if !offering.available || faults.is_short(at) {
                 let [instance_type, zone, capacity_type] = at.map(str::to_owned);
-                short.push(OfferingName { instance_type, zone, capacity_type });
+                short.push(OfferingName {
+                    instance_type,
+                    zone,
+                    capacity_type,
+                });
                 continue;
             }
             if best.is_none_or(|(_, best)| offering.price < best.price) {
@@ -68,7 +81,10 @@ pub fn choose(catalogue: &Catalogue, names: &Symbols, launch: &Launch, faults: &
             launch.name,
             short.len()
         );
-        return Err(CloudError::InsufficientCapacity(Shortage { message, offerings: short }));
+        return Err(CloudError::InsufficientCapacity(Shortage {
+            message,
+            offerings: short,
+        }));
     };
     Ok(Choice {
         labels: wanted.labels(t, offering),
@@ -87,12 +103,13 @@ struct Wanted<'a> {
     requirements: Vec<(Symbol, Rule<'a>)>,
     /// What the name of a type must satisfy.
     type_names: Vec<Rule<'a>>,
-    /// Labels of the claim that its own requirements refuse: types and offerings must say something else of them.
+    /// Labels of the claim that its own requirements refuse: types and offerings must say something
+    /// else of them.
     contradicted: Vec<&'a str>,
 }
 
-/// A requirement. The planner names every type that would do, hundreds of them, and each is compared with every type
-/// there is: lists of values are sets here.
+/// A requirement. The planner names every type that would do, hundreds of them, and each is
+/// compared with every type there is: lists of values are sets here.
 enum Rule<'a> {
     /// The value is one of these.
     In(FxHashSet<Symbol>),
@@ -104,7 +121,13 @@ enum Rule<'a> {
 impl<'a> Rule<'a> {
     fn new(requirement: &'a longshore_cloud::Requirement, names: &Symbols) -> Self {
         // A value that the catalogue does not know is that of no type.
-        let values = || requirement.values.iter().filter_map(|value| names.get(value)).collect();
+        let values = || {
+            requirement
+                .values
+                .iter()
+                .filter_map(|value| names.get(value))
+                .collect()
+        };
         match requirement.operator.as_str() {
             "In" => Rule::In(values()),
             "NotIn" => Rule::NotIn(values()),
@@ -125,68 +148,115 @@ impl<'a> Rule<'a> {
 impl<'a> Wanted<'a> {
     fn new(launch: &'a Launch, names: &'a Symbols) -> Result<Self, CloudError> {
         let all = launch.requirements.iter();
-        let own = |r: &longshore_cloud::Requirement| launch.labels.get(&r.key).is_some_and(|v| !r.admits(Some(v)));
+        let own = |r: &longshore_cloud::Requirement| {
+            launch
+                .labels
+                .get(&r.key)
+                .is_some_and(|v| !r.admits(Some(v)))
+        };
         Ok(Wanted {
             names,
             requests: requests(launch, names)?,
-            requirements: all.clone().filter_map(|r| Some((names.get(&r.key)?, Rule::new(r, names)))).collect(),
-            type_names: all.clone().filter(|r| r.key == INSTANCE_TYPE).map(|r| Rule::new(r, names)).collect(),
+            requirements: all
+                .clone()
+                .filter_map(|r| Some((names.get(&r.key)?, Rule::new(r, names))))
+                .collect(),
+            type_names: all
+                .clone()
+                .filter(|r| r.key == INSTANCE_TYPE)
+                .map(|r| Rule::new(r, names))
+                .collect(),
             contradicted: all.filter(|r| own(r)).map(|r| r.key.as_str()).collect(),
         })
     }
 
     fn fits(&self, t: &InstanceType) -> bool {
-        let has = |resource: Option<ResourceId>| resource.map_or(0, |resource| t.allocatable.get(resource));
-        self.requests.iter().all(|&(resource, amount)| has(resource) >= amount)
+        let has = |resource: Option<ResourceId>| {
+            resource.map_or(0, |resource| t.allocatable.get(resource))
+        };
+        self.requests
+            .iter()
+            .all(|&(resource, amount)| has(resource) >= amount)
     }
 
     /// Whether the labels that a type gives its nodes are admitted.
     fn admits_type(&self, t: &InstanceType) -> bool {
-        self.type_names.iter().all(|rule| rule.admits(t.name, self.names)) && self.finds_values(&t.requirements)
+        self.type_names
+            .iter()
+            .all(|rule| rule.admits(t.name, self.names))
+            && self.finds_values(&t.requirements)
     }
 
-    /// Whether those of an offering are as well, and no label of the claim is left to contradict it.
+    /// Whether those of an offering are as well, and no label of the claim is left to contradict
+    /// it.
     fn admits(&self, t: &InstanceType, offering: &Offering) -> bool {
         let says = |key: &str| {
             let mut all = t.requirements.iter().chain(&offering.requirements);
-            key == INSTANCE_TYPE || all.any(|r| matches!(r.op, Op::In(_)) && self.names.text(r.key) == key)
+            key == INSTANCE_TYPE
+                || all.any(|r| matches!(r.op, Op::In(_)) && self.names.text(r.key) == key)
         };
         self.finds_values(&offering.requirements) && self.contradicted.iter().all(|key| says(key))
     }
 
     fn finds_values(&self, requirements: &[Requirement]) -> bool {
-        requirements.iter().all(|r| !matches!(r.op, Op::In(_)) || self.value(r).is_some())
+        requirements
+            .iter()
+            .all(|r| !matches!(r.op, Op::In(_)) || self.value(r).is_some())
     }
 
     /// The first value of a requirement that the claim admits.
     fn value(&self, requirement: &Requirement) -> Option<&'a str> {
-        let Op::In(values) = &requirement.op else { return None };
+        let Op::In(values) = &requirement.op else {
+            return None;
+        };
         let admitted = |value: Symbol| {
-            let mut same = self.requirements.iter().filter(|(key, _)| *key == requirement.key);
+            let mut same = self
+                .requirements
+                .iter()
+                .filter(|(key, _)| *key == requirement.key);
             same.all(|(_, rule)| rule.admits(value, self.names))
         };
-        values.iter().copied().find(|&value| admitted(value)).map(|value| self.names.text(value))
+        values
+            .iter()
+            .copied()
+            .find(|&value| admitted(value))
+            .map(|value| self.names.text(value))
     }
 
     /// What an offering says of a label, empty for nothing.
     fn value_of(&self, offering: &Offering, key: &str) -> &'a str {
-        let found = offering.requirements.iter().find(|r| self.names.text(r.key) == key);
+        let found = offering
+            .requirements
+            .iter()
+            .find(|r| self.names.text(r.key) == key);
         found.and_then(|r| self.value(r)).unwrap_or_default()
     }
 
-    /// The labels of a node of this type and offering. Where a type may have one of several values, the first that is
-    /// admitted is taken.
+    /// The labels of a node of this type and offering. Where a type may have one of several values,
+    /// the first that is admitted is taken.
     fn labels(&self, t: &InstanceType, offering: &Offering) -> BTreeMap<String, String> {
         let all = t.requirements.iter().chain(&offering.requirements);
         let said = all.filter_map(|r| Some((self.names.text(r.key), self.value(r)?)));
         let name = [(INSTANCE_TYPE, self.names.text(t.name))];
-        name.into_iter().chain(said).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        name.into_iter()
+            .chain(said)
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
     }
 }
 
-fn requests(launch: &Launch, names: &Symbols) -> Result<Vec<(Option<ResourceId>, i64)>, CloudError> {
+fn requests(
+    launch: &Launch,
+    names: &Symbols,
+) -> Result<Vec<(Option<ResourceId>, i64)>, CloudError> {
     let amount = |(resource, text): (&String, &String)| {
-        let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
+        let parsed = Quantity::parse(text).and_then(|q| {
+            if resource == "cpu" {
+                q.milli()
+            } else {
+                q.whole()
+            }
+        });
         match parsed {
             Ok(amount) => {
                 let other = || names.get(resource).map(ResourceId::Other);
@@ -206,7 +276,9 @@ fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
     let text = |(id, amount): (ResourceId, i64)| {
         let text = match id {
             ResourceId::Cpu => format!("{amount}m"),
-            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => {
+                format!("{}Ki", amount / 1024)
+            }
             _ => amount.to_string(),
         };
         (id.name(names).to_owned(), text)
@@ -221,9 +293,13 @@ mod tests {
     use super::*;
     use crate::catalogue::built_in;
 
-    /// A claim from lines: `cpu=1` asks, `KEY In a b` requires, `KEY: value` is a label of the claim itself.
+    /// A claim from lines: `cpu=1` asks, `KEY In a b` requires, `KEY: value` is a label of the
+    /// claim itself.
     fn claim(lines: &[&str]) -> Launch {
-        let mut launch = Launch { name: "c".into(), ..Launch::default() };
+        let mut launch = Launch {
+            name: "c".into(),
+            ..Launch::default()
+        };
         for line in lines {
             if let Some((resource, amount)) = line.split_once('=') {
                 launch.requests.insert(resource.into(), amount.into());
@@ -232,7 +308,11 @@ mod tests {
             } else {
                 let mut words = line.split(' ').map(str::to_owned);
                 let (key, operator) = (words.next().unwrap(), words.next().unwrap());
-                launch.requirements.push(longshore_cloud::Requirement { key, operator, values: words.collect() });
+                launch.requirements.push(longshore_cloud::Requirement {
+                    key,
+                    operator,
+                    values: words.collect(),
+                });
             }
         }
         launch
@@ -242,8 +322,10 @@ mod tests {
     fn chosen(lines: &[&str], faults: &[(&str, &str)]) -> String {
         let mut names = Symbols::default();
         let catalogue = built_in(&mut names);
-        let asked =
-            faults.iter().map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned())).collect();
+        let asked = faults
+            .iter()
+            .map(|(what, how)| (format!("kwok.longshore.dev/{what}"), (*how).to_owned()))
+            .collect();
         let faults = Faults::read([&asked]).unwrap();
         match choose(&catalogue, &names, &claim(lines), &faults) {
             Ok(choice) => {
@@ -267,13 +349,20 @@ mod tests {
             &["node.kubernetes.io/instance-type In m-8x-arm64-linux s-16x-amd64-linux"],
             &["cpu=1", "kubernetes.io/os In windows"],
             &["cpu=1", "team In red", "team: red"],
-            // A label of the claim that its own requirements refuse, and one that every node says something else of.
+            // A label of the claim that its own requirements refuse, and one that every node says
+            // something else of.
             &["cpu=1", "team In red", "team: blue"],
-            &["cpu=1", "kubernetes.io/os In linux", "kubernetes.io/os: windows"],
+            &[
+                "cpu=1",
+                "kubernetes.io/os In linux",
+                "kubernetes.io/os: windows",
+            ],
             &["cpu=1", "example.com/gpu=1"],
         ];
-        let told: Vec<String> =
-            cases.iter().map(|lines| format!("{}: {}", lines.join(", "), chosen(lines, &[]))).collect();
+        let told: Vec<String> = cases
+            .iter()
+            .map(|lines| format!("{}: {}", lines.join(", "), chosen(lines, &[])))
+            .collect();
         expect![[r#"
             cpu=500m: c-1x-amd64-linux test-zone-a spot linux
             cpu=3, memory=20Gi, kubernetes.io/arch In arm64: m-4x-arm64-linux test-zone-a spot linux
@@ -288,9 +377,15 @@ mod tests {
 
     #[test]
     fn what_is_short_is_passed_over_and_told_where_nothing_else_is_left() {
-        let only = ["node.kubernetes.io/instance-type In c-1x-amd64-linux", "karpenter.sh/capacity-type In spot"];
+        let only = [
+            "node.kubernetes.io/instance-type In c-1x-amd64-linux",
+            "karpenter.sh/capacity-type In spot",
+        ];
         let short = |pattern| chosen(&only, &[("no-capacity", pattern)]);
-        let told = [short("c-1x-amd64-linux/test-zone-a/spot"), short("*/*/spot")];
+        let told = [
+            short("c-1x-amd64-linux/test-zone-a/spot"),
+            short("*/*/spot"),
+        ];
         expect![[r#"
             c-1x-amd64-linux test-zone-b spot linux
             insufficient capacity: no offering for NodeClaim c: 1148 refused by its requirements, 4 without capacity, 0 instance types too small"#]].assert_eq(&told.join("\n"));

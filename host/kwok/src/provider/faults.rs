@@ -1,5 +1,6 @@
-//! Faults on request: annotations under `kwok.longshore.dev/` on a KWOKNodeClass, or on a NodeClaim (which gets those
-//! of its NodePool's template), so that failures can be tried in any cluster. The claim's win.
+//! Faults on request: annotations under `kwok.longshore.dev/` on a KWOKNodeClass, or on a NodeClaim
+//! (which gets those of its NodePool's template), so that failures can be tried in any cluster. The
+//! claim's win.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,35 +30,56 @@ impl Faults {
     ///
     /// # Errors
     /// An unknown fault or a value that makes no sense.
-    pub fn read<'a>(sources: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> Result<Self, CloudError> {
+    pub fn read<'a>(
+        sources: impl IntoIterator<Item = &'a BTreeMap<String, String>>,
+    ) -> Result<Self, CloudError> {
         let mut faults = Faults::default();
         for (key, value) in sources.into_iter().flatten() {
-            let Some(name) = key.strip_prefix(PREFIX) else { continue };
-            let wrong =
-                |hint: &str| CloudError::Invalid(format!("annotation {key}: {value:?} is not understood; {hint}"));
+            let Some(name) = key.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let wrong = |hint: &str| {
+                CloudError::Invalid(format!(
+                    "annotation {key}: {value:?} is not understood; {hint}"
+                ))
+            };
             let share = || {
-                let share = if value == "true" { Some(1.0) } else { value.parse::<f64>().ok() };
-                share.filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| wrong("expected true or a share from 0 to 1"))
+                let share = if value == "true" {
+                    Some(1.0)
+                } else {
+                    value.parse::<f64>().ok()
+                };
+                share
+                    .filter(|s| (0.0..=1.0).contains(s))
+                    .ok_or_else(|| wrong("expected true or a share from 0 to 1"))
             };
             match name {
                 "no-capacity" => {
                     let pattern = |text: &str| {
-                        let parts: Vec<String> = text.trim().split('/').map(str::to_owned).collect();
-                        <[String; 3]>::try_from(parts).map_err(|_| wrong("expected TYPE/ZONE/CAPACITY-TYPE, * for any"))
+                        let parts: Vec<String> =
+                            text.trim().split('/').map(str::to_owned).collect();
+                        <[String; 3]>::try_from(parts)
+                            .map_err(|_| wrong("expected TYPE/ZONE/CAPACITY-TYPE, * for any"))
                     };
-                    faults.no_capacity =
-                        value.split(',').filter(|t| !t.trim().is_empty()).map(pattern).collect::<Result<_, _>>()?;
+                    faults.no_capacity = value
+                        .split(',')
+                        .filter(|t| !t.trim().is_empty())
+                        .map(pattern)
+                        .collect::<Result<_, _>>()?;
                 }
                 "launch-delay" => {
-                    faults.launch_delay =
-                        duration::duration(value).map_err(|_| wrong("expected a duration such as 30s"))?;
+                    faults.launch_delay = duration::duration(value)
+                        .map_err(|_| wrong("expected a duration such as 30s"))?;
                 }
                 "fail-launch" => faults.fail_launch = share()?,
                 "never-register" => faults.never_register = share()?,
                 "never-ready" => faults.never_ready = share()?,
                 _ => {
-                    let known = "no-capacity, launch-delay, fail-launch, never-register and never-ready";
-                    return Err(CloudError::Invalid(format!("annotation {key} is no fault; there are {known}")));
+                    let known =
+                        "no-capacity, launch-delay, fail-launch, never-register and never-ready";
+                    return Err(CloudError::Invalid(format!(
+                        "annotation {key} is no fault; there are {known}"
+                    )));
                 }
             }
         }
@@ -66,7 +88,12 @@ impl Faults {
 
     /// Whether an offering is out of capacity.
     pub fn is_short(&self, offering: [&str; 3]) -> bool {
-        let fits = |pattern: &[String; 3]| pattern.iter().zip(offering).all(|(p, o)| p == "*" || p == o);
+        let fits = |pattern: &[String; 3]| {
+            pattern
+                .iter()
+                .zip(offering)
+                .all(|(p, o)| p == "*" || p == o)
+        };
         self.no_capacity.iter().any(fits)
     }
 }
@@ -87,17 +114,29 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Faults, CloudError> {
-        Faults::read([&pairs.iter().map(|(k, v)| (format!("{PREFIX}{k}"), v.to_string())).collect()])
+        Faults::read([&pairs
+            .iter()
+            .map(|(k, v)| (format!("{PREFIX}{k}"), v.to_string()))
+            .collect()])
     }
 
     #[test]
     fn faults_are_read_from_annotations() {
-        let faults =
-            read(&[("no-capacity", "m5.large/*/spot, */z1/*"), ("launch-delay", "1m"), ("never-ready", "true")]);
+        let faults = read(&[
+            ("no-capacity", "m5.large/*/spot, */z1/*"),
+            ("launch-delay", "1m"),
+            ("never-ready", "true"),
+        ]);
         let faults = faults.unwrap();
-        assert!(faults.is_short(["m5.large", "z9", "spot"]) && faults.is_short(["x", "z1", "on-demand"]));
+        assert!(
+            faults.is_short(["m5.large", "z9", "spot"])
+                && faults.is_short(["x", "z1", "on-demand"])
+        );
         assert!(!faults.is_short(["m5.large", "z9", "on-demand"]));
-        assert_eq!((faults.launch_delay.as_secs(), faults.never_ready), (60, 1.0));
+        assert_eq!(
+            (faults.launch_delay.as_secs(), faults.never_ready),
+            (60, 1.0)
+        );
     }
 
     #[test]
@@ -111,7 +150,9 @@ mod tests {
 
     #[test]
     fn chance_is_the_same_for_the_same_uid() {
-        let hits = (0..1000).filter(|n| hit(0.3, &format!("uid-{n}"), "fail")).count();
+        let hits = (0..1000)
+            .filter(|n| hit(0.3, &format!("uid-{n}"), "fail"))
+            .count();
         assert!((200..400).contains(&hits), "{hits}");
         assert_eq!(hit(0.5, "a", "b"), hit(0.5, "a", "b"));
         assert!(hit(1.0, "a", "b") && !hit(0.0, "a", "b"));

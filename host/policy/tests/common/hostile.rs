@@ -8,21 +8,30 @@ use longshore_policy::{Assignment, Host, LoadedPolicy, Report, WasmPolicies};
 
 use super::{World, world};
 
-pub static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| longshore_xtask::guests::build_hostile().unwrap());
+pub static HOSTILE: LazyLock<PathBuf> =
+    LazyLock::new(|| longshore_xtask::guests::build_hostile().unwrap());
 pub static WORLD: LazyLock<World> = LazyLock::new(|| world(600));
 
 pub fn hostile(host: &Host, mode: &str) -> LoadedPolicy {
-    host.load(&HOSTILE, Some(&format!("mode = '{mode}'"))).unwrap()
+    host.load(&HOSTILE, Some(&format!("mode = '{mode}'")))
+        .unwrap()
 }
 
 pub fn policies(host: &Host, mode: &str) -> WasmPolicies {
-    host.policies(vec![Assignment { policy: hostile(host, mode), node_pools: vec![] }])
+    host.policies(vec![Assignment {
+        policy: hostile(host, mode),
+        node_pools: vec![],
+    }])
 }
 
 /// Asks a policy that must fail; what was reported.
 pub fn failure(policies: &WasmPolicies) -> String {
     let scores = policies.score(&WORLD.catalogue, &WORLD.names, WORLD.pool);
-    assert_eq!(scores, ByPrice.score(&WORLD.catalogue, &WORLD.names, WORLD.pool), "the price answers instead");
+    assert_eq!(
+        scores,
+        ByPrice.score(&WORLD.catalogue, &WORLD.names, WORLD.pool),
+        "the price answers instead"
+    );
     let errors: Vec<String> = policies
         .reports()
         .into_iter()
@@ -37,25 +46,64 @@ pub fn failure(policies: &WasmPolicies) -> String {
 
 /// Every way to fail in a call, and the words that the report must have.
 pub const MODES: [(&str, &str); 21] = [
-    ("loop", "score: ran out of fuel after 224000000 units; an endless loop?"),
+    (
+        "loop",
+        "score: ran out of fuel after 224000000 units; an endless loop?",
+    ),
     ("memory", "score: wants more than 67108864 bytes of memory"),
     ("panic", "out of ideas"),
-    ("unreachable", "score: wasm trap: wasm `unreachable` instruction executed"),
+    (
+        "unreachable",
+        "score: wasm trap: wasm `unreachable` instruction executed",
+    ),
     ("recursion", "score: "),
-    ("nan", "score: the cost of offering 3 is NaN; expected 0 or more, or infinity"),
-    ("negative", "score: the cost of offering 4 is -1; expected 0 or more, or infinity"),
-    ("minus-infinity", "score: the cost of offering 5 is -inf; expected 0 or more, or infinity"),
+    (
+        "nan",
+        "score: the cost of offering 3 is NaN; expected 0 or more, or infinity",
+    ),
+    (
+        "negative",
+        "score: the cost of offering 4 is -1; expected 0 or more, or infinity",
+    ),
+    (
+        "minus-infinity",
+        "score: the cost of offering 5 is -inf; expected 0 or more, or infinity",
+    ),
     ("short", "score: 599 costs for 600 offerings"),
     ("long", "score: 601 costs for 600 offerings"),
-    ("huge", "score: the answer or a message is larger than 1086976 bytes"),
+    (
+        "huge",
+        "score: the answer or a message is larger than 1086976 bytes",
+    ),
     ("excluded", "score: every offering is excluded"),
     ("error", "score: no"),
-    ("long-error", "score: the answer or a message is larger than 1086976 bytes"),
+    (
+        "long-error",
+        "score: the answer or a message is larger than 1086976 bytes",
+    ),
     ("not-utf8", "score: invalid utf-8"),
-    ("log-spam", "score: called host functions more than 10000 times"),
-    ("long-log", "score: the answer or a message is larger than 1086976 bytes"),
-    ("pool-row", "pools: pool `pool`: offering 4294967295 is not one of 600"),
-    ("pool-twice", "pools: pool `pool`: offering 1 draws on a pool already"),
-    ("pool-columns", "pools: pool `pool`: columns of different lengths: (1, 0, 0)"),
-    ("pool-nan", "pools: pool `pool`: NaN is left; expected a finite number, 0 or more"),
+    (
+        "log-spam",
+        "score: called host functions more than 10000 times",
+    ),
+    (
+        "long-log",
+        "score: the answer or a message is larger than 1086976 bytes",
+    ),
+    (
+        "pool-row",
+        "pools: pool `pool`: offering 4294967295 is not one of 600",
+    ),
+    (
+        "pool-twice",
+        "pools: pool `pool`: offering 1 draws on a pool already",
+    ),
+    (
+        "pool-columns",
+        "pools: pool `pool`: columns of different lengths: (1, 0, 0)",
+    ),
+    (
+        "pool-nan",
+        "pools: pool `pool`: NaN is left; expected a finite number, 0 or more",
+    ),
 ];

@@ -16,9 +16,14 @@ pub static HOST: LazyLock<Host> = LazyLock::new(|| Host::new(HostConfig::default
 
 /// The component of a first-party plugin, built if it is not there yet.
 pub fn plugin(name: &str) -> PathBuf {
-    static BUILT: LazyLock<Vec<PathBuf>> = LazyLock::new(|| longshore_xtask::guests::build_plugins().unwrap());
+    static BUILT: LazyLock<Vec<PathBuf>> =
+        LazyLock::new(|| longshore_xtask::guests::build_plugins().unwrap());
     let file = format!("{name}.wasm");
-    BUILT.iter().find(|path| path.ends_with(&file)).unwrap().clone()
+    BUILT
+        .iter()
+        .find(|path| path.ends_with(&file))
+        .unwrap()
+        .clone()
 }
 
 /// A first-party plugin with settings.
@@ -28,7 +33,10 @@ pub fn load(name: &str, settings: &str) -> LoadedPolicy {
 
 /// One policy for all NodePools.
 pub fn serve(policy: LoadedPolicy) -> WasmPolicies {
-    HOST.policies(vec![Assignment { policy, node_pools: vec![] }])
+    HOST.policies(vec![Assignment {
+        policy,
+        node_pools: vec![],
+    }])
 }
 
 /// A catalogue, its names and a NodePool.
@@ -38,7 +46,8 @@ pub struct World {
     pub pool: Symbol,
 }
 
-/// At least `offerings` offerings: types of two families and two architectures, in three zones, on demand and spot.
+/// At least `offerings` offerings: types of two families and two architectures, in three zones, on
+/// demand and spot.
 pub fn world(offerings: usize) -> World {
     let mut names = Symbols::default();
     let arch = names.intern("kubernetes.io/arch");
@@ -49,8 +58,10 @@ pub fn world(offerings: usize) -> World {
         let (family, processor) = [("m7g", "arm64"), ("c7i", "amd64")][number % 2];
         let vcpus = 1 << (number % 7 + 1);
         let price = 0.0408 * f64::from(vcpus) * (1.0 + (number % 13) as f64 / 100.0);
-        let capacity =
-            Resources::new([(ResourceId::Cpu, i64::from(vcpus) * 1000), (ResourceId::Memory, i64::from(vcpus) << 32)]);
+        let capacity = Resources::new([
+            (ResourceId::Cpu, i64::from(vcpus) * 1000),
+            (ResourceId::Memory, i64::from(vcpus) << 32),
+        ]);
         let name = names.intern(&format!("{family}.{number:04}"));
         let offering = |zone, capacity_type, price: f64| Offering {
             instance_type: longshore_core::model::TypeId(0),
@@ -63,7 +74,10 @@ pub fn world(offerings: usize) -> World {
         };
         let offerings = zones.iter().enumerate().flat_map(|(nth, &zone)| {
             let share = 0.3 + 0.05 * nth as f64 + (number % 5) as f64 / 50.0;
-            [offering(zone, on_demand, price), offering(zone, spot, price * share)]
+            [
+                offering(zone, on_demand, price),
+                offering(zone, spot, price * share),
+            ]
         });
         let processor = Requirement::new(arch, Op::In(Box::new([names.intern(processor)])));
         let instance_type = InstanceType {
@@ -77,5 +91,9 @@ pub fn world(offerings: usize) -> World {
         (instance_type, offerings.collect())
     });
     let types = types.collect();
-    World { catalogue: Catalogue::new(types, &names), names, pool }
+    World {
+        catalogue: Catalogue::new(types, &names),
+        names,
+        pool,
+    }
 }

@@ -1,7 +1,8 @@
 //! PodDisruptionBudgets: how many pods may be evicted now.
 //!
-//! The server takes one off `disruptionsAllowed` for every eviction and notes the pod in `disruptedPods`; here the
-//! numbers are counted anew and pods that went, or did not go within two minutes, are taken off the note.
+//! The server takes one off `disruptionsAllowed` for every eviction and notes the pod in
+//! `disruptedPods`; here the numbers are counted anew and pods that went, or did not go within two
+//! minutes, are taken off the note.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +19,18 @@ const DISRUPTION_TIMEOUT: i64 = 120;
 /// A pod has come, gone, or changed whether it is well: budgets that select it count again.
 pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let state = |p: &Value| (fields::ready(p), fields::deleting(p), fields::ended(p));
-    let same =
-        |b: &Value| state(b) == state(&change.object) && b["metadata"]["labels"] == change.object["metadata"]["labels"];
+    let same = |b: &Value| {
+        state(b) == state(&change.object)
+            && b["metadata"]["labels"] == change.object["metadata"]["labels"]
+    };
     if change.event == Event::Modified && before.is_some_and(same) {
         return;
     }
     let namespace = &change.key.namespace;
     let selected = |budget: &Value| {
         let selector = &budget["spec"]["selector"];
-        selector::selects(selector, &change.object) || before.is_some_and(|b| selector::selects(selector, b))
+        selector::selects(selector, &change.object)
+            || before.is_some_and(|b| selector::selects(selector, b))
     };
     let budgets: Vec<Key> = ctx
         .view
@@ -53,25 +57,47 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, budget: &Value) {
     let (expected, desired) = wanted(ctx, budget, &pods);
     // Those that have been evicted are as good as gone.
     let leaves = |name: &String| {
-        let pod = ctx.view.get(&fields::key(resources::POD, &key.namespace, name));
-        pod.is_some_and(|p| pods_by_labels::healthy(p) && !fields::ended(p) && selector::selects(chosen, p))
+        let pod = ctx
+            .view
+            .get(&fields::key(resources::POD, &key.namespace, name));
+        pod.is_some_and(|p| {
+            pods_by_labels::healthy(p) && !fields::ended(p) && selector::selects(chosen, p)
+        })
     };
     let evicted = disrupted.keys().filter(|name| leaves(name)).count();
     let healthy = pods.iter().map(|count| count.healthy).sum::<usize>() as i64 - evicted as i64;
-    let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+    let allowed = if expected > 0 {
+        (healthy - desired).max(0)
+    } else {
+        0
+    };
     let status = [
         ("expectedPods", json!(expected)),
         ("desiredHealthy", json!(desired)),
         ("currentHealthy", json!(healthy)),
         ("disruptionsAllowed", json!(allowed)),
-        ("disruptedPods", if disrupted.is_empty() { Value::Null } else { Value::Object(disrupted) }),
-        ("observedGeneration", budget["metadata"]["generation"].clone()),
+        (
+            "disruptedPods",
+            if disrupted.is_empty() {
+                Value::Null
+            } else {
+                Value::Object(disrupted)
+            },
+        ),
+        (
+            "observedGeneration",
+            budget["metadata"]["generation"].clone(),
+        ),
     ];
     ctx.set_status(key, &status);
     let state = if allowed > 0 { "True" } else { "False" };
     if fields::condition(budget, "DisruptionAllowed") != state {
         let now = ctx.clock.now();
-        let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
+        let reason = if allowed > 0 {
+            "SufficientPods"
+        } else {
+            "InsufficientPods"
+        };
         ctx.update(key, Subresource::Status, |b| {
             fields::set_condition(b, "DisruptionAllowed", state, reason, "", now);
         });
@@ -92,13 +118,17 @@ fn wanted(ctx: &ActorContext, budget: &Value, pods: &[&Count]) -> (i64, i64) {
         Some(Value::Number(least)) => (there(), least.as_i64().unwrap_or(0)),
         Some(share) => {
             let expected = scale(ctx, pods);
-            (expected, fields::count_or_share(Some(share), expected, true).unwrap_or(expected))
+            (
+                expected,
+                fields::count_or_share(Some(share), expected, true).unwrap_or(expected),
+            )
         }
         None => (there(), 1),
     }
 }
 
-/// How many pods the controllers of these pods are meant to have; a pod without one counts for itself.
+/// How many pods the controllers of these pods are meant to have; a pod without one counts for
+/// itself.
 fn scale(ctx: &ActorContext, pods: &[&Count]) -> i64 {
     let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
     let mut alone = 0;
@@ -111,29 +141,48 @@ fn scale(ctx: &ActorContext, pods: &[&Count]) -> i64 {
     scales.values().sum::<i64>() + alone
 }
 
-/// The UID and number of replicas of what scales a pod. A ReplicaSet of a Deployment counts as the Deployment does:
-/// during a roll-out it is only a part.
+/// The UID and number of replicas of what scales a pod. A ReplicaSet of a Deployment counts as the
+/// Deployment does: during a roll-out it is only a part.
 fn replicas<'a>(ctx: &'a ActorContext, uid: &str) -> Option<(&'a str, i64)> {
-    const SCALED: [Resource; 3] = [resources::REPLICA_SET, resources::STATEFUL_SET, resources::REPLICATION_CONTROLLER];
-    let key = ctx.view.by_uid(uid).filter(|key| SCALED.contains(&key.resource))?;
+    const SCALED: [Resource; 3] = [
+        resources::REPLICA_SET,
+        resources::STATEFUL_SET,
+        resources::REPLICATION_CONTROLLER,
+    ];
+    let key = ctx
+        .view
+        .by_uid(uid)
+        .filter(|key| SCALED.contains(&key.resource))?;
     let set = ctx.view.get(key)?;
     let above = fields::controller(set).and_then(|o| ctx.view.by_uid(fields::text(o, "/uid")));
     let scaled = above.and_then(|key| ctx.view.get(key)).unwrap_or(set);
-    Some((fields::uid(scaled), fields::number(scaled, "/spec/replicas").unwrap_or(1)))
+    Some((
+        fields::uid(scaled),
+        fields::number(scaled, "/spec/replicas").unwrap_or(1),
+    ))
 }
 
 /// Evictions that have not become deletions yet.
 fn disrupted(ctx: &mut ActorContext, key: &Key, budget: &Value) -> Map<String, Value> {
     let now = ctx.clock.now();
     let mut left = Map::new();
-    for (name, at) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
-        let pod = ctx.view.get(&fields::key(resources::POD, &key.namespace, name));
+    for (name, at) in budget["status"]["disruptedPods"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        let pod = ctx
+            .view
+            .get(&fields::key(resources::POD, &key.namespace, name));
         let waits = pod.is_some_and(|p| !fields::deleting(p));
-        let age = at.as_str().and_then(|t| t.parse().ok()).map_or(i64::MAX, |t| now.duration_since(t).as_secs());
+        let age = at
+            .as_str()
+            .and_then(|t| t.parse().ok())
+            .map_or(i64::MAX, |t| now.duration_since(t).as_secs());
         if waits && age <= DISRUPTION_TIMEOUT {
             left.insert(name.clone(), at.clone());
-            let due =
-                ctx.clock.elapsed() + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
+            let due = ctx.clock.elapsed()
+                + std::time::Duration::from_secs((DISRUPTION_TIMEOUT - age + 1).unsigned_abs());
             ctx.event_queue.once(due, Work::Reconcile(key.clone()));
         }
     }

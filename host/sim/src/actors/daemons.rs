@@ -1,7 +1,8 @@
 //! DaemonSets: one pod on every node that lets it in.
 //!
-//! As in Kubernetes its pods are bound by kube-scheduler, each told its node by a node affinity on the name. Absent:
-//! roll-outs other than `OnDelete` for a changed template (pods keep the template they were made with).
+//! As in Kubernetes its pods are bound by kube-scheduler, each told its node by a node affinity on
+//! the name. Absent: roll-outs other than `OnDelete` for a changed template (pods keep the template
+//! they were made with).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,11 @@ pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     if before.is_some_and(same) {
         return;
     }
-    let all: Vec<Key> = ctx.view.all(resources::DAEMON_SET).map(|(key, _)| key).collect();
+    let all: Vec<Key> = ctx
+        .view
+        .all(resources::DAEMON_SET)
+        .map(|(key, _)| key)
+        .collect();
     all.into_iter().for_each(|key| ctx.reconcile(key));
 }
 
@@ -54,10 +59,21 @@ struct Known {
 
 impl Known {
     /// What becomes of a daemon on each node, by name.
-    fn fates(&mut self, ctx: &ActorContext, set: &Value, tolerations: &[Value]) -> Vec<(Arc<str>, DaemonTarget)> {
-        let (uid, generation) = (fields::uid(set), fields::number(set, "/metadata/generation"));
+    fn fates(
+        &mut self,
+        ctx: &ActorContext,
+        set: &Value,
+        tolerations: &[Value],
+    ) -> Vec<(Arc<str>, DaemonTarget)> {
+        let (uid, generation) = (
+            fields::uid(set),
+            fields::number(set, "/metadata/generation"),
+        );
         if self.of.0 != uid || self.of.1 != generation {
-            *self = Known { of: (uid.to_owned(), generation), nodes: FxHashMap::default() };
+            *self = Known {
+                of: (uid.to_owned(), generation),
+                nodes: FxHashMap::default(),
+            };
         }
         let mut fates = Vec::new();
         for (key, node) in ctx.view.all(resources::NODE) {
@@ -72,7 +88,8 @@ impl Known {
             fates.push((key.name, fate));
         }
         if self.nodes.len() > 2 * fates.len() + 16 {
-            self.nodes.retain(|name, _| fates.binary_search_by(|(other, _)| other.cmp(name)).is_ok());
+            self.nodes
+                .retain(|name, _| fates.binary_search_by(|(other, _)| other.cmp(name)).is_ok());
         }
         fates
     }
@@ -81,10 +98,19 @@ impl Known {
 impl Daemons {
     /// Makes and deletes pods node by node.
     pub fn reconcile(&mut self, ctx: &mut ActorContext, key: &Key) {
-        let Some(set) = ctx.view.get(key).cloned() else { return drop(self.0.remove(key)) };
+        let Some(set) = ctx.view.get(key).cloned() else {
+            return drop(self.0.remove(key));
+        };
         let tolerations = tolerations(&set["spec"]["template"]);
-        let nodes = self.0.entry(key.clone()).or_default().fates(ctx, &set, &tolerations);
-        let wanted = nodes.iter().filter(|(_, fate)| *fate == DaemonTarget::Runs).count() as i64;
+        let nodes = self
+            .0
+            .entry(key.clone())
+            .or_default()
+            .fates(ctx, &set, &tolerations);
+        let wanted = nodes
+            .iter()
+            .filter(|(_, fate)| *fate == DaemonTarget::Runs)
+            .count() as i64;
         let mut running = 0;
         let mut ready = 0;
         let mut steps = Vec::new();
@@ -100,8 +126,9 @@ impl Daemons {
                 on_node(node, *fate, &here, &mut steps);
             }
             // A pod that waits for a node that has gone since waits for nothing.
-            let waits =
-                |m: &Member| fields::text(&m.object, "/spec/nodeName").is_empty() && !fields::deleting(&m.object);
+            let waits = |m: &Member| {
+                fields::text(&m.object, "/spec/nodeName").is_empty() && !fields::deleting(&m.object)
+            };
             let lost = pods.values().flatten().filter(|(_, m)| waits(m));
             steps.extend(lost.map(|(key, _)| Step::Delete((*key).clone())));
         }
@@ -119,7 +146,10 @@ impl Daemons {
         ctx.set_status(
             key,
             &[
-                ("desiredNumberScheduled", json!(if deleting { 0 } else { wanted })),
+                (
+                    "desiredNumberScheduled",
+                    json!(if deleting { 0 } else { wanted }),
+                ),
                 ("currentNumberScheduled", json!(running)),
                 ("updatedNumberScheduled", json!(running)),
                 ("numberMisscheduled", json!(0)),
@@ -155,8 +185,12 @@ fn target_on(set: &Value, tolerations: &[Value], node: &Value) -> DaemonTarget {
         return DaemonTarget::Goes;
     }
     let kept_out = |effect: &str| {
-        let taints = fields::items(node, "/spec/taints").iter().filter(|t| t["effect"] == effect);
-        taints.into_iter().any(|taint| !tolerations.iter().any(|t| selector::tolerates(t, taint)))
+        let taints = fields::items(node, "/spec/taints")
+            .iter()
+            .filter(|t| t["effect"] == effect);
+        taints
+            .into_iter()
+            .any(|taint| !tolerations.iter().any(|t| selector::tolerates(t, taint)))
     };
     match (kept_out("NoExecute"), kept_out("NoSchedule")) {
         (true, _) => DaemonTarget::Goes,
@@ -168,7 +202,9 @@ fn target_on(set: &Value, tolerations: &[Value], node: &Value) -> DaemonTarget {
 fn on_node(node: &Arc<str>, fate: DaemonTarget, here: &[(&Key, &Member)], steps: &mut Vec<Step>) {
     let ended = |m: &Member| fields::ended(&m.object);
     let stays = |m: &Member| !fields::deleting(&m.object);
-    let over = here.iter().filter(|(_, m)| !m.active && ended(m) && stays(m));
+    let over = here
+        .iter()
+        .filter(|(_, m)| !m.active && ended(m) && stays(m));
     steps.extend(over.map(|(key, _)| Step::Delete((*key).clone())));
     // One that is on its way out is waited for.
     let keep = usize::from(fate != DaemonTarget::Goes);
@@ -182,7 +218,8 @@ fn on_node(node: &Arc<str>, fate: DaemonTarget, here: &[(&Key, &Member)], steps:
 
 fn tolerations(template: &Value) -> Vec<Value> {
     let own = fields::items(template, "/spec/tolerations").iter().cloned();
-    let more = TOLERATED.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
+    let more =
+        TOLERATED.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
     let network = (template["spec"]["hostNetwork"] == true).then(
         || json!({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}),
     );
@@ -197,8 +234,13 @@ fn pod(set: &Value, tolerations: &[Value], node: &str, name: &str) -> Value {
     let named = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     let affinity = fields::map_at(fields::map_at(spec, "affinity"), "nodeAffinity");
     let required = fields::map_at(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
-    match required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut) {
-        Some(terms) => terms.iter_mut().for_each(|term| term["matchFields"] = named.clone()),
+    match required
+        .get_mut("nodeSelectorTerms")
+        .and_then(Value::as_array_mut)
+    {
+        Some(terms) => terms
+            .iter_mut()
+            .for_each(|term| term["matchFields"] = named.clone()),
         None => required["nodeSelectorTerms"] = json!([{"matchFields": named}]),
     }
     pod

@@ -1,7 +1,8 @@
 //! Deployments: one ReplicaSet per template, and the way from the old one to the new.
 //!
-//! A roll-out keeps `maxSurge` and `maxUnavailable` and takes old pods that are not ready first. Absent: proportional
-//! scaling during a roll-out, deadlines for progress, roll-backs other than writing the old template again.
+//! A roll-out keeps `maxSurge` and `maxUnavailable` and takes old pods that are not ready first.
+//! Absent: proportional scaling during a roll-out, deadlines for progress, roll-backs other than
+//! writing the old template again.
 
 use std::sync::Arc;
 
@@ -30,8 +31,14 @@ pub fn wake(ctx: &mut ActorContext, change: &Change) {
     if change.event != Event::Deleted {
         return;
     }
-    let owner = |o: &Value| ctx.view.by_uid(fields::text(fields::controller(o)?, "/uid")).cloned();
-    let Some(set) = owner(&change.object).and_then(|key| ctx.view.get(&key).cloned()) else { return };
+    let owner = |o: &Value| {
+        ctx.view
+            .by_uid(fields::text(fields::controller(o)?, "/uid"))
+            .cloned()
+    };
+    let Some(set) = owner(&change.object).and_then(|key| ctx.view.get(&key).cloned()) else {
+        return;
+    };
     if let Some(key) = owner(&set).filter(|key| key.resource == resources::DEPLOYMENT) {
         ctx.reconcile(key);
     }
@@ -41,9 +48,14 @@ pub fn wake(ctx: &mut ActorContext, change: &Change) {
 pub fn reconcile(ctx: &mut ActorContext, key: &Key, deployment: &Value) {
     let hash = template::hash(ctx, deployment);
     let mut sets = sets(ctx, deployment);
-    let wanted = fields::number(deployment, "/spec/replicas").unwrap_or(1).max(0);
+    let wanted = fields::number(deployment, "/spec/replicas")
+        .unwrap_or(1)
+        .max(0);
     if !fields::deleting(deployment) && deployment["spec"]["paused"] != true {
-        let Some(at) = sets.iter().position(|s| fields::label(&s.object, HASH) == Some(&hash)) else {
+        let Some(at) = sets
+            .iter()
+            .position(|s| fields::label(&s.object, HASH) == Some(&hash))
+        else {
             let first = if sets.is_empty() { wanted } else { 0 };
             return create(ctx, deployment, &hash, first);
         };
@@ -63,12 +75,21 @@ fn sets(ctx: &ActorContext, deployment: &Value) -> Vec<Set> {
         .map(|(key, object)| {
             let status = |field: &str| object["status"][field].as_i64().unwrap_or(0);
             let (ready, there) = (status("readyReplicas"), status("replicas"));
-            Set { wants: fields::number(&object, "/spec/replicas").unwrap_or(1), ready, there, key, object }
+            Set {
+                wants: fields::number(&object, "/spec/replicas").unwrap_or(1),
+                ready,
+                there,
+                key,
+                object,
+            }
         })
         .collect();
     // The creation time tells seconds; names settle the rest.
     sets.sort_by_cached_key(|s| {
-        (fields::text(&s.object, "/metadata/creationTimestamp").to_owned(), s.key.name.clone())
+        (
+            fields::text(&s.object, "/metadata/creationTimestamp").to_owned(),
+            s.key.name.clone(),
+        )
     });
     sets
 }
@@ -94,10 +115,15 @@ fn create(ctx: &mut ActorContext, deployment: &Value, hash: &str, replicas: i64)
 fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, old: &[Set]) {
     let before: i64 = old.iter().map(|s| s.wants).sum();
     if fields::text(deployment, "/spec/strategy/type") == "Recreate" {
-        old.iter().filter(|s| s.wants > 0).for_each(|s| scale(ctx, &s.key, 0));
+        old.iter()
+            .filter(|s| s.wants > 0)
+            .for_each(|s| scale(ctx, &s.key, 0));
         // Pods on their way out count: that is the point of it.
         let pods = |s: &Set| ctx.view.controlled(resources::POD, fields::uid(&s.object));
-        let left = old.iter().flat_map(pods).any(|(_, pod)| !fields::ended(&pod));
+        let left = old
+            .iter()
+            .flat_map(pods)
+            .any(|(_, pod)| !fields::ended(&pod));
         if before == 0 && !left && current.wants != wanted {
             scale(ctx, &current.key, wanted);
         }
@@ -114,10 +140,12 @@ fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, 
             scale(ctx, &current.key, most);
         }
     }
-    // Of the old pods, those that are not ready are no loss; of the others so many may go as leave enough.
+    // Of the old pods, those that are not ready are no loss; of the others so many may go as leave
+    // enough.
     let total = before + current.wants;
     let mut spare = total - (wanted - unavailable) - (current.wants - current.ready).max(0);
-    let mut ready_spare = current.ready + old.iter().map(|s| s.ready).sum::<i64>() - (wanted - unavailable);
+    let mut ready_spare =
+        current.ready + old.iter().map(|s| s.ready).sum::<i64>() - (wanted - unavailable);
     for set in old.iter().filter(|s| s.wants > 0) {
         let lame = (set.wants - set.ready).clamp(0, spare.max(0));
         let well = ready_spare.min(spare - lame).clamp(0, set.wants - lame);
@@ -134,30 +162,63 @@ fn limits(deployment: &Value, wanted: i64) -> (i64, i64) {
     let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
     let share = json!("25%");
     let value = |field: &str, up| {
-        fields::count_or_share(Some(rolling.get(field).filter(|v| !v.is_null()).unwrap_or(&share)), wanted, up)
+        fields::count_or_share(
+            Some(
+                rolling
+                    .get(field)
+                    .filter(|v| !v.is_null())
+                    .unwrap_or(&share),
+            ),
+            wanted,
+            up,
+        )
     };
     let surge = value("maxSurge", true).unwrap_or(1).max(0);
     let unavailable = value("maxUnavailable", false).unwrap_or(0).clamp(0, wanted);
-    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
+    if surge == 0 && unavailable == 0 {
+        (0, 1)
+    } else {
+        (surge, unavailable)
+    }
 }
 
 fn scale(ctx: &mut ActorContext, key: &Key, replicas: i64) {
-    ctx.update(key, Subresource::Object, |set| fields::map_at(set, "spec")["replicas"] = replicas.into());
+    ctx.update(key, Subresource::Object, |set| {
+        fields::map_at(set, "spec")["replicas"] = replicas.into()
+    });
 }
 
 /// Old ReplicaSets without pods beyond `revisionHistoryLimit` go, the oldest first.
 fn forget(ctx: &mut ActorContext, deployment: &Value, old: &[Set]) {
-    let keep = fields::number(deployment, "/spec/revisionHistoryLimit").unwrap_or(10).max(0) as usize;
-    let empty: Vec<&Set> =
-        old.iter().filter(|s| s.wants == 0 && s.there == 0 && !fields::deleting(&s.object)).collect();
+    let keep = fields::number(deployment, "/spec/revisionHistoryLimit")
+        .unwrap_or(10)
+        .max(0) as usize;
+    let empty: Vec<&Set> = old
+        .iter()
+        .filter(|s| s.wants == 0 && s.there == 0 && !fields::deleting(&s.object))
+        .collect();
     for set in empty.iter().take(empty.len().saturating_sub(keep)) {
         ctx.delete(&set.key);
     }
 }
 
-fn status(ctx: &mut ActorContext, key: &Key, deployment: &Value, wanted: i64, hash: &str, sets: &[Set]) {
-    let (there, ready) = (sets.iter().map(|s| s.there).sum::<i64>(), sets.iter().map(|s| s.ready).sum::<i64>());
-    let updated: i64 = sets.iter().filter(|s| fields::label(&s.object, HASH) == Some(hash)).map(|s| s.there).sum();
+fn status(
+    ctx: &mut ActorContext,
+    key: &Key,
+    deployment: &Value,
+    wanted: i64,
+    hash: &str,
+    sets: &[Set],
+) {
+    let (there, ready) = (
+        sets.iter().map(|s| s.there).sum::<i64>(),
+        sets.iter().map(|s| s.ready).sum::<i64>(),
+    );
+    let updated: i64 = sets
+        .iter()
+        .filter(|s| fields::label(&s.object, HASH) == Some(hash))
+        .map(|s| s.there)
+        .sum();
     let count = |n: i64| if n == 0 { Value::Null } else { json!(n) };
     ctx.set_status(
         key,
@@ -167,14 +228,25 @@ fn status(ctx: &mut ActorContext, key: &Key, deployment: &Value, wanted: i64, ha
             ("readyReplicas", count(ready)),
             ("availableReplicas", count(ready)),
             ("unavailableReplicas", count((wanted - ready).max(0))),
-            ("observedGeneration", deployment["metadata"]["generation"].clone()),
+            (
+                "observedGeneration",
+                deployment["metadata"]["generation"].clone(),
+            ),
         ],
     );
     let enough = ready >= wanted - limits(deployment, wanted).1;
     let available = if enough { "True" } else { "False" };
-    if ctx.view.get(key).is_some_and(|d| fields::condition(d, "Available") != available) {
+    if ctx
+        .view
+        .get(key)
+        .is_some_and(|d| fields::condition(d, "Available") != available)
+    {
         let now = ctx.clock.now();
-        let reason = if enough { "MinimumReplicasAvailable" } else { "MinimumReplicasUnavailable" };
+        let reason = if enough {
+            "MinimumReplicasAvailable"
+        } else {
+            "MinimumReplicasUnavailable"
+        };
         ctx.update(key, Subresource::Status, |d| {
             fields::set_condition(d, "Available", available, reason, "", now);
         });

@@ -14,7 +14,11 @@ pub struct EventQueue<W> {
 
 impl<W> Default for EventQueue<W> {
     fn default() -> Self {
-        EventQueue { due: BTreeMap::new(), once: BTreeMap::new(), asked: 0 }
+        EventQueue {
+            due: BTreeMap::new(),
+            once: BTreeMap::new(),
+            asked: 0,
+        }
     }
 }
 
@@ -25,7 +29,8 @@ impl<W: Ord + Clone> EventQueue<W> {
         self.due.insert((time, self.asked), (work, false));
     }
 
-    /// Asks for something at a time, unless it has been asked for in this way, is due no later, and is not done yet.
+    /// Asks for something at a time, unless it has been asked for in this way, is due no later, and
+    /// is not done yet.
     pub fn once(&mut self, time: Duration, work: W) {
         match self.once.get(&work) {
             Some(place) if place.0 <= time => return,
@@ -71,6 +76,9 @@ mod tests {
         assert_eq!(taken, ["b", "a", "once"]);
         agenda.once(at(2), "once");
         assert_eq!(agenda.next(), Some(at(2)));
-        assert_eq!(std::iter::from_fn(|| agenda.take(at(9))).collect::<Vec<_>>(), ["c", "once"]);
+        assert_eq!(
+            std::iter::from_fn(|| agenda.take(at(9))).collect::<Vec<_>>(),
+            ["c", "once"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What actors read of objects and write into them: fields of JSON by path, conditions, owners, times.
+//! What actors read of objects and write into them: fields of JSON by path, conditions, owners,
+//! times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +9,16 @@ use serde_json::{Value, json};
 
 use crate::object::{Key, Resource};
 
-/// What is at a path (`/spec/containers/0`). As `Value::pointer`, which allocates for every part of the path; names
-/// with a slash or a tilde in them are not reached.
+/// What is at a path (`/spec/containers/0`). As `Value::pointer`, which allocates for every part of
+/// the path; names with a slash or a tilde in them are not reached.
 pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('/').skip(1).try_fold(object, |value, part| match value {
-        Value::Object(map) => map.get(part),
-        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
-        _ => None,
-    })
+    path.split('/')
+        .skip(1)
+        .try_fold(object, |value, part| match value {
+            Value::Object(map) => map.get(part),
+            Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+            _ => None,
+        })
 }
 
 /// Text at a path; empty where there is none.
@@ -30,7 +33,9 @@ pub fn number(object: &Value, path: &str) -> Option<i64> {
 
 /// The items of a list at a path; none where there is no list.
 pub fn items<'a>(object: &'a Value, path: &str) -> &'a [Value] {
-    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    at(object, path)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Its UID.
@@ -50,7 +55,11 @@ pub fn key_of(resource: Resource, object: &Value) -> Key {
 
 /// A key from its parts.
 pub fn key(resource: Resource, namespace: &str, name: &str) -> Key {
-    Key { resource, namespace: Arc::from(namespace), name: Arc::from(name) }
+    Key {
+        resource,
+        namespace: Arc::from(namespace),
+        name: Arc::from(name),
+    }
 }
 
 /// The value of a label.
@@ -60,7 +69,11 @@ pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 
 /// The value of an annotation.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    object
+        .get("metadata")?
+        .get("annotations")?
+        .get(key)?
+        .as_str()
 }
 
 /// Whether it is being deleted.
@@ -70,19 +83,26 @@ pub fn deleting(object: &Value) -> bool {
 
 /// Whether a finalizer is on it.
 pub fn holds(object: &Value, finalizer: &str) -> bool {
-    items(object, "/metadata/finalizers").iter().any(|f| f == finalizer)
+    items(object, "/metadata/finalizers")
+        .iter()
+        .any(|f| f == finalizer)
 }
 
 /// Takes a finalizer away.
 pub fn release(object: &mut Value, finalizer: &str) {
-    if let Some(all) = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut) {
+    if let Some(all) = object
+        .pointer_mut("/metadata/finalizers")
+        .and_then(Value::as_array_mut)
+    {
         all.retain(|f| f != finalizer);
     }
 }
 
 /// The owner that controls it: `ownerReferences` with `controller: true`.
 pub fn controller(object: &Value) -> Option<&Value> {
-    items(object, "/metadata/ownerReferences").iter().find(|o| o["controller"] == true)
+    items(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|o| o["controller"] == true)
 }
 
 /// An owner reference to a controller.
@@ -95,7 +115,9 @@ pub fn controlled_by(resource: Resource, owner: &Value) -> Value {
 
 /// A time as objects have it, to the second.
 pub fn stamp(at: Timestamp) -> String {
-    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+    Timestamp::from_second(at.as_second())
+        .unwrap_or(at)
+        .to_string()
 }
 
 /// A time at a path.
@@ -110,11 +132,14 @@ pub fn duration(text: &str) -> Option<Duration> {
 
 /// The status of a condition: `True`, `False`, `Unknown`, or empty.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
-    let found = items(object, "/status/conditions").iter().find(|c| c["type"] == kind);
+    let found = items(object, "/status/conditions")
+        .iter()
+        .find(|c| c["type"] == kind);
     found.map_or("", |c| text(c, "/status"))
 }
 
-/// Sets a condition; says whether anything changed. The time of transition moves only with the status.
+/// Sets a condition; says whether anything changed. The time of transition moves only with the
+/// status.
 pub fn set_condition(
     object: &mut Value,
     kind: &str,
@@ -187,7 +212,11 @@ pub fn count_or_share(value: Option<&Value>, of: i64, up: bool) -> Option<i64> {
             None => text.parse().ok(),
             Some(share) => {
                 let hundredths = share.parse::<i64>().ok()?.checked_mul(of)?;
-                Some(if up { hundredths.div_euclid(100) + i64::from(hundredths % 100 != 0) } else { hundredths / 100 })
+                Some(if up {
+                    hundredths.div_euclid(100) + i64::from(hundredths % 100 != 0)
+                } else {
+                    hundredths / 100
+                })
             }
         },
         _ => None,
@@ -202,19 +231,56 @@ mod tests {
     fn conditions_keep_their_time_while_their_status_stays() {
         let at = |s| Timestamp::from_second(s).unwrap();
         let mut pod = json!({});
-        assert!(set_condition(&mut pod, "Ready", "False", "Starting", "", at(1)));
-        assert!(!set_condition(&mut pod, "Ready", "False", "Starting", "", at(2)));
-        assert!(set_condition(&mut pod, "Ready", "False", "Pulling", "", at(3)));
-        assert_eq!(text(&pod, "/status/conditions/0/lastTransitionTime"), "1970-01-01T00:00:01Z");
+        assert!(set_condition(
+            &mut pod,
+            "Ready",
+            "False",
+            "Starting",
+            "",
+            at(1)
+        ));
+        assert!(!set_condition(
+            &mut pod,
+            "Ready",
+            "False",
+            "Starting",
+            "",
+            at(2)
+        ));
+        assert!(set_condition(
+            &mut pod,
+            "Ready",
+            "False",
+            "Pulling",
+            "",
+            at(3)
+        ));
+        assert_eq!(
+            text(&pod, "/status/conditions/0/lastTransitionTime"),
+            "1970-01-01T00:00:01Z"
+        );
         assert!(set_condition(&mut pod, "Ready", "True", "", "", at(4)));
-        assert_eq!(text(&pod, "/status/conditions/0/lastTransitionTime"), "1970-01-01T00:00:04Z");
+        assert_eq!(
+            text(&pod, "/status/conditions/0/lastTransitionTime"),
+            "1970-01-01T00:00:04Z"
+        );
     }
 
     #[test]
     fn shares_are_rounded_as_asked() {
         let of = |value: Value, up| count_or_share(Some(&value), 10, up);
-        assert_eq!((of(json!("25%"), true), of(json!("25%"), false)), (Some(3), Some(2)));
-        assert_eq!((of(json!(4), true), of(json!("4"), true), of(json!("x%"), true)), (Some(4), Some(4), None));
+        assert_eq!(
+            (of(json!("25%"), true), of(json!("25%"), false)),
+            (Some(3), Some(2))
+        );
+        assert_eq!(
+            (
+                of(json!(4), true),
+                of(json!("4"), true),
+                of(json!("x%"), true)
+            ),
+            (Some(4), Some(4), None)
+        );
     }
 
     #[test]

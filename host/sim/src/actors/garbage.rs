@@ -1,5 +1,5 @@
-//! The garbage collector: what no owner is left of goes, in the background, in the foreground, or is orphaned. Beside
-//! it the namespace controller, which empties namespaces that are deleted.
+//! The garbage collector: what no owner is left of goes, in the background, in the foreground, or
+//! is orphaned. Beside it the namespace controller, which empties namespaces that are deleted.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use crate::server::{DeleteOptions, Propagation, Subresource, resources};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// A change: dependents of what has gone are looked at, owners that wait for their dependents, and what is new and
-/// names an owner that is not there.
+/// A change: dependents of what has gone are looked at, owners that wait for their dependents, and
+/// what is new and names an owner that is not there.
 pub fn on_change(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
     wake_namespace(ctx, change);
@@ -23,10 +23,10 @@ pub fn on_change(ctx: &mut ActorContext, change: &Change, before: Option<&Value>
             wake_owners(ctx, object);
         }
         _ => {
-            let waits =
-                fields::deleting(object) && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
-            let owned_anew =
-                before.is_none_or(|b| owners(b) != owners(object)) && !missing_owners(ctx, object).is_empty();
+            let waits = fields::deleting(object)
+                && (fields::holds(object, FOREGROUND) || fields::holds(object, ORPHAN));
+            let owned_anew = before.is_none_or(|b| owners(b) != owners(object))
+                && !missing_owners(ctx, object).is_empty();
             if waits || owned_anew {
                 ctx.soon(Work::Collect(change.key.clone()));
             }
@@ -46,7 +46,11 @@ fn wake_namespace(ctx: &mut ActorContext, change: &Change) {
         _ => change.key.namespace.clone(),
     };
     let key = fields::key(resources::NAMESPACE, "", &name);
-    if ctx.view.get(&key).is_some_and(|namespace| fields::deleting(namespace)) {
+    if ctx
+        .view
+        .get(&key)
+        .is_some_and(|namespace| fields::deleting(namespace))
+    {
         ctx.soon(Work::Collect(key));
     }
 }
@@ -58,12 +62,17 @@ fn empty(ctx: &mut ActorContext, key: &Key) {
         .flat_map(|r| ctx.view.within(*r, &key.name))
         .map(|(key, object)| (key, fields::deleting(object)))
         .collect();
-    all.iter().filter(|(_, deleting)| !deleting).for_each(|(key, _)| ctx.delete(key));
+    all.iter()
+        .filter(|(_, deleting)| !deleting)
+        .for_each(|(key, _)| ctx.delete(key));
     if all.is_empty()
         && let Err(refusal) = ctx.server.finalize_namespace(&key.name)
         && refusal.code != 404
     {
-        ctx.log.say(ctx.clock, format!("namespace {} stays: {}", key.name, refusal.message));
+        ctx.log.say(
+            ctx.clock,
+            format!("namespace {} stays: {}", key.name, refusal.message),
+        );
     }
 }
 
@@ -83,13 +92,19 @@ fn wake_owners(ctx: &mut ActorContext, object: &Value) {
 
 /// UIDs of owners that are not there.
 fn missing_owners(ctx: &ActorContext, object: &Value) -> Vec<String> {
-    let uids = fields::items(object, "/metadata/ownerReferences").iter().map(|o| fields::text(o, "/uid"));
-    uids.filter(|uid| ctx.view.by_uid(uid).is_none()).map(str::to_owned).collect()
+    let uids = fields::items(object, "/metadata/ownerReferences")
+        .iter()
+        .map(|o| fields::text(o, "/uid"));
+    uids.filter(|uid| ctx.view.by_uid(uid).is_none())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Looks at one object.
 pub fn collect(ctx: &mut ActorContext, key: &Key) {
-    let Some(object) = ctx.view.get(key).cloned() else { return };
+    let Some(object) = ctx.view.get(key).cloned() else {
+        return;
+    };
     if fields::deleting(&object) {
         if key.resource == resources::NAMESPACE {
             empty(ctx, key);
@@ -115,8 +130,12 @@ pub fn collect(ctx: &mut ActorContext, key: &Key) {
 /// Takes owners off an object.
 fn disown(ctx: &mut ActorContext, key: &Key, uids: &[String]) {
     ctx.update(key, Subresource::Object, |object| {
-        let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
-        owners.into_iter().for_each(|all| all.retain(|o| !uids.iter().any(|uid| o["uid"] == uid.as_str())));
+        let owners = object
+            .pointer_mut("/metadata/ownerReferences")
+            .and_then(Value::as_array_mut);
+        owners
+            .into_iter()
+            .for_each(|all| all.retain(|o| !uids.iter().any(|uid| o["uid"] == uid.as_str())));
     });
 }
 
@@ -131,7 +150,9 @@ fn orphan_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
 fn delete_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
     let mut blocked = false;
     for dependent in ctx.view.dependents(uid) {
-        let Some(object) = ctx.view.get(&dependent).cloned() else { continue };
+        let Some(object) = ctx.view.get(&dependent).cloned() else {
+            continue;
+        };
         let owners = fields::items(&object, "/metadata/ownerReferences");
         let blocks = |o: &&Value| o["uid"] == uid && o["blockOwnerDeletion"] == true;
         blocked |= owners.iter().any(|o| blocks(&o));
@@ -139,7 +160,10 @@ fn delete_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
             continue;
         }
         let lives = |o: &&Value| {
-            let owner = ctx.view.by_uid(fields::text(o, "/uid")).and_then(|key| ctx.view.get(key));
+            let owner = ctx
+                .view
+                .by_uid(fields::text(o, "/uid"))
+                .and_then(|key| ctx.view.get(key));
             o["uid"] != uid && owner.is_some_and(|o| !fields::deleting(o))
         };
         if owners.iter().any(|o| lives(&o)) {
@@ -147,8 +171,18 @@ fn delete_dependents(ctx: &mut ActorContext, key: &Key, uid: &str) {
             continue;
         }
         let more = !ctx.view.dependents(fields::uid(&object)).is_empty();
-        let propagation = if more { Propagation::Foreground } else { Propagation::Background };
-        ctx.delete_with(&dependent, DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() });
+        let propagation = if more {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
+        };
+        ctx.delete_with(
+            &dependent,
+            DeleteOptions {
+                propagation: Some(propagation),
+                ..DeleteOptions::default()
+            },
+        );
     }
     if !blocked {
         ctx.update(key, Subresource::Object, |o| fields::release(o, FOREGROUND));

@@ -1,6 +1,7 @@
 //! Jobs: pods until so many have succeeded.
 //!
-//! Absent: indexed completion, pod failure policies, back-off between failed pods, `activeDeadlineSeconds`, CronJobs.
+//! Absent: indexed completion, pod failure policies, back-off between failed pods,
+//! `activeDeadlineSeconds`, CronJobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use crate::server::{Subresource, resources};
 
 /// Makes pods until the Job is done or has failed too often, and counts them.
 pub fn reconcile(ctx: &mut ActorContext, key: &Key, job: &Value) {
-    let over = ["Complete", "Failed"].into_iter().any(|c| fields::condition(job, c) == "True");
+    let over = ["Complete", "Failed"]
+        .into_iter()
+        .any(|c| fields::condition(job, c) == "True");
     if over {
         return expire(ctx, key, job);
     }
@@ -21,15 +24,25 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, job: &Value) {
         return;
     }
     let pods = ctx.view.controlled(resources::POD, fields::uid(job));
-    let phase = |wanted: &str| pods.iter().filter(|(_, p)| fields::text(p, "/status/phase") == wanted).count() as i64;
+    let phase = |wanted: &str| {
+        pods.iter()
+            .filter(|(_, p)| fields::text(p, "/status/phase") == wanted)
+            .count() as i64
+    };
     let (succeeded, failed) = (phase("Succeeded"), phase("Failed"));
-    let active: Vec<&(Key, Arc<Value>)> =
-        pods.iter().filter(|(_, p)| !fields::ended(p) && !fields::deleting(p)).collect();
+    let active: Vec<&(Key, Arc<Value>)> = pods
+        .iter()
+        .filter(|(_, p)| !fields::ended(p) && !fields::deleting(p))
+        .collect();
     let at_once = fields::number(job, "/spec/parallelism").unwrap_or(1).max(0);
     let completions = fields::number(job, "/spec/completions").unwrap_or(at_once);
     let failures = fields::number(job, "/spec/backoffLimit").unwrap_or(6);
     let stopped = job["spec"]["suspend"] == true;
-    let wanted = if stopped { 0 } else { at_once.min(completions - succeeded).max(0) };
+    let wanted = if stopped {
+        0
+    } else {
+        at_once.min(completions - succeeded).max(0)
+    };
     let done = succeeded >= completions && !stopped;
     let given_up = failed > failures;
     if !done && !given_up {
@@ -43,7 +56,10 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, job: &Value) {
         ctx.delete(key);
     }
     let stamp = ctx.stamp();
-    let started = job["status"]["startTime"].as_str().unwrap_or(&stamp).to_owned();
+    let started = job["status"]["startTime"]
+        .as_str()
+        .unwrap_or(&stamp)
+        .to_owned();
     ctx.set_status(
         key,
         &[
@@ -60,7 +76,14 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, job: &Value) {
                 fields::map_at(job, "status")["completionTime"] = stamp.clone().into();
                 fields::set_condition(job, "Complete", "True", "CompletionsReached", "", now);
             } else {
-                fields::set_condition(job, "Failed", "True", "BackoffLimitExceeded", "too many failed pods", now);
+                fields::set_condition(
+                    job,
+                    "Failed",
+                    "True",
+                    "BackoffLimitExceeded",
+                    "too many failed pods",
+                    now,
+                );
             }
         });
     }
@@ -73,7 +96,11 @@ fn count(n: i64) -> Value {
 fn pod(job: &Value, name: &str) -> Value {
     let mut pod = template::pod(&job["spec"]["template"], resources::JOB, job, name);
     template::label(&mut pod, "batch.kubernetes.io/job-name", fields::name(job));
-    template::label(&mut pod, "batch.kubernetes.io/controller-uid", fields::uid(job));
+    template::label(
+        &mut pod,
+        "batch.kubernetes.io/controller-uid",
+        fields::uid(job),
+    );
     let spec = fields::map_at(&mut pod, "spec");
     if spec["restartPolicy"].as_str().is_none_or(|p| p == "Always") {
         spec["restartPolicy"] = "Never".into();
@@ -83,9 +110,15 @@ fn pod(job: &Value, name: &str) -> Value {
 
 /// A Job that is over goes after `ttlSecondsAfterFinished`, with its pods.
 fn expire(ctx: &mut ActorContext, key: &Key, job: &Value) {
-    let Some(ttl) = fields::number(job, "/spec/ttlSecondsAfterFinished") else { return };
-    let over = fields::items(job, "/status/conditions").iter().find(|c| c["status"] == "True");
-    let Some(over) = over.and_then(|c| fields::time(c, "/lastTransitionTime")) else { return };
+    let Some(ttl) = fields::number(job, "/spec/ttlSecondsAfterFinished") else {
+        return;
+    };
+    let over = fields::items(job, "/status/conditions")
+        .iter()
+        .find(|c| c["status"] == "True");
+    let Some(over) = over.and_then(|c| fields::time(c, "/lastTransitionTime")) else {
+        return;
+    };
     let age = ctx.clock.now().duration_since(over).as_secs();
     if age >= ttl {
         ctx.delete(key);

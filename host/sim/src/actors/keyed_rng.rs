@@ -25,19 +25,28 @@ impl KeyedRng {
     }
 
     /// A duration around `mean`: between `1 - spread` and `1 + spread` of it.
-    pub fn around(self, mean: std::time::Duration, spread: f64, question: &str, about: &str) -> std::time::Duration {
+    pub fn around(
+        self,
+        mean: std::time::Duration,
+        spread: f64,
+        question: &str,
+        about: &str,
+    ) -> std::time::Duration {
         let factor = 1.0 + spread.clamp(0.0, 1.0) * (2.0 * self.unit(question, about) - 1.0);
         mean.mul_f64(factor)
     }
 
-    /// How long until something happens that happens `per_hour` times in an hour; nothing for never.
+    /// How long until something happens that happens `per_hour` times in an hour; nothing for
+    /// never.
     pub fn wait(self, per_hour: f64, question: &str, about: &str) -> Option<std::time::Duration> {
         if per_hour <= 0.0 {
             return None;
         }
         let hours = -(1.0 - self.unit(question, about)).ln() / per_hour;
         // A thousand years are as good as never, and a Duration takes them.
-        Some(std::time::Duration::from_secs_f64((hours * 3600.0).min(3.2e10)))
+        Some(std::time::Duration::from_secs_f64(
+            (hours * 3600.0).min(3.2e10),
+        ))
     }
 }
 
@@ -69,17 +78,36 @@ mod tests {
 
     #[test]
     fn shares_come_out_and_seeds_differ() {
-        let hits = |seed| (0..1000).filter(|n| KeyedRng(seed).hits(0.3, "fail", &n.to_string())).count();
-        assert!((250..350).contains(&hits(1)) && (250..350).contains(&hits(2)), "{} {}", hits(1), hits(2));
+        let hits = |seed| {
+            (0..1000)
+                .filter(|n| KeyedRng(seed).hits(0.3, "fail", &n.to_string()))
+                .count()
+        };
+        assert!(
+            (250..350).contains(&hits(1)) && (250..350).contains(&hits(2)),
+            "{} {}",
+            hits(1),
+            hits(2)
+        );
         assert_ne!(KeyedRng(1).draw("a", "b"), KeyedRng(2).draw("a", "b"));
         assert!(!KeyedRng(1).hits(0.0, "a", "b") && KeyedRng(1).hits(1.0, "a", "b"));
     }
 
     #[test]
     fn waits_have_the_mean_that_was_asked_for() {
-        let sum: f64 =
-            (0..1000).map(|n| KeyedRng(7).wait(2.0, "stop", &n.to_string()).unwrap_or_default().as_secs_f64()).sum();
-        assert!((1600.0..2000.0).contains(&(sum / 1000.0)), "{}", sum / 1000.0);
+        let sum: f64 = (0..1000)
+            .map(|n| {
+                KeyedRng(7)
+                    .wait(2.0, "stop", &n.to_string())
+                    .unwrap_or_default()
+                    .as_secs_f64()
+            })
+            .sum();
+        assert!(
+            (1600.0..2000.0).contains(&(sum / 1000.0)),
+            "{}",
+            sum / 1000.0
+        );
         assert_eq!(KeyedRng(7).wait(0.0, "stop", "x"), None);
         let around = KeyedRng(7).around(Duration::from_secs(10), 0.5, "boot", "x");
         assert!((5.0..15.0).contains(&around.as_secs_f64()));

@@ -1,8 +1,8 @@
 //! The kubelets of all nodes: nodes get ready, pods start, end by themselves or are stopped.
 //!
-//! A kubelet says something when something changes and is silent otherwise: leases are not renewed, and that a machine
-//! is gone is told by the cloud. Nodes that no cloud made are machines that never fail. Pods bound to a node that is not
-//! ready start when it is.
+//! A kubelet says something when something changes and is silent otherwise: leases are not renewed,
+//! and that a machine is gone is told by the cloud. Nodes that no cloud made are machines that
+//! never fail. Pods bound to a node that is not ready start when it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -69,11 +69,19 @@ impl Kubelet {
 
     fn node_came(&mut self, ctx: &mut ActorContext, change: &Change) {
         let (node, name) = (&change.object, fields::name(&change.object));
-        let usual = ctx.chance.around(ctx.timing.node_ready, ctx.timing.spread, "node-ready", name);
+        let usual = ctx
+            .chance
+            .around(ctx.timing.node_ready, ctx.timing.spread, "node-ready", name);
         if fields::condition(node, "Ready") != "True"
             && let Some(wait) = asked(node, READY_AFTER, usual)
         {
-            ctx.after(wait, Work::Kubelet(Step::Ready(change.key.clone(), fields::uid(node).to_owned())));
+            ctx.after(
+                wait,
+                Work::Kubelet(Step::Ready(
+                    change.key.clone(),
+                    fields::uid(node).to_owned(),
+                )),
+            );
         }
     }
 
@@ -87,9 +95,17 @@ impl Kubelet {
     }
 
     fn start_later(&self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
-        let usual = ctx.chance.around(ctx.timing.pod_start, ctx.timing.spread, "pod-start", fields::name(pod));
+        let usual = ctx.chance.around(
+            ctx.timing.pod_start,
+            ctx.timing.spread,
+            "pod-start",
+            fields::name(pod),
+        );
         if let Some(wait) = asked(pod, START_AFTER, usual) {
-            ctx.after(wait, Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())));
+            ctx.after(
+                wait,
+                Work::Kubelet(Step::Start(key.clone(), fields::uid(pod).to_owned())),
+            );
         }
     }
 
@@ -101,26 +117,43 @@ impl Kubelet {
         }
         if fields::deleting(pod) {
             self.stop(ctx, &change.key, pod);
-        } else if before.is_none_or(|b| fields::text(b, "/spec/nodeName").is_empty()) && !fields::ended(pod) {
+        } else if before.is_none_or(|b| fields::text(b, "/spec/nodeName").is_empty())
+            && !fields::ended(pod)
+        {
             self.start_later(ctx, &change.key, pod);
         }
     }
 
-    /// Tells a pod to stop, or looks again how long it may take: a later deletion can shorten the grace period.
+    /// Tells a pod to stop, or looks again how long it may take: a later deletion can shorten the
+    /// grace period.
     fn stop(&mut self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
         let now = ctx.clock.elapsed();
         let told = *self.told.entry(fields::uid(pod).to_owned()).or_insert(now);
-        let usual = ctx.chance.around(ctx.timing.pod_stop, ctx.timing.spread, "pod-stop", fields::name(pod));
+        let usual = ctx.chance.around(
+            ctx.timing.pod_stop,
+            ctx.timing.spread,
+            "pod-stop",
+            fields::name(pod),
+        );
         let grace = fields::time(pod, "/metadata/deletionTimestamp")
             .and_then(|end| Duration::try_from(end.duration_since(ctx.clock.now())).ok())
             .unwrap_or_default();
         let killed = now + grace;
         let stops = match asked(pod, STOP_AFTER, usual) {
-            Some(wait) if fields::annotation(pod, IGNORES_SIGTERM) != Some("true") => (told + wait).min(killed),
+            Some(wait) if fields::annotation(pod, IGNORES_SIGTERM) != Some("true") => {
+                (told + wait).min(killed)
+            }
             _ => killed,
         };
-        let stops = if fields::text(pod, "/status/phase") == "Running" { stops.max(now) } else { now };
-        ctx.event_queue.at(stops, Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())));
+        let stops = if fields::text(pod, "/status/phase") == "Running" {
+            stops.max(now)
+        } else {
+            now
+        };
+        ctx.event_queue.at(
+            stops,
+            Work::Kubelet(Step::Stop(key.clone(), fields::uid(pod).to_owned())),
+        );
     }
 
     /// A machine is gone, and with it its kubelet.
@@ -130,8 +163,13 @@ impl Kubelet {
 
     /// Does what is due.
     pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
-        let (Step::Ready(key, uid) | Step::Start(key, uid) | Step::Finish(key, uid) | Step::Stop(key, uid)) = &step;
-        let Some(object) = ctx.view.same(key, uid).cloned() else { return };
+        let (Step::Ready(key, uid)
+        | Step::Start(key, uid)
+        | Step::Finish(key, uid)
+        | Step::Stop(key, uid)) = &step;
+        let Some(object) = ctx.view.same(key, uid).cloned() else {
+            return;
+        };
         let node = match key.resource {
             resources::NODE => fields::name(&object),
             _ => fields::text(&object, "/spec/nodeName"),
@@ -141,21 +179,28 @@ impl Kubelet {
         }
         match &step {
             Step::Ready(..) => node_ready(ctx, key),
-            Step::Start(..) if !fields::deleting(&object) && may_start(ctx, &object) => start(ctx, key, &object),
+            Step::Start(..) if !fields::deleting(&object) && may_start(ctx, &object) => {
+                start(ctx, key, &object)
+            }
             Step::Finish(..) if !fields::deleting(&object) => finish(ctx, key, &object),
-            // The grace period may have changed since: then another step is due later or was due before.
+            // The grace period may have changed since: then another step is due later or was due
+            // before.
             Step::Stop(..) => ctx.force(key),
             Step::Start(..) | Step::Finish(..) => {}
         }
     }
 }
 
-/// Whether a pod that is bound is also to be run now: once, on a node that is there and ready. A pod on the host's
-/// network does not wait for it to be ready, as nothing else does for the network.
+/// Whether a pod that is bound is also to be run now: once, on a node that is there and ready. A
+/// pod on the host's network does not wait for it to be ready, as nothing else does for the
+/// network.
 fn may_start(ctx: &ActorContext, pod: &Value) -> bool {
-    let Some(node) = ctx.view.node(fields::text(pod, "/spec/nodeName")) else { return false };
+    let Some(node) = ctx.view.node(fields::text(pod, "/spec/nodeName")) else {
+        return false;
+    };
     let host = pod["spec"]["hostNetwork"] == true;
-    fields::text(pod, "/status/phase") == "Pending" && (host || fields::condition(node, "Ready") == "True")
+    fields::text(pod, "/status/phase") == "Pending"
+        && (host || fields::condition(node, "Ready") == "True")
 }
 
 /// The duration in an annotation, the usual one without it, nothing for `never`.
@@ -170,7 +215,14 @@ fn asked(object: &Value, annotation: &str, usual: Duration) -> Option<Duration> 
 fn node_ready(ctx: &mut ActorContext, key: &Key) {
     let now = ctx.clock.now();
     ctx.update(key, Subresource::Status, |node| {
-        fields::set_condition(node, "Ready", "True", "KubeletReady", "kubelet is posting ready status", now);
+        fields::set_condition(
+            node,
+            "Ready",
+            "True",
+            "KubeletReady",
+            "kubelet is posting ready status",
+            now,
+        );
         for pressure in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
             fields::set_condition(node, pressure, "False", "KubeletHasNoPressure", "", now);
         }
@@ -199,11 +251,20 @@ fn start(ctx: &mut ActorContext, key: &Key, pod: &Value) {
             fields::set_condition(pod, condition, "True", "", "", now);
         }
     });
-    let job = ctx.chance.around(ctx.timing.job, ctx.timing.spread, "job", fields::name(pod));
+    let job = ctx
+        .chance
+        .around(ctx.timing.job, ctx.timing.spread, "job", fields::name(pod));
     let restarts = matches!(fields::text(pod, "/spec/restartPolicy"), "" | "Always");
-    let ends = if restarts && fields::annotation(pod, RUNS_FOR).is_none() { None } else { asked(pod, RUNS_FOR, job) };
+    let ends = if restarts && fields::annotation(pod, RUNS_FOR).is_none() {
+        None
+    } else {
+        asked(pod, RUNS_FOR, job)
+    };
     if let Some(wait) = ends {
-        ctx.after(wait, Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())));
+        ctx.after(
+            wait,
+            Work::Kubelet(Step::Finish(key.clone(), fields::uid(pod).to_owned())),
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! What happens to nodes and to pods on them when nodes are not well: taints, evictions, removal.
 //!
-//! In people's clusters these are four controllers (node-lifecycle, taint-eviction, pod-GC and the cloud's own node
-//! controller); here they share one table of who was told what. Evictions by taint and by the pod-GC ask no
-//! PodDisruptionBudget, as there. Absent: rate limits of evictions and their stop when a whole zone fails.
+//! In people's clusters these are four controllers (node-lifecycle, taint-eviction, pod-GC and the
+//! cloud's own node controller); here they share one table of who was told what. Evictions by taint
+//! and by the pod-GC ask no PodDisruptionBudget, as there. Absent: rate limits of evictions and
+//! their stop when a whole zone fails.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::server::{Subresource, resources};
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// What pods tolerate of the two taints above that say nothing of them (admission's DefaultTolerationSeconds).
+/// What pods tolerate of the two taints above that say nothing of them (admission's
+/// DefaultTolerationSeconds).
 const DEFAULT_TOLERATION: i64 = 300;
 
 /// What is due next.
@@ -59,7 +61,10 @@ impl NodeLifecycle {
         let node = &change.object;
         if change.event == Event::Deleted {
             let wait = ctx.timing.pod_collection;
-            return ctx.after(wait, Work::Node(Step::Collect(fields::name(node).to_owned())));
+            return ctx.after(
+                wait,
+                Work::Node(Step::Collect(fields::name(node).to_owned())),
+            );
         }
         fn watched(node: &Value) -> (&str, &Value) {
             (fields::condition(node, "Ready"), &node["spec"])
@@ -79,7 +84,9 @@ impl NodeLifecycle {
         let node = fields::text(pod, "/spec/nodeName");
         if change.event == Event::Deleted {
             self.leaving.remove(fields::uid(pod));
-        } else if !node.is_empty() && before.is_none_or(|b| fields::text(b, "/spec/nodeName") != node) {
+        } else if !node.is_empty()
+            && before.is_none_or(|b| fields::text(b, "/spec/nodeName") != node)
+        {
             match ctx.view.node(node) {
                 None => {
                     let wait = ctx.timing.pod_collection;
@@ -104,7 +111,10 @@ impl NodeLifecycle {
     }
 
     fn expect_silence(&self, ctx: &mut ActorContext, key: &Key, uid: &str) {
-        ctx.after(ctx.timing.node_silence, Work::Node(Step::Silent(key.clone(), uid.to_owned())));
+        ctx.after(
+            ctx.timing.node_silence,
+            Work::Node(Step::Silent(key.clone(), uid.to_owned())),
+        );
         if let Some(wait) = ctx.timing.node_removal {
             ctx.after(wait, Work::Node(Step::Remove(key.clone(), uid.to_owned())));
         }
@@ -116,8 +126,15 @@ impl NodeLifecycle {
             Step::Taint(key) => taint(ctx, &key),
             Step::Silent(key, uid) => silent(ctx, &key, &uid),
             Step::Remove(key, uid) => {
-                if ctx.view.same(&key, &uid).is_some_and(|node| !fields::deleting(node)) {
-                    ctx.log.say(ctx.clock, format!("{}: its machine is gone, the Node is deleted", key.name));
+                if ctx
+                    .view
+                    .same(&key, &uid)
+                    .is_some_and(|node| !fields::deleting(node))
+                {
+                    ctx.log.say(
+                        ctx.clock,
+                        format!("{}: its machine is gone, the Node is deleted", key.name),
+                    );
                     ctx.delete(&key);
                 }
             }
@@ -131,7 +148,9 @@ impl NodeLifecycle {
     }
 
     fn evict(&mut self, ctx: &mut ActorContext, key: &Key) {
-        let Some(node) = ctx.view.get(key).cloned() else { return };
+        let Some(node) = ctx.view.get(key).cloned() else {
+            return;
+        };
         if evicting(&node).next().is_none() {
             return;
         }
@@ -152,29 +171,48 @@ impl NodeLifecycle {
 
     /// A pod leaves if its node still has a taint that it does not tolerate for ever.
     fn leave(&mut self, ctx: &mut ActorContext, key: &Key, uid: &str) {
-        let Some(pod) = ctx.view.same(key, uid).cloned() else { return };
-        let Some(node) = ctx.view.node(fields::text(&pod, "/spec/nodeName")).cloned() else { return };
+        let Some(pod) = ctx.view.same(key, uid).cloned() else {
+            return;
+        };
+        let Some(node) = ctx.view.node(fields::text(&pod, "/spec/nodeName")).cloned() else {
+            return;
+        };
         if !fields::deleting(&pod) && tolerated_for(&pod, &node).is_some() {
-            ctx.log.say(ctx.clock, format!("{} is evicted by a taint of {}", key.name, fields::name(&node)));
+            ctx.log.say(
+                ctx.clock,
+                format!(
+                    "{} is evicted by a taint of {}",
+                    key.name,
+                    fields::name(&node)
+                ),
+            );
             ctx.delete(key);
         }
     }
 }
 
 fn evicting(node: &Value) -> impl Iterator<Item = &Value> {
-    fields::items(node, "/spec/taints").iter().filter(|t| t["effect"] == "NoExecute")
+    fields::items(node, "/spec/taints")
+        .iter()
+        .filter(|t| t["effect"] == "NoExecute")
 }
 
 /// How long the pod stays in view of the node's taints; nothing for as long as it likes.
 fn tolerated_for(pod: &Value, node: &Value) -> Option<Duration> {
     let tolerations = fields::items(pod, "/spec/tolerations");
     let one = |taint: &Value| {
-        let fitting: Vec<&Value> = tolerations.iter().filter(|t| selector::tolerates(t, taint)).collect();
+        let fitting: Vec<&Value> = tolerations
+            .iter()
+            .filter(|t| selector::tolerates(t, taint))
+            .collect();
         if fitting.is_empty() {
             let known = taint["key"] == NOT_READY || taint["key"] == UNREACHABLE;
             return Some(if known { DEFAULT_TOLERATION } else { 0 });
         }
-        fitting.iter().filter_map(|t| t["tolerationSeconds"].as_i64()).min()
+        fitting
+            .iter()
+            .filter_map(|t| t["tolerationSeconds"].as_i64())
+            .min()
     };
     let least = evicting(node).filter_map(one).min()?;
     Some(Duration::from_secs(least.max(0).unsigned_abs()))
@@ -182,7 +220,9 @@ fn tolerated_for(pod: &Value, node: &Value) -> Option<Duration> {
 
 /// Taints that follow from conditions and from `spec.unschedulable`.
 fn taint(ctx: &mut ActorContext, key: &Key) {
-    let Some(node) = ctx.view.get(key).cloned() else { return };
+    let Some(node) = ctx.view.get(key).cloned() else {
+        return;
+    };
     let ready = fields::condition(&node, "Ready");
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     match ready {
@@ -193,7 +233,8 @@ fn taint(ctx: &mut ActorContext, key: &Key) {
     if node["spec"]["unschedulable"] == true {
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
-    let ours = |t: &Value| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&fields::text(t, "/key"));
+    let ours =
+        |t: &Value| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&fields::text(t, "/key"));
     let is = |t: &Value, (key, effect): (&str, &str)| t["key"] == key && t["effect"] == effect;
     let has = fields::items(&node, "/spec/taints");
     let stays = |t: &Value| !ours(t) || wanted.iter().any(|w| is(t, *w));
@@ -218,13 +259,25 @@ fn taint(ctx: &mut ActorContext, key: &Key) {
 
 /// A node has not been heard of: its state is unknown, and its pods are not ready.
 fn silent(ctx: &mut ActorContext, key: &Key, uid: &str) {
-    if ctx.view.same(key, uid).is_none_or(|node| fields::condition(node, "Ready") == "Unknown") {
+    if ctx
+        .view
+        .same(key, uid)
+        .is_none_or(|node| fields::condition(node, "Ready") == "Unknown")
+    {
         return;
     }
     let now = ctx.clock.now();
-    ctx.log.say(ctx.clock, format!("{} is unreachable", key.name));
+    ctx.log
+        .say(ctx.clock, format!("{} is unreachable", key.name));
     ctx.update(key, Subresource::Status, |node| {
-        fields::set_condition(node, "Ready", "Unknown", "NodeStatusUnknown", "kubelet stopped posting status", now);
+        fields::set_condition(
+            node,
+            "Ready",
+            "Unknown",
+            "NodeStatusUnknown",
+            "kubelet stopped posting status",
+            now,
+        );
     });
     for (key, pod) in ctx.view.pods_on(&key.name) {
         if fields::ready(&pod) {
@@ -241,7 +294,10 @@ fn collect(ctx: &mut ActorContext, node: &str) {
         return;
     }
     for (key, _) in ctx.view.pods_on(node) {
-        ctx.log.say(ctx.clock, format!("{} is collected: {node} is gone", key.name));
+        ctx.log.say(
+            ctx.clock,
+            format!("{} is collected: {node} is gone", key.name),
+        );
         ctx.force(&key);
     }
 }

@@ -1,5 +1,5 @@
-//! Pods with the same labels, counted together: a budget asks how many of the pods that it selects are well, each time
-//! one of them changes. Labels are few where pods are many.
+//! Pods with the same labels, counted together: a budget asks how many of the pods that it selects
+//! are well, each time one of them changes. Labels are few where pods are many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,11 @@ impl<'a> Mark<'a> {
     fn read(pod: &'a Value) -> Option<Self> {
         let labels = fields::at(pod, "/metadata/labels").and_then(Value::as_object);
         let controller = fields::controller(pod).map_or("", |o| fields::text(o, "/uid"));
-        (!fields::ended(pod)).then(|| Mark { labels, healthy: healthy(pod), controller })
+        (!fields::ended(pod)).then(|| Mark {
+            labels,
+            healthy: healthy(pod),
+            controller,
+        })
     }
 
     fn key(&self) -> Box<str> {
@@ -83,9 +87,10 @@ impl PodsByLabels {
             }
         }
         if let Some(mark) = new {
-            let count = here
-                .entry(mark.key())
-                .or_insert_with(|| Count { labels: mark.labels.cloned().unwrap_or_default(), ..Count::default() });
+            let count = here.entry(mark.key()).or_insert_with(|| Count {
+                labels: mark.labels.cloned().unwrap_or_default(),
+                ..Count::default()
+            });
             count.pods += 1;
             count.healthy += usize::from(mark.healthy);
             match count.controllers.get_mut(mark.controller) {
@@ -117,7 +122,12 @@ mod tests {
         alike.change(&namespace, None, Some(&new));
         alike.change(&namespace, None, Some(&other));
         alike.change(&namespace, Some(&new), Some(&well));
-        let counts = |alike: &PodsByLabels| alike.within(&namespace).map(|c| (c.pods, c.healthy)).collect::<Vec<_>>();
+        let counts = |alike: &PodsByLabels| {
+            alike
+                .within(&namespace)
+                .map(|c| (c.pods, c.healthy))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(counts(&alike), [(1, 1), (2, 1)]);
         alike.change(&namespace, Some(&new), None);
         alike.change(&namespace, Some(&other), None);

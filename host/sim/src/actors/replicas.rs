@@ -1,6 +1,7 @@
 //! ReplicaSets: so many pods of a template.
 //!
-//! Absent: adoption of pods that nobody controls, `minReadySeconds` (a ready pod is available at once).
+//! Absent: adoption of pods that nobody controls, `minReadySeconds` (a ready pod is available at
+//! once).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,10 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
     if !fields::deleting(set) {
         for _ in active..wanted {
             let name = ctx.name(&format!("{}-", key.name));
-            ctx.create(resources::POD, template::pod(&set["spec"]["template"], key.resource, set, &name));
+            ctx.create(
+                resources::POD,
+                template::pod(&set["spec"]["template"], key.resource, set, &name),
+            );
         }
         if active > wanted {
             let mut pods = ctx.view.controlled(resources::POD, fields::uid(set));
@@ -42,8 +46,8 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
     );
 }
 
-/// Pods in the order in which they are given up: without node, not running, not ready, cheap to delete, crowded,
-/// young.
+/// Pods in the order in which they are given up: without node, not running, not ready, cheap to
+/// delete, crowded, young.
 fn first_to_go(pods: &[(Key, Arc<Value>)]) -> Vec<Key> {
     let mut load: BTreeMap<&str, i64> = BTreeMap::new();
     for (_, pod) in pods {

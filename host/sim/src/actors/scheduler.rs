@@ -1,12 +1,14 @@
 //! kube-scheduler: binds one waiting pod after another, the most important first, then the oldest.
 //!
-//! Filters and scores are those of its default profile: resources, selectors, taints, spread, pod affinity, host
-//! ports, zones of volumes. A pod that finds no host says so in its condition PodScheduled and is tried again once
-//! something has changed and its back-off (1 s, doubled up to 10 s) is over. `status.nominatedNodeName` is tried first,
-//! and what is nominated counts as used for pods that are not more important; where a pod is tried in vain its nomination
-//! is taken away, and a new one alone has it not tried again (both seen on 1.36).
+//! Filters and scores are those of its default profile: resources, selectors, taints, spread, pod
+//! affinity, host ports, zones of volumes. A pod that finds no host says so in its condition
+//! PodScheduled and is tried again once something has changed and its back-off (1 s, doubled up to
+//! 10 s) is over. `status.nominatedNodeName` is tried first, and what is nominated counts as used
+//! for pods that are not more important; where a pod is tried in vain its nomination is taken away,
+//! and a new one alone has it not tried again (both seen on 1.36).
 //!
-//! Preemption: not yet. Absent: image locality, sampling of hosts, volume limits, dynamic resource claims.
+//! Preemption: not yet. Absent: image locality, sampling of hosts, volume limits, dynamic resource
+//! claims.
 
 mod cluster;
 mod shape;
@@ -19,7 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_core::matching;
-use longshore_core::model::{HostPort, PodShape, Requirement, ResourceId, Resources, Taint, TaintEffect, Toleration};
+use longshore_core::model::{
+    HostPort, PodShape, Requirement, ResourceId, Resources, Taint, TaintEffect, Toleration,
+};
 use serde_json::{Value, json};
 
 use super::{ActorContext, Work, fields, selector, volumes};
@@ -62,7 +66,8 @@ pub struct Scheduler {
     moment: u64,
     stuck: HashMap<ShapeNo, ((u64, u64), String)>,
     arrived: u64,
-    /// Changes to nodes that it has not heard of yet, and when it does; whether they say something new.
+    /// Changes to nodes that it has not heard of yet, and when it does; whether they say something
+    /// new.
     unheard: VecDeque<(Duration, Change, bool)>,
 }
 
@@ -90,7 +95,9 @@ impl Scheduler {
                 let labels = shape::labels(&object["metadata"]["labels"], &mut self.cluster.names);
                 self.cluster.namespaces.insert(name, labels);
             }
-            resources::PERSISTENT_VOLUME_CLAIM | resources::PERSISTENT_VOLUME | resources::STORAGE_CLASS => {
+            resources::PERSISTENT_VOLUME_CLAIM
+            | resources::PERSISTENT_VOLUME
+            | resources::STORAGE_CLASS => {
                 self.requeue_all(ctx);
             }
             _ => {}
@@ -109,7 +116,9 @@ impl Scheduler {
     }
 
     fn on_retry(&mut self, ctx: &mut ActorContext, change: &Change, new: bool) {
-        let share = ctx.chance.unit("scheduler-lag", &change.revision.to_string());
+        let share = ctx
+            .chance
+            .unit("scheduler-lag", &change.revision.to_string());
         let due = ctx.clock.elapsed() + ctx.timing.scheduler_lag.mul_f64(share);
         let due = self.unheard.back().map_or(due, |(last, ..)| due.max(*last));
         self.unheard.push_back((due, change.clone(), new));
@@ -141,7 +150,10 @@ impl Scheduler {
             }
             return;
         }
-        let ours = matches!(fields::text(pod, "/spec/schedulerName"), "" | "default-scheduler");
+        let ours = matches!(
+            fields::text(pod, "/spec/schedulerName"),
+            "" | "default-scheduler"
+        );
         let gated = !fields::items(pod, "/spec/schedulingGates").is_empty();
         if !ours || gated || fields::deleting(pod) {
             return self.forget(key);
@@ -159,11 +171,20 @@ impl Scheduler {
 
     /// Keeps room for a waiting pod on another node than before, or on none.
     fn nominate(&mut self, key: &Key, node: &str) {
-        let Some(pod) = self.waiting.get_mut(key).filter(|pod| *pod.nominated != *node) else { return };
+        let Some(pod) = self
+            .waiting
+            .get_mut(key)
+            .filter(|pod| *pod.nominated != *node)
+        else {
+            return;
+        };
         let old = std::mem::replace(&mut pod.nominated, Arc::from(node));
         self.unnominate(&old, key);
         if !node.is_empty() {
-            self.nominated.entry(Arc::from(node)).or_default().insert(key.clone());
+            self.nominated
+                .entry(Arc::from(node))
+                .or_default()
+                .insert(key.clone());
         }
     }
 
@@ -178,23 +199,38 @@ impl Scheduler {
 
     fn enqueue(&mut self, ctx: &mut ActorContext, key: &Key, pod: &Value) {
         let priority = fields::number(pod, "/spec/priority").unwrap_or(0) as i32;
-        let old = self.waiting.get(key).map(|w| (w.rank.1, w.rank.2, w.tries, w.back));
+        let old = self
+            .waiting
+            .get(key)
+            .map(|w| (w.rank.1, w.rank.2, w.tries, w.back));
         self.forget(key);
         self.arrived += 1;
-        let (since, number, tries, back) = old.unwrap_or((ctx.clock.elapsed(), self.arrived, 0, Duration::ZERO));
+        let (since, number, tries, back) =
+            old.unwrap_or((ctx.clock.elapsed(), self.arrived, 0, Duration::ZERO));
         let rank = (Reverse(priority), since, number, key.clone());
-        self.waiting.insert(key.clone(), Waiting { rank, nominated: Arc::default(), tries, back });
+        self.waiting.insert(
+            key.clone(),
+            Waiting {
+                rank,
+                nominated: Arc::default(),
+                tries,
+                back,
+            },
+        );
         self.nominate(key, fields::text(pod, "/status/nominatedNodeName"));
         self.ready(ctx, key);
     }
 
     /// Puts a waiting pod where it is tried, now or after its back-off.
     fn ready(&mut self, ctx: &mut ActorContext, key: &Key) {
-        let Some(pod) = self.waiting.get(key) else { return };
+        let Some(pod) = self.waiting.get(key) else {
+            return;
+        };
         let now = ctx.clock.elapsed();
         if pod.back <= now {
             self.active.insert(pod.rank.clone());
-            ctx.event_queue.once(now + ctx.timing.binding, Work::Schedule);
+            ctx.event_queue
+                .once(now + ctx.timing.binding, Work::Schedule);
         } else {
             self.backoff.insert((pod.back, key.clone()));
             ctx.event_queue.once(pod.back, Work::Schedule);
@@ -202,7 +238,9 @@ impl Scheduler {
     }
 
     fn forget(&mut self, key: &Key) {
-        let Some(pod) = self.waiting.remove(key) else { return };
+        let Some(pod) = self.waiting.remove(key) else {
+            return;
+        };
         self.active.remove(&pod.rank);
         self.backoff.remove(&(pod.back, key.clone()));
         self.unschedulable.remove(key);
@@ -240,7 +278,8 @@ impl Scheduler {
             self.attempt(ctx, &key);
         }
         if !self.active.is_empty() {
-            ctx.event_queue.once(now + ctx.timing.binding, Work::Schedule);
+            ctx.event_queue
+                .once(now + ctx.timing.binding, Work::Schedule);
         } else if let Some((due, _)) = self.backoff.first() {
             ctx.event_queue.once(*due, Work::Schedule);
         }
@@ -250,11 +289,16 @@ impl Scheduler {
     }
 
     fn attempt(&mut self, ctx: &mut ActorContext, key: &Key) {
-        let Some(pod) = ctx.view.get(key).cloned() else { return };
+        let Some(pod) = ctx.view.get(key).cloned() else {
+            return;
+        };
         match self.find(ctx, key, &pod) {
             Ok(node) => {
                 if let Err(refusal) = ctx.server.bind(key, &node) {
-                    let why = format!("{} could not be bound to {node}: {}", key.name, refusal.message);
+                    let why = format!(
+                        "{} could not be bound to {node}: {}",
+                        key.name, refusal.message
+                    );
                     ctx.log.say(ctx.clock, why);
                     self.fail(ctx, key);
                     self.requeue_all(ctx);
@@ -273,7 +317,14 @@ impl Scheduler {
                 let nominated = !fields::text(&pod, "/status/nominatedNodeName").is_empty();
                 if nominated || !fields::items(&pod, "/status/conditions").iter().any(said) {
                     ctx.update(key, Subresource::Status, |pod| {
-                        fields::set_condition(pod, "PodScheduled", "False", "Unschedulable", &why, now);
+                        fields::set_condition(
+                            pod,
+                            "PodScheduled",
+                            "False",
+                            "Unschedulable",
+                            &why,
+                            now,
+                        );
                         if let Some(status) = pod["status"].as_object_mut() {
                             status.remove("nominatedNodeName");
                         }
@@ -296,15 +347,29 @@ impl Scheduler {
     fn find(&mut self, ctx: &ActorContext, key: &Key, pod: &Value) -> Result<String, String> {
         let record = self.cluster.pod(key).ok_or("it is not known")?;
         let (number, volumes) = (record.shape, volumes::claims(pod));
-        let nominated = self.waiting.get(key).map(|w| w.nominated.clone()).unwrap_or_default();
+        let nominated = self
+            .waiting
+            .get(key)
+            .map(|w| w.nominated.clone())
+            .unwrap_or_default();
         let alike = volumes.is_empty() && nominated.is_empty();
         if let Some((moment, why)) = self.stuck.get(&number).filter(|_| alike)
             && *moment == self.moment()
         {
             return Err(why.clone());
         }
-        let shape = self.cluster.shape(number).cloned().ok_or("it is not known")?;
-        let attempt = Attempt { scheduler: self, ctx, key, shape: &shape, rules: Rules::new(&self.cluster, &shape) };
+        let shape = self
+            .cluster
+            .shape(number)
+            .cloned()
+            .ok_or("it is not known")?;
+        let attempt = Attempt {
+            scheduler: self,
+            ctx,
+            key,
+            shape: &shape,
+            rules: Rules::new(&self.cluster, &shape),
+        };
         let zones = attempt.zones(&volumes)?;
         if let Some(host) = self.cluster.hosts.get(&nominated)
             && host.exists
@@ -335,11 +400,23 @@ impl Attempt<'_> {
         let mut all = Vec::new();
         let view = &self.ctx.view;
         for name in claims {
-            let key = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &self.key.namespace, name);
-            let claim = view.get(&key).ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
+            let key = fields::key(
+                resources::PERSISTENT_VOLUME_CLAIM,
+                &self.key.namespace,
+                name,
+            );
+            let claim = view
+                .get(&key)
+                .ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
             let volume = fields::text(claim, "/spec/volumeName");
-            let class = fields::key(resources::STORAGE_CLASS, "", fields::text(claim, "/spec/storageClassName"));
-            let waits = view.get(&class).filter(|c| fields::text(c, "/volumeBindingMode") == "WaitForFirstConsumer");
+            let class = fields::key(
+                resources::STORAGE_CLASS,
+                "",
+                fields::text(claim, "/spec/storageClassName"),
+            );
+            let waits = view
+                .get(&class)
+                .filter(|c| fields::text(c, "/volumeBindingMode") == "WaitForFirstConsumer");
             if volume.is_empty() {
                 let class = waits.ok_or("pod has unbound immediate PersistentVolumeClaims")?;
                 let topologies = fields::items(class, "/allowedTopologies");
@@ -347,7 +424,8 @@ impl Attempt<'_> {
                 if !terms.is_empty() {
                     all.push(json!({"nodeSelectorTerms": terms}));
                 }
-            } else if let Some(volume) = view.get(&fields::key(resources::PERSISTENT_VOLUME, "", volume))
+            } else if let Some(volume) =
+                view.get(&fields::key(resources::PERSISTENT_VOLUME, "", volume))
                 && volume["spec"]["nodeAffinity"]["required"].is_object()
             {
                 all.push(volume["spec"]["nodeAffinity"]["required"].clone());
@@ -370,10 +448,19 @@ impl Attempt<'_> {
             return Some("node(s) didn't match Pod's node affinity/selector".into());
         }
         let (free, ports) = self.free(name, host);
-        if self.shape.ports.iter().any(|p| ports.iter().any(|taken| taken.conflicts(p))) {
+        if self
+            .shape
+            .ports
+            .iter()
+            .any(|p| ports.iter().any(|taken| taken.conflicts(p)))
+        {
             return Some("node(s) didn't have free ports for the requested pod ports".into());
         }
-        let short = self.shape.requests.iter().find(|(r, amount)| *amount > 0 && *amount > free.get(*r));
+        let short = self
+            .shape
+            .requests
+            .iter()
+            .find(|(r, amount)| *amount > 0 && *amount > free.get(*r));
         if let Some((resource, _)) = short {
             return Some(match resource {
                 ResourceId::Pods => "Too many pods".into(),
@@ -382,7 +469,10 @@ impl Attempt<'_> {
         }
         if !zones.is_empty() {
             let node = self.ctx.view.node(name);
-            if !zones.iter().all(|z| node.is_some_and(|n| selector::admits(z, n))) {
+            if !zones
+                .iter()
+                .all(|z| node.is_some_and(|n| selector::admits(z, n)))
+            {
                 return Some("node(s) had volume node affinity conflict".into());
             }
         }
@@ -395,24 +485,39 @@ impl Attempt<'_> {
     }
 
     fn tolerates_cordon(&self) -> bool {
-        let key = self.scheduler.cluster.names.get("node.kubernetes.io/unschedulable");
+        let key = self
+            .scheduler
+            .cluster
+            .names
+            .get("node.kubernetes.io/unschedulable");
         let covers = |t: &Toleration| {
-            let named = if t.key.is_none() { t.exists } else { t.key == key };
+            let named = if t.key.is_none() {
+                t.exists
+            } else {
+                t.key == key
+            };
             named && t.effect.is_none_or(|e| e == TaintEffect::NoSchedule)
         };
         self.shape.tolerations.iter().any(covers)
     }
 
-    /// What is free on a host and which ports are taken, pods counted in that are nominated for it and no less
-    /// important.
+    /// What is free on a host and which ports are taken, pods counted in that are nominated for it
+    /// and no less important.
     fn free(&self, name: &str, host: &Host) -> (Resources, Vec<HostPort>) {
         let (mut free, mut ports) = (host.allocatable.clone(), Vec::new());
         free.sub(&host.used);
         if !self.shape.ports.is_empty() {
             ports.extend(&host.ports);
         }
-        let Scheduler { nominated, cluster, .. } = self.scheduler;
-        for other in nominated.get(name).into_iter().flatten().filter(|k| *k != self.key) {
+        let Scheduler {
+            nominated, cluster, ..
+        } = self.scheduler;
+        for other in nominated
+            .get(name)
+            .into_iter()
+            .flatten()
+            .filter(|k| *k != self.key)
+        {
             let shape = cluster.pod(other).and_then(|r| cluster.shape(r.shape));
             if let Some(shape) = shape.filter(|s| s.priority >= self.shape.priority) {
                 free.sub(&shape.requests);
@@ -425,7 +530,12 @@ impl Attempt<'_> {
     fn best(&self, zones: &[Value]) -> Result<String, String> {
         let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
         let mut open: Vec<(&Arc<str>, &Host)> = Vec::new();
-        let hosts = self.scheduler.cluster.hosts.iter().filter(|(_, h)| h.exists);
+        let hosts = self
+            .scheduler
+            .cluster
+            .hosts
+            .iter()
+            .filter(|(_, h)| h.exists);
         let mut total = 0;
         for (name, host) in hosts {
             total += 1;
@@ -435,42 +545,80 @@ impl Attempt<'_> {
             }
         }
         if open.is_empty() {
-            let mut counts: Vec<String> = reasons.iter().map(|(why, n)| format!("{n} {why}")).collect();
+            let mut counts: Vec<String> = reasons
+                .iter()
+                .map(|(why, n)| format!("{n} {why}"))
+                .collect();
             counts.sort();
-            let counts = if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
+            let counts = if counts.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", counts.join(", "))
+            };
             return Err(format!("0/{total} nodes are available{counts}."));
         }
         let scores = self.scores(&open);
         let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let equals: Vec<&str> =
-            open.iter().zip(&scores).filter(|(_, s)| **s == best).map(|((n, _), _)| &***n).collect();
+        let equals: Vec<&str> = open
+            .iter()
+            .zip(&scores)
+            .filter(|(_, s)| **s == best)
+            .map(|((n, _), _)| &***n)
+            .collect();
         let lot = self.ctx.chance.draw("tie", &self.key.name) % equals.len().max(1) as u64;
-        Ok(equals.get(lot as usize).copied().unwrap_or_default().to_owned())
+        Ok(equals
+            .get(lot as usize)
+            .copied()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Scores of the hosts that are open, with the weights of the default profile.
     fn scores(&self, open: &[(&Arc<str>, &Host)]) -> Vec<f64> {
         let names = &self.scheduler.cluster.names;
-        let each = |score: &dyn Fn(&Host) -> f64| -> Vec<f64> { open.iter().map(|(_, h)| score(h)).collect() };
+        let each = |score: &dyn Fn(&Host) -> f64| -> Vec<f64> {
+            open.iter().map(|(_, h)| score(h)).collect()
+        };
         let mut total = each(&|h| spare(h, &self.shape.requests));
         let soft = |h: &Host| {
             let shuns = |t: &&Taint| {
-                t.effect == TaintEffect::PreferNoSchedule && !matching::tolerates(&self.shape.tolerations, t)
+                t.effect == TaintEffect::PreferNoSchedule
+                    && !matching::tolerates(&self.shape.tolerations, t)
             };
             h.taints.iter().filter(shuns).count() as f64
         };
         let shunned = each(&soft);
         let most = highest(&shunned);
-        add(&mut total, 3.0, shunned.iter().map(|s| if most > 0.0 { 1.0 - s / most } else { 1.0 }));
+        add(
+            &mut total,
+            3.0,
+            shunned
+                .iter()
+                .map(|s| if most > 0.0 { 1.0 - s / most } else { 1.0 }),
+        );
         if !self.shape.preferred.is_empty() {
             let holds = |h: &Host, term: &[Requirement]| {
-                !term.is_empty() && term.iter().all(|r| matching::satisfies(&h.labels, r, names))
+                !term.is_empty()
+                    && term
+                        .iter()
+                        .all(|r| matching::satisfies(&h.labels, r, names))
             };
             let liked = each(&|h| {
-                self.shape.preferred.iter().filter(|(_, t)| holds(h, t)).map(|(weight, _)| f64::from(*weight)).sum()
+                self.shape
+                    .preferred
+                    .iter()
+                    .filter(|(_, t)| holds(h, t))
+                    .map(|(weight, _)| f64::from(*weight))
+                    .sum()
             });
             let most = highest(&liked);
-            add(&mut total, 2.0, liked.iter().map(|l| if most > 0.0 { l / most } else { 0.0 }));
+            add(
+                &mut total,
+                2.0,
+                liked
+                    .iter()
+                    .map(|l| if most > 0.0 { l / most } else { 0.0 }),
+            );
         }
         if self.rules.spreads() {
             let load: Vec<Option<f64>> = open.iter().map(|(_, h)| self.rules.load(h)).collect();
@@ -485,8 +633,21 @@ impl Attempt<'_> {
         }
         if self.rules.prefers() {
             let liking = each(&|h| self.rules.liking(h));
-            let (low, high) = (liking.iter().copied().fold(f64::INFINITY, f64::min), highest(&liking));
-            add(&mut total, 2.0, liking.iter().map(|l| if high > low { (l - low) / (high - low) } else { 0.0 }));
+            let (low, high) = (
+                liking.iter().copied().fold(f64::INFINITY, f64::min),
+                highest(&liking),
+            );
+            add(
+                &mut total,
+                2.0,
+                liking.iter().map(|l| {
+                    if high > low {
+                        (l - low) / (high - low)
+                    } else {
+                        0.0
+                    }
+                }),
+            );
         }
         total
     }

@@ -13,13 +13,16 @@ use crate::server::resources;
 
 const REVISION: &str = "controller-revision-hash";
 
-/// Makes pods from the lowest ordinal up and deletes them from the highest down, one after another unless
-/// `podManagementPolicy: Parallel`.
+/// Makes pods from the lowest ordinal up and deletes them from the highest down, one after another
+/// unless `podManagementPolicy: Parallel`.
 pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
     let hash = template::hash(ctx, set);
     let mut pods: BTreeMap<i64, (Key, Arc<Value>)> = BTreeMap::new();
     for (pod_key, pod) in ctx.view.controlled(resources::POD, fields::uid(set)) {
-        let rest = pod_key.name.strip_prefix(&*key.name).and_then(|r| r.strip_prefix('-'));
+        let rest = pod_key
+            .name
+            .strip_prefix(&*key.name)
+            .and_then(|r| r.strip_prefix('-'));
         let ordinal = rest.and_then(|r| r.parse().ok());
         if let Some(ordinal) = ordinal {
             pods.insert(ordinal, (pod_key, pod));
@@ -29,9 +32,14 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
     if !fields::deleting(set) {
         step(ctx, set, &hash, wanted, &pods);
     }
-    let live = || pods.values().filter(|(_, p)| !fields::deleting(p) && !fields::ended(p));
+    let live = || {
+        pods.values()
+            .filter(|(_, p)| !fields::deleting(p) && !fields::ended(p))
+    };
     let ready = live().filter(|(_, p)| fields::ready(p)).count();
-    let updated = live().filter(|(_, p)| fields::label(p, REVISION) == Some(&hash)).count();
+    let updated = live()
+        .filter(|(_, p)| fields::label(p, REVISION) == Some(&hash))
+        .count();
     ctx.set_status(
         key,
         &[
@@ -45,7 +53,13 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, set: &Value) {
     );
 }
 
-fn step(ctx: &mut ActorContext, set: &Value, hash: &str, wanted: i64, pods: &BTreeMap<i64, (Key, Arc<Value>)>) {
+fn step(
+    ctx: &mut ActorContext,
+    set: &Value,
+    hash: &str,
+    wanted: i64,
+    pods: &BTreeMap<i64, (Key, Arc<Value>)>,
+) {
     let parallel = fields::text(set, "/spec/podManagementPolicy") == "Parallel";
     for ordinal in 0..wanted {
         match pods.get(&ordinal) {
@@ -67,8 +81,13 @@ fn step(ctx: &mut ActorContext, set: &Value, hash: &str, wanted: i64, pods: &BTr
         }
     }
     // All is there and ready: one pod of an old template goes, the highest first.
-    let old = pods.range(..wanted).rev().find(|(_, (_, p))| fields::label(p, REVISION) != Some(hash));
-    let settled = pods.range(..wanted).all(|(_, (_, p))| fields::ready(p) && !fields::deleting(p));
+    let old = pods
+        .range(..wanted)
+        .rev()
+        .find(|(_, (_, p))| fields::label(p, REVISION) != Some(hash));
+    let settled = pods
+        .range(..wanted)
+        .all(|(_, (_, p))| fields::ready(p) && !fields::deleting(p));
     if let (Some((_, (pod_key, _))), true) = (old, settled) {
         ctx.delete(pod_key);
     }
@@ -76,9 +95,18 @@ fn step(ctx: &mut ActorContext, set: &Value, hash: &str, wanted: i64, pods: &BTr
 
 fn create(ctx: &mut ActorContext, set: &Value, hash: &str, ordinal: i64) {
     let name = format!("{}-{ordinal}", fields::name(set));
-    let mut pod = template::pod(&set["spec"]["template"], resources::STATEFUL_SET, set, &name);
+    let mut pod = template::pod(
+        &set["spec"]["template"],
+        resources::STATEFUL_SET,
+        set,
+        &name,
+    );
     template::label(&mut pod, "statefulset.kubernetes.io/pod-name", &name);
-    template::label(&mut pod, "apps.kubernetes.io/pod-index", &ordinal.to_string());
+    template::label(
+        &mut pod,
+        "apps.kubernetes.io/pod-index",
+        &ordinal.to_string(),
+    );
     template::label(&mut pod, REVISION, hash);
     let namespace = fields::text(set, "/metadata/namespace").to_owned();
     for claim in fields::items(set, "/spec/volumeClaimTemplates") {

@@ -26,13 +26,17 @@ pub fn label(object: &mut Value, key: &str, value: &str) {
     fields::map_at(metadata, "labels")[key] = value.into();
 }
 
-/// Short names for templates, as they were made last, by the UID of the object whose template it is.
+/// Short names for templates, as they were made last, by the UID of the object whose template it
+/// is.
 #[derive(Default)]
 pub struct Hashes(FxHashMap<Box<str>, (Option<i64>, String)>);
 
 /// A short name for the content of an object's template, as in `pod-template-hash`.
 pub fn hash(ctx: &mut ActorContext, object: &Value) -> String {
-    let (uid, generation) = (fields::uid(object), fields::number(object, "/metadata/generation"));
+    let (uid, generation) = (
+        fields::uid(object),
+        fields::number(object, "/metadata/generation"),
+    );
     if let Some((of, hash)) = ctx.hashes.0.get(uid)
         && *of == generation
         && generation.is_some()

@@ -1,6 +1,8 @@
-//! The cluster as the change log tells it, with the questions that actors ask of it already answered.
+//! The cluster as the change log tells it, with the questions that actors ask of it already
+//! answered.
 //!
-//! Whoever acts has seen every change before: no actor needs to remember what it has just asked for.
+//! Whoever acts has seen every change before: no actor needs to remember what it has just asked
+//! for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use crate::server::resources;
 
 type Names = (Arc<str>, Arc<str>);
 
-/// Objects that have something in common, and how many of those that are pods and controlled by it do what.
+/// Objects that have something in common, and how many of those that are pods and controlled by it
+/// do what.
 #[derive(Default)]
 struct Group {
     members: BTreeMap<Key, Member>,
@@ -39,7 +42,9 @@ pub struct Member {
 impl Member {
     fn new(object: &Arc<Value>, of: &str) -> Self {
         let controller = fields::controller(object).filter(|o| fields::text(o, "/uid") == of);
-        let target = controller.filter(|o| o["kind"] == "DaemonSet").map_or("", |_| daemons::target(object));
+        let target = controller
+            .filter(|o| o["kind"] == "DaemonSet")
+            .map_or("", |_| daemons::target(object));
         Member {
             active: !fields::ended(object) && !fields::deleting(object),
             ready: fields::ready(object),
@@ -51,7 +56,10 @@ impl Member {
 
     fn pod_counts(&self, key: &Key) -> PodCounts {
         let counts = self.controlled && self.active && key.resource == resources::POD;
-        PodCounts { active: usize::from(counts), ready: usize::from(counts && self.ready) }
+        PodCounts {
+            active: usize::from(counts),
+            ready: usize::from(counts && self.ready),
+        }
     }
 }
 
@@ -59,20 +67,26 @@ impl Group {
     fn put(&mut self, key: &Key, member: Member) {
         self.take(key);
         let PodCounts { active, ready } = member.pod_counts(key);
-        self.pods = PodCounts { active: self.pods.active + active, ready: self.pods.ready + ready };
+        self.pods = PodCounts {
+            active: self.pods.active + active,
+            ready: self.pods.ready + ready,
+        };
         self.members.insert(key.clone(), member);
     }
 
     fn take(&mut self, key: &Key) {
         if let Some(member) = self.members.remove(key) {
             let PodCounts { active, ready } = member.pod_counts(key);
-            self.pods = PodCounts { active: self.pods.active - active, ready: self.pods.ready - ready };
+            self.pods = PodCounts {
+                active: self.pods.active - active,
+                ready: self.pods.ready - ready,
+            };
         }
     }
 }
 
-/// How many pods of a controller there are that have neither ended nor are being deleted, and how many of them are
-/// ready.
+/// How many pods of a controller there are that have neither ended nor are being deleted, and how
+/// many of them are ready.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PodCounts {
     /// All of them.
@@ -114,29 +128,37 @@ impl View {
             old.map(|uid| self.by_uid.remove(uid));
             new.map(|uid| self.by_uid.insert(uid.into(), key.clone()));
         }
-        let stays = |uid: &str| after.is_some_and(|after| owner_uids(after).any(|other| other == uid));
-        for uid in before.into_iter().flat_map(owner_uids).filter(|uid| !stays(uid)) {
+        let stays =
+            |uid: &str| after.is_some_and(|after| owner_uids(after).any(|other| other == uid));
+        for uid in before
+            .into_iter()
+            .flat_map(owner_uids)
+            .filter(|uid| !stays(uid))
+        {
             leave(&mut self.owned, uid, key);
         }
         if let Some(after) = after {
             owner_uids(after).for_each(|uid| join(&mut self.owned, uid, key, after));
         }
         if key.resource == resources::POD {
-            let [old, new] =
-                [before, after.map(|o| &**o)].map(|pod| pod.map_or("", |p| fields::text(p, "/spec/nodeName")));
+            let [old, new] = [before, after.map(|o| &**o)]
+                .map(|pod| pod.map_or("", |p| fields::text(p, "/spec/nodeName")));
             if old != new {
                 leave(&mut self.placed, old, key);
             }
             if let Some(pod) = after.filter(|_| !new.is_empty()) {
                 join(&mut self.placed, new, key, pod);
             }
-            self.pods_by_labels.change(&key.namespace, before, after.map(|pod| &**pod));
+            self.pods_by_labels
+                .change(&key.namespace, before, after.map(|pod| &**pod));
         }
     }
 
     /// One object.
     pub fn get(&self, key: &Key) -> Option<&Arc<Value>> {
-        self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+        self.objects
+            .get(&key.resource)?
+            .get(&(key.namespace.clone(), key.name.clone()))
     }
 
     /// One object, if it is still the one with this UID.
@@ -158,46 +180,86 @@ impl View {
     pub fn all(&self, resource: Resource) -> impl Iterator<Item = (Key, &Arc<Value>)> {
         let table = self.objects.get(&resource).into_iter().flatten();
         table.map(move |((namespace, name), object)| {
-            (Key { resource, namespace: namespace.clone(), name: name.clone() }, object)
+            (
+                Key {
+                    resource,
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                },
+                object,
+            )
         })
     }
 
     /// All objects of a kind in a namespace, by name.
-    pub fn within(&self, resource: Resource, namespace: &Arc<str>) -> impl Iterator<Item = (Key, &Arc<Value>)> {
+    pub fn within(
+        &self,
+        resource: Resource,
+        namespace: &Arc<str>,
+    ) -> impl Iterator<Item = (Key, &Arc<Value>)> {
         let from = (namespace.clone(), Arc::from(""));
-        let table = self.objects.get(&resource).into_iter().flat_map(move |t| t.range(from.clone()..));
+        let table = self
+            .objects
+            .get(&resource)
+            .into_iter()
+            .flat_map(move |t| t.range(from.clone()..));
         let here = namespace.clone();
-        table.take_while(move |((namespace, _), _)| *namespace == here).map(move |((namespace, name), object)| {
-            (Key { resource, namespace: namespace.clone(), name: name.clone() }, object)
-        })
+        table
+            .take_while(move |((namespace, _), _)| *namespace == here)
+            .map(move |((namespace, name), object)| {
+                (
+                    Key {
+                        resource,
+                        namespace: namespace.clone(),
+                        name: name.clone(),
+                    },
+                    object,
+                )
+            })
     }
 
     /// Everything that names an owner, by kind, namespace and name.
     pub fn dependents(&self, uid: &str) -> Vec<Key> {
-        self.owned.get(uid).into_iter().flat_map(|all| all.members.keys().cloned()).collect()
+        self.owned
+            .get(uid)
+            .into_iter()
+            .flat_map(|all| all.members.keys().cloned())
+            .collect()
     }
 
     /// What of a kind a controller controls.
     pub fn controlled(&self, resource: Resource, uid: &str) -> Vec<(Key, Arc<Value>)> {
         let all = self.members(resource, uid);
-        all.map(|(key, member)| (key.clone(), member.object.clone())).collect()
+        all.map(|(key, member)| (key.clone(), member.object.clone()))
+            .collect()
     }
 
     /// Counts the pods that a controller controls.
     pub fn pod_counts(&self, uid: &str) -> PodCounts {
-        self.owned.get(uid).map_or(PodCounts::default(), |group| group.pods)
+        self.owned
+            .get(uid)
+            .map_or(PodCounts::default(), |group| group.pods)
     }
 
     /// What of a kind a controller controls, with what is known of each.
     pub fn members(&self, resource: Resource, uid: &str) -> impl Iterator<Item = (&Key, &Member)> {
-        let all = self.owned.get(uid).into_iter().flat_map(|group| &group.members);
+        let all = self
+            .owned
+            .get(uid)
+            .into_iter()
+            .flat_map(|group| &group.members);
         all.filter(move |(key, m)| key.resource == resource && m.controlled)
     }
 
     /// Pods bound to a node, ended ones too.
     pub fn pods_on(&self, node: &str) -> Vec<(Key, Arc<Value>)> {
-        let all = self.placed.get(node).into_iter().flat_map(|group| &group.members);
-        all.map(|(key, member)| (key.clone(), member.object.clone())).collect()
+        let all = self
+            .placed
+            .get(node)
+            .into_iter()
+            .flat_map(|group| &group.members);
+        all.map(|(key, member)| (key.clone(), member.object.clone()))
+            .collect()
     }
 
     /// Pods with the same labels, counted.
@@ -207,7 +269,9 @@ impl View {
 }
 
 fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
-    fields::items(object, "/metadata/ownerReferences").iter().map(|o| fields::text(o, "/uid"))
+    fields::items(object, "/metadata/ownerReferences")
+        .iter()
+        .map(|o| fields::text(o, "/uid"))
 }
 
 fn join(map: &mut FxHashMap<Box<str>, Group>, at: &str, key: &Key, object: &Arc<Value>) {

@@ -1,8 +1,8 @@
 //! Volumes: claims get volumes, volumes are attached to nodes and come off again.
 //!
-//! A claim whose class waits for its first consumer gets a volume in the zone of the node that its pod is bound to; any
-//! other gets one without a zone at once. Absent: binding to volumes made by hand other than by `spec.volumeName`,
-//! sizes, access modes, reclaim policies, snapshots.
+//! A claim whose class waits for its first consumer gets a volume in the zone of the node that its
+//! pod is bound to; any other gets one without a zone at once. Absent: binding to volumes made by
+//! hand other than by `spec.volumeName`, sizes, access modes, reclaim policies, snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,11 @@ pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
         return;
     }
     for claim in claims(&change.object) {
-        ctx.reconcile(fields::key(resources::PERSISTENT_VOLUME_CLAIM, &change.key.namespace, &claim));
+        ctx.reconcile(fields::key(
+            resources::PERSISTENT_VOLUME_CLAIM,
+            &change.key.namespace,
+            &claim,
+        ));
     }
 }
 
@@ -33,7 +37,11 @@ pub fn claims(pod: &Value) -> Vec<String> {
     let volumes = fields::items(pod, "/spec/volumes").iter();
     let claim = |v: &Value| match v["persistentVolumeClaim"]["claimName"].as_str() {
         Some(name) => Some(name.to_owned()),
-        None if v["ephemeral"].is_object() => Some(format!("{}-{}", fields::name(pod), fields::text(v, "/name"))),
+        None if v["ephemeral"].is_object() => Some(format!(
+            "{}-{}",
+            fields::name(pod),
+            fields::text(v, "/name")
+        )),
         None => None,
     };
     volumes.filter_map(claim).collect()
@@ -64,13 +72,22 @@ pub fn reconcile(ctx: &mut ActorContext, key: &Key, claim: &Value) {
 
 fn bind(ctx: &mut ActorContext, key: &Key, claim: &Value, volume: &str, users: &[Arc<Value>]) {
     let class = fields::text(claim, "/spec/storageClassName").to_owned();
-    let found = ctx.view.get(&fields::key(resources::STORAGE_CLASS, "", &class)).cloned();
+    let found = ctx
+        .view
+        .get(&fields::key(resources::STORAGE_CLASS, "", &class))
+        .cloned();
     let mut name = volume.to_owned();
     if volume.is_empty() {
         let Some(found) = found else { return };
         let waits = fields::text(&found, "/volumeBindingMode") == "WaitForFirstConsumer";
-        let node = users.iter().map(|p| fields::text(p, "/spec/nodeName")).find(|n| !n.is_empty());
-        let zone = node.and_then(|n| ctx.view.node(n)).and_then(|n| fields::label(n, ZONE)).map(str::to_owned);
+        let node = users
+            .iter()
+            .map(|p| fields::text(p, "/spec/nodeName"))
+            .find(|n| !n.is_empty());
+        let zone = node
+            .and_then(|n| ctx.view.node(n))
+            .and_then(|n| fields::label(n, ZONE))
+            .map(str::to_owned);
         if waits && node.is_none() {
             return;
         }
@@ -83,7 +100,8 @@ fn bind(ctx: &mut ActorContext, key: &Key, claim: &Value, volume: &str, users: &
             "csi": {"driver": found["provisioner"], "volumeHandle": name},
         });
         if let Some(zone) = zone {
-            let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
+            let term =
+                json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]});
             spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [term]}});
         }
         let metadata = json!({"name": name});
@@ -102,16 +120,25 @@ fn bind(ctx: &mut ActorContext, key: &Key, claim: &Value, volume: &str, users: &
 
 /// Takes a volume off a node, unless a pod there uses it again.
 pub fn detach(ctx: &mut ActorContext, key: &Key) {
-    let Some(attachment) = ctx.view.get(key).cloned() else { return };
+    let Some(attachment) = ctx.view.get(key).cloned() else {
+        return;
+    };
     let volume = fields::text(&attachment, "/spec/source/persistentVolumeName");
     let uses = |(pod_key, pod): &(Key, Arc<Value>)| {
         let is_it = |name: &String| {
             let claim = fields::key(resources::PERSISTENT_VOLUME_CLAIM, &pod_key.namespace, name);
-            ctx.view.get(&claim).is_some_and(|claim| fields::text(claim, "/spec/volumeName") == volume)
+            ctx.view
+                .get(&claim)
+                .is_some_and(|claim| fields::text(claim, "/spec/volumeName") == volume)
         };
         !fields::ended(pod) && claims(pod).iter().any(is_it)
     };
-    if !ctx.view.pods_on(fields::text(&attachment, "/spec/nodeName")).iter().any(uses) {
+    if !ctx
+        .view
+        .pods_on(fields::text(&attachment, "/spec/nodeName"))
+        .iter()
+        .any(uses)
+    {
         ctx.delete(key);
     }
 }
@@ -127,11 +154,16 @@ fn attach(ctx: &mut ActorContext, volume: &str, nodes: &[&str]) {
         if !nodes.contains(&node.as_str()) {
             match ctx.timing.detach {
                 Duration::ZERO => ctx.delete(key),
-                wait => ctx.event_queue.once(ctx.clock.elapsed() + wait, Work::Detach(key.clone())),
+                wait => ctx
+                    .event_queue
+                    .once(ctx.clock.elapsed() + wait, Work::Detach(key.clone())),
             }
         }
     }
-    for node in nodes.iter().filter(|node| !here.iter().any(|(_, n)| n == *node)) {
+    for node in nodes
+        .iter()
+        .filter(|node| !here.iter().any(|(_, n)| n == *node))
+    {
         let name = format!("csi-{volume}-{node}");
         let spec = json!({"attacher": "sim", "nodeName": node, "source": {"persistentVolumeName": volume}});
         ctx.create(

@@ -18,7 +18,9 @@ impl CloudProvider for Cloud {
 
     async fn create(&self, launch: &Launch) -> Result<Instance, CloudError> {
         let answer = self.ask(launch)?;
-        let (wait, answer) = answer.await.map_err(|_| CloudError::Other("the cloud is gone".to_owned()))?;
+        let (wait, answer) = answer
+            .await
+            .map_err(|_| CloudError::Other("the cloud is gone".to_owned()))?;
         tokio::time::sleep(wait).await;
         answer
     }
@@ -33,7 +35,10 @@ impl CloudProvider for Cloud {
         tokio::time::sleep(self.0.latencies.call).await;
         let inner = self.inner();
         let machine = inner.by_id.get(provider_id).map(|at| &inner.machines[*at]);
-        machine.filter(|m| m.state != State::Gone).map(|m| (*m.instance).clone()).ok_or_else(|| gone(provider_id))
+        machine
+            .filter(|m| m.state != State::Gone)
+            .map(|m| (*m.instance).clone())
+            .ok_or_else(|| gone(provider_id))
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
@@ -44,7 +49,8 @@ impl CloudProvider for Cloud {
 }
 
 impl Cloud {
-    /// Puts a launch on the agenda. What comes of it does not depend on whether the answer is waited for.
+    /// Puts a launch on the agenda. What comes of it does not depend on whether the answer is
+    /// waited for.
     fn ask(&self, launch: &Launch) -> Result<oneshot::Receiver<Answer>, CloudError> {
         let (reply, answer) = oneshot::channel();
         let mut inner = self.inner();
@@ -54,13 +60,22 @@ impl Cloud {
         *tries += 1;
         let about = format!("{}/{before}", launch.uid);
         let pace = &inner.options.latencies;
-        let mut wait = inner.chance.around(pace.launch, pace.spread, "launch", &about);
+        let mut wait = inner
+            .chance
+            .around(pace.launch, pace.spread, "launch", &about);
         if inner.chance.hits(inner.options.faults.slow, "slow", &about) {
             wait *= 10;
         }
         inner.number += 1;
         let (number, due) = (inner.number, inner.clock.elapsed() + wait);
-        inner.launches.insert(number, QueuedLaunch { launch: launch.clone(), reply, before });
+        inner.launches.insert(
+            number,
+            QueuedLaunch {
+                launch: launch.clone(),
+                reply,
+                before,
+            },
+        );
         inner.event_queue.at(due, Work::Launch(number));
         drop(inner);
         self.0.asked.notify_one();
@@ -69,7 +84,11 @@ impl Cloud {
 
     fn end_now(&self, provider_id: &str) -> Result<(), CloudError> {
         let mut inner = self.inner();
-        let at = inner.by_id.get(provider_id).copied().filter(|at| inner.machines[*at].state != State::Gone);
+        let at = inner
+            .by_id
+            .get(provider_id)
+            .copied()
+            .filter(|at| inner.machines[*at].state != State::Gone);
         let at = at.ok_or_else(|| gone(provider_id))?;
         let now = inner.clock.elapsed();
         inner.end(now, at, "ended");
@@ -84,7 +103,10 @@ impl Inner {
     fn class_is_there(&self, launch: &Launch) -> Result<(), CloudError> {
         let key = fields::key(resources::KWOK_NODE_CLASS, "", &launch.class_name);
         if launch.class_kind == key.resource.kind && self.server.get(&key).is_none() {
-            return Err(CloudError::NodeClassNotReady(format!("{} {} does not exist", launch.class_kind, key.name)));
+            return Err(CloudError::NodeClassNotReady(format!(
+                "{} {} does not exist",
+                launch.class_kind, key.name
+            )));
         }
         Ok(())
     }

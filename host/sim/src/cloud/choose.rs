@@ -1,11 +1,14 @@
-//! Which offering a launch gets: the cheapest that its requirements admit, that is big enough and that can be had now.
+//! Which offering a launch gets: the cheapest that its requirements admit, that is big enough and
+//! that can be had now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longshore_api::quantity::Quantity;
 use longshore_cloud::{CloudError, Launch, OfferingName, Shortage};
-use longshore_core::model::{InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbols};
+use longshore_core::model::{
+    InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbols,
+};
 
 use super::market::Market;
 
@@ -24,7 +27,8 @@ pub struct Choice {
 /// Chooses.
 ///
 /// # Errors
-/// Insufficient capacity, with the counts of what each rule left out; invalid for a request that is no quantity.
+/// Insufficient capacity, with the counts of what each rule left out; invalid for a request that is
+/// no quantity.
 pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice, CloudError> {
     let (catalogue, names) = market.types();
     let wanted = requests(launch)?;
@@ -44,7 +48,11 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
             };
             if !market.available(id, now) {
                 let [instance_type, zone, capacity_type] = market.named(id).map(str::to_owned);
-                short.push(OfferingName { instance_type, zone, capacity_type });
+                short.push(OfferingName {
+                    instance_type,
+                    zone,
+                    capacity_type,
+                });
             } else if best.as_ref().is_none_or(|b| market.price(id) < b.0) {
                 best = Some((market.price(id), id, labels));
             }
@@ -57,38 +65,92 @@ pub fn choose(market: &Market, now: Duration, launch: &Launch) -> Result<Choice,
             short.len(),
             launch.name
         );
-        return Err(CloudError::InsufficientCapacity(Shortage { message, offerings: short }));
+        return Err(CloudError::InsufficientCapacity(Shortage {
+            message,
+            offerings: short,
+        }));
     };
     let t = catalogue.instance_type(catalogue.offering(offering).instance_type);
-    Ok(Choice { offering, labels, capacity: amounts(&t.capacity, names), allocatable: amounts(&t.allocatable, names) })
+    Ok(Choice {
+        offering,
+        labels,
+        capacity: amounts(&t.capacity, names),
+        allocatable: amounts(&t.allocatable, names),
+    })
 }
 
 fn requests(launch: &Launch) -> Result<Vec<(&str, i64)>, CloudError> {
     let amount = |(resource, text): (&'_ String, &'_ String)| {
-        let parsed = Quantity::parse(text).and_then(|q| if resource == "cpu" { q.milli() } else { q.whole() });
-        let wrong = |e| CloudError::Invalid(format!("NodeClaim {}: request {resource}: {text:?} {e}", launch.name));
+        let parsed = Quantity::parse(text).and_then(|q| {
+            if resource == "cpu" {
+                q.milli()
+            } else {
+                q.whole()
+            }
+        });
+        let wrong = |e| {
+            CloudError::Invalid(format!(
+                "NodeClaim {}: request {resource}: {text:?} {e}",
+                launch.name
+            ))
+        };
         parsed.map_err(wrong)
     };
-    launch.requests.iter().map(|(resource, text)| Ok((resource.as_str(), amount((resource, text))?))).collect()
+    launch
+        .requests
+        .iter()
+        .map(|(resource, text)| Ok((resource.as_str(), amount((resource, text))?)))
+        .collect()
 }
 
 fn is_big_enough(t: &InstanceType, names: &Symbols, wanted: &[(&str, i64)]) -> bool {
-    let has = |resource: &str| t.allocatable.iter().find(|(id, _)| id.name(names) == resource).map_or(0, |(_, n)| n);
-    wanted.iter().all(|(resource, amount)| has(resource) >= *amount)
+    let has = |resource: &str| {
+        t.allocatable
+            .iter()
+            .find(|(id, _)| id.name(names) == resource)
+            .map_or(0, |(_, n)| n)
+    };
+    wanted
+        .iter()
+        .all(|(resource, amount)| has(resource) >= *amount)
 }
 
-/// The labels of a node of this offering, or nothing if a requirement refuses it. Where a type may have one of several
-/// values, the first that is admitted is taken.
-fn labels(t: &InstanceType, o: &Offering, names: &Symbols, launch: &Launch) -> Option<BTreeMap<String, String>> {
-    let admits = |key: &str, value| launch.requirements.iter().filter(|r| r.key == key).all(|r| r.admits(value));
+/// The labels of a node of this offering, or nothing if a requirement refuses it. Where a type may
+/// have one of several values, the first that is admitted is taken.
+fn labels(
+    t: &InstanceType,
+    o: &Offering,
+    names: &Symbols,
+    launch: &Launch,
+) -> Option<BTreeMap<String, String>> {
+    let admits = |key: &str, value| {
+        launch
+            .requirements
+            .iter()
+            .filter(|r| r.key == key)
+            .all(|r| r.admits(value))
+    };
     let mut labels = BTreeMap::new();
     for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
-        let (key, Op::In(values)) = (names.text(*key), op) else { continue };
-        let value = values.iter().map(|&v| names.text(v)).find(|v| admits(key, Some(*v)))?;
+        let (key, Op::In(values)) = (names.text(*key), op) else {
+            continue;
+        };
+        let value = values
+            .iter()
+            .map(|&v| names.text(v))
+            .find(|v| admits(key, Some(*v)))?;
         labels.insert(key.to_owned(), value.to_owned());
     }
-    let of = |key: &str| labels.get(key).or_else(|| launch.labels.get(key)).map(String::as_str);
-    let refused = launch.requirements.iter().any(|r| of(&r.key).is_some_and(|value| !r.admits(Some(value))));
+    let of = |key: &str| {
+        labels
+            .get(key)
+            .or_else(|| launch.labels.get(key))
+            .map(String::as_str)
+    };
+    let refused = launch
+        .requirements
+        .iter()
+        .any(|r| of(&r.key).is_some_and(|value| !r.admits(Some(value))));
     (!refused).then_some(labels)
 }
 
@@ -97,7 +159,9 @@ fn amounts(resources: &Resources, names: &Symbols) -> BTreeMap<String, String> {
     let text = |(id, amount): (ResourceId, i64)| {
         let text = match id {
             ResourceId::Cpu => format!("{amount}m"),
-            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => format!("{}Ki", amount / 1024),
+            ResourceId::Memory | ResourceId::EphemeralStorage if amount % 1024 == 0 => {
+                format!("{}Ki", amount / 1024)
+            }
             _ => amount.to_string(),
         };
         (id.name(names).to_owned(), text)

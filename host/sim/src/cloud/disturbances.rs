@@ -13,7 +13,8 @@ pub struct Disturbances {
     pub volatility: f64,
     /// Interruptions of one spot instance in an hour, on average.
     pub interruptions: f64,
-    /// Storms in an hour, on average: one zone and capacity type runs short of a third of its types.
+    /// Storms in an hour, on average: one zone and capacity type runs short of a third of its
+    /// types.
     pub capacity_outages: f64,
     /// How long an outage lasts, on average.
     pub outage_length: Duration,
@@ -41,7 +42,10 @@ impl Inner {
         if !disturbances.prices_every.is_zero() && disturbances.volatility > 0.0 {
             self.event_queue.at(disturbances.prices_every, Work::Prices);
         }
-        if let Some(wait) = self.chance.wait(disturbances.capacity_outages, "storm", "0") {
+        if let Some(wait) = self
+            .chance
+            .wait(disturbances.capacity_outages, "storm", "0")
+        {
             self.event_queue.at(wait, Work::CapacityOutage(0));
         }
     }
@@ -52,13 +56,15 @@ impl Inner {
         let moment = now.as_secs().to_string();
         let base = chance.draw("prices", &moment);
         self.market.walk(CALM, |at| {
-            // One draw for the moment, spread over offerings by a multiplication: there are thousands of them.
+            // One draw for the moment, spread over offerings by a multiplication: there are
+            // thousands of them.
             let mixed = (base ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             volatility * (2.0 * ((mixed >> 11) as f64 / (1u64 << 53) as f64) - 1.0)
         });
         if !self.options.disturbances.prices_every.is_zero() {
-            self.event_queue.at(now + self.options.disturbances.prices_every, Work::Prices);
+            self.event_queue
+                .at(now + self.options.disturbances.prices_every, Work::Prices);
         }
     }
 
@@ -81,18 +87,30 @@ impl Inner {
             let mut hit = self.market.matching(&format!("*/{zone}/{capacity_type}"));
             hit.retain(|id| {
                 let name = self.market.named(*id)[0];
-                self.chance.hits(1.0 / 3.0, "storm-hits", &format!("{number}/{name}"))
+                self.chance
+                    .hits(1.0 / 3.0, "storm-hits", &format!("{number}/{name}"))
             });
-            let length = self.chance.around(self.options.disturbances.outage_length, 0.5, "storm-length", &about);
-            let what = format!("storm: {} {capacity_type} types run short in {zone}", hit.len());
+            let length = self.chance.around(
+                self.options.disturbances.outage_length,
+                0.5,
+                "storm-length",
+                &about,
+            );
+            let what = format!(
+                "storm: {} {capacity_type} types run short in {zone}",
+                hit.len()
+            );
             self.stats.capacity_outages.push((now, what.clone()));
             self.say(what);
             self.market.close(&hit, now + length);
         }
-        if let Some(wait) =
-            self.chance.wait(self.options.disturbances.capacity_outages, "storm", &(number + 1).to_string())
-        {
-            self.event_queue.at(now + wait, Work::CapacityOutage(number + 1));
+        if let Some(wait) = self.chance.wait(
+            self.options.disturbances.capacity_outages,
+            "storm",
+            &(number + 1).to_string(),
+        ) {
+            self.event_queue
+                .at(now + wait, Work::CapacityOutage(number + 1));
         }
     }
 }

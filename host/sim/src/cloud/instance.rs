@@ -53,7 +53,10 @@ impl SimInstance {
     pub fn new(at: usize, launch: &Launch, chosen: Choice, now: Duration, created: i64) -> Self {
         let node = format!("node-{}", at + 1);
         let label = |key: &str| chosen.labels.get(key).cloned().unwrap_or_default();
-        let (zone, capacity_type) = (label("topology.kubernetes.io/zone"), label("karpenter.sh/capacity-type"));
+        let (zone, capacity_type) = (
+            label("topology.kubernetes.io/zone"),
+            label("karpenter.sh/capacity-type"),
+        );
         let instance_type = label("node.kubernetes.io/instance-type");
         let instance = Instance {
             provider_id: format!("sim:///{zone}/i-{:06}", at + 1),
@@ -89,10 +92,14 @@ impl SimInstance {
 
     /// The NodePool that it was made for.
     pub fn node_pool(&self) -> &str {
-        self.launch.labels.get("karpenter.sh/nodepool").map_or("", String::as_str)
+        self.launch
+            .labels
+            .get("karpenter.sh/nodepool")
+            .map_or("", String::as_str)
     }
 
-    /// Pays at the price of now for the time since it was paid last. Asked before each change of the price.
+    /// Pays at the price of now for the time since it was paid last. Asked before each change of
+    /// the price.
     pub fn pay(&mut self, now: Duration, market: &Market) {
         if self.runs() {
             self.paid += self.due(now, market);
@@ -133,8 +140,17 @@ impl SimInstance {
 
     /// A line for the log.
     pub fn described(&self, what: &str) -> String {
-        let SimInstance { node, instance_type, zone, capacity_type, .. } = self;
-        format!("{node} ({instance_type} {zone} {capacity_type}, for {}) {what}", self.launch.name)
+        let SimInstance {
+            node,
+            instance_type,
+            zone,
+            capacity_type,
+            ..
+        } = self;
+        format!(
+            "{node} ({instance_type} {zone} {capacity_type}, for {}) {what}",
+            self.launch.name
+        )
     }
 
     /// The node as its kubelet registers it.
@@ -146,7 +162,11 @@ impl SimInstance {
         };
         let unregistered = json!({"key": "karpenter.sh/unregistered", "effect": "NoExecute"});
         let starting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-        let all = launch.taints.iter().chain(&launch.startup_taints).map(taint);
+        let all = launch
+            .taints
+            .iter()
+            .chain(&launch.startup_taints)
+            .map(taint);
         let taints: Vec<Value> = all.chain([unregistered, starting]).collect();
         let mut labels = self.instance.labels.clone();
         labels.extend(launch.labels.clone());

@@ -52,14 +52,20 @@ impl Ledger {
 
     /// Instances that run for a claim that `is_wanted` does not know, by its UID: leaks.
     pub fn leaked(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<&Entry> {
-        self.running().filter(|e| !is_wanted(&e.claim_uid)).collect()
+        self.running()
+            .filter(|e| !is_wanted(&e.claim_uid))
+            .collect()
     }
 
     /// Claims that more than one instance was made for, ever.
     pub fn bought_twice(&self) -> Vec<&str> {
         let mut claims: Vec<&str> = self.entries.iter().map(|e| e.claim_uid.as_str()).collect();
         claims.sort_unstable();
-        let mut twice: Vec<&str> = claims.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+        let mut twice: Vec<&str> = claims
+            .windows(2)
+            .filter(|w| w[0] == w[1])
+            .map(|w| w[0])
+            .collect();
         twice.dedup();
         twice
     }

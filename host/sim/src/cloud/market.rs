@@ -33,11 +33,19 @@ impl Market {
         let place = |o: &Offering| OfferingPlace {
             price: o.price,
             drift: 0.0,
-            left: if o.available { o.reservation.map(|r| r.1).or(capacity).unwrap_or(u32::MAX) } else { 0 },
+            left: if o.available {
+                o.reservation.map(|r| r.1).or(capacity).unwrap_or(u32::MAX)
+            } else {
+                0
+            },
             closed_until: Duration::ZERO,
         };
         let places = types.0.offerings().iter().map(place).collect();
-        Market { types, places, offers: OnceCell::new() }
+        Market {
+            types,
+            places,
+            offers: OnceCell::new(),
+        }
     }
 
     /// What can be bought, with the prices that it began with.
@@ -78,12 +86,18 @@ impl Market {
         }
     }
 
-    /// Moves the prices of spot offerings; `step` is asked for each one's change of drift, by number.
+    /// Moves the prices of spot offerings; `step` is asked for each one's change of drift, by
+    /// number.
     pub fn walk(&mut self, calm: f64, mut step: impl FnMut(usize) -> f64) {
         self.offers.take();
         let (catalogue, names) = &*self.types;
         let spot = names.get("spot");
-        for (at, (offering, place)) in catalogue.offerings().iter().zip(&mut self.places).enumerate() {
+        for (at, (offering, place)) in catalogue
+            .offerings()
+            .iter()
+            .zip(&mut self.places)
+            .enumerate()
+        {
             if offering.capacity_type == spot && spot.is_some() {
                 place.drift = place.drift * calm + step(at);
                 place.price = offering.price * place.drift.exp();
@@ -106,7 +120,13 @@ impl Market {
         let parts: Vec<&str> = pattern.split('/').collect();
         let fits = |at: usize, text: &str| parts.get(at).is_none_or(|p| *p == "*" || *p == text);
         let all = (0..self.places.len()).map(|n| OfferingId(n as u32));
-        all.filter(|id| self.named(*id).iter().enumerate().all(|(at, text)| fits(at, text))).collect()
+        all.filter(|id| {
+            self.named(*id)
+                .iter()
+                .enumerate()
+                .all(|(at, text)| fits(at, text))
+        })
+        .collect()
     }
 
     /// Type, zone and capacity type.
@@ -118,8 +138,8 @@ impl Market {
         [name, text(offering.zone), text(offering.capacity_type)]
     }
 
-    /// What can be bought at the prices of now, in the names of [`Market::types`]; the same catalogue until they move.
-    /// An outage stays: a cloud does not say so before it is asked.
+    /// What can be bought at the prices of now, in the names of [`Market::types`]; the same
+    /// catalogue until they move. An outage stays: a cloud does not say so before it is asked.
     pub fn offers(&self) -> Catalogue {
         let made = self.offers.get_or_init(|| {
             let (catalogue, names) = &*self.types;
@@ -127,7 +147,10 @@ impl Market {
                 let rows = t.offerings.start as usize..t.offerings.end as usize;
                 let offerings = rows.map(|at| {
                     let price = self.places[at].price;
-                    Offering { price, ..catalogue.offerings()[at].clone() }
+                    Offering {
+                        price,
+                        ..catalogue.offerings()[at].clone()
+                    }
                 });
                 (t.clone(), offerings.collect())
             };

@@ -1,8 +1,9 @@
 //! A story: what people, the cloud and bad luck do to a cluster in an hour, made up from a seed.
 //!
-//! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods asks for more zones
-//! or budgets than there are. What a story cannot hold against the daemon is done by an operator who looks after the
-//! cluster every minute: nodes that never get ready are deleted, where the daemon does not do it.
+//! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods
+//! asks for more zones or budgets than there are. What a story cannot hold against the daemon is
+//! done by an operator who looks after the cluster every minute: nodes that never get ready are
+//! deleted, where the daemon does not do it.
 
 mod acts;
 mod pods;
@@ -59,15 +60,18 @@ pub enum Stories {
     /// Mostly one process, faults of requests, watches that end or forget.
     #[default]
     Usual,
-    /// Mostly two processes; watches late or silent by kind, processes stopped or told to end, pods and volumes that hold
-    /// their nodes, clouds that say half, clocks that jump, claims from a backup.
+    /// Mostly two processes; watches late or silent by kind, processes stopped or told to end, pods
+    /// and volumes that hold their nodes, clouds that say half, clocks that jump, claims from a
+    /// backup.
     Safe,
 }
 
 impl Stories {
     /// By name: `usual`, `safe`.
     pub fn named(name: &str) -> Option<Self> {
-        [Stories::Usual, Stories::Safe].into_iter().find(|stories| stories.name() == name)
+        [Stories::Usual, Stories::Safe]
+            .into_iter()
+            .find(|stories| stories.name() == name)
     }
 
     /// As it is typed.
@@ -79,7 +83,12 @@ impl Stories {
     }
 
     /// The story of a seed.
-    pub fn scenario(self, seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> GeneratedScenario {
+    pub fn scenario(
+        self,
+        seed: u64,
+        size: u32,
+        types: Arc<(Catalogue, Symbols)>,
+    ) -> GeneratedScenario {
         match self {
             Stories::Usual => GeneratedScenario::new(seed, size, types),
             Stories::Safe => safe::scenario(seed, size, types),
@@ -87,18 +96,27 @@ impl Stories {
     }
 }
 
-/// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and have up to
-/// `most` CPUs.
+/// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and
+/// have up to `most` CPUs.
 pub fn types(most: i64) -> Arc<(Catalogue, Symbols)> {
     let mut names = Symbols::default();
     let all = longshore_kwok::catalogue::built_in(&mut names);
     let fits = |name: &str| {
-        let size = name.split('-').nth(1).and_then(|size| size.strip_suffix('x')?.parse::<i64>().ok());
+        let size = name
+            .split('-')
+            .nth(1)
+            .and_then(|size| size.strip_suffix('x')?.parse::<i64>().ok());
         name.ends_with("-amd64-linux") && size.is_some_and(|size| size <= most)
     };
-    let rows = all.types().iter().enumerate().filter(|(_, t)| fits(names.text(t.name)));
+    let rows = all
+        .types()
+        .iter()
+        .enumerate()
+        .filter(|(_, t)| fits(names.text(t.name)));
     let rows = rows.map(|(at, t)| {
-        let offerings = all.offerings_of(longshore_core::model::TypeId(at as u32)).to_vec();
+        let offerings = all
+            .offerings_of(longshore_core::model::TypeId(at as u32))
+            .to_vec();
         (t.clone(), offerings)
     });
     let catalogue = Catalogue::new(rows.collect(), &names);
@@ -109,7 +127,10 @@ impl GeneratedScenario {
     /// The story of a seed. `size` is about how many nodes there are at the busiest.
     pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> Self {
         let mut rng = Rng::new(seed);
-        let mut world = world::Options { types: Some(types), ..world::Options::default() };
+        let mut world = world::Options {
+            types: Some(types),
+            ..world::Options::default()
+        };
         cloud_of(&mut rng, &mut world.cloud);
         let replicas = if rng.hits(0.15) { 2 } else { 1 };
         let elects = replicas > 1 || rng.hits(0.15);
@@ -121,13 +142,30 @@ impl GeneratedScenario {
         let acts = acts::acts(&mut rng, &workloads, &faults, replicas);
         let repairs = rng.hits(0.7);
         let (jumps, operator) = (Vec::new(), vec![ScenarioEvent::OperatorCleanup]);
-        GeneratedScenario { seed, world, replicas, elects, repairs, faults, base, acts, jumps, operator }
+        GeneratedScenario {
+            seed,
+            world,
+            replicas,
+            elects,
+            repairs,
+            faults,
+            base,
+            acts,
+            jumps,
+            operator,
+        }
     }
 }
 
 /// Each fault of the cloud is there in some stories, so that others are told without it.
 fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
-    let share = |rng: &mut Rng, chance, most| if rng.hits(chance) { rng.unit() * most } else { 0.0 };
+    let share = |rng: &mut Rng, chance, most| {
+        if rng.hits(chance) {
+            rng.unit() * most
+        } else {
+            0.0
+        }
+    };
     let faults = &mut cloud.faults;
     faults.fail = share(rng, 0.5, 0.3);
     faults.slow = share(rng, 0.4, 0.3);
@@ -147,7 +185,13 @@ fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
 }
 
 fn faults_of(rng: &mut Rng) -> Faults {
-    let mut share = |chance: f64, most: f64| if rng.hits(chance) { rng.unit() * most } else { 0.0 };
+    let mut share = |chance: f64, most: f64| {
+        if rng.hits(chance) {
+            rng.unit() * most
+        } else {
+            0.0
+        }
+    };
     Faults {
         conflict: share(0.5, 0.05),
         busy: share(0.5, 0.05),

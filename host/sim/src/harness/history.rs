@@ -34,20 +34,33 @@ fn on_change(interceptor: &Interceptor, change: &Change) {
     }
     match change.key.resource {
         resources::NODE_CLAIM => {
-            // A backup may have brought it back under another UID. An instance of which it did not know is garbage then,
-            // and what is not collected by the end is a leak.
-            let restored = |other: &std::sync::Arc<serde_json::Value>| fields::name(other) == fields::name(object);
-            if interceptor.server.list(resources::NODE_CLAIM).iter().any(restored) {
+            // A backup may have brought it back under another UID. An instance of which it did not
+            // know is garbage then, and what is not collected by the end is a leak.
+            let restored = |other: &std::sync::Arc<serde_json::Value>| {
+                fields::name(other) == fields::name(object)
+            };
+            if interceptor
+                .server
+                .list(resources::NODE_CLAIM)
+                .iter()
+                .any(restored)
+            {
                 return;
             }
             if let Some(node) = interceptor.cloud.runs_for(fields::uid(object)) {
-                interceptor.violated(format!("claim {} is gone and {node} runs", fields::name(object)));
+                interceptor.violated(format!(
+                    "claim {} is gone and {node} runs",
+                    fields::name(object)
+                ));
             }
         }
         resources::NODE if fields::label(object, "karpenter.sh/registered").is_some() => {
             let id = fields::text(object, "/spec/providerID");
             if interceptor.cloud.runs(id) {
-                interceptor.violated(format!("{} is gone and its instance runs", fields::name(object)));
+                interceptor.violated(format!(
+                    "{} is gone and its instance runs",
+                    fields::name(object)
+                ));
             }
         }
         _ => {}

@@ -1,4 +1,5 @@
-//! What all that stands between a process and its world has in common: who lives, what was asked, what goes wrong.
+//! What all that stands between a process and its world has in common: who lives, what was asked,
+//! what goes wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
@@ -122,7 +123,11 @@ struct Inner {
 
 impl Interceptor {
     pub fn new(world: &World, setup: &Setup) -> Self {
-        let inner = Inner { faults: setup.faults, kill: setup.kill, ..Inner::default() };
+        let inner = Inner {
+            faults: setup.faults,
+            kill: setup.kill,
+            ..Inner::default()
+        };
         Interceptor {
             clock: world.clock,
             server: world.server.clone(),
@@ -176,16 +181,24 @@ impl Interceptor {
 
     /// Stops a process for a while.
     pub fn freeze(&self, lot: u64, length: Duration) -> bool {
-        let Some(who) = self.inner().pick(lot) else { return false };
-        self.log.say(self.clock, format!("{who} is stopped for {} s", length.as_secs()));
-        self.server.stop_client(&who, tokio::time::Instant::now() + length);
+        let Some(who) = self.inner().pick(lot) else {
+            return false;
+        };
+        self.log.say(
+            self.clock,
+            format!("{who} is stopped for {} s", length.as_secs()),
+        );
+        self.server
+            .stop_client(&who, tokio::time::Instant::now() + length);
         true
     }
 
     /// Tells a process to end.
     pub fn terminate(&self, lot: u64) -> bool {
         let inner = self.inner();
-        let Some(who) = inner.pick(lot) else { return false };
+        let Some(who) = inner.pick(lot) else {
+            return false;
+        };
         self.log.say(self.clock, format!("{who} is told to end"));
         inner.alive[&who].terminate.notify_one();
         true
@@ -193,7 +206,10 @@ impl Interceptor {
 
     /// Whose watches these are now.
     pub fn whose(&self, watches: Watches) -> Whose {
-        Whose { client: watches.process.and_then(|lot| self.inner().pick(lot)), kind: watches.kind }
+        Whose {
+            client: watches.process.and_then(|lot| self.inner().pick(lot)),
+            kind: watches.kind,
+        }
     }
 
     /// Something is wrong with the cloud for a while.
@@ -214,13 +230,17 @@ impl Interceptor {
     /// Whether the cloud lists an instance now.
     pub fn is_listed(&self, provider_id: &str) -> bool {
         let now = self.clock.elapsed();
-        let Some((share, _)) = self.inner().cloud.partial.filter(|(_, until)| now < *until) else { return true };
+        let Some((share, _)) = self.inner().cloud.partial.filter(|(_, until)| now < *until) else {
+            return true;
+        };
         KeyedRng(self.seed).unit("listed", provider_id) < share
     }
 
     pub fn kill_one(&self, lot: u64) -> bool {
         let mut inner = self.inner();
-        let Some(who) = inner.pick(lot) else { return false };
+        let Some(who) = inner.pick(lot) else {
+            return false;
+        };
         self.end(&mut inner, &who, "");
         true
     }
@@ -228,15 +248,22 @@ impl Interceptor {
     /// Whoever holds the Lease cannot renew it for a while; everything else is answered.
     pub fn cut_lease(&self, length: Duration) {
         let holder = safety::holder(self);
-        self.log.say(self.clock, format!("{holder} cannot renew its Lease for {} s", length.as_secs()));
+        self.log.say(
+            self.clock,
+            format!("{holder} cannot renew its Lease for {} s", length.as_secs()),
+        );
         self.inner().cut = Some((holder, self.clock.elapsed() + length));
     }
 
-    /// Whoever holds the Lease is refused all that it asks for a while, and cannot renew it for a minute longer.
+    /// Whoever holds the Lease is refused all that it asks for a while, and cannot renew it for a
+    /// minute longer.
     pub fn overload(&self, length: Duration) {
         self.cut_lease(length + Duration::from_secs(60));
         let mut inner = self.inner();
-        inner.overloaded = inner.cut.clone().map(|(who, until)| (who, until - Duration::from_secs(60)));
+        inner.overloaded = inner
+            .cut
+            .clone()
+            .map(|(who, until)| (who, until - Duration::from_secs(60)));
     }
 
     pub fn set_faults(&self, faults: Faults) {
@@ -282,25 +309,46 @@ impl Interceptor {
         let what = words(asked);
         let fate = if writes(asked) && self.is_due(&mut inner, false, &what) {
             let when = inner.kill.take().map(|kill| kill.when);
-            FaultAction::Kill { after: when != Some(When::Before) }
+            FaultAction::Kill {
+                after: when != Some(When::Before),
+            }
         } else {
             inner.faults.fate(self.seed, asked.number, asked)
         };
         let lease = asked.resource == Some(LEASE);
-        let cut = lease && inner.cut.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
+        let cut = lease
+            && inner
+                .cut
+                .as_ref()
+                .is_some_and(|(who, until)| *who == asked.who && now < *until);
         let refused = !lease && asked.verb != "watch";
-        let overloaded =
-            refused && inner.overloaded.as_ref().is_some_and(|(who, until)| *who == asked.who && now < *until);
+        let overloaded = refused
+            && inner
+                .overloaded
+                .as_ref()
+                .is_some_and(|(who, until)| *who == asked.who && now < *until);
         let verdict = match fate {
             FaultAction::Verdict(_) if cut => Verdict::TimeOutBefore,
-            FaultAction::Verdict(_) if overloaded => {
-                Verdict::Refuse { code: 429, reason: "TooManyRequests", retry_after: Some(5) }
-            }
+            FaultAction::Verdict(_) if overloaded => Verdict::Refuse {
+                code: 429,
+                reason: "TooManyRequests",
+                retry_after: Some(5),
+            },
             FaultAction::Verdict(verdict) => verdict,
-            FaultAction::Stale(share) => Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share)))),
+            FaultAction::Stale(share) => {
+                Verdict::Stale(inner.revision_at(now.saturating_sub(STALEST.mul_f64(share))))
+            }
             FaultAction::Kill { after } => {
-                self.end(&mut inner, &asked.who, &format!(" {} {what}", if after { "after" } else { "before" }));
-                if after { Verdict::TimeOutAfter } else { Verdict::Kill }
+                self.end(
+                    &mut inner,
+                    &asked.who,
+                    &format!(" {} {what}", if after { "after" } else { "before" }),
+                );
+                if after {
+                    Verdict::TimeOutAfter
+                } else {
+                    Verdict::Kill
+                }
             }
         };
         if self.keeps {
@@ -312,9 +360,14 @@ impl Interceptor {
 
     /// Notes a write or a call; says whether the process is to be killed at it.
     fn is_due(&self, inner: &mut Inner, call: bool, what: &str) -> bool {
-        let due = inner.kill.is_some_and(|kill| kill.point == inner.points.len());
+        let due = inner
+            .kill
+            .is_some_and(|kill| kill.point == inner.points.len());
         if self.keeps {
-            inner.points.push(Point { call, what: what.to_owned() });
+            inner.points.push(Point {
+                call,
+                what: what.to_owned(),
+            });
         }
         due
     }
@@ -329,7 +382,10 @@ impl Interceptor {
         let number = inner.calls;
         let now = self.clock.elapsed();
         let due = self.is_due(&mut inner, true, what);
-        let when = due.then(|| inner.kill.take()).flatten().map(|kill| kill.when);
+        let when = due
+            .then(|| inner.kill.take())
+            .flatten()
+            .map(|kill| kill.when);
         // A call is a moment like any other to die at; there are fewer of them.
         let dies = unit(self.seed.rotate_left(29), number) < inner.faults.kill * 4.0;
         let when = when.or_else(|| {
@@ -362,16 +418,27 @@ impl Interceptor {
 impl Inner {
     /// One of the processes that are there.
     fn pick(&self, lot: u64) -> Option<String> {
-        self.alive.keys().nth(lot as usize % self.alive.len().max(1)).cloned()
+        self.alive
+            .keys()
+            .nth(lot as usize % self.alive.len().max(1))
+            .cloned()
     }
 
     fn note(&mut self, now: Duration, who: &str, what: &str, became: &dyn fmt::Debug) {
-        let _ = writeln!(self.requests, "{} {who} {what}: {became:?}", clock_text(now));
+        let _ = writeln!(
+            self.requests,
+            "{} {who} {what}: {became:?}",
+            clock_text(now)
+        );
     }
 
     fn remember(&mut self, now: Duration, revision: u64) {
         self.revisions.push_back((now, revision));
-        while self.revisions.front().is_some_and(|(at, _)| *at + STALEST * 2 < now) {
+        while self
+            .revisions
+            .front()
+            .is_some_and(|(at, _)| *at + STALEST * 2 < now)
+        {
             self.revisions.pop_front();
         }
     }
@@ -379,13 +446,23 @@ impl Inner {
     /// The last revision known to be no younger than a time, or the oldest that is known.
     fn revision_at(&self, at: Duration) -> u64 {
         let older = self.revisions.iter().rev().find(|(when, _)| *when <= at);
-        older.or(self.revisions.front()).map_or(u64::MAX, |(_, revision)| *revision)
+        older
+            .or(self.revisions.front())
+            .map_or(u64::MAX, |(_, revision)| *revision)
     }
 }
 
 fn words(asked: &RequestInfo) -> String {
-    let mut text = format!("{} {}", asked.verb, asked.resource.map_or("?", |r| r.plural));
-    for (sign, part) in [("/", &asked.subresource), (" ", &asked.namespace), (" ", &asked.name)] {
+    let mut text = format!(
+        "{} {}",
+        asked.verb,
+        asked.resource.map_or("?", |r| r.plural)
+    );
+    for (sign, part) in [
+        ("/", &asked.subresource),
+        (" ", &asked.namespace),
+        (" ", &asked.name),
+    ] {
         if !part.is_empty() {
             text.push_str(sign);
             text.push_str(part);

@@ -1,7 +1,8 @@
-//! Rules that need a memory. They are held against the server's truth at the moment when something is carried out, not
-//! when it was asked for, and not against what the daemon can know.
+//! Rules that need a memory. They are held against the server's truth at the moment when something
+//! is carried out, not when it was asked for, and not against what the daemon can know.
 //!
-//! An excuse is a time: each constant here says for how long the daemon may not know better, and why.
+//! An excuse is a time: each constant here says for how long the daemon may not know better, and
+//! why.
 
 pub(super) mod leaders;
 mod limits;
@@ -72,8 +73,8 @@ pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment
     }
 }
 
-/// Takes in what has changed. `by` is the request that has brought it about; nothing where it was no process of the
-/// daemon.
+/// Takes in what has changed. `by` is the request that has brought it about; nothing where it was
+/// no process of the daemon.
 pub(super) fn catch_up(interceptor: &Interceptor, by: Option<&RequestInfo>) {
     let mut memory = interceptor.judges.memory();
     for change in interceptor.server.changes(memory.seen) {

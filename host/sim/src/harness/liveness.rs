@@ -12,8 +12,8 @@ use crate::world::World;
 pub(super) fn unsettled(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for pod in world.pods() {
-        // A daemon came late to its node, and kube-scheduler had given its room to others; who wants it to come first
-        // gives it a priority, and this cluster knows no preemption.
+        // A daemon came late to its node, and kube-scheduler had given its room to others; who
+        // wants it to come first gives it a priority, and this cluster knows no preemption.
         let squeezed = fields::text(&pod, "/spec/nodeName").is_empty()
             && fields::controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
         if !squeezed && !fields::ended(&pod) && (!fields::ready(&pod) || fields::deleting(&pod)) {
@@ -23,10 +23,16 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
     let claims = world.server.list(resources::NODE_CLAIM);
     let nodes = world.server.list(resources::NODE);
     let ledger = world.cloud.ledger();
-    let running: BTreeSet<&str> = ledger.running().map(|entry| entry.provider_id.as_str()).collect();
+    let running: BTreeSet<&str> = ledger
+        .running()
+        .map(|entry| entry.provider_id.as_str())
+        .collect();
     let mut owned = BTreeSet::new();
     for claim in &claims {
-        let (name, id) = (fields::name(claim), fields::text(claim, "/status/providerID"));
+        let (name, id) = (
+            fields::name(claim),
+            fields::text(claim, "/status/providerID"),
+        );
         owned.insert(id);
         if fields::deleting(claim) {
             wrong.push(format!("claim {name} is being deleted"));
@@ -45,10 +51,14 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         }
     }
     let uids: BTreeSet<&str> = claims.iter().map(|claim| fields::uid(claim)).collect();
-    // A claim that a backup has brought back has another UID than the one that its instance was made for.
+    // A claim that a backup has brought back has another UID than the one that its instance was
+    // made for.
     let leaked = ledger.leaked(|uid| uids.contains(uid)).into_iter();
     for entry in leaked.filter(|entry| !owned.contains(&*entry.provider_id)) {
-        wrong.push(format!("{} ({}) is leaked: its claim {} is gone", entry.node, entry.provider_id, entry.claim));
+        wrong.push(format!(
+            "{} ({}) is leaked: its claim {} is gone",
+            entry.node, entry.provider_id, entry.claim
+        ));
     }
     for uid in ledger.bought_twice() {
         wrong.push(format!("two instances were made for claim {uid}"));
@@ -57,9 +67,15 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
 }
 
 fn state_of(pod: &Value) -> String {
-    let waits = fields::items(pod, "/status/conditions").iter().find(|c| c["type"] == "PodScheduled");
+    let waits = fields::items(pod, "/status/conditions")
+        .iter()
+        .find(|c| c["type"] == "PodScheduled");
     let why = waits.map_or("", |c| fields::text(c, "/message"));
     let node = fields::text(pod, "/spec/nodeName");
     let going = if fields::deleting(pod) { ", going" } else { "" };
-    if node.is_empty() { format!("waits{going}: {why}") } else { format!("is not ready on {node}{going}") }
+    if node.is_empty() {
+        format!("waits{going}: {why}")
+    } else {
+        format!("is not ready on {node}{going}")
+    }
 }

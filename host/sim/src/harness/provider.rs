@@ -1,4 +1,5 @@
-//! The cloud as one process sees it: calls are counted, may fail, and are not answered once the process is dead.
+//! The cloud as one process sees it: calls are counted, may fail, and are not answered once the
+//! process is dead.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -11,11 +12,20 @@ use super::interceptor::{Call, Interceptor};
 use super::safety;
 use crate::cloud::Cloud;
 
-/// A node that does not get ready, or is not any more, is replaced sooner than the operator of a story would do it.
+/// A node that does not get ready, or is not any more, is replaced sooner than the operator of a
+/// story would do it.
 const UNREADY: Duration = Duration::from_secs(180);
 const REPAIRED: [RepairPolicy; 2] = [
-    RepairPolicy { condition: "Ready", status: "False", toleration: UNREADY },
-    RepairPolicy { condition: "Ready", status: "Unknown", toleration: UNREADY },
+    RepairPolicy {
+        condition: "Ready",
+        status: "False",
+        toleration: UNREADY,
+    },
+    RepairPolicy {
+        condition: "Ready",
+        status: "Unknown",
+        toleration: UNREADY,
+    },
 ];
 
 /// A process's way to the cloud.
@@ -34,14 +44,21 @@ impl InterceptedProvider {
     ) -> Result<T, CloudError> {
         let server = &self.interceptor.server;
         if server.is_stopped(&self.who) {
-            // A timer of a process that is stopped: it goes off when the process goes on, and asks nothing before.
+            // A timer of a process that is stopped: it goes off when the process goes on, and asks
+            // nothing before.
             server.until_it_goes_on(&self.who).await;
-            return Err(CloudError::Other(format!("{what}: the process was stopped")));
+            return Err(CloudError::Other(format!(
+                "{what}: the process was stopped"
+            )));
         }
         let fate = self.interceptor.call(&self.who, &what, may_fail);
         match fate {
             Call::Never => return pending().await,
-            Call::Fail => return Err(CloudError::Other(format!("{what}: the cloud has a bad moment"))),
+            Call::Fail => {
+                return Err(CloudError::Other(format!(
+                    "{what}: the cloud has a bad moment"
+                )));
+            }
             Call::During => {
                 // Sent; nobody waits for it.
                 tokio::spawn(call);
@@ -82,7 +99,10 @@ impl CloudProvider for InterceptedProvider {
         }
         let (cloud, asked) = (self.cloud.clone(), launch.clone());
         // The cloud itself knows which launches fail.
-        self.pass(format!("launch {}", launch.name), false, async move { cloud.create(&asked).await }).await
+        self.pass(format!("launch {}", launch.name), false, async move {
+            cloud.create(&asked).await
+        })
+        .await
     }
 
     async fn delete(&self, provider_id: &str) -> Result<(), CloudError> {
@@ -102,12 +122,17 @@ impl CloudProvider for InterceptedProvider {
 
     async fn get(&self, provider_id: &str) -> Result<Instance, CloudError> {
         let (cloud, id) = (self.cloud.clone(), provider_id.to_owned());
-        self.pass(format!("get {provider_id}"), true, async move { cloud.get(&id).await }).await
+        self.pass(format!("get {provider_id}"), true, async move {
+            cloud.get(&id).await
+        })
+        .await
     }
 
     async fn list(&self) -> Result<Vec<Arc<Instance>>, CloudError> {
         let cloud = self.cloud.clone();
-        let mut all = self.pass("list".to_owned(), true, async move { cloud.list().await }).await?;
+        let mut all = self
+            .pass("list".to_owned(), true, async move { cloud.list().await })
+            .await?;
         all.retain(|instance| self.interceptor.is_listed(&instance.provider_id));
         Ok(all)
     }

@@ -70,10 +70,15 @@ impl Replica {
     /// The clock of this place's machine.
     fn clock(&self) -> Clock {
         let (now, elapsed) = (Instant::now(), self.interceptor.clock.elapsed());
-        let own = self.setup.jumps.iter().filter(|jump| jump.slot == self.slot);
-        own.fold(Clock::starting_at(self.interceptor.clock.now()), |clock, jump| {
-            clock.jumping(now + jump.at.saturating_sub(elapsed), jump.seconds)
-        })
+        let own = self
+            .setup
+            .jumps
+            .iter()
+            .filter(|jump| jump.slot == self.slot);
+        own.fold(
+            Clock::starting_at(self.interceptor.clock.now()),
+            |clock, jump| clock.jumping(now + jump.at.saturating_sub(elapsed), jump.seconds),
+        )
     }
 
     fn edges(&self, who: &str) -> Environment {
@@ -85,7 +90,12 @@ impl Replica {
         };
         let leadership = Leadership::new(!self.interceptor.elects);
         let clock = self.clock();
-        let Clients { patient, plain } = clients(self.interceptor.server.service(who), "default", &leadership, &clock);
+        let Clients { patient, plain } = clients(
+            self.interceptor.server.service(who),
+            "default",
+            &leadership,
+            &clock,
+        );
         let lease = Lease {
             namespace: "kube-system".to_owned(),
             name: "karpenter-leader-election".to_owned(),

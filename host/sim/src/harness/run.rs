@@ -12,8 +12,9 @@ use crate::cloud;
 use crate::faults::Faults;
 use crate::world::paused;
 
-/// How long a cluster may take after the last fault until all is as it must be: a claim whose node never joined is given
-/// up after fifteen minutes, its successor needs a few, and waits between failed attempts are a minute at most.
+/// How long a cluster may take after the last fault until all is as it must be: a claim whose node
+/// never joined is given up after fifteen minutes, its successor needs a few, and waits between
+/// failed attempts are a minute at most.
 pub const QUIET: Duration = Duration::from_secs(40 * 60);
 
 /// How long nothing happens in the end, while the daemon has to rest as well.
@@ -61,10 +62,18 @@ pub fn run_seed(
     manager: PolicyReloader,
     transcript: bool,
 ) -> std::io::Result<SeedResult> {
-    run_scenario(&GeneratedScenario::new(seed, size, types.clone()), manager, transcript)
+    run_scenario(
+        &GeneratedScenario::new(seed, size, types.clone()),
+        manager,
+        transcript,
+    )
 }
 
-async fn run_now(story: &GeneratedScenario, manager: PolicyReloader, transcript: bool) -> SeedResult {
+async fn run_now(
+    story: &GeneratedScenario,
+    manager: PolicyReloader,
+    transcript: bool,
+) -> SeedResult {
     let harness = Harness::new(Setup {
         world: story.world.clone(),
         replicas: story.replicas,
@@ -83,18 +92,27 @@ async fn run_now(story: &GeneratedScenario, manager: PolicyReloader, transcript:
     }
     let mut busiest = 0;
     for (at, act) in &story.acts {
-        world.run_for(at.saturating_sub(world.clock.elapsed())).await;
-        world.log.say(world.clock, format!("story: {act:?}").chars().take(200).collect());
+        world
+            .run_for(at.saturating_sub(world.clock.elapsed()))
+            .await;
+        world.log.say(
+            world.clock,
+            format!("story: {act:?}").chars().take(200).collect(),
+        );
         act.happen(&harness);
         if *act == ScenarioEvent::OperatorCleanup {
             busiest = busiest.max(world.cloud.ledger().running().count());
         }
     }
-    world.run_for(HOUR.saturating_sub(world.clock.elapsed())).await;
+    world
+        .run_for(HOUR.saturating_sub(world.clock.elapsed()))
+        .await;
     harness.set_faults(Faults::default());
     world.cloud.set_faults(cloud::Faults::default());
     world.cloud.set_disturbances(cloud::Disturbances::default());
-    world.log.say(world.clock, "story: faults have stopped".to_owned());
+    world
+        .log
+        .say(world.clock, "story: faults have stopped".to_owned());
     let end = world.clock.elapsed() + QUIET;
     let mut left = harness.settle(Duration::from_secs(60)).await;
     while !left.is_empty() && world.clock.elapsed() < end {
@@ -113,6 +131,10 @@ async fn run_now(story: &GeneratedScenario, manager: PolicyReloader, transcript:
         bought: world.cloud.ledger().entries.len(),
         processes: harness.processes(),
         requests: world.server.requests().total,
-        transcript: if transcript { harness.transcript() } else { String::new() },
+        transcript: if transcript {
+            harness.transcript()
+        } else {
+            String::new()
+        },
     }
 }

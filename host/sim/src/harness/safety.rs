@@ -1,7 +1,7 @@
 //! What a daemon must never do, looked at when it does it.
 //!
-//! Safety checks read the server as it is and trust nothing that the daemon says. What happens when a request is carried
-//! out, which may be later, is looked at by [`judges`].
+//! Safety checks read the server as it is and trust nothing that the daemon says. What happens when
+//! a request is carried out, which may be later, is looked at by [`judges`].
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,28 +13,43 @@ use super::judges;
 use crate::actors::fields;
 use crate::server::{RequestInfo, resources};
 
-/// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after 90 s without one a
-/// watch is begun anew; five seconds more for a step that is under way.
+/// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after
+/// 90 s without one a watch is begun anew; five seconds more for a step that is under way.
 pub(super) const SILENT: Duration = Duration::from_secs(95);
 
 /// A write to the API server leaves a process.
 pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
-    let Some(resource) = asked.resource else { return };
+    let Some(resource) = asked.resource else {
+        return;
+    };
     if resource != resources::LEASE && resource != resources::EVENT {
-        leads(interceptor, &asked.who, &format!("{} {} {}", asked.verb, resource.plural, asked.name));
+        leads(
+            interceptor,
+            &asked.who,
+            &format!("{} {} {}", asked.verb, resource.plural, asked.name),
+        );
     }
 }
 
 /// A launch is asked for.
 pub(super) fn launch(interceptor: &Interceptor, who: &str, launch: &Launch) {
     leads(interceptor, who, &format!("launch {}", launch.name));
-    let claim = interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", &launch.name));
+    let claim = interceptor
+        .server
+        .get(&fields::key(resources::NODE_CLAIM, "", &launch.name));
     match claim {
         Some(claim) if fields::uid(&claim) == launch.uid => {}
-        // A watch that says nothing, or an old list, may show a claim that is gone, or what it was before a backup.
+        // A watch that says nothing, or an old list, may show a claim that is gone, or what it was
+        // before a backup.
         _ if may_be_known(interceptor, &launch.uid) => {}
-        Some(_) => interceptor.violated(format!("{}: launched with a token that is not its claim's", launch.name)),
-        None => interceptor.violated(format!("launch without a claim on the server ({})", launch.uid)),
+        Some(_) => interceptor.violated(format!(
+            "{}: launched with a token that is not its claim's",
+            launch.name
+        )),
+        None => interceptor.violated(format!(
+            "launch without a claim on the server ({})",
+            launch.uid
+        )),
     }
 }
 
@@ -58,15 +73,24 @@ pub(super) struct Rounds<F> {
 
 impl<F: Fn(&str) -> u64> Rounds<F> {
     pub fn new(count: F) -> Self {
-        Rounds { count, seen: Mutex::default() }
+        Rounds {
+            count,
+            seen: Mutex::default(),
+        }
     }
 
     /// Looks whether plans have broken rules since it was looked at last.
     pub fn look(&self, interceptor: &Interceptor, who: &str) {
         let now = ((self.count)("rejected"), (self.count)("replaced"));
-        let before = std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), now);
+        let before = std::mem::replace(
+            &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
+            now,
+        );
         if before != now {
-            interceptor.violated(format!("{who}: plans that break a rule: {} rejected, {} replaced", now.0, now.1));
+            interceptor.violated(format!(
+                "{who}: plans that break a rule: {} rejected, {} replaced",
+                now.0, now.1
+            ));
         }
     }
 
@@ -85,12 +109,21 @@ fn leads(interceptor: &Interceptor, who: &str, what: &str) {
     }
     let holder = holder(interceptor);
     if holder != who {
-        interceptor.violated(format!("{who} does not lead ({holder:?} does) and does: {what}"));
+        interceptor.violated(format!(
+            "{who} does not lead ({holder:?} does) and does: {what}"
+        ));
     }
 }
 
 /// Who holds the Lease, empty for nobody.
 pub(super) fn holder(interceptor: &Interceptor) -> String {
-    let lease = interceptor.server.get(&fields::key(resources::LEASE, "kube-system", "karpenter-leader-election"));
-    lease.as_deref().map_or("", |lease| fields::text(lease, "/spec/holderIdentity")).to_owned()
+    let lease = interceptor.server.get(&fields::key(
+        resources::LEASE,
+        "kube-system",
+        "karpenter-leader-election",
+    ));
+    lease
+        .as_deref()
+        .map_or("", |lease| fields::text(lease, "/spec/holderIdentity"))
+        .to_owned()
 }

@@ -1,4 +1,5 @@
-//! Whether kube-scheduler may still put a pod where it is expected, others of its group being where they are.
+//! Whether kube-scheduler may still put a pod where it is expected, others of its group being where
+//! they are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use super::interceptor::Interceptor;
 use crate::actors::fields;
 use crate::server::resources;
 
-/// Whether a pod that must spread is one too many in the domain of a claim's node, if all who are expected somewhere come:
-/// by nomination, or by the claims that they were `planned` for. Of whom nothing is known may come here too.
+/// Whether a pod that must spread is one too many in the domain of a claim's node, if all who are
+/// expected somewhere come: by nomination, or by the claims that they were `planned` for. Of whom
+/// nothing is known may come here too.
 pub(super) fn one_too_many(
     interceptor: &Interceptor,
     pod: &Value,
@@ -19,38 +21,74 @@ pub(super) fn one_too_many(
 ) -> bool {
     let nodes = interceptor.server.list(resources::NODE);
     let called = |name: &str| nodes.iter().find(|node| fields::name(node) == name);
-    let node_of = |claim: &Value| interceptor.cloud.runs_for(fields::uid(claim)).and_then(|name| called(&name));
-    let Some(own) = node_of(claim) else { return false };
+    let node_of = |claim: &Value| {
+        interceptor
+            .cloud
+            .runs_for(fields::uid(claim))
+            .and_then(|name| called(&name))
+    };
+    let Some(own) = node_of(claim) else {
+        return false;
+    };
     let pods = interceptor.server.list(resources::POD);
     let rules = fields::items(pod, "/spec/topologySpreadConstraints");
-    rules.iter().filter(|rule| rule["whenUnsatisfiable"] == "DoNotSchedule").any(|rule| {
-        let domain = |node: &Arc<Value>| fields::label(node, rule["topologyKey"].as_str()?).map(str::to_owned);
-        let Some(here) = domain(own) else { return false };
-        let mut counts: BTreeMap<String, i64> = nodes.iter().filter_map(domain).map(|domain| (domain, 0)).collect();
-        let mut anywhere = 0;
-        for other in pods.iter().filter(|other| is_counted(pod, other, &rule["labelSelector"]["matchLabels"])) {
-            let [on, told] = ["/spec/nodeName", "/status/nominatedNodeName"].map(|path| fields::text(other, path));
-            let full = format!("{}/{}", fields::text(other, "/metadata/namespace"), fields::name(other));
-            let claims = planned.iter().filter(|(_, pods)| pods.contains(&full)).map(|(claim, _)| claim);
-            let claims =
-                claims.filter_map(|name| interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", name)));
-            let node = match [on, told].into_iter().find(|name| !name.is_empty()) {
-                Some(name) => called(name),
-                None => claims.filter_map(|claim| node_of(&claim)).last(),
+    rules
+        .iter()
+        .filter(|rule| rule["whenUnsatisfiable"] == "DoNotSchedule")
+        .any(|rule| {
+            let domain = |node: &Arc<Value>| {
+                fields::label(node, rule["topologyKey"].as_str()?).map(str::to_owned)
             };
-            match node.and_then(domain).and_then(|domain| counts.get_mut(&domain)) {
-                Some(count) => *count += 1,
-                None => anywhere += 1,
+            let Some(here) = domain(own) else {
+                return false;
+            };
+            let mut counts: BTreeMap<String, i64> = nodes
+                .iter()
+                .filter_map(domain)
+                .map(|domain| (domain, 0))
+                .collect();
+            let mut anywhere = 0;
+            for other in pods
+                .iter()
+                .filter(|other| is_counted(pod, other, &rule["labelSelector"]["matchLabels"]))
+            {
+                let [on, told] = ["/spec/nodeName", "/status/nominatedNodeName"]
+                    .map(|path| fields::text(other, path));
+                let full = format!(
+                    "{}/{}",
+                    fields::text(other, "/metadata/namespace"),
+                    fields::name(other)
+                );
+                let claims = planned
+                    .iter()
+                    .filter(|(_, pods)| pods.contains(&full))
+                    .map(|(claim, _)| claim);
+                let claims = claims.filter_map(|name| {
+                    interceptor
+                        .server
+                        .get(&fields::key(resources::NODE_CLAIM, "", name))
+                });
+                let node = match [on, told].into_iter().find(|name| !name.is_empty()) {
+                    Some(name) => called(name),
+                    None => claims.filter_map(|claim| node_of(&claim)).last(),
+                };
+                match node
+                    .and_then(domain)
+                    .and_then(|domain| counts.get_mut(&domain))
+                {
+                    Some(count) => *count += 1,
+                    None => anywhere += 1,
+                }
             }
-        }
-        let least = counts.values().copied().min().unwrap_or(0);
-        counts[&here] + anywhere - least > rule["maxSkew"].as_i64().unwrap_or(1)
-    })
+            let least = counts.values().copied().min().unwrap_or(0);
+            counts[&here] + anywhere - least > rule["maxSkew"].as_i64().unwrap_or(1)
+        })
 }
 
 /// Whether a constraint of a pod counts another one.
 fn is_counted(pod: &Value, other: &Value, labels: &Value) -> bool {
-    let same = fields::text(pod, "/metadata/namespace") == fields::text(other, "/metadata/namespace");
+    let same =
+        fields::text(pod, "/metadata/namespace") == fields::text(other, "/metadata/namespace");
     let mut labels = labels.as_object().into_iter().flatten();
     let selected = labels.all(|(key, value)| fields::label(other, key) == value.as_str());
     same && selected && !fields::ended(other) && !fields::deleting(other)

@@ -1,4 +1,5 @@
-//! The policy file of a live run: the viewer's own, or one that is made for the occasion and gone afterwards.
+//! The policy file of a live run: the viewer's own, or one that is made for the occasion and gone
+//! afterwards.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -39,12 +40,21 @@ impl PolicyFile {
     /// No file can be made.
     pub fn of(policy: &Policy) -> Result<Self, Failure> {
         if let Some(path) = &policy.file {
-            return Ok(PolicyFile { path: path.clone(), folder: None });
+            return Ok(PolicyFile {
+                path: path.clone(),
+                folder: None,
+            });
         }
         let folder = std::env::temp_dir().join(format!("longshore-live-{}", std::process::id()));
-        let made = PolicyFile { path: folder.join("longshore.toml"), folder: Some(folder.clone()) };
+        let made = PolicyFile {
+            path: folder.join("longshore.toml"),
+            folder: Some(folder.clone()),
+        };
         let cannot = |error: std::io::Error| Failure::Usage {
-            message: format!("no policy file can be made in {}: {error}", folder.display()),
+            message: format!(
+                "no policy file can be made in {}: {error}",
+                folder.display()
+            ),
             hint: "set TMPDIR, or name one with --policy".into(),
         };
         std::fs::create_dir_all(&folder).map_err(cannot)?;
@@ -78,7 +88,11 @@ impl PolicyFile {
 /// A `[[policy]]` with settings in a file of their own.
 fn table(entry: &PolicyEntry, settings: &str) -> String {
     let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
-    let mut text = format!("[[policy]]\nname = {:?}\npath = {:?}\n", entry.name, path.display().to_string());
+    let mut text = format!(
+        "[[policy]]\nname = {:?}\npath = {:?}\n",
+        entry.name,
+        path.display().to_string()
+    );
     match &entry.settings_file {
         Some(file) => {
             let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());

@@ -11,7 +11,14 @@ use ratatui::widgets::{Block, Paragraph};
 use super::view::{Node, Severity, State, View};
 
 /// Colours of families, the most frequent first.
-const COLOURS: [Color; 6] = [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::Red];
+const COLOURS: [Color; 6] = [
+    Color::Cyan,
+    Color::Yellow,
+    Color::Green,
+    Color::Magenta,
+    Color::Blue,
+    Color::Red,
+];
 /// From empty to full.
 const LEVELS: [&str; 9] = ["·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
@@ -42,7 +49,10 @@ fn dim(text: impl Into<String>) -> Span<'static> {
 
 fn heading(view: &View) -> Line<'static> {
     let about = format!("  {}, {:.0} times as fast as life", view.name, view.speed);
-    Line::from(vec![bold(format!("Longshore  {}", view.moment(view.now))), Span::raw(about)])
+    Line::from(vec![
+        bold(format!("Longshore  {}", view.moment(view.now))),
+        Span::raw(about),
+    ])
 }
 
 /// Pods and money, each with its course.
@@ -50,7 +60,10 @@ fn numbers(view: &View, width: u16) -> Vec<Line<'static>> {
     let room = usize::from(width).saturating_sub(46);
     let waits = match view.pending {
         0 => dim(format!("{:>6}", "none")),
-        n => Span::styled(format!("{n:>6}"), Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)),
+        n => Span::styled(
+            format!("{n:>6}"),
+            Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        ),
     };
     let pods = vec![
         Span::raw("pods   "),
@@ -58,14 +71,20 @@ fn numbers(view: &View, width: u16) -> Vec<Line<'static>> {
         Span::raw(" run   "),
         waits,
         Span::raw(" wait            "),
-        Span::styled(sparkline(view.pods.iter(), room), Style::new().fg(Color::Green)),
+        Span::styled(
+            sparkline(view.pods.iter(), room),
+            Style::new().fg(Color::Green),
+        ),
     ];
     let cost = vec![
         Span::raw("cost   "),
         bold(format!("{:>8.3}", view.usd_per_hour)),
         Span::raw(" USD/h "),
         Span::raw(format!("{:>6.2} USD so far      ", view.usd)),
-        Span::styled(sparkline(view.costs.iter(), room), Style::new().fg(Color::Cyan)),
+        Span::styled(
+            sparkline(view.costs.iter(), room),
+            Style::new().fg(Color::Cyan),
+        ),
     ];
     vec![Line::from(pods), Line::from(cost)]
 }
@@ -75,39 +94,65 @@ fn sparkline<'a>(values: impl ExactSizeIterator<Item = &'a f64>, room: usize) ->
     let skip = values.len().saturating_sub(room);
     let values: Vec<f64> = values.skip(skip).copied().collect();
     let most = values.iter().copied().fold(0.0, f64::max);
-    let level = |value: f64| if most > 0.0 { (value / most * 8.0).round() as usize } else { 0 };
-    values.iter().map(|value| LEVELS[level(*value).min(8)]).collect()
+    let level = |value: f64| {
+        if most > 0.0 {
+            (value / most * 8.0).round() as usize
+        } else {
+            0
+        }
+    };
+    values
+        .iter()
+        .map(|value| LEVELS[level(*value).min(8)])
+        .collect()
 }
 
 /// A block for each machine: how full by its height, its family by its colour, spot underlined.
 fn machines(frame: &mut Frame, area: Rect, view: &View) {
     let mut families: BTreeMap<&str, usize> = BTreeMap::new();
-    view.nodes.iter().for_each(|node| *families.entry(&node.family).or_default() += 1);
+    view.nodes
+        .iter()
+        .for_each(|node| *families.entry(&node.family).or_default() += 1);
     let mut order: Vec<(&str, usize)> = families.into_iter().collect();
     order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let colour = |family: &str| {
-        let place = order.iter().position(|(other, _)| *other == family).unwrap_or(0);
+        let place = order
+            .iter()
+            .position(|(other, _)| *other == family)
+            .unwrap_or(0);
         COLOURS[place % COLOURS.len()]
     };
     let spot = view.nodes.iter().filter(|node| node.spot).count();
-    let title = format!(" {} nodes, {spot} of them spot (underlined) ", view.nodes.len());
+    let title = format!(
+        " {} nodes, {spot} of them spot (underlined) ",
+        view.nodes.len()
+    );
     let block = Block::bordered().title(title);
     let inner = block.inner(area);
     let mut lines = vec![Line::from(
         order
             .iter()
             .flat_map(|(family, count)| {
-                [Span::styled("█ ", Style::new().fg(colour(family))), Span::raw(format!("{family} {count}  "))]
+                [
+                    Span::styled("█ ", Style::new().fg(colour(family))),
+                    Span::raw(format!("{family} {count}  ")),
+                ]
             })
             .collect::<Vec<_>>(),
     )];
     let in_row = usize::from(inner.width / 2).max(1);
     let rows = usize::from(inner.height).saturating_sub(1);
     let all = view.nodes.len();
-    let shown = if all <= rows * in_row { all } else { rows.saturating_sub(1) * in_row };
+    let shown = if all <= rows * in_row {
+        all
+    } else {
+        rows.saturating_sub(1) * in_row
+    };
     for row in view.nodes[..shown].chunks(in_row) {
         lines.push(Line::from(
-            row.iter().flat_map(|node| [machine(node, colour(&node.family)), Span::raw(" ")]).collect::<Vec<_>>(),
+            row.iter()
+                .flat_map(|node| [machine(node, colour(&node.family)), Span::raw(" ")])
+                .collect::<Vec<_>>(),
         ));
     }
     if shown < all {
@@ -124,7 +169,10 @@ fn machine(node: &Node, colour: Color) -> Span<'static> {
     match node.state {
         State::Coming => Span::styled("○", style),
         State::Going => Span::styled("×", style.fg(Color::Red)),
-        State::Ready => Span::styled(LEVELS[((node.fill * 8.0).round() as usize).clamp(1, 8)], style),
+        State::Ready => Span::styled(
+            LEVELS[((node.fill * 8.0).round() as usize).clamp(1, 8)],
+            style,
+        ),
     }
 }
 
@@ -132,7 +180,10 @@ fn scorer(frame: &mut Frame, area: Rect, view: &View) {
     let title = format!(" scored by {} ", view.policy);
     let file = view.policy_file.display().to_string();
     let line = Line::from(vec![Span::raw("edit "), bold(file), Span::raw(" and save")]);
-    frame.render_widget(Paragraph::new(line).block(Block::bordered().title(title)), area);
+    frame.render_widget(
+        Paragraph::new(line).block(Block::bordered().title(title)),
+        area,
+    );
 }
 
 fn happened(frame: &mut Frame, area: Rect, view: &View) {
@@ -142,7 +193,9 @@ fn happened(frame: &mut Frame, area: Rect, view: &View) {
         n => format!(", daemon restarted {n} times"),
     };
     let keys = dim(" k kill the daemon  s take half of spot  b break a machine  q quit ");
-    let block = Block::bordered().title(format!(" what happens{restarts} ")).title_bottom(keys);
+    let block = Block::bordered()
+        .title(format!(" what happens{restarts} "))
+        .title_bottom(keys);
     let room = usize::from(block.inner(area).height);
     let skip = view.events.len().saturating_sub(room);
     let line = |event: &super::view::Event| {
@@ -151,7 +204,10 @@ fn happened(frame: &mut Frame, area: Rect, view: &View) {
             Severity::Bad => Style::new().fg(Color::Red),
             Severity::News => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
         };
-        Line::from(vec![dim(format!("{} ", view.moment(event.at))), Span::styled(event.words.clone(), style)])
+        Line::from(vec![
+            dim(format!("{} ", view.moment(event.at))),
+            Span::styled(event.words.clone(), style),
+        ])
     };
     let lines: Vec<Line> = view.events.iter().skip(skip).map(line).collect();
     frame.render_widget(Paragraph::new(lines).block(block), area);
@@ -170,22 +226,40 @@ mod tests {
     use super::*;
 
     fn node(family: &str, spot: bool, fill: f64, state: State) -> Node {
-        Node { family: family.into(), spot, fill, state }
+        Node {
+            family: family.into(),
+            spot,
+            fill,
+            state,
+        }
     }
 
     fn moment() -> View {
-        let (minute, file) = (Duration::from_secs(60), Path::new("/tmp/longshore/policy.wasm"));
+        let (minute, file) = (
+            Duration::from_secs(60),
+            Path::new("/tmp/longshore/policy.wasm"),
+        );
         let mut view = View::new("black-friday".into(), 40.0, 40 * minute, file);
         (view.now, view.running, view.pending, view.restarts) = (12 * minute, 1_204, 37, 1);
         (view.usd_per_hour, view.usd) = (12.345, 1.9);
         view.pods.extend([0.0, 300.0, 900.0, 1_204.0]);
         view.costs.extend([0.0, 4.0, 12.0, 12.345]);
-        view.nodes.extend((0..44).map(|at| node("c7g", at % 2 == 0, f64::from(at) / 44.0, State::Ready)));
+        view.nodes
+            .extend((0..44).map(|at| node("c7g", at % 2 == 0, f64::from(at) / 44.0, State::Ready)));
         view.nodes.push(node("m7i", false, 1.2, State::Ready));
         view.nodes.push(node("m7i", false, 0.0, State::Coming));
         view.nodes.push(node("r7g", true, 0.4, State::Going));
-        for (at, tone) in [Severity::Quiet, Severity::Bad, Severity::News].into_iter().cycle().take(9).enumerate() {
-            view.events.push_back(Event { at: minute * at as u32, tone, words: format!("event {at}") });
+        for (at, tone) in [Severity::Quiet, Severity::Bad, Severity::News]
+            .into_iter()
+            .cycle()
+            .take(9)
+            .enumerate()
+        {
+            view.events.push_back(Event {
+                at: minute * at as u32,
+                tone,
+                words: format!("event {at}"),
+            });
         }
         view
     }
@@ -195,8 +269,19 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, view)).unwrap();
         let buffer = terminal.backend().buffer();
-        let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned() + "\n";
-        let underlined = buffer.content().iter().filter(|cell| cell.modifier.contains(Modifier::UNDERLINED)).count();
+        let row = |y: u16| {
+            (0..width)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+                + "\n"
+        };
+        let underlined = buffer
+            .content()
+            .iter()
+            .filter(|cell| cell.modifier.contains(Modifier::UNDERLINED))
+            .count();
         ((0..height).map(row).collect(), underlined)
     }
 
@@ -241,7 +326,10 @@ mod tests {
         view.nodes.push(node("c7g", false, 1.0, State::Ready));
         let (screen, _) = drawn(&view, 80, 24);
         assert_eq!(
-            (screen.matches('█').count(), screen.matches("and 40 more").count()),
+            (
+                screen.matches('█').count(),
+                screen.matches("and 40 more").count()
+            ),
             (3 + 1 + 39 * 5, 1),
             "{screen}"
         );

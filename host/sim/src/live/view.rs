@@ -147,14 +147,21 @@ impl View {
             self.running += usize::from(fields::ready(pod) && !fields::deleting(pod) && !daemon);
         }
         let objects = world.server.list(resources::NODE);
-        let by_name: BTreeMap<&str, &Value> = objects.iter().map(|node| (fields::name(node), &**node)).collect();
+        let by_name: BTreeMap<&str, &Value> = objects
+            .iter()
+            .map(|node| (fields::name(node), &**node))
+            .collect();
         let running = world.cloud.running();
-        self.usd_per_hour = running.iter().fold(0.0, |all, instance| all + instance.price);
+        self.usd_per_hour = running
+            .iter()
+            .fold(0.0, |all, instance| all + instance.price);
         self.usd += self.usd_per_hour * self.now.saturating_sub(self.paid).as_secs_f64() / 3600.0;
         self.paid = self.now;
         let node = |instance: &crate::cloud::Running| {
             let object = by_name.get(instance.node.as_str());
-            let has = object.map_or(0, |node| milli(fields::text(node, "/status/allocatable/cpu")));
+            let has = object.map_or(0, |node| {
+                milli(fields::text(node, "/status/allocatable/cpu"))
+            });
             let asked = asked.get(instance.node.as_str()).copied().unwrap_or(0);
             let state = match object {
                 Some(node) if fields::deleting(node) => State::Going,
@@ -162,16 +169,28 @@ impl View {
                 _ => State::Coming,
             };
             Node {
-                family: instance.instance_type.split(['.', '-']).next().unwrap_or_default().to_owned(),
+                family: instance
+                    .instance_type
+                    .split(['.', '-'])
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
                 spot: instance.capacity_type == "spot",
-                fill: if has > 0 { asked as f64 / has as f64 } else { 0.0 },
+                fill: if has > 0 {
+                    asked as f64 / has as f64
+                } else {
+                    0.0
+                },
                 state,
             }
         };
         self.nodes = running.iter().map(node).collect();
         if self.now >= self.next {
             self.next = self.now + self.end / POINTS as u32;
-            for (points, value) in [(&mut self.costs, self.usd_per_hour), (&mut self.pods, self.running as f64)] {
+            for (points, value) in [
+                (&mut self.costs, self.usd_per_hour),
+                (&mut self.pods, self.running as f64),
+            ] {
                 points.push_back(value);
                 if points.len() > POINTS {
                     points.pop_front();
@@ -186,11 +205,20 @@ impl View {
         let world = &play.harness.world;
         let lines = world.log.since(self.seen.0);
         self.seen.0 += lines.len();
-        let mut events: Vec<Event> = lines.into_iter().filter_map(|(at, words)| heard(at, words)).collect();
+        let mut events: Vec<Event> = lines
+            .into_iter()
+            .filter_map(|(at, words)| heard(at, words))
+            .collect();
         let notes = &play.stats.notes[self.seen.1.min(play.stats.notes.len())..];
         self.seen.1 = play.stats.notes.len();
-        let told = notes.iter().filter(|note| note.what == crate::stats::What::Policy);
-        events.extend(told.map(|note| Event { at: note.at, tone: Severity::News, words: note.words.clone() }));
+        let told = notes
+            .iter()
+            .filter(|note| note.what == crate::stats::What::Policy);
+        events.extend(told.map(|note| Event {
+            at: note.at,
+            tone: Severity::News,
+            words: note.words.clone(),
+        }));
         events.sort_by_key(|event| event.at);
         self.events.extend(events);
         while self.events.len() > EVENTS {
@@ -241,7 +269,11 @@ fn heard(at: Duration, words: String) -> Option<Event> {
         () if any(&quiet) => Severity::Quiet,
         () => return None,
     };
-    Some(Event { at, tone, words: short(words.trim_start_matches("scenario: ")) })
+    Some(Event {
+        at,
+        tone,
+        words: short(words.trim_start_matches("scenario: ")),
+    })
 }
 
 /// Without what a machine was made for: a line has 80 columns.
@@ -255,9 +287,13 @@ fn short(words: &str) -> String {
 /// What a pod asks for, milli-CPUs.
 fn cpu_of(pod: &Value) -> i64 {
     let containers = fields::items(pod, "/spec/containers").iter();
-    containers.map(|container| milli(fields::text(container, "/resources/requests/cpu"))).sum()
+    containers
+        .map(|container| milli(fields::text(container, "/resources/requests/cpu")))
+        .sum()
 }
 
 fn milli(text: &str) -> i64 {
-    Quantity::parse(text).and_then(|quantity| quantity.milli()).unwrap_or(0)
+    Quantity::parse(text)
+        .and_then(|quantity| quantity.milli())
+        .unwrap_or(0)
 }

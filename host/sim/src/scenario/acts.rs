@@ -89,9 +89,13 @@ impl fmt::Display for ScenarioEvent {
             ScenarioEvent::Scale { load, replicas } => write!(f, "load {load}: {replicas}"),
             ScenarioEvent::Policy(policy) => write!(f, "policy: {}", policy.label()),
             ScenarioEvent::KillDaemon => write!(f, "daemon killed"),
-            ScenarioEvent::CutLease(length) => write!(f, "leader cut from its Lease for {}", text(*length)),
+            ScenarioEvent::CutLease(length) => {
+                write!(f, "leader cut from its Lease for {}", text(*length))
+            }
             ScenarioEvent::DropWatches => write!(f, "all watches dropped"),
-            ScenarioEvent::StallWatches(length) => write!(f, "watches silent for {}", text(*length)),
+            ScenarioEvent::StallWatches(length) => {
+                write!(f, "watches silent for {}", text(*length))
+            }
             ScenarioEvent::ForgetHistory => write!(f, "API server forgets its history"),
             ScenarioEvent::Shortage { offerings, length } => {
                 write!(f, "no capacity: {offerings} for {}", text(*length))
@@ -99,9 +103,15 @@ impl fmt::Display for ScenarioEvent {
             ScenarioEvent::Interrupt { offerings, share } => {
                 write!(f, "{:.0} % of {offerings} interrupted", share * 100.0)
             }
-            ScenarioEvent::Break { offerings, nodes } => write!(f, "machines of {offerings} die: {nodes}"),
-            ScenarioEvent::Prices { offerings, times } => write!(f, "prices of {offerings} times {times}"),
-            ScenarioEvent::Faults(faults) if **faults == Default::default() => write!(f, "faults over"),
+            ScenarioEvent::Break { offerings, nodes } => {
+                write!(f, "machines of {offerings} die: {nodes}")
+            }
+            ScenarioEvent::Prices { offerings, times } => {
+                write!(f, "prices of {offerings} times {times}")
+            }
+            ScenarioEvent::Faults(faults) if **faults == Default::default() => {
+                write!(f, "faults over")
+            }
             ScenarioEvent::Faults(_) => write!(f, "faults begin"),
         }
     }
@@ -110,9 +120,22 @@ impl fmt::Display for ScenarioEvent {
 /// A duration for people: `90s`, `45m`, `2h`, `1d12h`.
 pub fn text(time: Duration) -> String {
     let seconds = time.as_secs();
-    let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if text.is_empty() { "0s".to_owned() } else { text }
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let text: String = parts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, unit)| format!("{n}{unit}"))
+        .collect();
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
 }
 
 impl Scenario {
@@ -128,11 +151,18 @@ impl Scenario {
     }
 
     fn changes_of_faults(&self) -> Vec<(Duration, ScenarioEvent)> {
-        let mut moments: Vec<Duration> = self.faults.iter().flat_map(|window| [window.from, window.to]).collect();
+        let mut moments: Vec<Duration> = self
+            .faults
+            .iter()
+            .flat_map(|window| [window.from, window.to])
+            .collect();
         moments.sort_unstable();
         moments.dedup();
         let now = |at: Duration| {
-            let windows = self.faults.iter().filter(|window| window.from <= at && at < window.to);
+            let windows = self
+                .faults
+                .iter()
+                .filter(|window| window.from <= at && at < window.to);
             ScenarioEvent::Faults(Box::new(windows.fold(Default::default(), Window::over)))
         };
         moments.into_iter().map(|at| (at, now(at))).collect()
@@ -149,7 +179,13 @@ impl Scenario {
             while at < self.duration {
                 let now = replicas(at);
                 if now != last {
-                    acts.push((at, ScenarioEvent::Scale { load: number, replicas: now }));
+                    acts.push((
+                        at,
+                        ScenarioEvent::Scale {
+                            load: number,
+                            replicas: now,
+                        },
+                    ));
                 }
                 (at, last) = (at + load.adjusts, now);
             }
@@ -161,10 +197,18 @@ impl Scenario {
     pub fn at_first(&self) -> BTreeMap<(&str, &str, &str), u32> {
         let first = |load: &super::Load| {
             let about = format!("{}/{}", load.namespace, load.name);
-            load.curve.at(Duration::ZERO, self.begins.as_second(), KeyedRng(self.seed), &about)
+            load.curve.at(
+                Duration::ZERO,
+                self.begins.as_second(),
+                KeyedRng(self.seed),
+                &about,
+            )
         };
         let named = |load: &'_ super::Load| first(load);
-        self.loads.iter().map(|l| ((&*l.kind, &*l.namespace, &*l.name), named(l))).collect()
+        self.loads
+            .iter()
+            .map(|l| ((&*l.kind, &*l.namespace, &*l.name), named(l)))
+            .collect()
     }
 }
 

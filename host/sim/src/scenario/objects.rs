@@ -47,7 +47,9 @@ impl Workload {
             "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": self.template(None)},
         })];
         if let Some(budget) = &self.budget {
-            let most = budget.parse::<u32>().map_or_else(|_| json!(budget), |count| json!(count));
+            let most = budget
+                .parse::<u32>()
+                .map_or_else(|_| json!(budget), |count| json!(count));
             all.push(json!({
                 "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.metadata(),
                 "spec": {"maxUnavailable": most, "selector": {"matchLabels": labels}},
@@ -66,7 +68,8 @@ impl Workload {
         })
     }
 
-    /// As a Job of so many pods, all at once, that each run for a while. It goes ten minutes after its end.
+    /// As a Job of so many pods, all at once, that each run for a while. It goes ten minutes after
+    /// its end.
     pub fn job(&self, name: &str, pods: u32, runs_for: Duration) -> Value {
         let mut metadata = self.metadata();
         metadata["name"] = name.into();
@@ -85,15 +88,22 @@ impl Workload {
 
     fn template(&self, runs_for: Option<Duration>) -> Value {
         let mut annotations = Map::new();
-        let times = [(START_AFTER, self.starts_after), (STOP_AFTER, self.stops_after), (RUNS_FOR, runs_for)];
+        let times = [
+            (START_AFTER, self.starts_after),
+            (STOP_AFTER, self.stops_after),
+            (RUNS_FOR, runs_for),
+        ];
         for (key, time) in times {
             if let Some(time) = time {
                 annotations.insert(key.into(), duration(time).into());
             }
         }
-        let requests: Map<String, Value> = self.requests.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
-        let mut spec =
-            json!({"containers": [{"name": "main", "image": "scenario:1", "resources": {"requests": requests}}]});
+        let requests: Map<String, Value> = self
+            .requests
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone().into()))
+            .collect();
+        let mut spec = json!({"containers": [{"name": "main", "image": "scenario:1", "resources": {"requests": requests}}]});
         if let Some(grace) = self.grace {
             spec["terminationGracePeriodSeconds"] = grace.as_secs().into();
         }
@@ -116,7 +126,11 @@ impl Workload {
             json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
                    "labelSelector": {"matchLabels": {"app": self.name}}})
         };
-        let rules: Vec<Value> = [(zones, ZONE), (hosts, HOST)].iter().filter(|r| r.0).map(|r| spread(r.1)).collect();
+        let rules: Vec<Value> = [(zones, ZONE), (hosts, HOST)]
+            .iter()
+            .filter(|r| r.0)
+            .map(|r| spread(r.1))
+            .collect();
         if !rules.is_empty() {
             spec["topologySpreadConstraints"] = rules.into();
         }
@@ -152,10 +166,12 @@ pub struct Pool {
 impl Pool {
     /// As an object.
     pub fn object(&self) -> Value {
-        let requirement =
-            |(key, values): &(String, Vec<String>)| json!({"key": key, "operator": "In", "values": values});
+        let requirement = |(key, values): &(String, Vec<String>)| json!({"key": key, "operator": "In", "values": values});
         let mut requirements: Vec<Value> = self.requirements.iter().map(requirement).collect();
-        requirements.push(requirement(&("kubernetes.io/os".to_owned(), vec!["linux".to_owned()])));
+        requirements.push(requirement(&(
+            "kubernetes.io/os".to_owned(),
+            vec!["linux".to_owned()],
+        )));
         let mut template = json!({
             "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
             "requirements": requirements,
@@ -164,8 +180,7 @@ impl Pool {
         if let Some(grace) = self.grace {
             template["terminationGracePeriod"] = duration(grace).into();
         }
-        let taint =
-            |(key, value, effect): &(String, String, String)| json!({"key": key, "value": value, "effect": effect});
+        let taint = |(key, value, effect): &(String, String, String)| json!({"key": key, "value": value, "effect": effect});
         if !self.taints.is_empty() {
             template["taints"] = self.taints.iter().map(taint).collect();
         }
@@ -191,13 +206,30 @@ pub fn node_class() -> Value {
 }
 
 fn pairs(pairs: &[(String, String)]) -> Value {
-    Value::Object(pairs.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect())
+    Value::Object(
+        pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into()))
+            .collect(),
+    )
 }
 
 /// As Kubernetes has it: hours are the largest unit.
 fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
-    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if text.is_empty() { "0s".to_owned() } else { text }
+    let parts = [
+        (seconds / 3600, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let text: String = parts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, unit)| format!("{n}{unit}"))
+        .collect();
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
 }

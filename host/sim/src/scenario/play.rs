@@ -1,4 +1,5 @@
-//! A scenario, played: its acts happen in a world with the daemon in it, and what comes of it is counted.
+//! A scenario, played: its acts happen in a world with the daemon in it, and what comes of it is
+//! counted.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -57,8 +58,13 @@ pub struct Outcome {
 /// Plays a scenario to its end, in a runtime of its own, as fast as it goes.
 ///
 /// # Errors
-/// A policy that is refused, a manifest that the API server refuses, a folder that cannot be written to.
-pub fn play(scenario: &Scenario, policy: &Policy, journal: Option<&Path>) -> Result<Outcome, Failure> {
+/// A policy that is refused, a manifest that the API server refuses, a folder that cannot be
+/// written to.
+pub fn play(
+    scenario: &Scenario,
+    policy: &Policy,
+    journal: Option<&Path>,
+) -> Result<Outcome, Failure> {
     let seat = PolicySlot::new(policy, journal)?;
     let simulated = paused(async {
         let mut play = Play::begin(scenario.clone(), seat)?;
@@ -69,7 +75,10 @@ pub fn play(scenario: &Scenario, policy: &Policy, journal: Option<&Path>) -> Res
 }
 
 fn usage(message: String, hint: &str) -> Failure {
-    Failure::Usage { message, hint: hint.to_owned() }
+    Failure::Usage {
+        message,
+        hint: hint.to_owned(),
+    }
 }
 
 impl Play {
@@ -94,21 +103,44 @@ impl Play {
         });
         let first = scenario.at_first();
         for mut object in scenario.objects.clone() {
-            let field = |field: &str| object["metadata"][field].as_str().unwrap_or("default").to_owned();
-            let (kind, namespace, name) =
-                (object["kind"].as_str().unwrap_or_default().to_owned(), field("namespace"), field("name"));
+            let field = |field: &str| {
+                object["metadata"][field]
+                    .as_str()
+                    .unwrap_or("default")
+                    .to_owned()
+            };
+            let (kind, namespace, name) = (
+                object["kind"].as_str().unwrap_or_default().to_owned(),
+                field("namespace"),
+                field("name"),
+            );
             if let Some(replicas) = first.get(&(kind.as_str(), namespace.as_str(), name.as_str())) {
                 object["spec"]["replicas"] = (*replicas).into();
             }
             harness.world.apply_object(object).map_err(|error| {
-                usage(error.to_string(), "the simulated API server refuses it, as a real one would")
+                usage(
+                    error.to_string(),
+                    "the simulated API server refuses it, as a real one would",
+                )
             })?;
         }
         let tally = Stats::new(&harness);
         let acts = scenario.acts().into();
         let every = every(scenario.duration);
-        let looks_after = scenario.faults.iter().any(|window| window.cloud.never_ready > 0.0);
-        Ok(Play { harness, seat, stats: tally, scenario, acts, every, next: Duration::ZERO, looks_after })
+        let looks_after = scenario
+            .faults
+            .iter()
+            .any(|window| window.cloud.never_ready > 0.0);
+        Ok(Play {
+            harness,
+            seat,
+            stats: tally,
+            scenario,
+            acts,
+            every,
+            next: Duration::ZERO,
+            looks_after,
+        })
     }
 
     /// Goes on until a time after the beginning: what is due then has happened and was looked at.
@@ -116,7 +148,9 @@ impl Play {
         loop {
             let act = self.acts.front().map_or(Duration::MAX, |(at, _)| *at);
             let due = act.min(self.next);
-            let pause = due.min(end).saturating_sub(self.harness.world.clock.elapsed());
+            let pause = due
+                .min(end)
+                .saturating_sub(self.harness.world.clock.elapsed());
             if !pause.is_zero() {
                 self.harness.world.run_for(pause).await;
             }
@@ -151,11 +185,19 @@ impl Play {
 
     /// Lets something happen now.
     pub fn happen(&mut self, act: &ScenarioEvent) {
-        let Play { harness, seat, stats: tally, scenario, .. } = self;
+        let Play {
+            harness,
+            seat,
+            stats: tally,
+            scenario,
+            ..
+        } = self;
         let world = &harness.world;
         let now = world.clock.elapsed();
         let what = match act {
-            ScenarioEvent::Apply { objects, .. } if objects.iter().all(|object| object["kind"] == "Job") => {
+            ScenarioEvent::Apply { objects, .. }
+                if objects.iter().all(|object| object["kind"] == "Job") =>
+            {
                 Some(What::Job)
             }
             ScenarioEvent::Policy(_) => Some(What::Policy),
@@ -175,9 +217,17 @@ impl Play {
                     }
                 }
             }
-            ScenarioEvent::Delete { kind, namespace, name } => {
+            ScenarioEvent::Delete {
+                kind,
+                namespace,
+                name,
+            } => {
                 if !world.delete(kind, namespace, name) {
-                    tally.note(now, What::Event, format!("there is no {kind} {name} to delete"));
+                    tally.note(
+                        now,
+                        What::Event,
+                        format!("there is no {kind} {name} to delete"),
+                    );
                 }
             }
             ScenarioEvent::Scale { load, replicas } => {
@@ -190,23 +240,36 @@ impl Play {
             ScenarioEvent::DropWatches => world.server.drop_watches(),
             ScenarioEvent::StallWatches(length) => harness.stall_watches(*length),
             ScenarioEvent::ForgetHistory => world.server.compact(),
-            ScenarioEvent::Shortage { offerings, length } => world.cloud.capacity_outage(offerings, *length),
+            ScenarioEvent::Shortage { offerings, length } => {
+                world.cloud.capacity_outage(offerings, *length)
+            }
             ScenarioEvent::Interrupt { offerings, share } => {
                 let running = matching(world.cloud.running(), offerings);
-                let spot: Vec<&Running> = running.iter().filter(|i| i.capacity_type == "spot").collect();
+                let spot: Vec<&Running> = running
+                    .iter()
+                    .filter(|i| i.capacity_type == "spot")
+                    .collect();
                 let most = (share * spot.len() as f64).ceil() as usize;
-                for instance in random_sample(&spot, scenario.seed, now).into_iter().take(most) {
+                for instance in random_sample(&spot, scenario.seed, now)
+                    .into_iter()
+                    .take(most)
+                {
                     world.cloud.interrupt(&instance.provider_id);
                 }
             }
             ScenarioEvent::Break { offerings, nodes } => {
                 let running = matching(world.cloud.running(), offerings);
                 let all: Vec<&Running> = running.iter().collect();
-                for instance in random_sample(&all, scenario.seed, now).into_iter().take(*nodes as usize) {
+                for instance in random_sample(&all, scenario.seed, now)
+                    .into_iter()
+                    .take(*nodes as usize)
+                {
                     world.cloud.kill(&instance.provider_id);
                 }
             }
-            ScenarioEvent::Prices { offerings, times } => world.cloud.shift_prices(offerings, *times),
+            ScenarioEvent::Prices { offerings, times } => {
+                world.cloud.shift_prices(offerings, *times)
+            }
             ScenarioEvent::Faults(faults) => {
                 harness.set_faults(faults.0);
                 world.cloud.set_faults(faults.1.clone());
@@ -237,8 +300,12 @@ impl Play {
 }
 
 fn matching(running: Vec<Running>, pattern: &str) -> Vec<Running> {
-    let fits =
-        |i: &Running| pattern.split('/').zip(i.offering.split('/')).all(|(part, text)| part == "*" || part == text);
+    let fits = |i: &Running| {
+        pattern
+            .split('/')
+            .zip(i.offering.split('/'))
+            .all(|(part, text)| part == "*" || part == text)
+    };
     running.into_iter().filter(fits).collect()
 }
 
@@ -251,7 +318,9 @@ fn random_sample<'a>(all: &[&'a Running], seed: u64, now: Duration) -> Vec<&'a R
 }
 
 /// Steps that people are used to, seconds.
-const STEPS: [u64; 14] = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+const STEPS: [u64; 14] = [
+    10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+];
 
 fn round_step(at_least: f64) -> Duration {
     let step = STEPS.iter().find(|step| **step as f64 >= at_least).copied();

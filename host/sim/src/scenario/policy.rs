@@ -1,4 +1,5 @@
-//! Who scores in a scenario: a configuration of the daemon, read by the daemon's own reader, and its watcher.
+//! Who scores in a scenario: a configuration of the daemon, read by the daemon's own reader, and
+//! its watcher.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +25,14 @@ pub struct Policy {
 impl Policy {
     /// By price, as without a configuration.
     pub fn price() -> Self {
-        Policy { file: None, config: Config::default() }
+        Policy {
+            file: None,
+            config: Config::default(),
+        }
     }
 
-    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), or `price`.
+    /// As typed: a configuration (`longshore.toml`), a component (`FILE.wasm[,SETTINGS.toml]`), or
+    /// `price`.
     ///
     /// # Errors
     /// A file that cannot be read, or has faults.
@@ -35,8 +40,15 @@ impl Policy {
         if typed == "price" {
             return Ok(Policy::price());
         }
-        if typed.rsplit_once(',').map_or(typed, |(path, _)| path).ends_with(".wasm") {
-            let config = Config { policies: vec![scorer(typed)?], ..Config::default() };
+        if typed
+            .rsplit_once(',')
+            .map_or(typed, |(path, _)| path)
+            .ends_with(".wasm")
+        {
+            let config = Config {
+                policies: vec![scorer(typed)?],
+                ..Config::default()
+            };
             return Ok(Policy { file: None, config });
         }
         Policy::read(Path::new(typed))
@@ -47,14 +59,25 @@ impl Policy {
     /// # Errors
     /// It cannot be read, or has faults.
     pub fn read(file: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })?;
+        let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
+            file: file.into(),
+            source,
+        })?;
         let config = config::parse(file, &text).map_err(Failure::Config)?;
-        Ok(Policy { file: Some(file.to_owned()), config })
+        Ok(Policy {
+            file: Some(file.to_owned()),
+            config,
+        })
     }
 
     /// A few words: the file, the names of its policies, or that it is the price.
     pub fn label(&self) -> String {
-        let names: Vec<&str> = self.config.policies.iter().map(|policy| policy.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .config
+            .policies
+            .iter()
+            .map(|policy| policy.name.as_str())
+            .collect();
         match (names.is_empty(), &self.file) {
             (false, _) => names.join(" + "),
             (true, None) => "price".to_owned(),
@@ -82,11 +105,23 @@ impl PolicySlot {
     /// # Errors
     /// A component that is refused: a trial run without it would say nothing.
     pub fn new(policy: &Policy, journal: Option<&Path>) -> Result<Self, Failure> {
-        let setup = Setup { config: policy.file.clone(), inline: policy.config.clone(), ..Setup::default() };
+        let setup = Setup {
+            config: policy.file.clone(),
+            inline: policy.config.clone(),
+            ..Setup::default()
+        };
         let (manager, watcher, _) = PolicyReloader::manual(setup)?;
-        if let Some(problem) = manager.status().policies.iter().find_map(|policy| policy.error.clone()) {
+        if let Some(problem) = manager
+            .status()
+            .policies
+            .iter()
+            .find_map(|policy| policy.error.clone())
+        {
             let message = format!("the policy cannot be used: {problem}");
-            return Err(Failure::Usage { message, hint: problem.hint });
+            return Err(Failure::Usage {
+                message,
+                hint: problem.hint,
+            });
         }
         // What was loaded at the beginning is no news.
         manager.notices();
@@ -95,7 +130,13 @@ impl PolicySlot {
             // Whether it can be written is found out before an hour of work.
             open(folder)?.close();
         }
-        let inner = Inner { manager, watcher, folder, journal: Journal::off(), trouble: Vec::new() };
+        let inner = Inner {
+            manager,
+            watcher,
+            folder,
+            journal: Journal::off(),
+            trouble: Vec::new(),
+        };
         Ok(PolicySlot(Arc::new(Mutex::new(inner))))
     }
 
@@ -119,14 +160,22 @@ impl PolicySlot {
             };
             let journal = inner.journal.clone();
             inner.watcher.write_to(journal.clone());
-            ProcessInputs { manager: inner.manager.clone(), journal }
+            ProcessInputs {
+                manager: inner.manager.clone(),
+                journal,
+            }
         })
     }
 
-    /// Another policy, from the next round on. What was loaded before stays where the new one cannot be used.
+    /// Another policy, from the next round on. What was loaded before stays where the new one
+    /// cannot be used.
     pub fn switch(&self, policy: &Policy) {
         let mut inner = self.inner();
-        inner.watcher.switch(policy.file.clone(), policy.config.clone(), SystemTime::now());
+        inner.watcher.switch(
+            policy.file.clone(),
+            policy.config.clone(),
+            SystemTime::now(),
+        );
     }
 
     /// Looks at the files once.
@@ -142,8 +191,16 @@ impl PolicySlot {
     /// The names of what is obeyed now, with version; `price` if that is nothing.
     pub fn active(&self) -> String {
         let status = self.inner().manager.status();
-        let names: Vec<String> = status.policies.iter().filter_map(|policy| policy.version.clone()).collect();
-        if names.is_empty() { "price".to_owned() } else { names.join(" + ") }
+        let names: Vec<String> = status
+            .policies
+            .iter()
+            .filter_map(|policy| policy.version.clone())
+            .collect();
+        if names.is_empty() {
+            "price".to_owned()
+        } else {
+            names.join(" + ")
+        }
     }
 
     /// Waits until the journal has written what it was told.
@@ -157,13 +214,24 @@ impl PolicySlot {
         inner.journal.flush();
         let condition = inner.journal.condition();
         inner.journal.close();
-        if let Some(lost) = condition.map(|condition| condition.lost).filter(|lost| *lost > 0) {
-            inner.trouble.push(format!("the journal has lost {lost} records"));
+        if let Some(lost) = condition
+            .map(|condition| condition.lost)
+            .filter(|lost| *lost > 0)
+        {
+            inner
+                .trouble
+                .push(format!("the journal has lost {lost} records"));
         }
         std::mem::take(&mut inner.trouble)
     }
 }
 
 fn open(folder: &Path) -> Result<Journal, Failure> {
-    Journal::open(folder, Sizes { all: ALL, segment: SEGMENT })
+    Journal::open(
+        folder,
+        Sizes {
+            all: ALL,
+            segment: SEGMENT,
+        },
+    )
 }

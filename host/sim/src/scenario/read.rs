@@ -1,8 +1,9 @@
 //! `SCENARIO.toml`: its keys, and every message about it.
 //!
-//! As strict as the daemon's configuration, with the same reader: a fault names file, line and column, says what was
-//! expected and gives a hint; unknown keys are faults; all faults are reported at once. What contradicts itself (a load
-//! on nothing, something after the end) is a fault too. Paths are relative to the file's folder.
+//! As strict as the daemon's configuration, with the same reader: a fault names file, line and
+//! column, says what was expected and gives a hint; unknown keys are faults; all faults are
+//! reported at once. What contradicts itself (a load on nothing, something after the end) is a
+//! fault too. Paths are relative to the file's folder.
 
 mod cloud;
 mod events;
@@ -36,7 +37,9 @@ impl Unread {
     /// All of it, over several lines.
     pub fn report(&self) -> String {
         match self {
-            Unread::Faults(faults) => faults.iter().fold(self.to_string(), |text, fault| format!("{text}\n  {fault}")),
+            Unread::Faults(faults) => faults
+                .iter()
+                .fold(self.to_string(), |text, fault| format!("{text}\n  {fault}")),
             Unread::Failure(failure) => failure.report(),
         }
     }
@@ -54,7 +57,10 @@ const MONDAY: Timestamp = Timestamp::constant(1_767_571_200, 0);
 /// # Errors
 /// The file cannot be read, or has faults.
 pub fn read(file: &Path) -> Result<Scenario, Unread> {
-    let text = std::fs::read_to_string(file).map_err(|source| Failure::Read { file: file.into(), source })?;
+    let text = std::fs::read_to_string(file).map_err(|source| Failure::Read {
+        file: file.into(),
+        source,
+    })?;
     parse(file, &text)
 }
 
@@ -83,12 +89,21 @@ fn version(root: &mut Table) -> bool {
     }
     match root.count("version") {
         Some(newer) if newer > VERSION => {
-            let message = format!("`version` is {newer}: this program reads scenarios of version {VERSION}");
-            root.fault_at("version", message, "the file was written for a newer Longshore: take that one".into());
+            let message =
+                format!("`version` is {newer}: this program reads scenarios of version {VERSION}");
+            root.fault_at(
+                "version",
+                message,
+                "the file was written for a newer Longshore: take that one".into(),
+            );
             false
         }
         Some(0) => {
-            root.fault_at("version", "`version` is 0: expected 1".into(), "write `version = 1`".into());
+            root.fault_at(
+                "version",
+                "`version` is 0: expected 1".into(),
+                "write `version = 1`".into(),
+            );
             false
         }
         _ => true,
@@ -105,18 +120,28 @@ struct Known<'a> {
 }
 
 fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Failure> {
-    let stem = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy();
+    let stem = file
+        .file_stem()
+        .unwrap_or(file.as_os_str())
+        .to_string_lossy();
     let name = root.text("name").unwrap_or(&stem).to_owned();
     if !root.has("duration") {
         root.missing("duration", "\"7d\"");
     }
-    let duration = root.duration("duration", SHORTEST..=LONGEST).unwrap_or(LONGEST);
+    let duration = root
+        .duration("duration", SHORTEST..=LONGEST)
+        .unwrap_or(LONGEST);
     let begins = begins(root);
     let seed = root.count("seed").unwrap_or(1);
     let step = root.duration("step", SHORTEST..=duration);
     let types = files::types(root, folder)?;
     let daemon = root.table("daemon").map_or_else(Daemon::default, daemon);
-    let known = Known { folder, duration, offerings: files::Offerings::of(&types), replicas: daemon.replicas };
+    let known = Known {
+        folder,
+        duration,
+        offerings: files::Offerings::of(&types),
+        replicas: daemon.replicas,
+    };
     let policy = policy(root, folder);
     let mut objects = pools::pools(root, &known);
     objects.extend(files::manifests(root, folder));
@@ -124,7 +149,11 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
     objects.extend(workloads);
     if !objects.iter().any(|object| object["kind"] == "NodePool") {
         let hint = "add a [[nodepool]], or name a file with one in `manifests`".into();
-        root.fault_at("nodepool", "there is no NodePool: no node would ever be bought".into(), hint);
+        root.fault_at(
+            "nodepool",
+            "there is no NodePool: no node would ever be bought".into(),
+            hint,
+        );
     }
     let (cloud, faults) = cloud::disturbances(root, &known);
     events.extend(events::events(root, &known));
@@ -148,11 +177,21 @@ fn scenario(root: &mut Table, file: &Path, folder: &Path) -> Result<Scenario, Fa
 }
 
 fn begins(root: &mut Table) -> Timestamp {
-    let Some(typed) = root.text("begins") else { return MONDAY };
-    let full = if typed.len() == 10 { format!("{typed}T00:00:00Z") } else { typed.to_owned() };
+    let Some(typed) = root.text("begins") else {
+        return MONDAY;
+    };
+    let full = if typed.len() == 10 {
+        format!("{typed}T00:00:00Z")
+    } else {
+        typed.to_owned()
+    };
     full.parse().unwrap_or_else(|_| {
         let message = format!("`begins` is `{typed}`: expected a day or a moment");
-        root.fault_at("begins", message, "write it as `2026-01-05` or `2026-01-05T08:00:00Z`".into());
+        root.fault_at(
+            "begins",
+            message,
+            "write it as `2026-01-05` or `2026-01-05T08:00:00Z`".into(),
+        );
         MONDAY
     })
 }
@@ -172,11 +211,23 @@ fn daemon(mut table: Table) -> Daemon {
     let hour = Duration::from_secs(3600);
     let second = Duration::from_secs(1);
     let read = Daemon {
-        replicas: table.number("replicas", 1.0..=5.0, "how many processes compete for the Lease").unwrap_or(1.0) as u32,
-        restart: table.duration("restart", second..=hour).unwrap_or(default.restart),
+        replicas: table
+            .number(
+                "replicas",
+                1.0..=5.0,
+                "how many processes compete for the Lease",
+            )
+            .unwrap_or(1.0) as u32,
+        restart: table
+            .duration("restart", second..=hour)
+            .unwrap_or(default.restart),
         window: (
-            table.duration("batch-idle", Duration::from_millis(100)..=hour).unwrap_or(default.window.0),
-            table.duration("batch-max", Duration::from_millis(100)..=hour).unwrap_or(default.window.1),
+            table
+                .duration("batch-idle", Duration::from_millis(100)..=hour)
+                .unwrap_or(default.window.0),
+            table
+                .duration("batch-max", Duration::from_millis(100)..=hour)
+                .unwrap_or(default.window.1),
         ),
     };
     if read.window.0 > read.window.1 {
@@ -195,22 +246,37 @@ fn daemon(mut table: Table) -> Daemon {
 fn policy(root: &mut Table, folder: &Path) -> Policy {
     let inline = config::tables(root, folder);
     let policy = match root.text("config") {
-        None => Policy { file: None, config: inline },
+        None => Policy {
+            file: None,
+            config: inline,
+        },
         Some(typed) => {
             if inline != Config::default() {
                 let message = "`config` stands beside [planning], [[policy]] or [signals]: expected one of them".into();
-                root.fault_at("config", message, "move those tables into that file, or delete the line".into());
+                root.fault_at(
+                    "config",
+                    message,
+                    "move those tables into that file, or delete the line".into(),
+                );
             }
             let read = Policy::read(&folder.join(typed));
             read.unwrap_or_else(|failure| {
-                root.fault_at("config", failure.report(), "it is a longshore.toml as `longshore run` reads it".into());
+                root.fault_at(
+                    "config",
+                    failure.report(),
+                    "it is a longshore.toml as `longshore run` reads it".into(),
+                );
                 Policy::price()
             })
         }
     };
     if let Some((name, url)) = policy.network() {
         let hint = "save it and name the file: `file = \"…\"`".into();
-        root.fault_at("config", format!("signal `{name}` comes from {url}, and a simulation asks no network"), hint);
+        root.fault_at(
+            "config",
+            format!("signal `{name}` comes from {url}, and a simulation asks no network"),
+            hint,
+        );
     }
     policy
 }
@@ -218,10 +284,13 @@ fn policy(root: &mut Table, folder: &Path) -> Policy {
 impl Policy {
     /// A signal that comes over the network, with its address: there is none in a simulation.
     pub fn network(&self) -> Option<(&str, &str)> {
-        self.config.signals.iter().find_map(|(name, signal)| match signal {
-            SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
-            SignalEntry::File(_) => None,
-        })
+        self.config
+            .signals
+            .iter()
+            .find_map(|(name, signal)| match signal {
+                SignalEntry::Url { url, .. } => Some((name.as_str(), url.as_str())),
+                SignalEntry::File(_) => None,
+            })
     }
 }
 
@@ -231,7 +300,11 @@ fn moment(table: &mut Table, key: &str, duration: Duration) -> Option<Duration> 
     if at >= duration {
         let (at, end) = (super::acts::text(at), super::acts::text(duration));
         let message = format!("`{key}` is {at}, and the scenario ends after {end}");
-        table.fault_at(key, message, "choose an earlier moment, or make `duration` longer".into());
+        table.fault_at(
+            key,
+            message,
+            "choose an earlier moment, or make `duration` longer".into(),
+        );
         return None;
     }
     Some(at)
@@ -239,7 +312,11 @@ fn moment(table: &mut Table, key: &str, duration: Duration) -> Option<Duration> 
 
 /// A share, from 0 to 1.
 fn share(table: &mut Table, key: &str, of: &str) -> Option<f64> {
-    table.number(key, 0.0..=1.0, &format!("it is a share of {of}: 0.05 for five in a hundred"))
+    table.number(
+        key,
+        0.0..=1.0,
+        &format!("it is a share of {of}: 0.05 for five in a hundred"),
+    )
 }
 
 /// A word that must be among others.

@@ -40,9 +40,19 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
         let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.4", "platform": "linux/amd64"});
         return Ok(request::answer(200, version.to_string()));
     }
-    let Head { place, parameters, verb } = head;
+    let Head {
+        place,
+        parameters,
+        verb,
+    } = head;
     let place = place.ok_or_else(ApiErrorWithDetails::nowhere)?;
-    let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let header = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+    };
     let field_manager = match parameters.get("fieldManager") {
         // As a real server takes the name of the client program.
         "" => match header("user-agent").split('/').next().unwrap_or_default() {
@@ -51,10 +61,25 @@ pub fn answer(server: &Server, who: &str, head: Head, request: &Request<Vec<u8>>
         },
         given => given,
     };
-    let manager = Manager { subresource: place.sub.clone(), ..Manager::update(field_manager) };
-    let manner = WriteOptions { manager, dry_run: parameters.get("dryRun") == "All", blind: false };
+    let manager = Manager {
+        subresource: place.sub.clone(),
+        ..Manager::update(field_manager)
+    };
+    let manner = WriteOptions {
+        manager,
+        dry_run: parameters.get("dryRun") == "All",
+        blind: false,
+    };
     let partial = list::is_partial(header("accept"));
-    let call = Call { server, who, place, parameters, partial, manner, request };
+    let call = Call {
+        server,
+        who,
+        place,
+        parameters,
+        partial,
+        manner,
+        request,
+    };
     match (verb, call.place.sub.as_str()) {
         ("watch", "") => call.watch(),
         ("list", "") => call.list(),
@@ -82,7 +107,12 @@ impl Call<'_> {
     }
 
     fn current(&self, state: &State) -> Result<Arc<Stored>, ApiErrorWithDetails> {
-        write::current(state, self.place.resource, &self.place.namespace, &self.place.name)
+        write::current(
+            state,
+            self.place.resource,
+            &self.place.namespace,
+            &self.place.name,
+        )
     }
 
     fn show(&self, code: u16, stored: &Stored) -> Response<Body> {
@@ -95,9 +125,15 @@ impl Call<'_> {
     /// The body as JSON; YAML is not read.
     fn body(&self) -> Result<Value, ApiErrorWithDetails> {
         let text = self.request.body();
-        let found = text.iter().copied().find(|b| !b.is_ascii_whitespace()).map_or("nothing", |_| "something else");
+        let found = text
+            .iter()
+            .copied()
+            .find(|b| !b.is_ascii_whitespace())
+            .map_or("nothing", |_| "something else");
         serde_json::from_slice(text).map_err(|error| {
-            ApiErrorWithDetails::bad(format!("couldn't get version/kind; json parse error: {error} ({found} was sent)"))
+            ApiErrorWithDetails::bad(format!(
+                "couldn't get version/kind; json parse error: {error} ({found} was sent)"
+            ))
         })
     }
 
@@ -131,7 +167,10 @@ impl Call<'_> {
     fn list(&self) -> Answer {
         let wanted = list::wanted(&self.place, &self.parameters, self.partial)?;
         let as_of = self.request.extensions().get::<AsOf>().copied();
-        Ok(request::answer(200, list::list(&self.server.lock(), &wanted, &self.parameters, as_of)?))
+        Ok(request::answer(
+            200,
+            list::list(&self.server.lock(), &wanted, &self.parameters, as_of)?,
+        ))
     }
 
     fn get(&self) -> Answer {
@@ -141,12 +180,22 @@ impl Call<'_> {
     }
 
     fn create(&self) -> Answer {
-        let RequestPath { resource, namespace, .. } = &self.place;
+        let RequestPath {
+            resource,
+            namespace,
+            ..
+        } = &self.place;
         if resource.namespaced && namespace.is_empty() {
             return Err(ApiErrorWithDetails::no_such_verb());
         }
         let body = self.body()?;
-        let stored = write::create(&mut self.server.lock(), *resource, namespace, body, &self.manner)?;
+        let stored = write::create(
+            &mut self.server.lock(),
+            *resource,
+            namespace,
+            body,
+            &self.manner,
+        )?;
         Ok(self.show(201, &stored))
     }
 
@@ -160,7 +209,13 @@ impl Call<'_> {
                 if !text(&body, &["metadata", "resourceVersion"]).is_empty() {
                     return Err(missing);
                 }
-                let stored = write::create(&mut state, resource, &self.place.namespace, body, &self.manner)?;
+                let stored = write::create(
+                    &mut state,
+                    resource,
+                    &self.place.namespace,
+                    body,
+                    &self.manner,
+                )?;
                 return Ok(self.show(201, &stored));
             }
             other => other?,
@@ -171,7 +226,12 @@ impl Call<'_> {
 
     fn patch(&self) -> Answer {
         let sub = self.sub()?;
-        let kind = self.request.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let kind = self
+            .request
+            .headers()
+            .get("content-type")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let patch = self.body()?;
         if kind == "application/apply-patch+yaml" {
@@ -187,23 +247,35 @@ impl Call<'_> {
             "application/strategic-merge-patch+json" if !resource.is_custom() => {
                 patch::strategic(resource, &mut new, &patch)?;
             }
-            _ => return Err(ApiErrorWithDetails::media_type(kind, patches(resource.is_custom()))),
+            _ => {
+                return Err(ApiErrorWithDetails::media_type(
+                    kind,
+                    patches(resource.is_custom()),
+                ));
+            }
         }
         if meta::at(&new, &["metadata", "resourceVersion"]).is_none() {
             meta::metadata_mut(&mut new).remove("resourceVersion");
         }
-        let manner = WriteOptions { blind: true, ..self.manner.clone() };
+        let manner = WriteOptions {
+            blind: true,
+            ..self.manner.clone()
+        };
         let stored = write::replace(&mut state, &old, new, sub, &manner)?;
         Ok(self.show(200, &stored))
     }
 
     fn apply(&self, applied: &Value, sub: Subresource) -> Answer {
         if self.parameters.get("fieldManager").is_empty() {
-            let message =
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
             return Err(ApiErrorWithDetails::plain(422, "Invalid", message));
         }
-        let RequestPath { resource, namespace, name, .. } = &self.place;
+        let RequestPath {
+            resource,
+            namespace,
+            name,
+            ..
+        } = &self.place;
         let mut state = self.server.lock();
         let force = self.parameters.is("force");
         let old = self.current(&state);
@@ -217,7 +289,10 @@ impl Call<'_> {
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
-        let manager = Manager { applies: true, ..self.manner.manager.clone() };
+        let manager = Manager {
+            applies: true,
+            ..self.manner.manager.clone()
+        };
         let before = old.as_ref().map(|old| &*old.value);
         let mut applied = applied.clone();
         if let Some(fields) = applied.as_object_mut() {
@@ -225,13 +300,24 @@ impl Call<'_> {
             match sub {
                 Subresource::Object if resource.has_status() => drop(fields.remove("status")),
                 Subresource::Object => {}
-                Subresource::Status => {
-                    fields.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
-                }
+                Subresource::Status => fields.retain(|name, _| {
+                    matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status")
+                }),
             }
         }
-        let mut new = apply::apply(*resource, before, &applied, &manager, force, state.clock.now())?;
-        let manner = WriteOptions { manager, blind: true, ..self.manner.clone() };
+        let mut new = apply::apply(
+            *resource,
+            before,
+            &applied,
+            &manager,
+            force,
+            state.clock.now(),
+        )?;
+        let manner = WriteOptions {
+            manager,
+            blind: true,
+            ..self.manner.clone()
+        };
         match old {
             Some(old) => {
                 let stored = write::replace(&mut state, &old, new, sub, &manner)?;
@@ -253,8 +339,10 @@ impl Call<'_> {
         match delete::delete(&mut state, &old, &options)? {
             Deleted::Going(stored) => Ok(self.show(200, &stored)),
             Deleted::Gone(stored)
-                if matches!(resource, POD | PERSISTENT_VOLUME_CLAIM | SERVICE | SERVICE_ACCOUNT)
-                    || resource.plural == "persistentvolumes" =>
+                if matches!(
+                    resource,
+                    POD | PERSISTENT_VOLUME_CLAIM | SERVICE | SERVICE_ACCOUNT
+                ) || resource.plural == "persistentvolumes" =>
             {
                 Ok(self.show(200, &stored))
             }
@@ -265,14 +353,24 @@ impl Call<'_> {
                     details.insert("group".into(), json!(resource.group));
                 }
                 details.insert("kind".into(), json!(resource.plural));
-                details.insert("uid".into(), json!(text(&stored.value, &["metadata", "uid"])));
-                Ok(request::answer(200, request::success(&Value::Object(details))))
+                details.insert(
+                    "uid".into(),
+                    json!(text(&stored.value, &["metadata", "uid"])),
+                );
+                Ok(request::answer(
+                    200,
+                    request::success(&Value::Object(details)),
+                ))
             }
         }
     }
 
     fn delete_collection(&self) -> Answer {
-        let RequestPath { resource, namespace, .. } = &self.place;
+        let RequestPath {
+            resource,
+            namespace,
+            ..
+        } = &self.place;
         if resource.namespaced && namespace.is_empty() {
             return Err(ApiErrorWithDetails::no_such_verb());
         }
@@ -293,13 +391,19 @@ impl Call<'_> {
         let wanted = text(&body, &["metadata", "uid"]);
         let has = text(&pod.value, &["metadata", "uid"]);
         if !wanted.is_empty() && wanted != has {
-            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {has}");
+            let why = format!(
+                "Precondition failed: UID in precondition: {wanted}, UID in object meta: {has}"
+            );
             return Err(ApiErrorWithDetails::conflict(POD, &self.place.name, &why));
         }
         let node = text(&body, &["target", "name"]);
         if node.is_empty() {
             let cause = super::api_error::Cause::required("target.name", "");
-            return Err(ApiErrorWithDetails::invalid(POD, &self.place.name, &[cause]));
+            return Err(ApiErrorWithDetails::invalid(
+                POD,
+                &self.place.name,
+                &[cause],
+            ));
         }
         pods::bind(&mut state, &pod, node)?;
         Ok(request::answer(201, done(201)))
@@ -325,7 +429,8 @@ impl Call<'_> {
 }
 
 fn done(code: u16) -> String {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}).to_string()
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+        .to_string()
 }
 
 fn patches(custom: bool) -> &'static [&'static str] {

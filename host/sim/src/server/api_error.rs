@@ -37,27 +37,55 @@ pub struct Cause {
 impl Cause {
     /// A value that is not allowed.
     pub fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
-        let value = if value.is_object() || value.is_array() { json!(value.to_string()) } else { value.clone() };
-        Cause { field: field.into(), reason: "FieldValueInvalid", message: format!("Invalid value: {value}: {why}") }
+        let value = if value.is_object() || value.is_array() {
+            json!(value.to_string())
+        } else {
+            value.clone()
+        };
+        Cause {
+            field: field.into(),
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {value}: {why}"),
+        }
     }
 
     /// A value that is not there.
     pub fn required(field: impl Into<String>, why: &str) -> Self {
-        let message = if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
-        Cause { field: field.into(), reason: "FieldValueRequired", message }
+        let message = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        Cause {
+            field: field.into(),
+            reason: "FieldValueRequired",
+            message,
+        }
     }
 
     /// A change that may not be made.
     pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
-        Cause { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {why}") }
+        Cause {
+            field: field.into(),
+            reason: "FieldValueForbidden",
+            message: format!("Forbidden: {why}"),
+        }
     }
 }
 
 impl ApiErrorWithDetails {
     /// A refusal with nothing but words.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        let refusal = ApiError { code, reason, message: message.into() };
-        ApiErrorWithDetails { error: refusal, details: Map::new(), next: None }
+        let refusal = ApiError {
+            code,
+            reason,
+            message: message.into(),
+        };
+        ApiErrorWithDetails {
+            error: refusal,
+            details: Map::new(),
+            next: None,
+        }
     }
 
     fn about(mut self, resource: Resource, name: &str) -> Self {
@@ -82,13 +110,21 @@ impl ApiErrorWithDetails {
 
     /// 404 for an object.
     pub fn not_found(resource: Resource, name: &str) -> Self {
-        ApiErrorWithDetails::plain(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified()))
-            .about(resource, name)
+        ApiErrorWithDetails::plain(
+            404,
+            "NotFound",
+            format!("{} \"{name}\" not found", resource.qualified()),
+        )
+        .about(resource, name)
     }
 
     /// 404 for a path.
     pub fn nowhere() -> Self {
-        ApiErrorWithDetails::plain(404, "NotFound", "the server could not find the requested resource")
+        ApiErrorWithDetails::plain(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
     }
 
     /// 409 for a name that is taken.
@@ -99,7 +135,10 @@ impl ApiErrorWithDetails {
 
     /// 409 for a version that is not the last.
     pub fn conflict(resource: Resource, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            resource.qualified()
+        );
         ApiErrorWithDetails::plain(409, "Conflict", message).about(resource, name)
     }
 
@@ -117,7 +156,10 @@ impl ApiErrorWithDetails {
 
     /// 422.
     pub fn invalid(resource: Resource, name: &str, causes: &[Cause]) -> Self {
-        let words: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+        let words: Vec<String> = causes
+            .iter()
+            .map(|c| format!("{}: {}", c.field, c.message))
+            .collect();
         let words = match &words[..] {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -126,7 +168,11 @@ impl ApiErrorWithDetails {
             "" => resource.kind.to_owned(),
             group => format!("{}.{group}", resource.kind),
         };
-        let mut refused = ApiErrorWithDetails::plain(422, "Invalid", format!("{kind} \"{name}\" is invalid: {words}"));
+        let mut refused = ApiErrorWithDetails::plain(
+            422,
+            "Invalid",
+            format!("{kind} \"{name}\" is invalid: {words}"),
+        );
         refused = refused.about(resource, name);
         refused.details.insert("kind".into(), json!(resource.kind));
         let told = |c: &Cause| json!({"reason": c.reason, "message": c.message, "field": c.field});
@@ -135,7 +181,11 @@ impl ApiErrorWithDetails {
 
     /// 422 for parameters of a list or a watch.
     pub fn invalid_options(cause: &Cause) -> Self {
-        let Cause { field, reason, message } = cause;
+        let Cause {
+            field,
+            reason,
+            message,
+        } = cause;
         let words = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {message}");
         let mut refused = ApiErrorWithDetails::plain(422, "Invalid", words);
         refused.details.insert("group".into(), json!("meta.k8s.io"));
@@ -145,7 +195,11 @@ impl ApiErrorWithDetails {
 
     /// 410: the version is older than the server's memory.
     pub fn expired(asked: u64, oldest: u64) -> Self {
-        ApiErrorWithDetails::plain(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
+        ApiErrorWithDetails::plain(
+            410,
+            "Expired",
+            format!("too old resource version: {asked} ({oldest})"),
+        )
     }
 
     /// 405.
@@ -157,8 +211,9 @@ impl ApiErrorWithDetails {
     /// 415.
     pub fn media_type(given: &str, known: &[&str]) -> Self {
         let known = known.join(", ");
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {known}");
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {known}"
+        );
         let mut refused = ApiErrorWithDetails::plain(415, "UnsupportedMediaType", message);
         refused.details.insert("given".into(), json!(given));
         refused
@@ -166,7 +221,11 @@ impl ApiErrorWithDetails {
 
     /// As `metav1.Status`.
     pub fn status(&self) -> Value {
-        let ApiError { code, reason, message } = &self.error;
+        let ApiError {
+            code,
+            reason,
+            message,
+        } = &self.error;
         let mut metadata = Map::new();
         if let Some(next) = &self.next {
             metadata.insert("continue".into(), json!(next));

@@ -1,8 +1,9 @@
-//! Server-side apply: who applies some fields owns them; what others own is a conflict unless forced; what is applied
-//! no more goes, unless somebody else wants it too.
+//! Server-side apply: who applies some fields owns them; what others own is a conflict unless
+//! forced; what is applied no more goes, unless somebody else wants it too.
 //!
-//! Owners are kept in `metadata.managedFields` as a real server keeps them. Objects that nobody has applied are not
-//! followed: the first to apply finds one owner of all that is there, `before-first-apply`.
+//! Owners are kept in `metadata.managedFields` as a real server keeps them. Objects that nobody has
+//! applied are not followed: the first to apply finds one owner of all that is there,
+//! `before-first-apply`.
 
 mod fields;
 
@@ -30,7 +31,10 @@ pub struct Manager {
 impl Manager {
     /// One who updates whole objects.
     pub fn update(name: &str) -> Self {
-        Manager { name: name.to_owned(), ..Manager::default() }
+        Manager {
+            name: name.to_owned(),
+            ..Manager::default()
+        }
     }
 }
 
@@ -43,7 +47,10 @@ struct Owner {
 }
 
 fn owners(object: &Value) -> Vec<Owner> {
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let owner = |entry: &Value| Owner {
         manager: Manager {
             name: text(entry, &["manager"]).to_owned(),
@@ -58,7 +65,11 @@ fn owners(object: &Value) -> Vec<Owner> {
 
 fn write_owners(resource: Resource, object: &mut Value, owners: &[Owner]) {
     let entry = |owner: &Owner| {
-        let operation = if owner.manager.applies { "Apply" } else { "Update" };
+        let operation = if owner.manager.applies {
+            "Apply"
+        } else {
+            "Update"
+        };
         let mut entry = json!({
             "manager": owner.manager.name, "operation": operation, "apiVersion": resource.api_version(),
             "time": owner.time, "fieldsType": "FieldsV1", "fieldsV1": owner.fields.write(),
@@ -68,7 +79,11 @@ fn write_owners(resource: Resource, object: &mut Value, owners: &[Owner]) {
         }
         entry
     };
-    let entries: Vec<Value> = owners.iter().filter(|owner| !owner.fields.is_empty()).map(entry).collect();
+    let entries: Vec<Value> = owners
+        .iter()
+        .filter(|owner| !owner.fields.is_empty())
+        .map(entry)
+        .collect();
     let metadata = meta::metadata_mut(object);
     if entries.is_empty() {
         metadata.remove("managedFields");
@@ -78,7 +93,13 @@ fn write_owners(resource: Resource, object: &mut Value, owners: &[Owner]) {
 }
 
 /// Notes who changed which fields. An apply has done so itself.
-pub fn track(resource: Resource, old: Option<&Value>, new: &mut Value, manager: &Manager, now: Timestamp) {
+pub fn track(
+    resource: Resource,
+    old: Option<&Value>,
+    new: &mut Value,
+    manager: &Manager,
+    now: Timestamp,
+) {
     if manager.applies {
         return;
     }
@@ -92,7 +113,8 @@ pub fn track(resource: Resource, old: Option<&Value>, new: &mut Value, manager: 
     let place = Position::of(resource);
     let before = fields::owned(place, old);
     let after = fields::owned(place, new);
-    let changed = after.filtered(&|path| fields::at(place, old, path) != fields::at(place, new, path));
+    let changed =
+        after.filtered(&|path| fields::at(place, old, path) != fields::at(place, new, path));
     let gone = before.without(&after);
     for owner in &mut all {
         owner.fields = owner.fields.without(&gone);
@@ -106,7 +128,11 @@ pub fn track(resource: Resource, old: Option<&Value>, new: &mut Value, manager: 
                 owner.fields = owner.fields.with(&changed);
                 owner.time = meta::time(now);
             }
-            None => all.push(Owner { manager: manager.clone(), fields: changed, time: meta::time(now) }),
+            None => all.push(Owner {
+                manager: manager.clone(),
+                fields: changed,
+                time: meta::time(now),
+            }),
         }
     }
     write_owners(resource, new, &all);
@@ -122,10 +148,16 @@ pub fn apply(
     now: Timestamp,
 ) -> Result<Value, ApiErrorWithDetails> {
     if !applied.is_object() {
-        return Err(ApiErrorWithDetails::bad("error decoding YAML: what is applied is not an object"));
+        return Err(ApiErrorWithDetails::bad(
+            "error decoding YAML: what is applied is not an object",
+        ));
     }
-    if !meta::at(applied, &["metadata", "managedFields"]).is_none_or(|f| f.as_array().is_some_and(Vec::is_empty)) {
-        return Err(ApiErrorWithDetails::bad("metadata.managedFields must be nil"));
+    if !meta::at(applied, &["metadata", "managedFields"])
+        .is_none_or(|f| f.as_array().is_some_and(Vec::is_empty))
+    {
+        return Err(ApiErrorWithDetails::bad(
+            "metadata.managedFields must be nil",
+        ));
     }
     let version = text(applied, &["apiVersion"]);
     if version != resource.api_version() || text(applied, &["kind"]) != resource.kind {
@@ -142,9 +174,15 @@ pub fn apply(
     let mut all = owners(live);
     if all.is_empty() && old.is_some() {
         let manager = Manager::update("before-first-apply");
-        all.push(Owner { manager, fields: fields::owned(place, live), time: meta::time(now) });
+        all.push(Owner {
+            manager,
+            fields: fields::owned(place, live),
+            time: meta::time(now),
+        });
     }
-    conflicts(resource, place, &mut all, &wanted, live, &applied, manager, force)?;
+    conflicts(
+        resource, place, &mut all, &wanted, live, &applied, manager, force,
+    )?;
     let mut new = live.clone();
     merge(place, &mut new, &applied);
     let mine = all.iter().position(|owner| owner.manager == *manager);
@@ -164,7 +202,11 @@ pub fn apply(
             all[mine].fields = wanted;
             all[mine].time = meta::time(now);
         }
-        None => all.push(Owner { manager: manager.clone(), fields: wanted, time: meta::time(now) }),
+        None => all.push(Owner {
+            manager: manager.clone(),
+            fields: wanted,
+            time: meta::time(now),
+        }),
     }
     write_owners(resource, &mut new, &all);
     Ok(new)
@@ -187,7 +229,8 @@ fn conflicts(
         let taken = both.filtered(&|path| {
             let value = fields::at(place, applied, path);
             // That an item of a list is there is nothing to differ about.
-            !path.last().is_some_and(|step| step.starts_with("k:")) && fields::at(place, live, path) != value
+            !path.last().is_some_and(|step| step.starts_with("k:"))
+                && fields::at(place, live, path) != value
         });
         if taken.is_empty() {
             continue;
@@ -196,7 +239,11 @@ fn conflicts(
             owner.fields = owner.fields.without(&taken);
             continue;
         }
-        let Manager { name, applies, subresource } = &owner.manager;
+        let Manager {
+            name,
+            applies,
+            subresource,
+        } = &owner.manager;
         let mut who = format!("conflict with {name:?}");
         if !subresource.is_empty() {
             who += &format!(" with subresource {subresource:?}");
@@ -204,19 +251,31 @@ fn conflicts(
         if !applies {
             who += &format!(" using {}", resource.api_version());
         }
-        found.extend(taken.paths().iter().map(|path| (who.clone(), fields::path_text(path))));
+        found.extend(
+            taken
+                .paths()
+                .iter()
+                .map(|path| (who.clone(), fields::path_text(path))),
+        );
     }
     if found.is_empty() {
         return Ok(());
     }
-    let words: Vec<String> = found.iter().map(|(who, field)| format!("{who}: {field}")).collect();
+    let words: Vec<String> = found
+        .iter()
+        .map(|(who, field)| format!("{who}: {field}"))
+        .collect();
     let message = match &words[..] {
         [one] => format!("Apply failed with 1 conflict: {one}"),
-        many => format!("Apply failed with {} conflicts: {}", many.len(), many.join(", ")),
+        many => format!(
+            "Apply failed with {} conflicts: {}",
+            many.len(),
+            many.join(", ")
+        ),
     };
-    let cause =
-        |(who, field): &(String, String)| json!({"reason": "FieldManagerConflict", "message": who, "field": field});
-    Err(ApiErrorWithDetails::plain(409, "Conflict", message).because(found.iter().map(cause).collect()))
+    let cause = |(who, field): &(String, String)| json!({"reason": "FieldManagerConflict", "message": who, "field": field});
+    Err(ApiErrorWithDetails::plain(409, "Conflict", message)
+        .because(found.iter().map(cause).collect()))
 }
 
 /// Puts what is applied over what is there.
@@ -225,7 +284,11 @@ fn merge(place: Position<'_>, live: &mut Value, applied: &Value) {
         Value::Object(fields) if !place.is_atomic() => {
             let live = meta::fields(live);
             for (name, value) in fields {
-                merge(place.field(name), live.entry(name.as_str()).or_insert(Value::Null), value);
+                merge(
+                    place.field(name),
+                    live.entry(name.as_str()).or_insert(Value::Null),
+                    value,
+                );
             }
         }
         Value::Array(items) => {

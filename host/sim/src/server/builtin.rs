@@ -1,7 +1,9 @@
-//! What the server adds to objects of built-in kinds and refuses of them: defaults, admission, fields that stay.
+//! What the server adds to objects of built-in kinds and refuses of them: defaults, admission,
+//! fields that stay.
 //!
-//! As far as an autoscaler and the controllers around it can tell. Fields that are not known are kept, quantities are
-//! left as they were written, and of most kinds only what is named here is checked.
+//! As far as an autoscaler and the controllers around it can tell. Fields that are not known are
+//! kept, quantities are left as they were written, and of most kinds only what is named here is
+//! checked.
 
 mod limits;
 mod pod;
@@ -17,7 +19,11 @@ use super::state::State;
 use crate::object::Resource;
 
 /// Completes and checks a new object.
-pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
+pub fn admit(
+    state: &mut State,
+    resource: Resource,
+    object: &mut Value,
+) -> Result<(), ApiErrorWithDetails> {
     match resource.plural {
         "pods" => pod::admit(state, object)?,
         "nodes" => node(object),
@@ -26,7 +32,12 @@ pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Resul
         "persistentvolumeclaims" => claim(state, object),
         "persistentvolumes" => volume(object),
         "services" => service(state, object),
-        "deployments" | "replicasets" | "statefulsets" | "daemonsets" | "jobs" | "replicationcontrollers" => {
+        "deployments"
+        | "replicasets"
+        | "statefulsets"
+        | "daemonsets"
+        | "jobs"
+        | "replicationcontrollers" => {
             meta::fields(object).remove("status");
             workload::complete(resource, object);
             workload::check(resource, object)?;
@@ -36,9 +47,17 @@ pub fn admit(state: &mut State, resource: Resource, object: &mut Value) -> Resul
         }
         "storageclasses" => {
             default(meta::fields(object), "reclaimPolicy", json!("Delete"));
-            default(meta::fields(object), "volumeBindingMode", json!("Immediate"));
+            default(
+                meta::fields(object),
+                "volumeBindingMode",
+                json!("Immediate"),
+            );
         }
-        "priorityclasses" => default(meta::fields(object), "preemptionPolicy", json!("PreemptLowerPriority")),
+        "priorityclasses" => default(
+            meta::fields(object),
+            "preemptionPolicy",
+            json!("PreemptLowerPriority"),
+        ),
         _ => {}
     }
     Ok(())
@@ -56,7 +75,12 @@ pub fn change(
     }
     match resource.plural {
         "pods" => pod::change(object, old),
-        "deployments" | "replicasets" | "statefulsets" | "daemonsets" | "jobs" | "replicationcontrollers" => {
+        "deployments"
+        | "replicasets"
+        | "statefulsets"
+        | "daemonsets"
+        | "jobs"
+        | "replicationcontrollers" => {
             workload::complete(resource, object);
             workload::check(resource, object)?;
             workload::change(resource, object, old)
@@ -65,7 +89,11 @@ pub fn change(
             let before = text(old, &["spec", "providerID"]);
             if !before.is_empty() && before != text(object, &["spec", "providerID"]) {
                 let why = "node updates may not change providerID except from \"\" to valid";
-                return Err(refuse(resource, object, Cause::forbidden("spec.providerID", why)));
+                return Err(refuse(
+                    resource,
+                    object,
+                    Cause::forbidden("spec.providerID", why),
+                ));
             }
             Ok(())
         }
@@ -90,9 +118,11 @@ pub fn change(
             }
             Ok(())
         }
-        "priorityclasses" if object["value"] != old["value"] => {
-            Err(refuse(resource, object, Cause::invalid("value", &object["value"], "field is immutable")))
-        }
+        "priorityclasses" if object["value"] != old["value"] => Err(refuse(
+            resource,
+            object,
+            Cause::invalid("value", &object["value"], "field is immutable"),
+        )),
         _ => Ok(()),
     }
 }
@@ -111,10 +141,14 @@ fn default(fields: &mut Map<String, Value>, name: &str, value: Value) {
 
 /// A node is taken to be not ready until the node lifecycle controller has looked at it.
 fn node(object: &mut Value) {
-    let taints = part(object, "spec").entry("taints").or_insert_with(|| json!([]));
+    let taints = part(object, "spec")
+        .entry("taints")
+        .or_insert_with(|| json!([]));
     let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     if let Some(taints) = taints.as_array_mut() {
-        let same = |taint: &Value| taint["key"] == not_ready["key"] && taint["effect"] == not_ready["effect"];
+        let same = |taint: &Value| {
+            taint["key"] == not_ready["key"] && taint["effect"] == not_ready["effect"]
+        };
         if !taints.iter().any(same) {
             taints.push(not_ready);
         }
@@ -123,7 +157,9 @@ fn node(object: &mut Value) {
 
 fn namespace(object: &mut Value) {
     let name = text(object, &["metadata", "name"]).to_owned();
-    let labels = meta::metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
+    let labels = meta::metadata_mut(object)
+        .entry("labels")
+        .or_insert_with(|| json!({}));
     meta::fields(labels).insert("kubernetes.io/metadata.name".into(), json!(name));
     part(object, "spec").insert("finalizers".into(), json!(["kubernetes"]));
     meta::fields(object).insert("status".into(), json!({"phase": "Active"}));
@@ -131,7 +167,9 @@ fn namespace(object: &mut Value) {
 
 /// Somebody uses it until a controller says otherwise.
 fn protect(object: &mut Value, finalizer: &str) {
-    let all = meta::metadata_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+    let all = meta::metadata_mut(object)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
     if let Some(all) = all.as_array_mut()
         && !all.iter().any(|other| other == finalizer)
     {
@@ -147,7 +185,8 @@ fn claim(state: &State, object: &mut Value) {
     if !spec.contains_key("storageClassName") {
         const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
         let classes = state.store.all(STORAGE_CLASS);
-        let mut defaults = classes.filter(|class| class.value["metadata"]["annotations"][DEFAULT] == "true");
+        let mut defaults =
+            classes.filter(|class| class.value["metadata"]["annotations"][DEFAULT] == "true");
         if let Some(class) = defaults.next() {
             spec.insert("storageClassName".into(), json!(*class.key.name));
         }
@@ -167,15 +206,27 @@ fn service(state: &State, object: &mut Value) {
     let spec = part(object, "spec");
     default(spec, "type", json!("ClusterIP"));
     default(spec, "sessionAffinity", json!("None"));
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         let number = port["port"].clone();
         default(meta::fields(port), "protocol", json!("TCP"));
         default(meta::fields(port), "targetPort", number);
     }
     if spec["type"] != "ExternalName" && !spec.contains_key("clusterIP") {
-        let taken: Vec<&str> = state.store.all(SERVICE).map(|s| text(&s.value, &["spec", "clusterIP"])).collect();
+        let taken: Vec<&str> = state
+            .store
+            .all(SERVICE)
+            .map(|s| text(&s.value, &["spec", "clusterIP"]))
+            .collect();
         let address = |n: u32| format!("10.96.{}.{}", n >> 8, n & 0xff);
-        if let Some(free) = (10..0xffff).map(address).find(|address| !taken.contains(&address.as_str())) {
+        if let Some(free) = (10..0xffff)
+            .map(address)
+            .find(|address| !taken.contains(&address.as_str()))
+        {
             spec.insert("clusterIPs".into(), json!([free]));
             spec.insert("clusterIP".into(), json!(free));
         }
@@ -185,12 +236,18 @@ fn service(state: &State, object: &mut Value) {
 /// The priority class of this name.
 fn priority_class(state: &State, name: &str) -> Option<(i64, Value)> {
     let class = state.store.get(PRIORITY_CLASS, name)?;
-    Some((meta::number(&class.value, &["value"])?, class.value["preemptionPolicy"].clone()))
+    Some((
+        meta::number(&class.value, &["value"])?,
+        class.value["preemptionPolicy"].clone(),
+    ))
 }
 
 /// The priority class of pods that name none, if there is one.
 fn default_priority_class(state: &State) -> Option<String> {
-    let classes = state.store.all(PRIORITY_CLASS).filter(|class| class.value["globalDefault"] == json!(true));
+    let classes = state
+        .store
+        .all(PRIORITY_CLASS)
+        .filter(|class| class.value["globalDefault"] == json!(true));
     let lowest = classes.min_by_key(|class| meta::number(&class.value, &["value"]))?;
     Some(lowest.key.name.to_string())
 }

@@ -1,7 +1,9 @@
-//! Custom kinds: objects are cleaned, completed and checked by the definitions that a cluster is given.
+//! Custom kinds: objects are cleaned, completed and checked by the definitions that a cluster is
+//! given.
 //!
-//! The definitions are those of `longshore-api`, which are what `deploy/crds` ships. What an object had before is not
-//! checked again: neither its schema nor its rules can refuse what they have accepted.
+//! The definitions are those of `longshore-api`, which are what `deploy/crds` ships. What an object
+//! had before is not checked again: neither its schema nor its rules can refuse what they have
+//! accepted.
 
 mod schema;
 
@@ -24,11 +26,13 @@ struct Definition {
     rules: Rules,
 }
 
-/// The rules of a definition, by the field of the object that they are about; the empty one for the whole.
+/// The rules of a definition, by the field of the object that they are about; the empty one for the
+/// whole.
 struct Rules {
     compiled: CompiledSchema,
     about: Vec<String>,
-    /// New values that were accepted, as text: objects made from one template are many, and asking takes milliseconds.
+    /// New values that were accepted, as text: objects made from one template are many, and asking
+    /// takes milliseconds.
     accepted: Mutex<BTreeSet<String>>,
 }
 
@@ -38,15 +42,27 @@ const ACCEPTED: usize = 1000;
 impl Rules {
     fn new(compiled: CompiledSchema) -> Self {
         let whole = (!compiled.validations.is_empty()).then(String::new);
-        let parts = compiled.properties.iter().filter(|(_, part)| has_rules(part)).map(|(name, _)| name.clone());
+        let parts = compiled
+            .properties
+            .iter()
+            .filter(|(_, part)| has_rules(part))
+            .map(|(name, _)| name.clone());
         let mut about: Vec<String> = whole.into_iter().chain(parts).collect();
         about.sort();
-        Rules { compiled, about, accepted: Mutex::default() }
+        Rules {
+            compiled,
+            about,
+            accepted: Mutex::default(),
+        }
     }
 }
 
 fn has_rules(part: &CompiledSchema) -> bool {
-    let below = part.properties.values().chain(part.items.as_deref()).chain(part.additional_properties.as_deref());
+    let below = part
+        .properties
+        .values()
+        .chain(part.items.as_deref())
+        .chain(part.additional_properties.as_deref());
     !part.validations.is_empty() || below.chain(&part.all_of).any(has_rules)
 }
 
@@ -60,7 +76,13 @@ fn all() -> &'static BTreeMap<Resource, Definition> {
             let version = text(&spec["versions"][0], &["name"]);
             let resource = resources::find(group, version, plural)?;
             let schema = definition.schema();
-            Some((resource, Definition { schema: Schema::read(schema), rules: Rules::new(compile_schema(schema)) }))
+            Some((
+                resource,
+                Definition {
+                    schema: Schema::read(schema),
+                    rules: Rules::new(compile_schema(schema)),
+                },
+            ))
         };
         definition::all().iter().filter_map(definition).collect()
     })
@@ -72,12 +94,23 @@ pub fn schema(resource: Resource) -> Option<&'static Schema> {
 }
 
 /// An object with one of these faults is not looked at by rules.
-const STOPS: [&str; 5] =
-    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
+const STOPS: [&str; 5] = [
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+];
 
 /// Cleans, completes and checks a custom object.
-pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Result<(), ApiErrorWithDetails> {
-    let Some(Definition { schema, rules }) = all().get(&resource) else { return Err(ApiErrorWithDetails::nowhere()) };
+pub fn shape(
+    resource: Resource,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), ApiErrorWithDetails> {
+    let Some(Definition { schema, rules }) = all().get(&resource) else {
+        return Err(ApiErrorWithDetails::nowhere());
+    };
     schema.clean(object);
     schema.complete(object);
     let name = text(object, &["metadata", "name"]).to_owned();
@@ -90,15 +123,29 @@ pub fn shape(resource: Resource, object: &mut Value, old: Option<&Value>) -> Res
     } else {
         obey(rules, object, old, &mut causes);
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, &name, &causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiErrorWithDetails::invalid(resource, &name, &causes))
+    }
 }
 
 /// Asks the rules about what differs from before.
 fn obey(rules: &Rules, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     for name in &rules.about {
-        let part = |object| if name.is_empty() { Some(object) } else { Value::get(object, name) };
+        let part = |object| {
+            if name.is_empty() {
+                Some(object)
+            } else {
+                Value::get(object, name)
+            }
+        };
         let (value, before) = (part(object), old.and_then(part));
-        let compiled = if name.is_empty() { Some(&rules.compiled) } else { rules.compiled.properties.get(name) };
+        let compiled = if name.is_empty() {
+            Some(&rules.compiled)
+        } else {
+            rules.compiled.properties.get(name)
+        };
         if let (Some(value), Some(compiled)) = (value, compiled)
             && before != Some(value)
         {
@@ -115,14 +162,22 @@ fn ask(
     before: Option<&Value>,
     causes: &mut Vec<Cause>,
 ) {
-    let lock = || rules.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || {
+        rules
+            .accepted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
     // What is new is accepted for what it is alone.
     let text = before.is_none().then(|| format!("{path} {value}"));
     if text.as_ref().is_some_and(|text| lock().contains(text)) {
         return;
     }
     let failures = Validator::new().validate_compiled(compiled, value, before);
-    let failures = failures.err().map(kube_cel::ValidationErrors::into_vec).unwrap_or_default();
+    let failures = failures
+        .err()
+        .map(kube_cel::ValidationErrors::into_vec)
+        .unwrap_or_default();
     if let (Some(text), true) = (text, failures.is_empty()) {
         let mut accepted = lock();
         if accepted.len() >= ACCEPTED {
@@ -132,7 +187,11 @@ fn ask(
     }
     for failure in failures {
         let parts = [path, &failure.field_path];
-        let field = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+        let field = parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(".");
         causes.push(Cause::invalid(field, &json!("object"), &failure.message));
     }
 }
@@ -148,7 +207,12 @@ mod tests {
         for (resource, Definition { rules, .. }) in all() {
             let errors = rules.compiled.compilation_errors();
             assert!(errors.is_empty(), "{}: {errors:?}", resource.plural);
-            assert!(rules.about.len() <= 2, "{}: {:?}", resource.plural, rules.about);
+            assert!(
+                rules.about.len() <= 2,
+                "{}: {:?}",
+                resource.plural,
+                rules.about
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! An object's end: at once, after a pod's grace period, or when the last finalizer has gone.
 //!
-//! Who depends on an object is not looked at here: garbage collection is a controller's, which is told what was wished
-//! for by the finalizers `orphan` and `foregroundDeletion`.
+//! Who depends on an object is not looked at here: garbage collection is a controller's, which is
+//! told what was wished for by the finalizers `orphan` and `foregroundDeletion`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,9 @@ impl DeleteOptions {
     /// From `metav1.DeleteOptions`, as the body of a request has them.
     pub fn read(body: &Value) -> Result<Self, ApiErrorWithDetails> {
         let propagation = match text(body, &["propagationPolicy"]) {
-            "" if at(body, &["orphanDependents"]) == Some(&json!(true)) => Some(Propagation::Orphan),
+            "" if at(body, &["orphanDependents"]) == Some(&json!(true)) => {
+                Some(Propagation::Orphan)
+            }
             "" => None,
             "Background" => Some(Propagation::Background),
             "Foreground" => Some(Propagation::Foreground),
@@ -60,7 +62,8 @@ impl DeleteOptions {
                 ));
             }
         };
-        let owned = |path: &[&str]| Some(text(body, path).to_owned()).filter(|text| !text.is_empty());
+        let owned =
+            |path: &[&str]| Some(text(body, path).to_owned()).filter(|text| !text.is_empty());
         Ok(DeleteOptions {
             grace: number(body, &["gracePeriodSeconds"]),
             uid: owned(&["preconditions", "uid"]),
@@ -80,7 +83,11 @@ pub enum Deleted {
 }
 
 /// Deletes an object.
-pub fn delete(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, ApiErrorWithDetails> {
+pub fn delete(
+    state: &mut State,
+    old: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<Deleted, ApiErrorWithDetails> {
     preconditions(old, options)?;
     let resource = old.key.resource;
     if resource == NAMESPACE {
@@ -88,7 +95,11 @@ pub fn delete(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> 
     }
     let mut new = (*old.value).clone();
     let held = settle_finalizers(&mut new, options.propagation);
-    let grace = if resource == POD { pod_grace(&old.value, options) } else { 0 };
+    let grace = if resource == POD {
+        pod_grace(&old.value, options)
+    } else {
+        0
+    };
     if grace == 0 && !held {
         return Ok(Deleted::Gone(remove(state, old, options)));
     }
@@ -107,12 +118,19 @@ fn remove(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Arc<
         return old.clone();
     }
     let at = state.clock.elapsed();
-    state.store.remove(&old.key, at).unwrap_or_else(|| old.clone())
+    state
+        .store
+        .remove(&old.key, at)
+        .unwrap_or_else(|| old.clone())
 }
 
 fn keep(state: &mut State, old: &Arc<Stored>, new: Value, options: &DeleteOptions) -> Arc<Stored> {
     let at = state.clock.elapsed();
-    if options.dry_run { Stored::draft(&old.key, new) } else { state.store.put(&old.key, new, at) }
+    if options.dry_run {
+        Stored::draft(&old.key, new)
+    } else {
+        state.store.put(&old.key, new, at)
+    }
 }
 
 fn preconditions(old: &Stored, options: &DeleteOptions) -> Result<(), ApiErrorWithDetails> {
@@ -120,11 +138,13 @@ fn preconditions(old: &Stored, options: &DeleteOptions) -> Result<(), ApiErrorWi
     let differs = |wanted: &Option<String>, field: &str, what: &str| {
         let has = text(&old.value, &["metadata", field]);
         let wanted = wanted.as_deref().filter(|wanted| *wanted != has)?;
-        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {has}");
+        let why = format!(
+            "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {has}"
+        );
         Some(ApiErrorWithDetails::conflict(resource, name, &why))
     };
-    let refused =
-        differs(&options.uid, "uid", "UID").or_else(|| differs(&options.version, "resourceVersion", "ResourceVersion"));
+    let refused = differs(&options.uid, "uid", "UID")
+        .or_else(|| differs(&options.version, "resourceVersion", "ResourceVersion"));
     refused.map_or(Ok(()), Err)
 }
 
@@ -165,13 +185,15 @@ fn pod_grace(pod: &Value, options: &DeleteOptions) -> i64 {
     if grace < 0 { 1 } else { grace }
 }
 
-/// Shortens the time of one that is leaving, which is all that can be done to it. Says whether that changed anything.
+/// Shortens the time of one that is leaving, which is all that can be done to it. Says whether that
+/// changed anything.
 fn shorten_grace(object: &mut Value, grace: i64, options: &DeleteOptions) -> bool {
     let before = number(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     if options.grace.is_none() || grace >= before {
         return false;
     }
-    let ends = text(object, &["metadata", "deletionTimestamp"]).parse::<k8s_openapi::jiff::Timestamp>();
+    let ends =
+        text(object, &["metadata", "deletionTimestamp"]).parse::<k8s_openapi::jiff::Timestamp>();
     let metadata = meta::metadata_mut(object);
     if let Ok(ends) = ends
         && let Ok(ends) = ends.checked_sub(Duration::from_secs((before - grace).unsigned_abs()))
@@ -184,7 +206,9 @@ fn shorten_grace(object: &mut Value, grace: i64, options: &DeleteOptions) -> boo
 
 fn stamp(state: &State, object: &mut Value, grace: i64) {
     let now = state.clock.now();
-    let ends = now.checked_add(Duration::from_secs(grace.unsigned_abs())).unwrap_or(now);
+    let ends = now
+        .checked_add(Duration::from_secs(grace.unsigned_abs()))
+        .unwrap_or(now);
     let metadata = meta::metadata_mut(object);
     metadata.insert("deletionTimestamp".into(), meta::time(ends));
     metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
@@ -194,15 +218,28 @@ fn stamp(state: &State, object: &mut Value, grace: i64) {
 }
 
 /// A namespace goes when a controller has emptied it and let go of `spec.finalizers`.
-fn namespace(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> Result<Deleted, ApiErrorWithDetails> {
+fn namespace(
+    state: &mut State,
+    old: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<Deleted, ApiErrorWithDetails> {
     let name = &*old.key.name;
-    if matches!(name, "default" | "kube-system" | "kube-public" | "kube-node-lease") {
-        return Err(ApiErrorWithDetails::forbidden(NAMESPACE, name, "this namespace may not be deleted"));
+    if matches!(
+        name,
+        "default" | "kube-system" | "kube-public" | "kube-node-lease"
+    ) {
+        return Err(ApiErrorWithDetails::forbidden(
+            NAMESPACE,
+            name,
+            "this namespace may not be deleted",
+        ));
     }
     let mut new = (*old.value).clone();
     let held = settle_finalizers(&mut new, options.propagation);
     if is_leaving(&old.value) {
-        let is_empty = at(&new, &["spec", "finalizers"]).and_then(Value::as_array).is_none_or(Vec::is_empty);
+        let is_empty = at(&new, &["spec", "finalizers"])
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty);
         if is_empty && !held {
             return Ok(Deleted::Gone(remove(state, old, options)));
         }
@@ -214,15 +251,23 @@ fn namespace(state: &mut State, old: &Arc<Stored>, options: &DeleteOptions) -> R
     Ok(Deleted::Going(keep(state, old, new, options)))
 }
 
-/// Replaces the finalizers of a namespace's `spec`, as `PUT …/finalize` does. The last one gone, the namespace is.
+/// Replaces the finalizers of a namespace's `spec`, as `PUT …/finalize` does. The last one gone,
+/// the namespace is.
 pub fn finalize(state: &mut State, old: &Arc<Stored>, wanted: &Value) -> Arc<Stored> {
     let mut new = (*old.value).clone();
-    let left = wanted.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
+    let left = wanted
+        .pointer("/spec/finalizers")
+        .cloned()
+        .unwrap_or_else(|| json!([]));
     let is_last = left.as_array().is_none_or(Vec::is_empty);
     meta::part(&mut new, "spec").insert("finalizers".into(), left);
     let options = DeleteOptions::default();
     if is_leaving(&new) && is_last && finalizers(&new).is_empty() {
         return remove(state, old, &options);
     }
-    if new == *old.value { old.clone() } else { keep(state, old, new, &options) }
+    if new == *old.value {
+        old.clone()
+    } else {
+        keep(state, old, new, &options)
+    }
 }

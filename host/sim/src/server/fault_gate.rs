@@ -1,7 +1,8 @@
 //! What stands between a client and the server: faults, and counts of what was asked.
 //!
-//! Who decides on faults sees every request of every client in the order of their arrival and answers with a
-//! [`Verdict`]; what actors do through the methods of [`Server`](super::Server) does not come by here.
+//! Who decides on faults sees every request of every client in the order of their arrival and
+//! answers with a [`Verdict`]; what actors do through the methods of [`Server`](super::Server) does
+//! not come by here.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -75,8 +76,8 @@ pub enum Verdict {
     Delay(Duration),
     /// The client's future never ends, and nothing is done.
     Kill,
-    /// A list from version 0 is answered as of an older revision, as the server's cache may do; anything else is answered
-    /// as it is now.
+    /// A list from version 0 is answered as of an older revision, as the server's cache may do;
+    /// anything else is answered as it is now.
     Stale(u64),
 }
 
@@ -92,7 +93,8 @@ pub enum Moment<'a> {
     After(u16),
 }
 
-/// Hears of requests when they are carried out: later than a [`FaultPolicy`] where a request was held up on its way.
+/// Hears of requests when they are carried out: later than a [`FaultPolicy`] where a request was
+/// held up on its way.
 pub type Witness = Box<dyn FnMut(&RequestInfo, Moment<'_>) + Send>;
 
 /// The gate of a server.
@@ -115,7 +117,10 @@ pub struct Counts {
 impl FaultGate {
     /// Replaces who decides.
     pub fn set(&self, judge: Option<FaultPolicy>) {
-        *self.fault_policy.lock().unwrap_or_else(PoisonError::into_inner) = judge;
+        *self
+            .fault_policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = judge;
     }
 
     /// Replaces who hears of what is carried out.
@@ -124,14 +129,22 @@ impl FaultGate {
     }
 
     fn tell(&self, asked: &RequestInfo, moment: Moment<'_>) {
-        if let Some(witness) = self.witness.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(witness) = self
+            .witness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
             witness(asked, moment);
         }
     }
 
     /// What was asked until now.
     pub fn counts(&self) -> Counts {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn judge(&self, asked: &mut RequestInfo) -> Verdict {
@@ -139,13 +152,22 @@ impl FaultGate {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             asked.number = counts.total;
             counts.total += 1;
-            let mut kind = asked.resource.map_or("", |resource| resource.plural).to_owned();
+            let mut kind = asked
+                .resource
+                .map_or("", |resource| resource.plural)
+                .to_owned();
             if !asked.subresource.is_empty() {
                 kind = format!("{kind}/{}", asked.subresource);
             }
-            *counts.by.entry((asked.who.clone(), asked.verb, kind)).or_default() += 1;
+            *counts
+                .by
+                .entry((asked.who.clone(), asked.verb, kind))
+                .or_default() += 1;
         }
-        let mut judge = self.fault_policy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut judge = self
+            .fault_policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         judge.as_mut().map_or(Verdict::Go, |judge| judge(asked))
     }
 }
@@ -180,7 +202,11 @@ impl tower_service::Service<Request<kube::client::Body>> for Connection {
     }
 }
 
-async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::Result<Response<Body>> {
+async fn pass(
+    server: &Server,
+    who: &str,
+    mut request: Request<Vec<u8>>,
+) -> io::Result<Response<Body>> {
     let head = request::Head::read(&request);
     let mut asked = head.asked(who);
     request.extensions_mut().insert(head);
@@ -196,8 +222,11 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
         }
         Verdict::RefuseAfter { code, reason } => {
             drop(carry_out(server, &asked, request));
-            let refused =
-                ApiErrorWithDetails::plain(code, reason, format!("refused for the test after it was done: {reason}"));
+            let refused = ApiErrorWithDetails::plain(
+                code,
+                reason,
+                format!("refused for the test after it was done: {reason}"),
+            );
             let answer = dated(server, request::refuse(&refused));
             server.until_it_goes_on(who).await;
             return Ok(answer);
@@ -205,10 +234,17 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
         Verdict::Stale(revision) => {
             request.extensions_mut().insert(request::AsOf(revision));
         }
-        Verdict::Refuse { code, reason, retry_after } => {
-            let mut refused = ApiErrorWithDetails::plain(code, reason, format!("refused for the test: {reason}"));
+        Verdict::Refuse {
+            code,
+            reason,
+            retry_after,
+        } => {
+            let mut refused =
+                ApiErrorWithDetails::plain(code, reason, format!("refused for the test: {reason}"));
             if let Some(seconds) = retry_after {
-                refused.details.insert("retryAfterSeconds".into(), json!(seconds));
+                refused
+                    .details
+                    .insert("retryAfterSeconds".into(), json!(seconds));
             }
             return Ok(dated(server, request::refuse(&refused)));
         }
@@ -219,15 +255,20 @@ async fn pass(server: &Server, who: &str, mut request: Request<Vec<u8>>) -> io::
 }
 
 fn carry_out(server: &Server, asked: &RequestInfo, request: Request<Vec<u8>>) -> Response<Body> {
-    server.fault_gate().tell(asked, Moment::Before(request.body()));
+    server
+        .fault_gate()
+        .tell(asked, Moment::Before(request.body()));
     let answer = server.handle(&asked.who, request);
-    server.fault_gate().tell(asked, Moment::After(answer.status().as_u16()));
+    server
+        .fault_gate()
+        .tell(asked, Moment::After(answer.status().as_u16()));
     dated(server, answer)
 }
 
 /// The answer with the time of day, as every real server has it.
 fn dated(server: &Server, mut answer: Response<Body>) -> Response<Body> {
-    let now = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&server.lock().clock.now());
+    let now =
+        rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&server.lock().clock.now());
     if let Some(date) = now.ok().and_then(|text| HeaderValue::from_str(&text).ok()) {
         answer.headers_mut().insert(DATE, date);
     }
@@ -236,7 +277,10 @@ fn dated(server: &Server, mut answer: Response<Body>) -> Response<Body> {
 
 async fn give_up() -> io::Result<Response<Body>> {
     tokio::time::sleep(PATIENCE).await;
-    Err(io::Error::new(io::ErrorKind::TimedOut, "the server did not answer"))
+    Err(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "the server did not answer",
+    ))
 }
 
 /// The body of an answer: a whole, or a watch that is read as it comes.

@@ -21,9 +21,22 @@ use super::watch::{self, Wanted, WatchOptions};
 const LASTS: Duration = Duration::from_secs(1800);
 
 /// What is asked for: of which objects, and how much of them.
-pub fn wanted(place: &RequestPath, parameters: &Parameters, partial: bool) -> Result<Wanted, ApiErrorWithDetails> {
-    let selector = Selector::parse(place.resource, parameters.get("labelSelector"), parameters.get("fieldSelector"))?;
-    Ok(Wanted { resource: place.resource, namespace: place.namespace.clone(), selector, partial })
+pub fn wanted(
+    place: &RequestPath,
+    parameters: &Parameters,
+    partial: bool,
+) -> Result<Wanted, ApiErrorWithDetails> {
+    let selector = Selector::parse(
+        place.resource,
+        parameters.get("labelSelector"),
+        parameters.get("fieldSelector"),
+    )?;
+    Ok(Wanted {
+        resource: place.resource,
+        namespace: place.namespace.clone(),
+        selector,
+        partial,
+    })
 }
 
 /// Where a list begins: as of which revision, after which path.
@@ -41,13 +54,21 @@ pub fn list(
 ) -> Result<Bytes, ApiErrorWithDetails> {
     let limit: usize = match parameters.get("limit") {
         "" => 0,
-        text => {
-            text.parse().map_err(|_| ApiErrorWithDetails::bad(format!("unable to parse limit {text:?} as a number")))?
-        }
+        text => text.parse().map_err(|_| {
+            ApiErrorWithDetails::bad(format!("unable to parse limit {text:?} as a number"))
+        })?,
     };
     let start = start(state, parameters, as_of)?;
-    let prefix = if wanted.namespace.is_empty() { String::new() } else { format!("{}/", wanted.namespace) };
-    let after = if start.after.is_empty() { &prefix } else { &start.after };
+    let prefix = if wanted.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", wanted.namespace)
+    };
+    let after = if start.after.is_empty() {
+        &prefix
+    } else {
+        &start.after
+    };
     let mut items = Vec::new();
     let mut taken = 0;
     let mut last = None;
@@ -75,9 +96,15 @@ pub fn list(
         }
         true
     };
-    match wanted.selector.node().filter(|_| wanted.resource == POD && start.revision == state.store.revision()) {
+    match wanted
+        .selector
+        .node()
+        .filter(|_| wanted.resource == POD && start.revision == state.store.revision())
+    {
         Some(node) => drop(state.store.on_node(node, after).all(visit)),
-        None => state.store.walk(wanted.resource, after, start.revision, &mut visit),
+        None => state
+            .store
+            .walk(wanted.resource, after, start.revision, &mut visit),
     }
     let mut metadata = json!({"resourceVersion": start.revision.to_string()});
     if let (true, Some(last)) = (left > 0, last) {
@@ -90,7 +117,9 @@ pub fn list(
         true => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
         false => (wanted.resource.kind, wanted.resource.api_version()),
     };
-    let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let head = format!(
+        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+    );
     let mut out = Vec::with_capacity(head.len() + items.len() + 2);
     out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(&items);
@@ -98,12 +127,20 @@ pub fn list(
     Ok(out.into())
 }
 
-fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<Start, ApiErrorWithDetails> {
+fn start(
+    state: &State,
+    parameters: &Parameters,
+    as_of: Option<AsOf>,
+) -> Result<Start, ApiErrorWithDetails> {
     let now = state.store.revision();
     let known = |revision: u64| revision >= state.store.forgotten();
     let continued = parameters.get("continue");
     if !continued.is_empty() {
-        let wrong = || ApiErrorWithDetails::bad("continue key is not valid: it is none that this server has given");
+        let wrong = || {
+            ApiErrorWithDetails::bad(
+                "continue key is not valid: it is none that this server has given",
+            )
+        };
         let (revision, after) = untoken(continued).ok_or_else(wrong)?;
         // What is told to who comes too late: that the rest can be had as it is now.
         let revision = if revision == 0 { now } else { revision };
@@ -121,7 +158,11 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
         "" | "NotOlderThan" => false,
         "Exact" => true,
         other => {
-            let cause = Cause::invalid("resourceVersionMatch", &json!(other), "supported values: Exact, NotOlderThan");
+            let cause = Cause::invalid(
+                "resourceVersionMatch",
+                &json!(other),
+                "supported values: Exact, NotOlderThan",
+            );
             return Err(ApiErrorWithDetails::invalid_options(&cause));
         }
     };
@@ -147,7 +188,10 @@ fn start(state: &State, parameters: &Parameters, as_of: Option<AsOf>) -> Result<
         }
         _ => now,
     };
-    Ok(Start { revision, after: String::new() })
+    Ok(Start {
+        revision,
+        after: String::new(),
+    })
 }
 
 /// `resourceVersion`, if there is one.
@@ -155,7 +199,9 @@ fn version(parameters: &Parameters) -> Result<Option<u64>, ApiErrorWithDetails> 
     match parameters.get("resourceVersion") {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
-            ApiErrorWithDetails::bad(format!("resourceVersion: Invalid value: {text:?}: it is not a number"))
+            ApiErrorWithDetails::bad(format!(
+                "resourceVersion: Invalid value: {text:?}: it is not a number"
+            ))
         }),
     }
 }
@@ -198,7 +244,10 @@ pub fn watch(
     };
     if initial.is_some() && parameters.get("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(ApiErrorWithDetails::invalid_options(&Cause::forbidden("resourceVersionMatch", why)));
+        return Err(ApiErrorWithDetails::invalid_options(&Cause::forbidden(
+            "resourceVersionMatch",
+            why,
+        )));
     }
     let lasts = match parameters.get("timeoutSeconds").parse() {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -209,7 +258,12 @@ pub fn watch(
         let now = state.store.revision();
         let all = initial.unwrap_or(matches!(given, None | Some(0)));
         let first = match all {
-            true => state.store.all(wanted.resource).filter(|stored| wanted.takes(stored)).cloned().collect(),
+            true => state
+                .store
+                .all(wanted.resource)
+                .filter(|stored| wanted.takes(stored))
+                .cloned()
+                .collect(),
             false => Vec::new(),
         };
         let after = match given {
@@ -217,14 +271,27 @@ pub fn watch(
             _ => now,
         };
         let bookmarks = parameters.is("allowWatchBookmarks");
-        WatchOptions { after, first, marks_beginning: initial == Some(true) && bookmarks, bookmarks, lasts }
+        WatchOptions {
+            after,
+            first,
+            marks_beginning: initial == Some(true) && bookmarks,
+            bookmarks,
+            lasts,
+        }
     };
-    Ok(request::stream(Body::Watch(Box::pin(watch::lines(server, who, wanted, course)))))
+    Ok(request::stream(Body::Watch(Box::pin(watch::lines(
+        server, who, wanted, course,
+    )))))
 }
 
 /// All that is selected.
 pub fn selected(state: &State, wanted: &Wanted) -> Vec<Arc<Stored>> {
-    state.store.all(wanted.resource).filter(|stored| wanted.takes(stored)).cloned().collect()
+    state
+        .store
+        .all(wanted.resource)
+        .filter(|stored| wanted.takes(stored))
+        .cloned()
+        .collect()
 }
 
 /// Whether somebody asks for metadata alone.

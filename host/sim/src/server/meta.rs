@@ -13,7 +13,9 @@ pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
 
 /// A value at a path of fields.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, field| value.get(field)).filter(|value| !value.is_null())
+    path.iter()
+        .try_fold(object, |value, field| value.get(field))
+        .filter(|value| !value.is_null())
 }
 
 /// A whole number at a path of fields.
@@ -23,7 +25,11 @@ pub fn number(object: &Value, path: &[&str]) -> Option<i64> {
 
 /// The metadata of an object, made where there is none or something else.
 pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
-    fields(fields(object).entry("metadata").or_insert_with(|| json!({})))
+    fields(
+        fields(object)
+            .entry("metadata")
+            .or_insert_with(|| json!({})),
+    )
 }
 
 /// A part of an object with fields, made where there is none or something else.
@@ -46,7 +52,10 @@ pub fn fields(value: &mut Value) -> &mut Map<String, Value> {
 /// Finalizers of an object.
 pub fn finalizers(object: &Value) -> Vec<&str> {
     let list = at(object, &["metadata", "finalizers"]).and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
+    list.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Whether it is on its way out.
@@ -74,7 +83,8 @@ pub fn normalize(object: &mut Value) {
     });
 }
 
-/// Takes away fields that are null, at any depth: a typed server knows no difference between them and none.
+/// Takes away fields that are null, at any depth: a typed server knows no difference between them
+/// and none.
 pub fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -91,11 +101,18 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetai
     let name = text(object, &["metadata", "name"]);
     let mut causes = Vec::new();
     if name.is_empty() {
-        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+        causes.push(Cause::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
     } else if let Some(why) = wrong_name(resource, name) {
         causes.push(Cause::invalid("metadata.name", &json!(name), why));
     }
-    for (key, value) in at(object, &["metadata", "labels"]).and_then(Value::as_object).into_iter().flatten() {
+    for (key, value) in at(object, &["metadata", "labels"])
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         if !is_qualified(key) {
             causes.push(Cause::invalid("metadata.labels", &json!(key), QUALIFIED));
         }
@@ -103,17 +120,33 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetai
             causes.push(Cause::invalid("metadata.labels", value, LABEL));
         }
     }
-    for key in at(object, &["metadata", "annotations"]).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+    for key in at(object, &["metadata", "annotations"])
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys)
+    {
         if !is_qualified(&key.to_lowercase()) {
-            causes.push(Cause::invalid("metadata.annotations", &json!(key), QUALIFIED));
+            causes.push(Cause::invalid(
+                "metadata.annotations",
+                &json!(key),
+                QUALIFIED,
+            ));
         }
     }
     for finalizer in finalizers(object) {
         if !is_qualified(finalizer) {
-            causes.push(Cause::invalid("metadata.finalizers", &json!(finalizer), QUALIFIED));
+            causes.push(Cause::invalid(
+                "metadata.finalizers",
+                &json!(finalizer),
+                QUALIFIED,
+            ));
         }
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, name, &causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiErrorWithDetails::invalid(resource, name, &causes))
+    }
 }
 
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
@@ -148,7 +181,9 @@ pub fn is_qualified(key: &str) -> bool {
     let prefix_is_right = prefix.is_none_or(|prefix| {
         !prefix.is_empty()
             && prefix.len() <= 253
-            && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+            && prefix
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
     });
     prefix_is_right && !name.is_empty() && is_label_value(name)
 }
@@ -158,7 +193,9 @@ pub fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     let is_edge = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     bytes.len() <= 63
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
         && is_edge(bytes.first())
         && is_edge(bytes.last())
 }

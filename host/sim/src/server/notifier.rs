@@ -1,7 +1,9 @@
-//! Says that something has changed to all who wait for it, in the order in which they began to wait.
+//! Says that something has changed to all who wait for it, in the order in which they began to
+//! wait.
 //!
-//! Not tokio's `watch`, which wakes waiters in an order drawn from the thread's own chance: two processes that watch the
-//! same kind would ask in another order each time, and the seed would not decide.
+//! Not tokio's `watch`, which wakes waiters in an order drawn from the thread's own chance: two
+//! processes that watch the same kind would ask in another order each time, and the seed would not
+//! decide.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +35,10 @@ impl Notifier {
 
     /// Hears what rings from now on.
     pub fn subscribe(&self) -> Subscription {
-        Subscription { notifier: self.0.clone(), seen: self.0.count.load(Ordering::Relaxed) }
+        Subscription {
+            notifier: self.0.clone(),
+            seen: self.0.count.load(Ordering::Relaxed),
+        }
     }
 }
 

@@ -27,7 +27,8 @@ pub fn merge(target: &mut Value, patch: &Value) {
 
 /// Carries out the steps of a JSON patch, all or none.
 pub fn json(target: &mut Value, steps: &Value) -> Result<(), ApiErrorWithDetails> {
-    let malformed = || ApiErrorWithDetails::bad("error decoding patch: a JSON patch is a list of operations");
+    let malformed =
+        || ApiErrorWithDetails::bad("error decoding patch: a JSON patch is a list of operations");
     for step in steps.as_array().ok_or_else(malformed)? {
         let step = step.as_object().ok_or_else(malformed)?;
         take(target, step)?;
@@ -39,8 +40,9 @@ fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), ApiErrorWit
     let word = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
     let (operation, path) = (word("op"), word("path"));
     let impossible = |why: &str| {
-        let message =
-            format!("the server rejected our request due to an error in our request: {operation} {path}: {why}");
+        let message = format!(
+            "the server rejected our request due to an error in our request: {operation} {path}: {why}"
+        );
         ApiErrorWithDetails::plain(422, "Invalid", message)
     };
     let value = || step.get("value").cloned().unwrap_or(Value::Null);
@@ -55,11 +57,23 @@ fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), ApiErrorWit
             None => None,
         },
         "move" => remove(target, word("from")).and_then(|value| add(target, path, value)),
-        "copy" => target.pointer(word("from")).cloned().and_then(|value| add(target, path, value)),
+        "copy" => target
+            .pointer(word("from"))
+            .cloned()
+            .and_then(|value| add(target, path, value)),
         // Nothing equals null, as the library that servers use has it.
-        "test" if target.pointer(path).unwrap_or(&Value::Null) == step.get("value").unwrap_or(&Value::Null) => Some(()),
+        "test"
+            if target.pointer(path).unwrap_or(&Value::Null)
+                == step.get("value").unwrap_or(&Value::Null) =>
+        {
+            Some(())
+        }
         "test" => return Err(impossible("the value is another one")),
-        _ => return Err(ApiErrorWithDetails::bad(format!("error decoding patch: unknown operation {operation:?}"))),
+        _ => {
+            return Err(ApiErrorWithDetails::bad(format!(
+                "error decoding patch: unknown operation {operation:?}"
+            )));
+        }
     };
     done.ok_or_else(|| impossible("there is no such place"))
 }
@@ -67,7 +81,10 @@ fn take(target: &mut Value, step: &Map<String, Value>) -> Result<(), ApiErrorWit
 /// The place that holds what a path names, and its name there.
 fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (above, last) = path.rsplit_once('/')?;
-    Some((target.pointer_mut(above)?, last.replace("~1", "/").replace("~0", "~")))
+    Some((
+        target.pointer_mut(above)?,
+        last.replace("~1", "/").replace("~0", "~"),
+    ))
 }
 
 fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {

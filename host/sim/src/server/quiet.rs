@@ -1,7 +1,7 @@
 //! What keeps clients from hearing: silent watches, late watches, clients that are stopped.
 //!
-//! Each holds for one client or for all, for one kind or for all, until a time. Lists are not held up: whoever doubts a
-//! watch can list.
+//! Each holds for one client or for all, for one kind or for all, until a time. Lists are not held
+//! up: whoever doubts a watch can list.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub struct Whose {
 
 impl Whose {
     fn takes(&self, client: &str, kind: Resource) -> bool {
-        self.client.as_deref().is_none_or(|own| own == client) && self.kind.is_none_or(|own| own == kind)
+        self.client.as_deref().is_none_or(|own| own == client)
+            && self.kind.is_none_or(|own| own == kind)
     }
 }
 
@@ -67,26 +68,42 @@ impl Quiet {
 
     /// Until when a client is stopped, if it is.
     pub fn stopped(&self, client: &str, now: Instant) -> Option<Instant> {
-        let own = self.stopped.iter().filter(|(who, until)| who == client && *until > now);
+        let own = self
+            .stopped
+            .iter()
+            .filter(|(who, until)| who == client && *until > now);
         own.map(|(_, until)| *until).max()
     }
 
     /// Until when a watch is silent, if it is.
     pub fn silent(&self, client: &str, kind: Resource, now: Instant) -> Option<Instant> {
-        self.of(client, kind, now).filter(|(manner, _)| *manner == Silence::Silent).map(|(_, until)| until).max()
+        self.of(client, kind, now)
+            .filter(|(manner, _)| *manner == Silence::Silent)
+            .map(|(_, until)| until)
+            .max()
     }
 
     /// By how much a watch is late, if it is, and until when.
     pub fn late(&self, client: &str, kind: Resource, now: Instant) -> Option<(Duration, Instant)> {
-        let late = self.of(client, kind, now).filter_map(|(manner, until)| match manner {
-            Silence::Late(by) => Some((by, until)),
-            Silence::Silent => None,
-        });
+        let late = self
+            .of(client, kind, now)
+            .filter_map(|(manner, until)| match manner {
+                Silence::Late(by) => Some((by, until)),
+                Silence::Silent => None,
+            });
         late.max()
     }
 
-    fn of(&self, client: &str, kind: Resource, now: Instant) -> impl Iterator<Item = (Silence, Instant)> {
-        let own = self.watches.iter().filter(move |(whose, _, until)| *until > now && whose.takes(client, kind));
+    fn of(
+        &self,
+        client: &str,
+        kind: Resource,
+        now: Instant,
+    ) -> impl Iterator<Item = (Silence, Instant)> {
+        let own = self
+            .watches
+            .iter()
+            .filter(move |(whose, _, until)| *until > now && whose.takes(client, kind));
         own.map(|(_, manner, until)| (*manner, *until))
     }
 }

@@ -31,7 +31,11 @@ pub struct RequestPath {
 impl RequestPath {
     /// Reads a path, `/apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUBRESOURCE]]`.
     pub fn read(path: &str) -> Option<RequestPath> {
-        let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+        let parts: Vec<String> = path
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(decoded)
+            .collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match &parts[..] {
             ["api", version, rest @ ..] => ("", *version, rest),
@@ -39,7 +43,9 @@ impl RequestPath {
             _ => return None,
         };
         let (namespace, rest) = match rest {
-            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => ("", rest),
+            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
+                ("", rest)
+            }
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
             _ => ("", rest),
         };
@@ -56,7 +62,12 @@ impl RequestPath {
             return None;
         }
         let owned = str::to_owned;
-        Some(RequestPath { resource, namespace: owned(namespace), name: owned(name), sub: owned(sub) })
+        Some(RequestPath {
+            resource,
+            namespace: owned(namespace),
+            name: owned(name),
+            sub: owned(sub),
+        })
     }
 }
 
@@ -67,7 +78,10 @@ pub struct Parameters(BTreeMap<String, String>);
 impl Parameters {
     /// From what follows the `?`.
     pub fn read(query: Option<&str>) -> Self {
-        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(name), decoded(&value.replace('+', " ")))
@@ -95,8 +109,13 @@ fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| byte == b'%') {
+        let hex = bytes
+            .get(at + 1..at + 3)
+            .and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .filter(|_| byte == b'%')
+        {
             Some(decoded) => {
                 out.push(decoded);
                 at += 3;
@@ -126,7 +145,11 @@ impl Head {
         let place = RequestPath::read(request.uri().path());
         let parameters = Parameters::read(request.uri().query());
         let verb = verb(request.method(), place.as_ref(), &parameters);
-        Head { place, parameters, verb }
+        Head {
+            place,
+            parameters,
+            verb,
+        }
     }
 
     /// What the request is about, for who counts and refuses.
@@ -135,7 +158,15 @@ impl Head {
             Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
             None => Default::default(),
         };
-        RequestInfo { who: who.to_owned(), verb: self.verb, resource, subresource, namespace, name, number: 0 }
+        RequestInfo {
+            who: who.to_owned(),
+            verb: self.verb,
+            resource,
+            subresource,
+            namespace,
+            name,
+            number: 0,
+        }
     }
 }
 
@@ -167,17 +198,28 @@ pub fn stream(body: Body) -> Response<Body> {
 
 /// A refusal.
 pub fn refuse(refused: &ApiErrorWithDetails) -> Response<Body> {
-    let after = refused.details.get("retryAfterSeconds").map(Value::to_string);
-    respond(refused.error.code, Body::Full(Some(refused.status().to_string().into())), after)
+    let after = refused
+        .details
+        .get("retryAfterSeconds")
+        .map(Value::to_string);
+    respond(
+        refused.error.code,
+        Body::Full(Some(refused.status().to_string().into())),
+        after,
+    )
 }
 
 fn respond(code: u16, body: Body, retry_after: Option<String>) -> Response<Body> {
-    let mut response = Response::builder().status(code).header("content-type", "application/json");
+    let mut response = Response::builder()
+        .status(code)
+        .header("content-type", "application/json");
     if let Some(seconds) = retry_after {
         response = response.header("retry-after", seconds);
     }
     // Only a status below 100 or above 999 is none, and those come from tests alone.
-    response.body(body).unwrap_or_else(|_| Response::new(Body::Full(None)))
+    response
+        .body(body)
+        .unwrap_or_else(|_| Response::new(Body::Full(None)))
 }
 
 /// What a server says when there is nothing more to say.

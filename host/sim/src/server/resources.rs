@@ -88,23 +88,36 @@ kinds! {
 
 /// The kind at a place in the API.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<Resource> {
-    ALL.iter().copied().find(|r| r.plural == plural && r.group == group && r.version == version)
+    ALL.iter()
+        .copied()
+        .find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
 impl Resource {
     /// `group/version`, or the version of the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// As messages name it: `pods`, `deployments.apps`.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// Whether it is defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
-        matches!(self.group, "karpenter.sh" | "karpenter.kwok.sh" | "autoscaling.x-k8s.io")
+        matches!(
+            self.group,
+            "karpenter.sh" | "karpenter.kwok.sh" | "autoscaling.x-k8s.io"
+        )
     }
 
     /// Whether its status is written apart.

@@ -31,8 +31,15 @@ enum How {
 
 impl Selector {
     /// From the two parameters of a request.
-    pub fn parse(resource: Resource, labels: &str, fields: &str) -> Result<Self, ApiErrorWithDetails> {
-        Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(resource, fields)? })
+    pub fn parse(
+        resource: Resource,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, ApiErrorWithDetails> {
+        Ok(Selector {
+            labels: parse_labels(labels)?,
+            fields: parse_fields(resource, fields)?,
+        })
     }
 
     /// From a `metav1.LabelSelector`. One with nothing in it takes everything.
@@ -40,32 +47,58 @@ impl Selector {
         let mut labels = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            labels.push(Need { key: key.clone(), how: How::In(vec![value]) });
+            labels.push(Need {
+                key: key.clone(),
+                how: How::In(vec![value]),
+            });
         }
-        for need in selector["matchExpressions"].as_array().into_iter().flatten() {
-            let values: Vec<String> =
-                need["values"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        for need in selector["matchExpressions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let values: Vec<String> = need["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
             let how = match text(need, &["operator"]) {
                 "In" => How::In(values),
                 "NotIn" => How::NotIn(values),
                 "DoesNotExist" => How::Absent,
                 _ => How::Exists,
             };
-            labels.push(Need { key: text(need, &["key"]).to_owned(), how });
+            labels.push(Need {
+                key: text(need, &["key"]).to_owned(),
+                how,
+            });
         }
-        Selector { labels, fields: Vec::new() }
+        Selector {
+            labels,
+            fields: Vec::new(),
+        }
     }
 
     /// As it is, and of one name alone.
     pub fn named(mut self, name: &str) -> Self {
-        self.fields.push((vec!["metadata".to_owned(), "name".to_owned()], name.to_owned(), true));
+        self.fields.push((
+            vec!["metadata".to_owned(), "name".to_owned()],
+            name.to_owned(),
+            true,
+        ));
         self
     }
 
     /// The only node whose pods it takes, if it asks for one.
     pub fn node(&self) -> Option<&str> {
-        let one = self.fields.iter().find(|(path, _, equal)| *equal && *path == ["spec", "nodeName"]);
-        one.map(|(_, node, _)| node.as_str()).filter(|node| !node.is_empty())
+        let one = self
+            .fields
+            .iter()
+            .find(|(path, _, equal)| *equal && *path == ["spec", "nodeName"]);
+        one.map(|(_, node, _)| node.as_str())
+            .filter(|node| !node.is_empty())
     }
 
     /// Whether it takes everything.
@@ -79,14 +112,25 @@ impl Selector {
             return true;
         }
         let labels = object["metadata"]["labels"].as_object();
-        let field = |path: &Vec<String>| path.iter().try_fold(object, |v, f| v.get(f)).map(plain).unwrap_or_default();
-        self.takes_labels(labels) && self.fields.iter().all(|(path, wanted, equal)| (field(path) == *wanted) == *equal)
+        let field = |path: &Vec<String>| {
+            path.iter()
+                .try_fold(object, |v, f| v.get(f))
+                .map(plain)
+                .unwrap_or_default()
+        };
+        self.takes_labels(labels)
+            && self
+                .fields
+                .iter()
+                .all(|(path, wanted, equal)| (field(path) == *wanted) == *equal)
     }
 
     /// Whether it takes an object with these labels, its fields left aside.
     pub fn takes_labels(&self, labels: Option<&Map<String, Value>>) -> bool {
         self.labels.iter().all(|need| {
-            let value = labels.and_then(|labels| labels.get(&need.key)).and_then(Value::as_str);
+            let value = labels
+                .and_then(|labels| labels.get(&need.key))
+                .and_then(Value::as_str);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &need.how {
                 How::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
@@ -145,8 +189,10 @@ fn need(part: &str) -> Option<Need> {
             How::In(values) | How::NotIn(values) => &values[..],
             _ => &[],
         };
-        (is_qualified(key) && values.iter().all(|value| is_label_value(value)))
-            .then(|| Need { key: key.to_owned(), how })
+        (is_qualified(key) && values.iter().all(|value| is_label_value(value))).then(|| Need {
+            key: key.to_owned(),
+            how,
+        })
     };
     let one = |value: &str| vec![value.trim().to_owned()];
     if let Some((key, value)) = part.split_once("!=") {
@@ -156,7 +202,12 @@ fn need(part: &str) -> Option<Need> {
         return made(key, How::In(one(value)));
     }
     if let Some((head, values)) = part.split_once('(') {
-        let values = values.trim_end().strip_suffix(')')?.split(',').map(|v| v.trim().to_owned()).collect();
+        let values = values
+            .trim_end()
+            .strip_suffix(')')?
+            .split(',')
+            .map(|v| v.trim().to_owned())
+            .collect();
         let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
         return match operator {
             "in" => made(key, How::In(values)),
@@ -176,9 +227,16 @@ fn need(part: &str) -> Option<Need> {
     }
 }
 
-fn parse_fields(resource: Resource, all: &str) -> Result<Vec<(Vec<String>, String, bool)>, ApiErrorWithDetails> {
+fn parse_fields(
+    resource: Resource,
+    all: &str,
+) -> Result<Vec<(Vec<String>, String, bool)>, ApiErrorWithDetails> {
     let mut needs = Vec::new();
-    for part in all.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+    for part in all
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
         let (field, value, equal) = match part.split_once("!=") {
             Some((field, value)) => (field, value, false),
             None => match part.split_once("==").or_else(|| part.split_once('=')) {
@@ -201,7 +259,11 @@ fn parse_fields(resource: Resource, all: &str) -> Result<Vec<(Vec<String>, Strin
                 ),
             }));
         }
-        needs.push((field.split('.').map(str::to_owned).collect(), value.to_owned(), equal));
+        needs.push((
+            field.split('.').map(str::to_owned).collect(),
+            value.to_owned(),
+            equal,
+        ));
     }
     Ok(needs)
 }

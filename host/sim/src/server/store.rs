@@ -1,6 +1,8 @@
-//! What is stored: objects by kind and name, one revision that counts all writes, and a log of the last of them.
+//! What is stored: objects by kind and name, one revision that counts all writes, and a log of the
+//! last of them.
 //!
-//! The log is what watches read and what older versions are made from. It knows no rules: whoever writes has checked.
+//! The log is what watches read and what older versions are made from. It knows no rules: whoever
+//! writes has checked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -85,7 +87,11 @@ impl Stored {
 
     /// The node that it is bound to, if it is a pod and bound; empty otherwise.
     fn node(&self) -> &str {
-        if self.key.resource == POD { text(&self.value, &["spec", "nodeName"]) } else { "" }
+        if self.key.resource == POD {
+            text(&self.value, &["spec", "nodeName"])
+        } else {
+            ""
+        }
     }
 
     fn written(&self) -> &Text {
@@ -93,11 +99,19 @@ impl Stored {
             let resource = self.key.resource;
             let mut out = Vec::with_capacity(4096);
             out.extend_from_slice(
-                format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version()).as_bytes(),
+                format!(
+                    "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
+                    resource.kind,
+                    resource.api_version()
+                )
+                .as_bytes(),
             );
             let rest = out.len();
             let fields = self.value.as_object().into_iter().flatten();
-            for (n, (name, value)) in fields.filter(|(name, _)| *name != "kind" && *name != "apiVersion").enumerate() {
+            for (n, (name, value)) in fields
+                .filter(|(name, _)| *name != "kind" && *name != "apiVersion")
+                .enumerate()
+            {
                 if n > 0 {
                     out.push(b',');
                 }
@@ -107,7 +121,10 @@ impl Stored {
                 let _ = serde_json::to_writer(&mut out, value);
             }
             out.push(b'}');
-            Text { whole: Bytes::copy_from_slice(&out), rest }
+            Text {
+                whole: Bytes::copy_from_slice(&out),
+                rest,
+            }
         })
     }
 }
@@ -153,7 +170,10 @@ pub struct Store {
 impl Table {
     /// Notes where a pod is now.
     fn place(&mut self, before: Option<&Stored>, after: Option<&Arc<Stored>>) {
-        let (old, new) = (before.map_or("", Stored::node), after.map_or("", |stored| stored.node()));
+        let (old, new) = (
+            before.map_or("", Stored::node),
+            after.map_or("", |stored| stored.node()),
+        );
         if let Some(before) = before
             && old != new
             && let Some(here) = self.on_node.get_mut(old)
@@ -163,17 +183,26 @@ impl Table {
                 self.on_node.remove(old);
             }
         }
-        let Some(after) = after.filter(|_| !new.is_empty()) else { return };
+        let Some(after) = after.filter(|_| !new.is_empty()) else {
+            return;
+        };
         match self.on_node.get_mut(new) {
             Some(here) => drop(here.insert(after.path.clone(), after.clone())),
-            None => drop(self.on_node.insert(new.into(), BTreeMap::from([(after.path.clone(), after.clone())]))),
+            None => drop(self.on_node.insert(
+                new.into(),
+                BTreeMap::from([(after.path.clone(), after.clone())]),
+            )),
         }
     }
 }
 
 /// Where an object is among its kind. The order of these is the order of lists.
 pub fn path(namespace: &str, name: &str) -> Arc<str> {
-    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
+    if namespace.is_empty() {
+        name.into()
+    } else {
+        format!("{namespace}/{name}").into()
+    }
 }
 
 impl Store {
@@ -204,7 +233,10 @@ impl Store {
     /// Of the last write up to a time; 0 if that is not known any more.
     pub fn revision_at(&self, at: Duration) -> u64 {
         let later = self.log.partition_point(|logged| logged.at <= at);
-        later.checked_sub(1).and_then(|last| self.log.get(last)).map_or(0, |logged| logged.revision)
+        later
+            .checked_sub(1)
+            .and_then(|last| self.log.get(last))
+            .map_or(0, |logged| logged.revision)
     }
 
     /// Watches can begin here, not before.
@@ -233,35 +265,72 @@ impl Store {
 
     /// All objects of a kind, in order.
     pub fn all(&self, resource: Resource) -> impl Iterator<Item = &Arc<Stored>> {
-        self.tables.get(&resource).into_iter().flat_map(|table| table.objects.values())
+        self.tables
+            .get(&resource)
+            .into_iter()
+            .flat_map(|table| table.objects.values())
     }
 
     /// All objects of a kind in a namespace, in order.
-    pub fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Stored>> {
+    pub fn within(
+        &self,
+        resource: Resource,
+        namespace: &str,
+    ) -> impl Iterator<Item = &Arc<Stored>> {
         let from: Arc<str> = format!("{namespace}/").into();
         let to: Arc<str> = format!("{namespace}0").into();
-        self.tables.get(&resource).into_iter().flat_map(move |table| {
-            table.objects.range::<str, _>((Bound::Included(&*from), Bound::Excluded(&*to))).map(|(_, stored)| stored)
-        })
+        self.tables
+            .get(&resource)
+            .into_iter()
+            .flat_map(move |table| {
+                table
+                    .objects
+                    .range::<str, _>((Bound::Included(&*from), Bound::Excluded(&*to)))
+                    .map(|(_, stored)| stored)
+            })
     }
 
     /// Pods that are bound to a node, in order, from after `after`.
     pub fn on_node(&self, node: &str, after: &str) -> impl Iterator<Item = &Arc<Stored>> {
-        let here = self.tables.get(&POD).and_then(|table| table.on_node.get(node));
+        let here = self
+            .tables
+            .get(&POD)
+            .and_then(|table| table.on_node.get(node));
         let bounds = (Bound::Excluded(after), Bound::Unbounded);
-        here.into_iter().flat_map(move |here| here.range::<str, _>(bounds).map(|(_, stored)| stored))
+        here.into_iter()
+            .flat_map(move |here| here.range::<str, _>(bounds).map(|(_, stored)| stored))
     }
 
     /// Goes over a kind as it was at a revision, from after `after`, until `visit` says no.
-    pub fn walk(&self, resource: Resource, after: &str, revision: u64, visit: &mut dyn FnMut(&Arc<Stored>) -> bool) {
-        let Some(table) = self.tables.get(&resource) else { return };
+    pub fn walk(
+        &self,
+        resource: Resource,
+        after: &str,
+        revision: u64,
+        visit: &mut dyn FnMut(&Arc<Stored>) -> bool,
+    ) {
+        let Some(table) = self.tables.get(&resource) else {
+            return;
+        };
         let mut then: BTreeMap<&str, Option<&Arc<Stored>>> = BTreeMap::new();
-        for logged in table.log.iter().rev().take_while(|logged| logged.revision > revision) {
+        for logged in table
+            .log
+            .iter()
+            .rev()
+            .take_while(|logged| logged.revision > revision)
+        {
             then.insert(&logged.now.path, logged.before.as_ref());
         }
         let bounds = (Bound::Excluded(after), Bound::Unbounded);
-        let mut now = table.objects.range::<str, _>(bounds).map(|(path, stored)| (&**path, stored)).peekable();
-        let mut then = then.range::<str, _>(bounds).map(|(path, stored)| (*path, *stored)).peekable();
+        let mut now = table
+            .objects
+            .range::<str, _>(bounds)
+            .map(|(path, stored)| (&**path, stored))
+            .peekable();
+        let mut then = then
+            .range::<str, _>(bounds)
+            .map(|(path, stored)| (*path, *stored))
+            .peekable();
         loop {
             let stored = match (now.peek(), then.peek()) {
                 (None, None) => return,
@@ -269,7 +338,9 @@ impl Store {
                     now.next();
                     then.next().and_then(|(_, stored)| stored)
                 }
-                (Some((path, _)), Some((other, _))) if path > other => then.next().and_then(|(_, stored)| stored),
+                (Some((path, _)), Some((other, _))) if path > other => {
+                    then.next().and_then(|(_, stored)| stored)
+                }
                 (None, Some(_)) => then.next().and_then(|(_, stored)| stored),
                 (Some(_), _) => now.next().map(|(_, stored)| stored),
             };
@@ -287,7 +358,11 @@ impl Store {
         value["metadata"]["resourceVersion"] = Value::String(self.revision.to_string());
         let path = path(&key.namespace, &key.name);
         let before = self.get(key.resource, &path).cloned();
-        let event = if before.is_some() { Event::Modified } else { Event::Added };
+        let event = if before.is_some() {
+            Event::Modified
+        } else {
+            Event::Added
+        };
         let stored = self.stored(key, before.as_ref().map_or(path, |b| b.path.clone()), value);
         if let Some(table) = self.tables.get_mut(&key.resource) {
             table.objects.insert(stored.path.clone(), stored.clone());
@@ -313,19 +388,39 @@ impl Store {
 
     fn stored(&self, key: &Key, path: Arc<str>, value: Value) -> Arc<Stored> {
         let (key, value, revision) = (key.clone(), Arc::new(value), self.revision);
-        Arc::new(Stored { key, path, value, revision, text: OnceLock::new(), partial: OnceLock::new() })
+        Arc::new(Stored {
+            key,
+            path,
+            value,
+            revision,
+            text: OnceLock::new(),
+            partial: OnceLock::new(),
+        })
     }
 
     fn log(&mut self, event: Event, now: Arc<Stored>, before: Option<Arc<Stored>>, at: Duration) {
-        let logged = Arc::new(Logged { revision: self.revision, event, now, before, at });
+        let logged = Arc::new(Logged {
+            revision: self.revision,
+            event,
+            now,
+            before,
+            at,
+        });
         if let Some(table) = self.tables.get_mut(&logged.now.key.resource) {
             table.log.push_back(logged.clone());
             table.changed.notify();
         }
         self.log.push_back(logged);
         self.changed.notify();
-        while self.log.len() > LONGEST || self.log.front().is_some_and(|oldest| oldest.at + MEMORY < at) {
-            let Some(oldest) = self.log.pop_front() else { break };
+        while self.log.len() > LONGEST
+            || self
+                .log
+                .front()
+                .is_some_and(|oldest| oldest.at + MEMORY < at)
+        {
+            let Some(oldest) = self.log.pop_front() else {
+                break;
+            };
             self.forgotten = self.forgotten.max(oldest.revision);
             if let Some(table) = self.tables.get_mut(&oldest.now.key.resource) {
                 table.log.pop_front();
@@ -336,10 +431,13 @@ impl Store {
 
     /// What was written to a kind after a revision, in order.
     pub fn since(&self, resource: Resource, after: u64) -> impl Iterator<Item = &Arc<Logged>> {
-        self.tables.get(&resource).into_iter().flat_map(move |table| {
-            let from = table.log.partition_point(|logged| logged.revision <= after);
-            table.log.range(from..)
-        })
+        self.tables
+            .get(&resource)
+            .into_iter()
+            .flat_map(move |table| {
+                let from = table.log.partition_point(|logged| logged.revision <= after);
+                table.log.range(from..)
+            })
     }
 
     /// What was written after a revision, in order.
@@ -361,7 +459,9 @@ impl Store {
 
     /// Says when a kind is written, or something has become of its watches.
     pub fn kind_changed(&self, resource: Resource) -> Subscription {
-        self.tables.get(&resource).map_or_else(|| self.changed(), |table| table.changed.subscribe())
+        self.tables
+            .get(&resource)
+            .map_or_else(|| self.changed(), |table| table.changed.subscribe())
     }
 
     /// Wakes all watches.

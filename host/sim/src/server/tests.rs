@@ -24,11 +24,17 @@ fn map(name: &str) -> Value {
 }
 
 fn key(name: &str) -> Key {
-    Key { resource: CONFIG_MAP, namespace: "default".into(), name: name.into() }
+    Key {
+        resource: CONFIG_MAP,
+        namespace: "default".into(),
+        name: name.into(),
+    }
 }
 
 async fn text(server: &Server, path: &str) -> Result<String, kube::Error> {
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .expect("a request");
     server.client("reader").request_text(request).await
 }
 
@@ -56,13 +62,27 @@ async fn actors_see_every_change_in_order() {
     let before = server.revision();
     server.create(CONFIG_MAP, map("a")).expect("new");
     let set = &mut |map: &mut Value| map["data"] = json!({"x": "1"});
-    server.update(&key("a"), Subresource::Object, set).expect("changed");
-    server.update(&key("a"), Subresource::Object, set).expect("not changed");
-    server.delete(&key("a"), &DeleteOptions::default()).expect("gone");
-    let events: Vec<Event> = server.changes(before).iter().map(|change| change.event).collect();
+    server
+        .update(&key("a"), Subresource::Object, set)
+        .expect("changed");
+    server
+        .update(&key("a"), Subresource::Object, set)
+        .expect("not changed");
+    server
+        .delete(&key("a"), &DeleteOptions::default())
+        .expect("gone");
+    let events: Vec<Event> = server
+        .changes(before)
+        .iter()
+        .map(|change| change.event)
+        .collect();
     assert_eq!(events, [Event::Added, Event::Modified, Event::Deleted]);
     server.changed(before).await;
-    assert!(tokio::time::timeout(Duration::from_secs(9), server.changed(server.revision())).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(9), server.changed(server.revision()))
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,33 +92,60 @@ async fn what_is_forgotten_is_410() {
         server.create(CONFIG_MAP, map(name)).expect("new");
     }
     let then = server.revision();
-    let page = text(&server, "/api/v1/configmaps?limit=1").await.expect("a page");
+    let page = text(&server, "/api/v1/configmaps?limit=1")
+        .await
+        .expect("a page");
     let page: Value = serde_json::from_str(&page).expect("JSON");
     server.create(CONFIG_MAP, map("d")).expect("new");
     server.compact();
-    let watch = text(&server, &format!("/api/v1/configmaps?watch=1&resourceVersion={then}")).await.expect("a watch");
-    assert!(watch.starts_with("{\"object\":") || watch.contains("\"type\":\"ERROR\""), "{watch}");
-    assert!(watch.contains("\"code\":410") && watch.lines().count() == 1, "{watch}");
+    let watch = text(
+        &server,
+        &format!("/api/v1/configmaps?watch=1&resourceVersion={then}"),
+    )
+    .await
+    .expect("a watch");
+    assert!(
+        watch.starts_with("{\"object\":") || watch.contains("\"type\":\"ERROR\""),
+        "{watch}"
+    );
+    assert!(
+        watch.contains("\"code\":410") && watch.lines().count() == 1,
+        "{watch}"
+    );
     let token = page["metadata"]["continue"].as_str().expect("a token");
-    let late = text(&server, &format!("/api/v1/configmaps?limit=1&continue={token}")).await;
+    let late = text(
+        &server,
+        &format!("/api/v1/configmaps?limit=1&continue={token}"),
+    )
+    .await;
     assert!(matches!(late, Err(kube::Error::Api(status)) if status.code == 410));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_kind_is_watched_for_longer_than_anything_is_remembered() {
     let server = server();
-    let path = format!("/api/v1/nodes?watch=1&timeoutSeconds=1500&resourceVersion={}", server.revision());
+    let path = format!(
+        "/api/v1/nodes?watch=1&timeoutSeconds=1500&resourceVersion={}",
+        server.revision()
+    );
     let reader = tokio::spawn({
         let server = server.clone();
         async move { text(&server, &path).await.expect("a watch") }
     });
     for n in 0..20 {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        server.create(CONFIG_MAP, map(&format!("m{n}"))).expect("new");
+        server
+            .create(CONFIG_MAP, map(&format!("m{n}")))
+            .expect("new");
     }
-    server.create(NODE, json!({"metadata": {"name": "late"}})).expect("new");
+    server
+        .create(NODE, json!({"metadata": {"name": "late"}}))
+        .expect("new");
     let told = reader.await.expect("read");
-    assert!(told.contains("\"ADDED\"") && !told.contains("ERROR"), "{told}");
+    assert!(
+        told.contains("\"ADDED\"") && !told.contains("ERROR"),
+        "{told}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,15 +154,25 @@ async fn watches_stall_and_drop() {
     let begun = Instant::now();
     server.stall_watches(begun + Duration::from_secs(40));
     let reader = |server: Server| async move {
-        let path = format!("/api/v1/configmaps?watch=1&timeoutSeconds=100&resourceVersion={}", server.revision());
+        let path = format!(
+            "/api/v1/configmaps?watch=1&timeoutSeconds=100&resourceVersion={}",
+            server.revision()
+        );
         let client = server.client("reader");
-        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .expect("a request");
         let lines = client.request_stream(request).await.expect("a watch");
         let mut lines = std::pin::pin!(futures::AsyncBufReadExt::lines(lines));
         let first = futures::StreamExt::next(&mut lines).await;
         let at = begun.elapsed().as_secs();
         let last = futures::StreamExt::next(&mut lines).await;
-        (first.is_some(), at, last.is_none(), begun.elapsed().as_secs())
+        (
+            first.is_some(),
+            at,
+            last.is_none(),
+            begun.elapsed().as_secs(),
+        )
     };
     let reading = tokio::spawn(reader(server.clone()));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -125,20 +182,34 @@ async fn watches_stall_and_drop() {
     assert_eq!(reading.await.expect("read"), (true, 40, true, 60));
 }
 
-/// What a client's watch of a path says, each line with the second in which it came, `b` for a bookmark.
+/// What a client's watch of a path says, each line with the second in which it came, `b` for a
+/// bookmark.
 async fn heard(server: Server, who: &str, path: &str, lasts: u64) -> Vec<String> {
     let begun = Instant::now();
-    let path =
-        format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={lasts}&resourceVersion={}", server.revision());
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    let lines = server.client(who).request_stream(request).await.expect("a watch");
+    let path = format!(
+        "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={lasts}&resourceVersion={}",
+        server.revision()
+    );
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .expect("a request");
+    let lines = server
+        .client(who)
+        .request_stream(request)
+        .await
+        .expect("a watch");
     let mut lines = std::pin::pin!(futures::AsyncBufReadExt::lines(lines));
     let mut all = Vec::new();
     while let Some(Ok(line)) = futures::StreamExt::next(&mut lines).await {
         let event: Value = serde_json::from_str(&line).expect("an event");
         let what = match event["type"].as_str() {
-            Some("BOOKMARK") => format!("b{}", event["object"]["metadata"]["resourceVersion"]).replace('"', ""),
-            _ => event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            Some("BOOKMARK") => {
+                format!("b{}", event["object"]["metadata"]["resourceVersion"]).replace('"', "")
+            }
+            _ => event["object"]["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
         };
         all.push(format!("{} {what}", begun.elapsed().as_secs()));
     }
@@ -150,40 +221,81 @@ async fn bookmarks_come_every_minute_and_before_the_end() {
     let server = server();
     let revision = server.revision();
     let heard = heard(server, "reader", "/api/v1/configmaps", 130).await;
-    assert_eq!(heard, ["60", "120", "128"].map(|at| format!("{at} b{revision}")));
+    assert_eq!(
+        heard,
+        ["60", "120", "128"].map(|at| format!("{at} b{revision}"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_clients_watches_of_one_kind_are_silent_or_late() {
     let server = server();
     let begun = Instant::now();
-    let deaf = Whose { client: Some("deaf".to_owned()), kind: Some(CONFIG_MAP) };
-    let late = Whose { client: Some("late".to_owned()), kind: None };
+    let deaf = Whose {
+        client: Some("deaf".to_owned()),
+        kind: Some(CONFIG_MAP),
+    };
+    let late = Whose {
+        client: Some("late".to_owned()),
+        kind: None,
+    };
     server.silence(deaf, begun + Duration::from_secs(90));
-    server.delay_watches(late, Duration::from_secs(20), begun + Duration::from_secs(65));
+    server.delay_watches(
+        late,
+        Duration::from_secs(20),
+        begun + Duration::from_secs(65),
+    );
     let first = server.revision();
-    let listen = |who: &'static str, path: &'static str| tokio::spawn(heard(server.clone(), who, path, 100));
+    let listen =
+        |who: &'static str, path: &'static str| tokio::spawn(heard(server.clone(), who, path, 100));
     let maps = "/api/v1/configmaps";
-    let (deaf, nodes, late, other) =
-        (listen("deaf", maps), listen("deaf", "/api/v1/nodes"), listen("late", maps), listen("other", maps));
+    let (deaf, nodes, late, other) = (
+        listen("deaf", maps),
+        listen("deaf", "/api/v1/nodes"),
+        listen("late", maps),
+        listen("other", maps),
+    );
     tokio::time::sleep(Duration::from_secs(10)).await;
     server.create(CONFIG_MAP, map("a")).expect("new");
-    server.create(NODE, json!({"metadata": {"name": "n"}})).expect("new");
+    server
+        .create(NODE, json!({"metadata": {"name": "n"}}))
+        .expect("new");
     tokio::time::sleep(Duration::from_secs(45)).await;
     server.create(CONFIG_MAP, map("z")).expect("new");
     let [second, last] = [first + 2, first + 3];
     let mark = |at: u64, revision: u64| format!("{at} b{revision}");
     let text = |all: Vec<String>| all.join(", ");
-    assert_eq!(text(deaf.await.expect("read")), format!("90 a, 90 z, {}, {}", mark(90, last), mark(98, last)));
-    assert_eq!(text(nodes.await.expect("read")), format!("10 n, {}, {}", mark(60, last), mark(98, last)));
-    assert_eq!(text(late.await.expect("read")), format!("30 a, {}, 65 z, {}", mark(60, second), mark(98, last)));
-    assert_eq!(text(other.await.expect("read")), format!("10 a, 55 z, {}, {}", mark(60, last), mark(98, last)));
-    assert!(text_of_list(&server, "deaf").await.contains("\"z\""), "lists are not held up");
+    assert_eq!(
+        text(deaf.await.expect("read")),
+        format!("90 a, 90 z, {}, {}", mark(90, last), mark(98, last))
+    );
+    assert_eq!(
+        text(nodes.await.expect("read")),
+        format!("10 n, {}, {}", mark(60, last), mark(98, last))
+    );
+    assert_eq!(
+        text(late.await.expect("read")),
+        format!("30 a, {}, 65 z, {}", mark(60, second), mark(98, last))
+    );
+    assert_eq!(
+        text(other.await.expect("read")),
+        format!("10 a, 55 z, {}, {}", mark(60, last), mark(98, last))
+    );
+    assert!(
+        text_of_list(&server, "deaf").await.contains("\"z\""),
+        "lists are not held up"
+    );
 }
 
 async fn text_of_list(server: &Server, who: &str) -> String {
-    let request = http::Request::get("/api/v1/configmaps").body(Vec::new()).expect("a request");
-    server.client(who).request_text(request).await.expect("a list")
+    let request = http::Request::get("/api/v1/configmaps")
+        .body(Vec::new())
+        .expect("a request");
+    server
+        .client(who)
+        .request_text(request)
+        .await
+        .expect("a list")
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +307,9 @@ async fn what_a_stopped_client_has_sent_is_done_and_answered_when_it_goes_on() {
         tokio::spawn(async move {
             let api: Api<Map> = Api::namespaced(server.client("stopped"), "default");
             let made: Map = serde_json::from_value(map(name)).expect("a map");
-            api.create(&PostParams::default(), &made).await.expect("made");
+            api.create(&PostParams::default(), &made)
+                .await
+                .expect("made");
             begun.elapsed().as_secs()
         })
     };
@@ -209,7 +323,10 @@ async fn what_a_stopped_client_has_sent_is_done_and_answered_when_it_goes_on() {
     let held = make("b");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(server.get(&key("a")).is_some() && server.get(&key("b")).is_none());
-    assert_eq!((sent.await.expect("done"), held.await.expect("done")), (60, 60));
+    assert_eq!(
+        (sent.await.expect("done"), held.await.expect("done")),
+        (60, 60)
+    );
     assert!(server.get(&key("b")).is_some());
 }
 
@@ -224,13 +341,24 @@ async fn a_restore_brings_objects_back_under_other_uids_and_without_dependents()
     server.create(NODE, node).expect("new");
     let before = server.revision();
     server.restore(CONFIG_MAP);
-    let told: Vec<_> = server.changes(before).into_iter().map(|c| (c.event, c.key.name.to_string())).collect();
-    let expected = [(Event::Modified, "n"), (Event::Deleted, "a"), (Event::Added, "a")];
+    let told: Vec<_> = server
+        .changes(before)
+        .into_iter()
+        .map(|c| (c.event, c.key.name.to_string()))
+        .collect();
+    let expected = [
+        (Event::Modified, "n"),
+        (Event::Deleted, "a"),
+        (Event::Added, "a"),
+    ];
     assert_eq!(told, expected.map(|(event, name)| (event, name.to_owned())));
     let new = server.get(&key("a")).expect("there");
     assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
     assert_eq!(new["metadata"]["finalizers"], old["metadata"]["finalizers"]);
-    assert_eq!(server.list(NODE)[0]["metadata"]["ownerReferences"], json!([]));
+    assert_eq!(
+        server.list(NODE)[0]["metadata"]["ownerReferences"],
+        json!([])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,14 +366,21 @@ async fn the_gate_refuses_delays_and_loses_what_it_is_told_to() {
     let server = server();
     let verdicts = Arc::new(Mutex::new(vec![
         Verdict::Delay(Duration::from_secs(5)),
-        Verdict::Refuse { code: 429, reason: "TooManyRequests", retry_after: Some(1) },
+        Verdict::Refuse {
+            code: 429,
+            reason: "TooManyRequests",
+            retry_after: Some(1),
+        },
         Verdict::TimeOutBefore,
         Verdict::TimeOutAfter,
     ]));
     server.set_gate(Box::new({
         let verdicts = verdicts.clone();
         move |asked: &RequestInfo| {
-            assert_eq!((asked.verb, asked.resource, asked.who.as_str()), ("create", Some(CONFIG_MAP), "writer"));
+            assert_eq!(
+                (asked.verb, asked.resource, asked.who.as_str()),
+                ("create", Some(CONFIG_MAP), "writer")
+            );
             verdicts.lock().expect("alone").pop().unwrap_or(Verdict::Go)
         }
     }));
@@ -259,10 +394,25 @@ async fn the_gate_refuses_delays_and_loses_what_it_is_told_to() {
             Err(kube::Error::Api(status)) => status.code.to_string(),
             Err(_) => "lost".to_owned(),
         };
-        log.push(format!("{answer} {}s {}", begun.elapsed().as_secs(), server.get(&key(name)).is_some()));
+        log.push(format!(
+            "{answer} {}s {}",
+            begun.elapsed().as_secs(),
+            server.get(&key(name)).is_some()
+        ));
     }
-    assert_eq!(log, ["lost 30s true", "lost 60s false", "429 60s false", "made 65s true"]);
-    assert_eq!(server.requests().by, [(("writer".to_owned(), "create", "configmaps".to_owned()), 4)].into());
+    assert_eq!(
+        log,
+        [
+            "lost 30s true",
+            "lost 60s false",
+            "429 60s false",
+            "made 65s true"
+        ]
+    );
+    assert_eq!(
+        server.requests().by,
+        [(("writer".to_owned(), "create", "configmaps".to_owned()), 4)].into()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,21 +421,42 @@ async fn a_stale_list_shows_an_older_moment_with_its_version() {
     server.create(CONFIG_MAP, map("a")).expect("new");
     let then = server.revision();
     server.create(CONFIG_MAP, map("b")).expect("new");
-    server.delete(&key("a"), &DeleteOptions::default()).expect("gone");
+    server
+        .delete(&key("a"), &DeleteOptions::default())
+        .expect("gone");
     server.set_gate(Box::new(move |_| Verdict::Stale(then)));
     let api: Api<Map> = Api::all(server.client("reader"));
-    let list = api.list(&ListParams::default().at("0")).await.expect("a list");
-    let names: Vec<String> = list.items.into_iter().filter_map(|map| map.metadata.name).collect();
-    assert_eq!((names, list.metadata.resource_version), (vec!["a".to_owned()], Some(then.to_string())));
-    let consistent = api.list(&ListParams::default()).await.expect("a list").items;
-    assert_eq!(consistent.len(), 1, "who does not ask for version 0 gets what is there now");
+    let list = api
+        .list(&ListParams::default().at("0"))
+        .await
+        .expect("a list");
+    let names: Vec<String> = list
+        .items
+        .into_iter()
+        .filter_map(|map| map.metadata.name)
+        .collect();
+    assert_eq!(
+        (names, list.metadata.resource_version),
+        (vec!["a".to_owned()], Some(then.to_string()))
+    );
+    let consistent = api
+        .list(&ListParams::default())
+        .await
+        .expect("a list")
+        .items;
+    assert_eq!(
+        consistent.len(),
+        1,
+        "who does not ask for version 0 gets what is there now"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_killed_never_hears_again() {
     let server = server();
     server.set_gate(Box::new(|_| Verdict::Kill));
-    let answer = tokio::time::timeout(Duration::from_secs(86_400), text(&server, "/api/v1/pods")).await;
+    let answer =
+        tokio::time::timeout(Duration::from_secs(86_400), text(&server, "/api/v1/pods")).await;
     assert!(answer.is_err());
 }
 
@@ -310,7 +481,11 @@ async fn claims_are_made_and_their_status_is_written() {
             "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}],
         }})
     };
-    let key = |n: usize| Key { resource: NODE_CLAIM, namespace: "".into(), name: format!("c{n}").into() };
+    let key = |n: usize| Key {
+        resource: NODE_CLAIM,
+        namespace: "".into(),
+        name: format!("c{n}").into(),
+    };
     let begun = std::time::Instant::now();
     for n in 0..100 {
         server.create(NODE_CLAIM, claim(n)).expect("a claim");
@@ -318,10 +493,17 @@ async fn claims_are_made_and_their_status_is_written() {
     let made = begun.elapsed();
     let begun = std::time::Instant::now();
     for n in 0..1000 {
-        let set = &mut |claim: &mut Value| claim["status"] = json!({"nodeName": format!("n{n}"), "conditions": []});
-        server.update(&key(n % 100), Subresource::Status, set).expect("a status");
+        let set = &mut |claim: &mut Value| {
+            claim["status"] = json!({"nodeName": format!("n{n}"), "conditions": []})
+        };
+        server
+            .update(&key(n % 100), Subresource::Status, set)
+            .expect("a status");
     }
-    println!("100 NodeClaims made {made:?}, 1 000 times their status {:?}", begun.elapsed());
+    println!(
+        "100 NodeClaims made {made:?}, 1 000 times their status {:?}",
+        begun.elapsed()
+    );
     assert_eq!(server.list(NODE_CLAIM).len(), 100);
 }
 
@@ -332,11 +514,15 @@ async fn containers_that_say_nothing_get_what_the_limit_range_of_their_namespace
         {"type": "Container", "default": {"cpu": "2"}, "max": {"cpu": "4", "memory": "1Gi"}, "min": {"cpu": "1"}},
         {"type": "Pod", "max": {"example.com/fan": "1"}},
     ]);
-    let range = json!({"metadata": {"name": "r", "namespace": "default"}, "spec": {"limits": limits}});
+    let range =
+        json!({"metadata": {"name": "r", "namespace": "default"}, "spec": {"limits": limits}});
     let range = server.create(LIMIT_RANGE, range).expect("a LimitRange");
     let entry = &range["spec"]["limits"][0];
     assert_eq!(entry["default"], json!({"cpu": "2", "memory": "1Gi"}));
-    assert_eq!(entry["defaultRequest"], json!({"cpu": "2", "memory": "1Gi"}));
+    assert_eq!(
+        entry["defaultRequest"],
+        json!({"cpu": "2", "memory": "1Gi"})
+    );
     let pod = |namespace: &str| {
         let containers = json!([
             {"name": "a", "image": "x:1"},
@@ -348,9 +534,15 @@ async fn containers_that_say_nothing_get_what_the_limit_range_of_their_namespace
     let resources = |at: usize| made["spec"]["containers"][at]["resources"].clone();
     let both = json!({"cpu": "2", "memory": "1Gi"});
     assert_eq!(resources(0), json!({"requests": both, "limits": both}));
-    let own = json!({"requests": {"cpu": "0", "memory": "1Mi"}, "limits": {"cpu": "2", "memory": "1Mi"}});
+    let own =
+        json!({"requests": {"cpu": "0", "memory": "1Mi"}, "limits": {"cpu": "2", "memory": "1Mi"}});
     assert_eq!(resources(1), own);
-    server.create(super::resources::NAMESPACE, json!({"metadata": {"name": "other"}})).expect("a namespace");
+    server
+        .create(
+            super::resources::NAMESPACE,
+            json!({"metadata": {"name": "other"}}),
+        )
+        .expect("a namespace");
     let elsewhere = server.create(POD, pod("other")).expect("a pod");
     assert_eq!(elsewhere["spec"]["containers"][0]["resources"], json!({}));
 }
@@ -380,13 +572,19 @@ async fn twenty_thousand_pods_are_made_and_listed() {
     let begun = std::time::Instant::now();
     let (mut token, mut pages) = (String::new(), 0);
     loop {
-        let page = text(&server, &format!("/api/v1/pods?limit=500&continue={token}")).await.expect("a page");
+        let page = text(&server, &format!("/api/v1/pods?limit=500&continue={token}"))
+            .await
+            .expect("a page");
         pages += 1;
         let head = page.get(..400).unwrap_or_default();
-        let Some((_, rest)) = head.split_once("\"continue\":\"") else { break };
+        let Some((_, rest)) = head.split_once("\"continue\":\"") else {
+            break;
+        };
         token = rest.split('"').next().unwrap_or_default().to_owned();
     }
     let paged = begun.elapsed();
-    println!("20 000 pods: made {made:?}, listed {first:?}, again {second:?}, in {pages} pages {paged:?}");
+    println!(
+        "20 000 pods: made {made:?}, listed {first:?}, again {second:?}, in {pages} pages {paged:?}"
+    );
     assert_eq!((all.len(), pages), (again.len(), 40));
 }

@@ -1,7 +1,9 @@
-//! How the parts of an object are put together when several write it: which lists are merged, and by what.
+//! How the parts of an object are put together when several write it: which lists are merged, and
+//! by what.
 //!
-//! Custom kinds say it in their definitions. Of built-in kinds the fields that are merged are listed here by their
-//! names, which mean the same wherever they occur; all other lists are replaced as a whole.
+//! Custom kinds say it in their definitions. Of built-in kinds the fields that are merged are
+//! listed here by their names, which mean the same wherever they occur; all other lists are
+//! replaced as a whole.
 
 use serde_json::Value;
 
@@ -34,7 +36,9 @@ impl<'a> Position<'a> {
         match self {
             // The metadata of all objects is of one type.
             Position::Custom(_) if name == "metadata" => Position::Builtin(name, ""),
-            Position::Custom(schema) => schema.field(name).map_or(Position::Unknown, Position::Custom),
+            Position::Custom(schema) => schema
+                .field(name)
+                .map_or(Position::Unknown, Position::Custom),
             Position::Builtin(above, _) => Position::Builtin(name, above),
             Position::Unknown => Position::Unknown,
         }
@@ -66,7 +70,8 @@ impl<'a> Position<'a> {
                             | "claimRef"
                             | "involvedObject"
                     )
-                    || (above == "affinity" && name == "requiredDuringSchedulingIgnoredDuringExecution")
+                    || (above == "affinity"
+                        && name == "requiredDuringSchedulingIgnoredDuringExecution")
             }
             Position::Unknown => false,
         }
@@ -107,9 +112,12 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// The field by which a strategic merge patch tells the items of a list apart; an empty one for plain values.
+    /// The field by which a strategic merge patch tells the items of a list apart; an empty one for
+    /// plain values.
     pub fn patch_key(self) -> Option<&'static str> {
-        let Position::Builtin(name, above) = self else { return None };
+        let Position::Builtin(name, above) = self else {
+            return None;
+        };
         match (above, name) {
             (_, "ownerReferences") => Some("uid"),
             ("metadata", "finalizers") | (_, "podCIDRs") => Some(""),
@@ -139,7 +147,10 @@ impl<'a> Position<'a> {
 
 /// The item of a list that has the same keys.
 pub fn find(items: &[Value], keys: &[String], item: &Value) -> Option<usize> {
-    items.iter().position(|other| keys.iter().all(|key| key_of(other, key) == key_of(item, key)))
+    items.iter().position(|other| {
+        keys.iter()
+            .all(|key| key_of(other, key) == key_of(item, key))
+    })
 }
 
 /// The value of a key. A protocol that is not said is TCP.

@@ -1,4 +1,5 @@
-//! A watch: reads the log as fast as the client reads the watch, and keeps nothing of its own but its place in it.
+//! A watch: reads the log as fast as the client reads the watch, and keeps nothing of its own but
+//! its place in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +39,16 @@ pub struct Wanted {
 impl Wanted {
     /// Whether an object is among them.
     pub fn takes(&self, stored: &Stored) -> bool {
-        (self.namespace.is_empty() || *stored.key.namespace == *self.namespace) && self.selector.takes(&stored.value)
+        (self.namespace.is_empty() || *stored.key.namespace == *self.namespace)
+            && self.selector.takes(&stored.value)
     }
 
     fn write(&self, out: &mut Vec<u8>, event: &str, stored: &Stored) {
-        let text: &[u8] = if self.partial { stored.partial().as_bytes() } else { stored.text() };
+        let text: &[u8] = if self.partial {
+            stored.partial().as_bytes()
+        } else {
+            stored.text()
+        };
         out.reserve(text.len() + 40);
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event.as_bytes());
@@ -53,13 +59,18 @@ impl Wanted {
 
     /// Writes what a change is to whoever watches these.
     fn tell(&self, out: &mut Vec<u8>, logged: &Logged) {
-        let was = logged.before.as_ref().is_some_and(|before| self.takes(before));
+        let was = logged
+            .before
+            .as_ref()
+            .is_some_and(|before| self.takes(before));
         let is = logged.event != Event::Deleted && self.takes(&logged.now);
         match (was, is) {
             (false, false) => {}
             (false, true) => self.write(out, "ADDED", &logged.now),
             (true, true) => self.write(out, "MODIFIED", &logged.now),
-            (true, false) if logged.event == Event::Deleted => self.write(out, "DELETED", &logged.now),
+            (true, false) if logged.event == Event::Deleted => {
+                self.write(out, "DELETED", &logged.now)
+            }
             (true, false) => {
                 // It is told as it was when it still was among them, with the version of now.
                 let Some(before) = &logged.before else { return };
@@ -71,13 +82,19 @@ impl Wanted {
     }
 
     fn bookmark(&self, revision: u64, ends_beginning: bool) -> Bytes {
-        let marks = if ends_beginning { r#""annotations":{"k8s.io/initial-events-end":"true"},"# } else { "" };
+        let marks = if ends_beginning {
+            r#""annotations":{"k8s.io/initial-events-end":"true"},"#
+        } else {
+            ""
+        };
         let (kind, version) = match self.partial {
             true => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             false => (self.resource.kind, self.resource.api_version()),
         };
-        let metadata = format!(r#"{{{marks}"creationTimestamp":null,"resourceVersion":"{revision}"}}"#);
-        let object = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{metadata}}}"#);
+        let metadata =
+            format!(r#"{{{marks}"creationTimestamp":null,"resourceVersion":"{revision}"}}"#);
+        let object =
+            format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{metadata}}}"#);
         format!("{{\"object\":{object},\"type\":\"BOOKMARK\"}}\n").into()
     }
 }
@@ -144,7 +161,9 @@ pub fn lines(
         changed,
         epoch,
         ends: now + course.lasts,
-        bookmark: course.bookmarks.then(|| next_bookmark(now, now + course.lasts)),
+        bookmark: course
+            .bookmarks
+            .then(|| next_bookmark(now, now + course.lasts)),
         fresh: true,
         over: false,
     };
@@ -158,10 +177,15 @@ pub fn lines(
     })
 }
 
-/// About every minute, and once more before a watch ends, so that the next one begins where this one was.
+/// About every minute, and once more before a watch ends, so that the next one begins where this
+/// one was.
 fn next_bookmark(now: Instant, ends: Instant) -> Instant {
     let last = ends - LAST_BOOKMARK;
-    if now < last { last.min(now + BOOKMARK) } else { now + BOOKMARK }
+    if now < last {
+        last.min(now + BOOKMARK)
+    } else {
+        now + BOOKMARK
+    }
 }
 
 impl Watch {
@@ -194,7 +218,9 @@ impl Watch {
         if let Some(until) = state.quiet.silent(&self.who, self.wanted.resource, now) {
             return Next::Wait(until.min(self.ends));
         }
-        if self.after < state.store.lost(self.wanted.resource) || (self.fresh && self.after < state.store.forgotten()) {
+        if self.after < state.store.lost(self.wanted.resource)
+            || (self.fresh && self.after < state.store.forgotten())
+        {
             self.over = true;
             let gone = ApiErrorWithDetails::expired(self.after, state.store.forgotten()).status();
             return Next::Send(format!("{}\n", json!({"type": "ERROR", "object": gone})).into());
@@ -229,7 +255,12 @@ impl Watch {
                 self.bookmark = Some(next_bookmark(now, self.ends));
                 Next::Send(self.wanted.bookmark(self.after, false).to_vec())
             }
-            due => Next::Wait([due, waits].into_iter().flatten().fold(self.ends, Instant::min)),
+            due => Next::Wait(
+                [due, waits]
+                    .into_iter()
+                    .flatten()
+                    .fold(self.ends, Instant::min),
+            ),
         }
     }
 }

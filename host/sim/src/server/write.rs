@@ -1,7 +1,8 @@
-//! Creating and changing objects: what the server adds, keeps, counts and refuses, whatever the kind.
+//! Creating and changing objects: what the server adds, keeps, counts and refuses, whatever the
+//! kind.
 //!
-//! One object after another, under one lock: a write sees the last version. What is particular to a kind is in
-//! [`builtin`](super::builtin), or in the definition of a custom one.
+//! One object after another, under one lock: a write sees the last version. What is particular to a
+//! kind is in [`builtin`](super::builtin), or in the definition of a custom one.
 
 use std::sync::Arc;
 
@@ -40,23 +41,48 @@ pub fn create(
     let namespace = text(&object, &["metadata", "namespace"]).to_owned();
     let now = state.clock.now();
     let metadata = meta::metadata_mut(&mut object);
-    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !matches!(version, "" | "0")) {
-        return Err(ApiErrorWithDetails::plain(500, "", "resourceVersion should not be set on objects to be created"));
+    if metadata
+        .get("resourceVersion")
+        .and_then(Value::as_str)
+        .is_some_and(|version| !matches!(version, "" | "0"))
+    {
+        return Err(ApiErrorWithDetails::plain(
+            500,
+            "",
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
-    let generated = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
-    let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let generated = metadata
+        .get("name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .is_empty();
+    let prefix = metadata
+        .get("generateName")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if generated && !prefix.is_empty() {
         // Cut so that the whole fits into a label.
         let prefix: String = prefix.chars().take(58).collect();
         let name = loop {
             let name = format!("{prefix}{}", state.ids.suffix());
-            if state.store.get(resource, &store::path(&namespace, &name)).is_none() {
+            if state
+                .store
+                .get(resource, &store::path(&namespace, &name))
+                .is_none()
+            {
                 break name;
             }
         };
         metadata.insert("name".into(), json!(name));
     }
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    for field in [
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
         metadata.remove(field);
     }
     if !manner.manager.applies {
@@ -76,7 +102,11 @@ pub fn create(
         return Err(ApiErrorWithDetails::exists(resource, &name));
     }
     apply::track(resource, None, &mut object, &manner.manager, now);
-    let key = Key { resource, namespace: namespace.into(), name: name.into() };
+    let key = Key {
+        resource,
+        namespace: namespace.into(),
+        name: name.into(),
+    };
     if resource == EVENT && !manner.dry_run {
         state.note_event(&key);
     }
@@ -103,9 +133,15 @@ pub fn replace(
     }
     check_version(old, &new, manner)?;
     let stamp = meta::at(&new, &["metadata", "deletionTimestamp"]);
-    if let Some(stamp) = stamp.filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp)) {
+    if let Some(stamp) = stamp
+        .filter(|stamp| meta::at(&old.value, &["metadata", "deletionTimestamp"]) != Some(stamp))
+    {
         let cause = Cause::invalid("metadata.deletionTimestamp", stamp, "field is immutable");
-        return Err(ApiErrorWithDetails::invalid(resource, &old.key.name, &[cause]));
+        return Err(ApiErrorWithDetails::invalid(
+            resource,
+            &old.key.name,
+            &[cause],
+        ));
     }
     restrict_to_subresource(&old.value, &mut new, resource, sub);
     if is_leaving(&old.value) {
@@ -115,7 +151,11 @@ pub fn replace(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{more:?}}}"
             );
             let cause = Cause::forbidden("metadata.finalizers", &why);
-            return Err(ApiErrorWithDetails::invalid(resource, &old.key.name, &[cause]));
+            return Err(ApiErrorWithDetails::invalid(
+                resource,
+                &old.key.name,
+                &[cause],
+            ));
         }
     }
     shape(state, resource, &mut new, Some(&old.value), sub)?;
@@ -125,8 +165,14 @@ pub fn replace(
     if new == *old.value {
         return Ok(old.clone());
     }
-    let waits = |object: &Value| meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) != Some(0);
-    if is_leaving(&new) && finalizers(&new).is_empty() && !finalizers(&old.value).is_empty() && !waits(&new) {
+    let waits = |object: &Value| {
+        meta::number(object, &["metadata", "deletionGracePeriodSeconds"]) != Some(0)
+    };
+    if is_leaving(&new)
+        && finalizers(&new).is_empty()
+        && !finalizers(&old.value).is_empty()
+        && !waits(&new)
+    {
         // The last one who held it has let go: it is gone, as it was before.
         if !manner.dry_run {
             state.store.remove(&old.key, state.clock.elapsed());
@@ -138,16 +184,27 @@ pub fn replace(
 
 fn keep(state: &mut State, key: &Key, object: Value, manner: &WriteOptions) -> Arc<Stored> {
     let at = state.clock.elapsed();
-    if manner.dry_run { Stored::draft(key, object) } else { state.store.put(key, object, at) }
+    if manner.dry_run {
+        Stored::draft(key, object)
+    } else {
+        state.store.put(key, object, at)
+    }
 }
 
 /// It says of itself what the path says.
 fn identify(resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
     let Some(fields) = object.as_object_mut() else {
-        return Err(ApiErrorWithDetails::bad("the object provided is unrecognized (must be of type Object)"));
+        return Err(ApiErrorWithDetails::bad(
+            "the object provided is unrecognized (must be of type Object)",
+        ));
     };
-    if fields.get("metadata").is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        return Err(ApiErrorWithDetails::bad("the object's metadata is not an object"));
+    if fields
+        .get("metadata")
+        .is_some_and(|metadata| !metadata.is_object() && !metadata.is_null())
+    {
+        return Err(ApiErrorWithDetails::bad(
+            "the object's metadata is not an object",
+        ));
     }
     let version = resource.api_version();
     let said = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -171,13 +228,20 @@ fn identify(resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDe
     Ok(())
 }
 
-fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> Result<(), ApiErrorWithDetails> {
+fn settle_namespace(
+    resource: Resource,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), ApiErrorWithDetails> {
     let metadata = meta::metadata_mut(object);
     if !resource.namespaced {
         metadata.remove("namespace");
         return Ok(());
     }
-    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    let given = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if given.is_empty() {
         metadata.insert("namespace".into(), json!(namespace));
     } else if !namespace.is_empty() && given != namespace {
@@ -189,7 +253,12 @@ fn settle_namespace(resource: Resource, namespace: &str, object: &mut Value) -> 
 }
 
 /// Its namespace is there and takes new objects.
-fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Result<(), ApiErrorWithDetails> {
+fn lives(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiErrorWithDetails> {
     if !resource.namespaced {
         return Ok(());
     }
@@ -199,7 +268,9 @@ fn lives(state: &State, resource: Resource, namespace: &str, name: &str) -> Resu
     if !is_leaving(&home.value) {
         return Ok(());
     }
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let why = format!(
+        "unable to create new content in namespace {namespace} because it is being terminated"
+    );
     let cause = json!([{
         "reason": "NamespaceTerminating",
         "message": format!("namespace {namespace} is being terminated"),
@@ -232,17 +303,30 @@ fn shape(
     }
 }
 
-fn check_version(old: &Stored, new: &Value, manner: &WriteOptions) -> Result<(), ApiErrorWithDetails> {
+fn check_version(
+    old: &Stored,
+    new: &Value,
+    manner: &WriteOptions,
+) -> Result<(), ApiErrorWithDetails> {
     let (resource, name) = (old.key.resource, &*old.key.name);
-    let (before, uid) = (text(&old.value, &["metadata", "uid"]), text(new, &["metadata", "uid"]));
+    let (before, uid) = (
+        text(&old.value, &["metadata", "uid"]),
+        text(new, &["metadata", "uid"]),
+    );
     if !uid.is_empty() && uid != before {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {before}");
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {before}"
+        );
         return Err(ApiErrorWithDetails::conflict(resource, name, &why));
     }
     match text(new, &["metadata", "resourceVersion"]) {
         "" | "0" if resource.may_replace_blindly() || manner.blind => Ok(()),
         "" | "0" => {
-            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            let cause = Cause::invalid(
+                "metadata.resourceVersion",
+                &json!(0),
+                "must be specified for an update",
+            );
             Err(ApiErrorWithDetails::invalid(resource, name, &[cause]))
         }
         version if version == text(&old.value, &["metadata", "resourceVersion"]) => Ok(()),
@@ -250,7 +334,8 @@ fn check_version(old: &Stored, new: &Value, manner: &WriteOptions) -> Result<(),
     }
 }
 
-/// Takes back what this kind of write cannot change. Little of it differs: what is equal is not copied.
+/// Takes back what this kind of write cannot change. Little of it differs: what is equal is not
+/// copied.
 fn restrict_to_subresource(old: &Value, new: &mut Value, resource: Resource, sub: Subresource) {
     if sub == Subresource::Status && resource.is_custom() {
         restore_readonly_all(new, old, &["status", "metadata"]);
@@ -261,7 +346,11 @@ fn restrict_to_subresource(old: &Value, new: &mut Value, resource: Resource, sub
         match sub {
             Subresource::Status => {
                 restore_readonly_all(new, old, &["status", "metadata"]);
-                restore_readonly(&mut new["metadata"], "ownerReferences", old["metadata"].get("ownerReferences"));
+                restore_readonly(
+                    &mut new["metadata"],
+                    "ownerReferences",
+                    old["metadata"].get("ownerReferences"),
+                );
             }
             Subresource::Object => restore_readonly(new, "status", old.get("status")),
         }
@@ -328,7 +417,10 @@ pub fn current(
     namespace: &str,
     name: &str,
 ) -> Result<Arc<Stored>, ApiErrorWithDetails> {
-    let found = state.store.get(resource, &store::path(namespace, name)).cloned();
+    let found = state
+        .store
+        .get(resource, &store::path(namespace, name))
+        .cloned();
     found.ok_or_else(|| ApiErrorWithDetails::not_found(resource, name))
 }
 

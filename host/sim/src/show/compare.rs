@@ -1,4 +1,5 @@
-//! Runs of one scenario side by side: what another policy would have cost, and who would have waited.
+//! Runs of one scenario side by side: what another policy would have cost, and who would have
+//! waited.
 
 use super::rows::rows;
 use super::{moment, seconds};
@@ -8,8 +9,15 @@ use crate::stats::Totals;
 
 /// Columns: the first run, and each other with its difference.
 pub fn compare(runs: &[Outcome]) -> String {
-    let Some(first) = runs.first() else { return String::new() };
-    let mut text = format!("{}: {}, seed {}\n\n", first.name, acts::text(first.totals.time), first.seed);
+    let Some(first) = runs.first() else {
+        return String::new();
+    };
+    let mut text = format!(
+        "{}: {}, seed {}\n\n",
+        first.name,
+        acts::text(first.totals.time),
+        first.seed
+    );
     text += &totals(runs);
     text.push('\n');
     text += &timeline(runs);
@@ -44,19 +52,35 @@ const LINES: [Line; 18] = [
     ("cost", |t| t.all.usd, Form::Usd),
     ("… spot", |t| capacity(t, "spot"), Form::Usd),
     ("… on-demand", |t| capacity(t, "on-demand"), Form::Usd),
-    ("USD/h on average", |t| t.all.usd / (t.time.as_secs_f64() / 3600.0).max(f64::MIN_POSITIVE), Form::Rate),
+    (
+        "USD/h on average",
+        |t| t.all.usd / (t.time.as_secs_f64() / 3600.0).max(f64::MIN_POSITIVE),
+        Form::Rate,
+    ),
     ("node-hours", |t| t.all.node_hours, Form::Hours),
     ("nodes at most", |t| t.most_nodes as f64, Form::Count),
     ("launches", |t| t.launched as f64, Form::Count),
-    ("launches that failed", |t| t.launches_failed as f64, Form::Count),
+    (
+        "launches that failed",
+        |t| t.launches_failed as f64,
+        Form::Count,
+    ),
     ("pods that waited", |t| t.waits.pods as f64, Form::Count),
     ("… half no longer than", |t| t.waits.p50, Form::Time),
     ("… 90 %", |t| t.waits.p90, Form::Time),
     ("… 99 %", |t| t.waits.p99, Form::Time),
     ("… the longest", |t| t.waits.max, Form::Time),
-    ("pods without a node at the end", |t| t.waits.still as f64, Form::Count),
+    (
+        "pods without a node at the end",
+        |t| t.waits.still as f64,
+        Form::Count,
+    ),
     ("interruptions", |t| t.interruptions as f64, Form::Count),
-    ("pods lost with their machine", |t| t.lost as f64, Form::Count),
+    (
+        "pods lost with their machine",
+        |t| t.lost as f64,
+        Form::Count,
+    ),
     ("pods evicted", |t| t.evicted as f64, Form::Count),
     ("rules broken", |t| t.violations.len() as f64, Form::Count),
 ];
@@ -95,15 +119,21 @@ fn timeline(runs: &[Outcome]) -> String {
     let first = &runs[0];
     let all: Vec<_> = runs.iter().map(rows).collect();
     let mut names = vec![String::new()];
-    runs.iter().for_each(|run| names.extend([run.policy.to_uppercase(), String::new(), String::new()]));
+    runs.iter()
+        .for_each(|run| names.extend([run.policy.to_uppercase(), String::new(), String::new()]));
     let mut head = vec!["UNTIL".to_owned()];
-    runs.iter().for_each(|_| head.extend(["USD/H", "NODES", "WAITING"].map(str::to_owned)));
+    runs.iter()
+        .for_each(|_| head.extend(["USD/H", "NODES", "WAITING"].map(str::to_owned)));
     let mut lines = vec![names, head];
     for at in 0..all[0].len() {
         let mut line = vec![moment(first.begins, all[0][at].at, first.totals.time)];
         for rows in &all {
             let row = rows.get(at).cloned().unwrap_or_default();
-            line.extend([format!("{:.3}", row.usd_per_hour), row.nodes.to_string(), row.pending.to_string()]);
+            line.extend([
+                format!("{:.3}", row.usd_per_hour),
+                row.nodes.to_string(),
+                row.pending.to_string(),
+            ]);
         }
         lines.push(line);
     }
@@ -124,8 +154,14 @@ fn heads(runs: &[Outcome], first: &str) -> Vec<String> {
 /// The first column to the left, the others to the right, two spaces between.
 fn columns(lines: &[Vec<String>]) -> String {
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |at: usize| {
+        lines
+            .iter()
+            .filter_map(|line| line.get(at))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
     for line in lines {
@@ -133,7 +169,13 @@ fn columns(lines: &[Vec<String>]) -> String {
             .iter()
             .zip(&widths)
             .enumerate()
-            .map(|(at, (cell, width))| if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") })
+            .map(|(at, (cell, width))| {
+                if at == 0 {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            })
             .collect();
         text += cells.join("  ").trim_end();
         text.push('\n');

@@ -70,7 +70,10 @@ fn totals(totals: &Totals) -> Value {
 }
 
 fn money((name, money): (&String, &Money)) -> (String, Value) {
-    (name.clone(), json!({"usd": money.usd, "nodeHours": money.node_hours}))
+    (
+        name.clone(),
+        json!({"usd": money.usd, "nodeHours": money.node_hours}),
+    )
 }
 
 fn sample(sample: &Sample) -> Value {

@@ -46,8 +46,8 @@ pub enum PlotError {
     },
 }
 
-/// Writes `cost.svg`, `pending.svg` (all runs in one) and `nodes-by-pool.svg`, `nodes-by-type.svg` of the first run into
-/// a folder; of others `nodes-by-…-2.svg` and so on. Says which.
+/// Writes `cost.svg`, `pending.svg` (all runs in one) and `nodes-by-pool.svg`, `nodes-by-type.svg`
+/// of the first run into a folder; of others `nodes-by-…-2.svg` and so on. Says which.
 ///
 /// # Errors
 /// The folder cannot be written to.
@@ -64,19 +64,40 @@ pub fn plots(runs: &[Outcome], folder: &Path) -> Result<Vec<PathBuf>, PlotError>
         files.push(file);
         Ok::<_, PlotError>(())
     };
-    put("cost.svg".into(), lines(runs, "cost", "USD per hour", |sample| sample.usd_per_hour)?)?;
-    put("pending.svg".into(), lines(runs, "pods without a node", "pods", |sample| sample.most_pending as f64)?)?;
+    put(
+        "cost.svg".into(),
+        lines(runs, "cost", "USD per hour", |sample| sample.usd_per_hour)?,
+    )?;
+    put(
+        "pending.svg".into(),
+        lines(runs, "pods without a node", "pods", |sample| {
+            sample.most_pending as f64
+        })?,
+    )?;
     for (at, run) in runs.iter().enumerate() {
-        let more = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+        let more = if at == 0 {
+            String::new()
+        } else {
+            format!("-{}", at + 1)
+        };
         let by_pool = |kind: &Kind| format!("{} {}", kind.pool, kind.capacity_type);
-        put(format!("nodes-by-pool{more}.svg"), stacked(run, "nodes by NodePool", by_pool)?)?;
-        put(format!("nodes-by-type{more}.svg"), stacked(run, "nodes by family", |kind| kind.family.clone())?)?;
+        put(
+            format!("nodes-by-pool{more}.svg"),
+            stacked(run, "nodes by NodePool", by_pool)?,
+        )?;
+        put(
+            format!("nodes-by-type{more}.svg"),
+            stacked(run, "nodes by family", |kind| kind.family.clone())?,
+        )?;
     }
     Ok(files)
 }
 
 fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> PlotError {
-    move |why| PlotError::Draw { what, why: why.to_string() }
+    move |why| PlotError::Draw {
+        what,
+        why: why.to_string(),
+    }
 }
 
 /// Unit of the time axis and how many seconds it has.
@@ -89,10 +110,22 @@ fn unit(seconds: f64) -> (&'static str, f64) {
 }
 
 /// A line for each run.
-fn lines(runs: &[Outcome], what: &'static str, unit_of: &str, of: fn(&Sample) -> f64) -> Result<String, PlotError> {
+fn lines(
+    runs: &[Outcome],
+    what: &'static str,
+    unit_of: &str,
+    of: fn(&Sample) -> f64,
+) -> Result<String, PlotError> {
     let name = runs.first().map_or("", |run| run.name.as_str());
-    let most = runs.iter().flat_map(|run| &run.samples).map(of).fold(0.0, f64::max);
-    let end = runs.iter().map(|run| run.totals.time.as_secs_f64()).fold(60.0, f64::max);
+    let most = runs
+        .iter()
+        .flat_map(|run| &run.samples)
+        .map(of)
+        .fold(0.0, f64::max);
+    let end = runs
+        .iter()
+        .map(|run| run.totals.time.as_secs_f64())
+        .fold(60.0, f64::max);
     let (time, seconds) = unit(end);
     let mut svg = String::new();
     {
@@ -115,17 +148,26 @@ fn lines(runs: &[Outcome], what: &'static str, unit_of: &str, of: fn(&Sample) ->
             .map_err(failed(what))?;
         for (at, run) in runs.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
-            let points = run.samples.iter().map(|sample| (sample.at.as_secs_f64() / seconds, of(sample)));
-            let series =
-                chart.draw_series(LineSeries::new(steps(points), colour.stroke_width(2))).map_err(failed(what))?;
+            let points = run
+                .samples
+                .iter()
+                .map(|sample| (sample.at.as_secs_f64() / seconds, of(sample)));
+            let series = chart
+                .draw_series(LineSeries::new(steps(points), colour.stroke_width(2)))
+                .map_err(failed(what))?;
             if runs.len() > 1 {
-                let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3));
+                let key =
+                    move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3));
                 series.label(run.policy.clone()).legend(key);
             }
         }
         if runs.len() > 1 {
             let mut labels = chart.configure_series_labels();
-            labels.background_style(WHITE.mix(0.85)).border_style(TRANSPARENT).draw().map_err(failed(what))?;
+            labels
+                .background_style(WHITE.mix(0.85))
+                .border_style(TRANSPARENT)
+                .draw()
+                .map_err(failed(what))?;
         }
         area.present().map_err(failed(what))?;
     }
@@ -133,30 +175,50 @@ fn lines(runs: &[Outcome], what: &'static str, unit_of: &str, of: fn(&Sample) ->
 }
 
 /// Areas on top of each other, the largest sort below.
-fn stacked(run: &Outcome, what: &'static str, sort: impl Fn(&Kind) -> String) -> Result<String, PlotError> {
+fn stacked(
+    run: &Outcome,
+    what: &'static str,
+    sort: impl Fn(&Kind) -> String,
+) -> Result<String, PlotError> {
     let mut sums: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, count) in run.samples.iter().flat_map(|sample| &sample.nodes) {
         *sums.entry(sort(kind)).or_default() += count;
     }
     let mut sorts: Vec<(String, usize)> = sums.into_iter().collect();
     sorts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let mut names: Vec<String> = sorts.iter().take(SORTS).map(|(name, _)| name.clone()).collect();
+    let mut names: Vec<String> = sorts
+        .iter()
+        .take(SORTS)
+        .map(|(name, _)| name.clone())
+        .collect();
     if sorts.len() > SORTS {
         names.push("others".to_owned());
     }
     let layer = |kind: &Kind| {
         let name = sort(kind);
-        names.iter().position(|other| *other == name).unwrap_or(names.len().saturating_sub(1))
+        names
+            .iter()
+            .position(|other| *other == name)
+            .unwrap_or(names.len().saturating_sub(1))
     };
     let end = run.totals.time.as_secs_f64().max(60.0);
     let (time, seconds) = unit(end);
-    let most = run.samples.iter().map(Sample::all_nodes).max().unwrap_or(0).max(1);
+    let most = run
+        .samples
+        .iter()
+        .map(Sample::all_nodes)
+        .max()
+        .unwrap_or(0)
+        .max(1);
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE).map_err(failed(what))?;
         let mut chart = ChartBuilder::on(&area)
-            .caption(format!("{}: {what}, scored by {}", run.name, run.policy), ("sans-serif", 18))
+            .caption(
+                format!("{}: {what}, scored by {}", run.name, run.policy),
+                ("sans-serif", 18),
+            )
             .margin(12)
             .x_label_area_size(36)
             .y_label_area_size(56)
@@ -178,13 +240,23 @@ fn stacked(run: &Outcome, what: &'static str, sort: impl Fn(&Kind) -> String) ->
                 below.map(|(_, count)| *count).sum::<usize>() as f64
             };
             let colour = COLOURS[top % COLOURS.len()];
-            let points = run.samples.iter().map(|sample| (sample.at.as_secs_f64() / seconds, height(sample)));
+            let points = run
+                .samples
+                .iter()
+                .map(|sample| (sample.at.as_secs_f64() / seconds, height(sample)));
             let key = move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled());
             let series = AreaSeries::new(steps(points), 0.0, colour.mix(1.0));
-            chart.draw_series(series).map_err(failed(what))?.label(names[top].clone()).legend(key);
+            chart
+                .draw_series(series)
+                .map_err(failed(what))?
+                .label(names[top].clone())
+                .legend(key);
         }
         let mut labels = chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.85)).border_style(TRANSPARENT);
+        labels
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.85))
+            .border_style(TRANSPARENT);
         labels.draw().map_err(failed(what))?;
         area.present().map_err(failed(what))?;
     }
@@ -193,7 +265,11 @@ fn stacked(run: &Outcome, what: &'static str, sort: impl Fn(&Kind) -> String) ->
 
 /// `5`, but `2.5` where it is no whole number.
 fn whole(number: &f64) -> String {
-    if number.fract().abs() < 1e-6 { format!("{number:.0}") } else { format!("{number:.1}") }
+    if number.fract().abs() < 1e-6 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:.1}")
+    }
 }
 
 /// Values hold until the next one.

@@ -33,7 +33,11 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
     while from < end {
         let to = (from + outcome.step).min(end);
         let inside = |at: Duration| from < at && at <= to || at.is_zero() && from.is_zero();
-        let samples: Vec<&Sample> = outcome.samples.iter().filter(|sample| inside(sample.at)).collect();
+        let samples: Vec<&Sample> = outcome
+            .samples
+            .iter()
+            .filter(|sample| inside(sample.at))
+            .collect();
         let notes = outcome.notes.iter().filter(|note| inside(note.at));
         rows.push(row(to, &samples, said(notes)));
         from = to;
@@ -42,12 +46,29 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
 }
 
 fn row(at: Duration, samples: &[&Sample], notes: Vec<String>) -> Row {
-    let mut row = Row { at, notes, ..Row::default() };
+    let mut row = Row {
+        at,
+        notes,
+        ..Row::default()
+    };
     if let Some(last) = samples.last() {
         (row.running, row.nodes) = (last.running, last.all_nodes());
-        row.spot = last.nodes.iter().filter(|(kind, _)| kind.capacity_type == "spot").map(|(_, n)| n).sum();
-        row.pending = samples.iter().map(|sample| sample.most_pending).max().unwrap_or(0);
-        row.usd_per_hour = samples.iter().map(|sample| sample.usd_per_hour).sum::<f64>() / samples.len() as f64;
+        row.spot = last
+            .nodes
+            .iter()
+            .filter(|(kind, _)| kind.capacity_type == "spot")
+            .map(|(_, n)| n)
+            .sum();
+        row.pending = samples
+            .iter()
+            .map(|sample| sample.most_pending)
+            .max()
+            .unwrap_or(0);
+        row.usd_per_hour = samples
+            .iter()
+            .map(|sample| sample.usd_per_hour)
+            .sum::<f64>()
+            / samples.len() as f64;
     }
     row
 }

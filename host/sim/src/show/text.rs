@@ -26,7 +26,14 @@ pub fn text(outcome: &Outcome) -> String {
 }
 
 fn heading(outcome: &Outcome) -> String {
-    let Outcome { name, seed, policy, begins, totals, .. } = outcome;
+    let Outcome {
+        name,
+        seed,
+        policy,
+        begins,
+        totals,
+        ..
+    } = outcome;
     let (length, day) = (acts::text(totals.time), begins.to_string());
     let day = day.get(..10).unwrap_or_default();
     format!("{name}: {length} from {day} on, seed {seed}, scored by {policy}\n")
@@ -34,11 +41,17 @@ fn heading(outcome: &Outcome) -> String {
 
 /// A row for each step.
 pub fn timeline(outcome: &Outcome) -> String {
-    let mut text =
-        format!("{:<11}  {:>6}  {:>7}  {:>5}  {:>5}  {:>8}\n", "UNTIL", "PODS", "WAITING", "NODES", "SPOT", "USD/H");
+    let mut text = format!(
+        "{:<11}  {:>6}  {:>7}  {:>5}  {:>5}  {:>8}\n",
+        "UNTIL", "PODS", "WAITING", "NODES", "SPOT", "USD/H"
+    );
     for row in rows(outcome) {
         let time = moment(outcome.begins, row.at, outcome.totals.time);
-        let pending = if row.pending == 0 { "·".to_owned() } else { row.pending.to_string() };
+        let pending = if row.pending == 0 {
+            "·".to_owned()
+        } else {
+            row.pending.to_string()
+        };
         let line = format!(
             "{time:<11}  {:>6}  {pending:>7}  {:>5}  {:>5}  {:>8.3}",
             row.running, row.nodes, row.spot, row.usd_per_hour
@@ -120,5 +133,9 @@ pub fn totals(totals: &Totals) -> String {
 /// How fast it went: for standard error, for it is not the same twice.
 pub fn speed(time: Duration, took: Duration) -> String {
     let times = time.as_secs_f64() / took.as_secs_f64().max(1e-6);
-    format!("{} in {}: {times:.0} times as fast as life", acts::text(time), seconds(took.as_secs_f64()))
+    format!(
+        "{} in {}: {times:.0} times as fast as life",
+        acts::text(time),
+        seconds(took.as_secs_f64())
+    )
 }

@@ -58,7 +58,10 @@ impl Pods {
         }
         let uid = fields::uid(pod);
         let before = self.known.get(uid).copied();
-        let was = before.unwrap_or(Pod { born: now, ..Pod::default() });
+        let was = before.unwrap_or(Pod {
+            born: now,
+            ..Pod::default()
+        });
         let node = fields::text(pod, "/spec/nodeName");
         let gone = change.event == Event::Deleted;
         let is = Pod {
@@ -96,8 +99,8 @@ impl Pods {
     }
 }
 
-/// Whether it goes, and has not ended by itself. A machine that is lost takes pods with it, which the pod-GC fails
-/// before it deletes them.
+/// Whether it goes, and has not ended by itself. A machine that is lost takes pods with it, which
+/// the pod-GC fails before it deletes them.
 fn leaves(pod: &Value, gone: bool) -> bool {
     gone || fields::deleting(pod) || fields::text(pod, "/status/phase") == "Failed"
 }
@@ -127,9 +130,12 @@ pub async fn count(server: Server, clock: Clock, pods: Arc<Mutex<Pods>>) {
             seen = last.revision;
             let now = clock.elapsed();
             let mut pods = pods.lock().unwrap_or_else(PoisonError::into_inner);
-            changes.iter().filter(|change| change.key.resource == resources::POD).for_each(|change| {
-                pods.on_change(&server, now, change);
-            });
+            changes
+                .iter()
+                .filter(|change| change.key.resource == resources::POD)
+                .for_each(|change| {
+                    pods.on_change(&server, now, change);
+                });
         }
         server.changed(seen).await;
     }

@@ -53,7 +53,8 @@ pub struct Money {
     pub node_hours: f64,
 }
 
-/// How long pods waited for a node, seconds. Those that still wait count with what they have waited so far.
+/// How long pods waited for a node, seconds. Those that still wait count with what they have waited
+/// so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
     /// How many pods.
@@ -77,12 +78,23 @@ impl Totals {
     pub(super) fn new(harness: &Harness, pods: &Pods, samples: &[Sample]) -> Self {
         let world = &harness.world;
         let now = world.clock.elapsed();
-        let mut totals = Totals { time: now, ..Totals::default() };
+        let mut totals = Totals {
+            time: now,
+            ..Totals::default()
+        };
         for entry in &world.cloud.ledger().entries {
-            let hours = entry.end.unwrap_or(now).saturating_sub(entry.start).as_secs_f64() / 3600.0;
+            let hours = entry
+                .end
+                .unwrap_or(now)
+                .saturating_sub(entry.start)
+                .as_secs_f64()
+                / 3600.0;
             let places = [
                 &mut totals.all,
-                totals.by_capacity.entry(entry.capacity_type.clone()).or_default(),
+                totals
+                    .by_capacity
+                    .entry(entry.capacity_type.clone())
+                    .or_default(),
                 totals.by_pool.entry(entry.node_pool.clone()).or_default(),
             ];
             for money in places {
@@ -93,7 +105,8 @@ impl Totals {
         let cloud = world.cloud.stats();
         totals.waits = Waits::new(pods, now);
         totals.most_nodes = samples.iter().map(Sample::all_nodes).max().unwrap_or(0);
-        (totals.launched, totals.launches_failed, totals.short) = (cloud.launched, cloud.failed, cloud.short);
+        (totals.launched, totals.launches_failed, totals.short) =
+            (cloud.launched, cloud.failed, cloud.short);
         (totals.interruptions, totals.taken_back) = (cloud.interruptions, cloud.taken_back);
         (totals.evicted, totals.lost) = (pods.evicted, pods.lost);
         totals.restarts = harness.restarts();
@@ -112,9 +125,18 @@ impl Waits {
         // The smallest wait that so many had at most.
         let at = |share: f64| {
             let rank = (share * all.len() as f64).ceil() as usize;
-            all.get(rank.max(1) - 1).map_or(0.0, |wait| f64::from(*wait))
+            all.get(rank.max(1) - 1)
+                .map_or(0.0, |wait| f64::from(*wait))
         };
         let mean = all.iter().map(|wait| f64::from(*wait)).sum::<f64>() / all.len().max(1) as f64;
-        Waits { pods: all.len(), still, p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1.0), mean }
+        Waits {
+            pods: all.len(),
+            still,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max: at(1.0),
+            mean,
+        }
     }
 }

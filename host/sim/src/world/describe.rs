@@ -37,7 +37,9 @@ pub(super) fn describe(world: &World) -> String {
     if !waiting.is_empty() {
         let _ = writeln!(text, "pending");
         for pod in waiting {
-            let why = fields::items(pod, "/status/conditions").iter().find(|c| c["type"] == "PodScheduled");
+            let why = fields::items(pod, "/status/conditions")
+                .iter()
+                .find(|c| c["type"] == "PodScheduled");
             let why = why.map_or("", |c| fields::text(c, "/message"));
             let _ = writeln!(text, "{}", format!("  {} {why}", pod_name(pod)).trim_end());
         }
@@ -72,29 +74,58 @@ fn pod_state(pod: &Value) -> String {
 }
 
 fn node_line(node: &Value, pods: &[&Value]) -> String {
-    let labels = ["node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/capacity-type"];
+    let labels = [
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone",
+        "karpenter.sh/capacity-type",
+    ];
     let mut words: Vec<String> = vec![fields::name(node).to_owned()];
-    words.extend(labels.iter().filter_map(|l| fields::label(node, l)).map(str::to_owned));
-    let used: i64 = pods.iter().filter(|p| !fields::ended(p)).map(|p| cpu(p)).sum();
+    words.extend(
+        labels
+            .iter()
+            .filter_map(|l| fields::label(node, l))
+            .map(str::to_owned),
+    );
+    let used: i64 = pods
+        .iter()
+        .filter(|p| !fields::ended(p))
+        .map(|p| cpu(p))
+        .sum();
     let has = fields::text(node, "/status/allocatable/cpu");
-    let has = Quantity::parse(has).ok().and_then(|q| q.milli().ok()).unwrap_or(0);
+    let has = Quantity::parse(has)
+        .ok()
+        .and_then(|q| q.milli().ok())
+        .unwrap_or(0);
     words.push(format!("cpu {}/{}", cores(used), cores(has)));
     if fields::condition(node, "Ready") != "True" {
-        words.push(if fields::condition(node, "Ready") == "Unknown" { "unreachable" } else { "not ready" }.to_owned());
+        words.push(
+            if fields::condition(node, "Ready") == "Unknown" {
+                "unreachable"
+            } else {
+                "not ready"
+            }
+            .to_owned(),
+        );
     }
     if fields::deleting(node) {
         words.push("leaving".to_owned());
     }
     let taints = fields::items(node, "/spec/taints").iter();
     let shown = taints.filter(|t| !fields::text(t, "/key").starts_with("node.kubernetes.io/"));
-    words.extend(shown.map(|t| format!("{}:{}", fields::text(t, "/key"), fields::text(t, "/effect"))));
+    words.extend(
+        shown.map(|t| format!("{}:{}", fields::text(t, "/key"), fields::text(t, "/effect"))),
+    );
     words.join(" ")
 }
 
 /// Thousandths of a core that the containers of a pod ask for.
 fn cpu(pod: &Value) -> i64 {
-    let asked = fields::items(pod, "/spec/containers").iter().map(|c| fields::text(c, "/resources/requests/cpu"));
-    asked.filter_map(|text| Quantity::parse(text).ok()?.milli().ok()).sum()
+    let asked = fields::items(pod, "/spec/containers")
+        .iter()
+        .map(|c| fields::text(c, "/resources/requests/cpu"));
+    asked
+        .filter_map(|text| Quantity::parse(text).ok()?.milli().ok())
+        .sum()
 }
 
 fn cores(milli: i64) -> String {

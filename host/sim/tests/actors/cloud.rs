@@ -10,8 +10,11 @@ use crate::scene::{apply, pod, story, story_with, wait};
 
 /// A claim for four CPUs of a capacity type, by number.
 pub fn launch(number: u32, capacity_type: &str) -> Launch {
-    let is =
-        |key: &str, value: &str| Requirement { key: key.into(), operator: "In".into(), values: vec![value.into()] };
+    let is = |key: &str, value: &str| Requirement {
+        key: key.into(),
+        operator: "In".into(),
+        values: vec![value.into()],
+    };
     Launch {
         name: format!("claim-{number}"),
         uid: format!("uid-{number}"),
@@ -31,11 +34,18 @@ pub fn launch(number: u32, capacity_type: &str) -> Launch {
 pub fn register(world: &World) {
     for node in world.server.list(resources::NODE) {
         let key = longshore_sim::actors::fields::key_of(resources::NODE, &node);
-        let done = world.server.update(&key, longshore_sim::server::Subresource::Object, &mut |node| {
-            if let Some(taints) = node.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut) {
-                taints.retain(|t| t["key"] != "karpenter.sh/unregistered");
-            }
-        });
+        let done = world.server.update(
+            &key,
+            longshore_sim::server::Subresource::Object,
+            &mut |node| {
+                if let Some(taints) = node
+                    .pointer_mut("/spec/taints")
+                    .and_then(serde_json::Value::as_array_mut)
+                {
+                    taints.retain(|t| t["key"] != "karpenter.sh/unregistered");
+                }
+            },
+        );
         assert!(done.is_ok());
     }
 }
@@ -49,7 +59,11 @@ fn faults(faults: Faults) -> Options {
 #[test]
 fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
     story(async |world| {
-        let made = world.cloud.create(&launch(1, "on-demand")).await.expect("there is room");
+        let made = world
+            .cloud
+            .create(&launch(1, "on-demand"))
+            .await
+            .expect("there is room");
         assert_eq!(made.claim_uid.as_deref(), Some("uid-1"));
         apply(&world, &pod("p", "2", ""));
         wait(&world, 60).await;
@@ -69,7 +83,11 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
         "#]]
         .assert_eq(&world.describe());
         wait(&world, 3600).await;
-        world.cloud.delete(&made.provider_id).await.expect("it runs");
+        world
+            .cloud
+            .delete(&made.provider_id)
+            .await
+            .expect("it runs");
         assert!(world.cloud.get(&made.provider_id).await.is_ok());
         wait(&world, 30).await;
         let gone = world.cloud.delete(&made.provider_id).await;
@@ -88,7 +106,12 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
             0.111305 USD
             0.0000 USD/h
         "#]]
-        .assert_eq(&format!("{}{}{}", world.log.text(), world.cloud.ledger(), world.describe()));
+        .assert_eq(&format!(
+            "{}{}{}",
+            world.log.text(),
+            world.cloud.ledger(),
+            world.describe()
+        ));
     });
 }
 
@@ -96,7 +119,8 @@ fn an_instance_comes_as_a_node_takes_pods_and_is_paid_for_until_it_ends() {
 fn asking_twice_makes_one_instance_even_if_nobody_waits_for_the_first_answer() {
     story(async |world| {
         let claim = launch(1, "spot");
-        let dropped = tokio::time::timeout(Duration::from_millis(1), world.cloud.create(&claim)).await;
+        let dropped =
+            tokio::time::timeout(Duration::from_millis(1), world.cloud.create(&claim)).await;
         assert!(dropped.is_err());
         let (one, two) = tokio::join!(world.cloud.create(&claim), world.cloud.create(&claim));
         assert_eq!(one, two);
@@ -106,22 +130,37 @@ fn asking_twice_makes_one_instance_even_if_nobody_waits_for_the_first_answer() {
 
 #[test]
 fn an_answer_that_is_lost_leaves_an_instance_that_the_next_call_finds() {
-    story_with(faults(Faults { lost: 1.0, ..Faults::default() }), async |world| {
-        let claim = launch(1, "spot");
-        let first = world.cloud.create(&claim).await;
-        assert!(matches!(first, Err(CloudError::Other(_))), "{first:?}");
-        assert_eq!(world.cloud.list().await.expect("it answers").len(), 1);
-        world.cloud.set_faults(Faults::default());
-        let again = world.cloud.create(&claim).await.expect("it is there");
-        assert_eq!(world.cloud.list().await.expect("it answers"), [std::sync::Arc::new(again)]);
-        assert!(world.cloud.ledger().bought_twice().is_empty());
-        assert_eq!(world.cloud.ledger().leaked(|_| false).len(), 1);
-    });
+    story_with(
+        faults(Faults {
+            lost: 1.0,
+            ..Faults::default()
+        }),
+        async |world| {
+            let claim = launch(1, "spot");
+            let first = world.cloud.create(&claim).await;
+            assert!(matches!(first, Err(CloudError::Other(_))), "{first:?}");
+            assert_eq!(world.cloud.list().await.expect("it answers").len(), 1);
+            world.cloud.set_faults(Faults::default());
+            let again = world.cloud.create(&claim).await.expect("it is there");
+            assert_eq!(
+                world.cloud.list().await.expect("it answers"),
+                [std::sync::Arc::new(again)]
+            );
+            assert!(world.cloud.ledger().bought_twice().is_empty());
+            assert_eq!(world.cloud.ledger().leaked(|_| false).len(), 1);
+        },
+    );
 }
 
 #[test]
 fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
-    let quarter = Faults { fail: 0.25, never_register: 0.25, never_ready: 0.25, slow: 0.25, ..Faults::default() };
+    let quarter = Faults {
+        fail: 0.25,
+        never_register: 0.25,
+        never_ready: 0.25,
+        slow: 0.25,
+        ..Faults::default()
+    };
     story_with(faults(quarter), async |world| {
         for number in 0..100 {
             let _ = world.cloud.create(&launch(number, "spot")).await;
@@ -129,7 +168,12 @@ fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
         wait(&world, 600).await;
         let lines = world.log.text();
         let count = |what: &str| lines.lines().filter(|l| l.contains(what)).count();
-        let found = [count("fails"), count("will never register"), count("will never be ready"), count("is ready")];
+        let found = [
+            count("fails"),
+            count("will never register"),
+            count("will never be ready"),
+            count("is ready"),
+        ];
         expect!["[22, 17, 19, 42]"].assert_eq(&format!("{found:?}"));
     });
 }
@@ -137,12 +181,23 @@ fn launches_fail_and_nodes_stay_away_as_often_as_was_asked_for() {
 #[test]
 fn in_a_storm_the_next_best_offering_is_taken_and_without_any_there_is_no_capacity() {
     story(async |world| {
-        world.cloud.capacity_outage("*/test-zone-a/spot", Duration::from_secs(600));
-        let one = world.cloud.create(&launch(1, "spot")).await.expect("other zones have some");
+        world
+            .cloud
+            .capacity_outage("*/test-zone-a/spot", Duration::from_secs(600));
+        let one = world
+            .cloud
+            .create(&launch(1, "spot"))
+            .await
+            .expect("other zones have some");
         assert_eq!(one.labels["topology.kubernetes.io/zone"], "test-zone-b");
-        world.cloud.capacity_outage("*/*/spot", Duration::from_secs(600));
+        world
+            .cloud
+            .capacity_outage("*/*/spot", Duration::from_secs(600));
         let none = world.cloud.create(&launch(2, "spot")).await;
-        assert!(matches!(none, Err(CloudError::InsufficientCapacity(_))), "{none:?}");
+        assert!(
+            matches!(none, Err(CloudError::InsufficientCapacity(_))),
+            "{none:?}"
+        );
         wait(&world, 600).await;
         assert!(world.cloud.create(&launch(2, "spot")).await.is_ok());
     });
@@ -156,13 +211,24 @@ fn what_there_is_of_an_offering_is_used_up_and_comes_back() {
         let mut zones = Vec::new();
         let mut ids = Vec::new();
         for number in 1..=4 {
-            let made = world.cloud.create(&launch(number, "spot")).await.expect("there is room");
+            let made = world
+                .cloud
+                .create(&launch(number, "spot"))
+                .await
+                .expect("there is room");
             zones.push(made.labels["topology.kubernetes.io/zone"].clone());
             ids.push(made.provider_id);
         }
-        assert_eq!(zones, ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"]);
+        assert_eq!(
+            zones,
+            ["test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d"]
+        );
         world.cloud.delete(&ids[2]).await.expect("it runs");
-        let made = world.cloud.create(&launch(5, "spot")).await.expect("there is room again");
+        let made = world
+            .cloud
+            .create(&launch(5, "spot"))
+            .await
+            .expect("there is room again");
         assert_eq!(made.labels["topology.kubernetes.io/zone"], "test-zone-c");
     });
 }
@@ -170,7 +236,11 @@ fn what_there_is_of_an_offering_is_used_up_and_comes_back() {
 #[test]
 fn an_interrupted_instance_goes_two_minutes_after_its_notice_and_its_node_a_minute_later() {
     story(async |world| {
-        let made = world.cloud.create(&launch(1, "spot")).await.expect("there is room");
+        let made = world
+            .cloud
+            .create(&launch(1, "spot"))
+            .await
+            .expect("there is room");
         wait(&world, 60).await;
         register(&world);
         apply(&world, &pod("p", "2", ""));
@@ -211,8 +281,18 @@ fn spot_prices_walk_and_the_ledger_walks_with_them() {
         let mut text = String::new();
         for hour in 0..6 {
             wait(&world, 3600).await;
-            let paid: Vec<String> = world.cloud.ledger().entries.iter().map(|e| format!("{:.4}", e.paid)).collect();
-            text += &format!("{hour}: {:.4} USD/h, paid {}\n", world.cloud.cost_per_hour(), paid.join(" and "));
+            let paid: Vec<String> = world
+                .cloud
+                .ledger()
+                .entries
+                .iter()
+                .map(|e| format!("{:.4}", e.paid))
+                .collect();
+            text += &format!(
+                "{hour}: {:.4} USD/h, paid {}\n",
+                world.cloud.cost_per_hour(),
+                paid.join(" and ")
+            );
         }
         expect![[r#"
             0: 0.1852 USD/h, paid 0.0746 and 0.1086

@@ -12,13 +12,21 @@ async fn settled(world: &World) {
 
 fn delete(world: &World, propagation: Propagation) {
     let key = fields::key(resources::DEPLOYMENT, "default", "web");
-    let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
+    let options = DeleteOptions {
+        propagation: Some(propagation),
+        ..DeleteOptions::default()
+    };
     world.server.delete(&key, &options).expect("it is there");
 }
 
 /// Deployments, ReplicaSets, pods.
 fn count(world: &World) -> [usize; 3] {
-    [resources::DEPLOYMENT, resources::REPLICA_SET, resources::POD].map(|r| world.server.list(r).len())
+    [
+        resources::DEPLOYMENT,
+        resources::REPLICA_SET,
+        resources::POD,
+    ]
+    .map(|r| world.server.list(r).len())
 }
 
 #[test]
@@ -72,8 +80,14 @@ fn what_names_an_owner_that_never_was_goes() {
 #[test]
 fn a_namespace_goes_with_all_that_is_in_it() {
     story(async |world| {
-        apply(&world, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}");
-        let web = deployment("web", 3, "1").replace("metadata: {name: web}", "metadata: {name: web, namespace: shop}");
+        apply(
+            &world,
+            "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}",
+        );
+        let web = deployment("web", 3, "1").replace(
+            "metadata: {name: web}",
+            "metadata: {name: web, namespace: shop}",
+        );
         apply(&world, &(node("n1", "64", "a") + &web));
         wait(&world, 60).await;
         assert_eq!(world.ready_pods(), 3);

@@ -21,7 +21,9 @@ pub async fn wait(world: &World, seconds: u64) {
 
 /// Applies manifests that are right.
 pub fn apply(world: &World, manifests: &str) {
-    world.apply(manifests).expect("manifests of a test are right");
+    world
+        .apply(manifests)
+        .expect("manifests of a test are right");
 }
 
 /// A node of a machine that no cloud knows.
@@ -48,11 +50,20 @@ spec: {{containers: [{{name: c, image: 'x:1', resources: {{requests: {{cpu: '{cp
     )
 }
 
-/// A workload with pods of one container; `more` are further fields of the workload's spec, `pods` of its pods'.
+/// A workload with pods of one container; `more` are further fields of the workload's spec, `pods`
+/// of its pods'.
 pub fn workload(kind: &str, name: &str, cpu: &str, more: &str, pods: &str) -> String {
     let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-    let selector = if kind == "Job" { String::new() } else { format!("selector: {{matchLabels: {{app: {name}}}}},") };
-    let restart = if kind == "Job" { ", restartPolicy: Never" } else { "" };
+    let selector = if kind == "Job" {
+        String::new()
+    } else {
+        format!("selector: {{matchLabels: {{app: {name}}}}},")
+    };
+    let restart = if kind == "Job" {
+        ", restartPolicy: Never"
+    } else {
+        ""
+    };
     format!(
         "---
 apiVersion: {group}
@@ -67,5 +78,11 @@ spec:
 
 /// A Deployment.
 pub fn deployment(name: &str, replicas: u32, cpu: &str) -> String {
-    workload("Deployment", name, cpu, &format!(", replicas: {replicas}"), "")
+    workload(
+        "Deployment",
+        name,
+        cpu,
+        &format!(", replicas: {replicas}"),
+        "",
+    )
 }

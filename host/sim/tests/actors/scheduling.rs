@@ -11,7 +11,10 @@ fn the_more_important_pod_goes_first_then_the_older_one() {
         let high = pod("high", "2", ", priorityClassName: high");
         apply(&world, &(class.to_owned() + &pod("old", "2", "")));
         wait(&world, 5).await;
-        apply(&world, &(pod("young", "2", "") + &high + &node("n1", "4", "a")));
+        apply(
+            &world,
+            &(pod("young", "2", "") + &high + &node("n1", "4", "a")),
+        );
         wait(&world, 60).await;
         expect![[r#"
             n1 a cpu 4/4
@@ -28,7 +31,10 @@ fn the_more_important_pod_goes_first_then_the_older_one() {
 #[test]
 fn a_pod_that_found_no_node_is_tried_again_when_room_comes() {
     story(async |world| {
-        apply(&world, &(node("n1", "1", "a") + &pod("first", "1", "") + &pod("second", "1", "")));
+        apply(
+            &world,
+            &(node("n1", "1", "a") + &pod("first", "1", "") + &pod("second", "1", "")),
+        );
         wait(&world, 60).await;
         assert_eq!(world.ready_pods(), 1);
         world.delete("Pod", "default", "first");
@@ -50,10 +56,18 @@ fn what_is_nominated_counts_as_used_and_is_tried_first() {
         // Waits for its gate, nominated for n2 meanwhile.
         apply(&world, &pod("late", "2", ", schedulingGates: [{name: g}]"));
         let late = fields::key(resources::POD, "default", "late");
-        let nominate = &mut |p: &mut serde_json::Value| p["status"]["nominatedNodeName"] = "n2".into();
-        world.server.update(&late, Subresource::Status, nominate).expect("it is there");
-        let open = &mut |p: &mut serde_json::Value| p["spec"]["schedulingGates"] = serde_json::json!([]);
-        world.server.update(&late, Subresource::Object, open).expect("it is there");
+        let nominate =
+            &mut |p: &mut serde_json::Value| p["status"]["nominatedNodeName"] = "n2".into();
+        world
+            .server
+            .update(&late, Subresource::Status, nominate)
+            .expect("it is there");
+        let open =
+            &mut |p: &mut serde_json::Value| p["spec"]["schedulingGates"] = serde_json::json!([]);
+        world
+            .server
+            .update(&late, Subresource::Object, open)
+            .expect("it is there");
         apply(&world, &pod("early", "1", ""));
         wait(&world, 30).await;
         expect![[r#"
@@ -80,20 +94,34 @@ fn spread_affinity_ports_and_taints_are_kept() {
         let lone = workload("Deployment", "lone", "100m", ", replicas: 4", apart);
         let near = ", affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
             [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: anchor}}}]}}";
-        let anchor = pod("anchor", "100m", ", nodeSelector: {topology.kubernetes.io/zone: b}");
+        let anchor = pod(
+            "anchor",
+            "100m",
+            ", nodeSelector: {topology.kubernetes.io/zone: b}",
+        );
         let follower = pod("follower", "100m", near);
-        let port = pod("port1", "100m", ", hostNetwork: true, nodeSelector: {kubernetes.io/hostname: n1}")
-            .replace("name: c,", "name: c, ports: [{containerPort: 80}],");
+        let port = pod(
+            "port1",
+            "100m",
+            ", hostNetwork: true, nodeSelector: {kubernetes.io/hostname: n1}",
+        )
+        .replace("name: c,", "name: c, ports: [{containerPort: 80}],");
         let taken = port.replace("port1", "port2");
         apply(&world, &(nodes + &tainted));
         wait(&world, 30).await;
-        apply(&world, &(even + &lone + &follower + &anchor + &port + &taken));
+        apply(
+            &world,
+            &(even + &lone + &follower + &anchor + &port + &taken),
+        );
         wait(&world, 60).await;
         // Names of pods that controllers made end in letters of chance.
         let cut = |line: &str| match line.trim_start().split_once('-') {
-            Some((base @ ("even" | "lone"), rest)) => {
-                format!("  {base} {}", rest.split_once(' ').map_or("", |(_, why)| why)).trim_end().to_owned()
-            }
+            Some((base @ ("even" | "lone"), rest)) => format!(
+                "  {base} {}",
+                rest.split_once(' ').map_or("", |(_, why)| why)
+            )
+            .trim_end()
+            .to_owned(),
             _ => line.to_owned(),
         };
         let text: Vec<String> = world.describe().lines().map(cut).collect();
@@ -124,12 +152,24 @@ fn pods_bound_to_a_cordoned_node_stay_and_new_ones_go_elsewhere() {
     story(async |world| {
         apply(&world, &(node("n1", "8", "a") + &deployment("web", 2, "1")));
         wait(&world, 60).await;
-        apply(&world, &(node("n1", "8", "a") + "spec: {unschedulable: true}\n" + &node("n2", "8", "a")));
+        apply(
+            &world,
+            &(node("n1", "8", "a") + "spec: {unschedulable: true}\n" + &node("n2", "8", "a")),
+        );
         world.scale("Deployment", "default", "web", 4);
         wait(&world, 60).await;
-        let on = |node: &str| world.pods().iter().filter(|p| fields::text(p, "/spec/nodeName") == node).count();
+        let on = |node: &str| {
+            world
+                .pods()
+                .iter()
+                .filter(|p| fields::text(p, "/spec/nodeName") == node)
+                .count()
+        };
         assert_eq!((on("n1"), on("n2")), (2, 2));
         let n1 = world.object("Node", "", "n1").expect("it is there");
-        assert_eq!(fields::text(&n1, "/spec/taints/0/key"), "node.kubernetes.io/unschedulable");
+        assert_eq!(
+            fields::text(&n1, "/spec/taints/0/key"),
+            "node.kubernetes.io/unschedulable"
+        );
     });
 }

@@ -22,14 +22,29 @@ async fn busy_hour(world: &World, nodes: u32, chance: KeyedRng) {
     apply(world, &workload("DaemonSet", "agent", "50m", "", ""));
     let per_deployment = nodes;
     for n in 0..9 {
-        apply(world, &deployment(&format!("web{n}"), per_deployment, "300m"));
+        apply(
+            world,
+            &deployment(&format!("web{n}"), per_deployment, "300m"),
+        );
     }
     for minute in 0..60u64 {
         let lot = chance.draw("churn", &minute.to_string());
         let name = format!("web{}", lot % 9);
         match lot / 9 % 3 {
-            0 => drop(world.scale("Deployment", "default", &name, per_deployment - (lot / 27 % 10) as u32)),
-            1 => apply(world, &deployment(&name, per_deployment, if minute % 2 == 0 { "310m" } else { "290m" })),
+            0 => drop(world.scale(
+                "Deployment",
+                "default",
+                &name,
+                per_deployment - (lot / 27 % 10) as u32,
+            )),
+            1 => apply(
+                world,
+                &deployment(
+                    &name,
+                    per_deployment,
+                    if minute % 2 == 0 { "310m" } else { "290m" },
+                ),
+            ),
             _ => {
                 let pods = world.pods();
                 let pod = &pods[lot as usize % pods.len()];
@@ -45,7 +60,13 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let run = |seed| {
         paused(async {
             let mut options = Options::default();
-            options.cloud.faults = Faults { fail: 0.1, lost: 0.1, never_ready: 0.1, slow: 0.1, never_register: 0.1 };
+            options.cloud.faults = Faults {
+                fail: 0.1,
+                lost: 0.1,
+                never_ready: 0.1,
+                slow: 0.1,
+                never_register: 0.1,
+            };
             options.cloud.disturbances = Disturbances {
                 prices_every: Duration::from_secs(300),
                 volatility: 0.1,

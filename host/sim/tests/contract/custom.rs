@@ -54,9 +54,14 @@ fn path_of(object: &Value) -> String {
 async fn blamed(w: &World, place: &str, value: Value) -> Result<Vec<String>> {
     let mut pool = pool(&w.named("blamed"));
     let (above, last) = place.rsplit_once('/').unwrap_or(("", place));
-    pool.pointer_mut(above).and_then(Value::as_object_mut).map(|fields| fields.insert(last.to_owned(), value));
+    pool.pointer_mut(above)
+        .and_then(Value::as_object_mut)
+        .map(|fields| fields.insert(last.to_owned(), value));
     let answer = w.post(POOLS, &pool).await?;
-    let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let causes = answer.body["details"]["causes"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     answer.refused(422, "Invalid")?;
     Ok(causes.iter().map(|cause| plain(&cause["field"])).collect())
 }
@@ -67,7 +72,10 @@ async fn unknown_fields_are_dropped(w: &World) -> Result<()> {
     pool["spec"]["template"]["spec"]["nonsense"] = json!({"a": 1});
     pool["other"] = json!(1);
     let made = w.post(POOLS, &pool).await?.ok()?;
-    ensure!(!made.to_string().contains("nonsense") && made["other"].is_null(), "{made}");
+    ensure!(
+        !made.to_string().contains("nonsense") && made["other"].is_null(),
+        "{made}"
+    );
     Ok(())
 }
 
@@ -75,9 +83,15 @@ async fn defaults_are_filled_in(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     let disruption = &made["spec"]["disruption"];
     ensure!(disruption["consolidateAfter"] == "0s", "{made}");
-    ensure!(disruption["consolidationPolicy"] == "WhenEmptyOrUnderutilized", "{made}");
+    ensure!(
+        disruption["consolidationPolicy"] == "WhenEmptyOrUnderutilized",
+        "{made}"
+    );
     ensure!(disruption["budgets"] == json!([{"nodes": "10%"}]), "{made}");
-    ensure!(made["spec"]["template"]["spec"]["expireAfter"] == "720h", "{made}");
+    ensure!(
+        made["spec"]["template"]["spec"]["expireAfter"] == "720h",
+        "{made}"
+    );
     Ok(())
 }
 
@@ -86,7 +100,10 @@ async fn a_status_has_a_default_too(w: &World) -> Result<()> {
     let class = json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": class["metadata"], "spec": {},
     });
-    let made = w.post("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses", &class).await?.ok()?;
+    let made = w
+        .post("/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses", &class)
+        .await?
+        .ok()?;
     ensure!(made["status"]["conditions"][0]["type"] == "Ready", "{made}");
     Ok(())
 }
@@ -94,7 +111,10 @@ async fn a_status_has_a_default_too(w: &World) -> Result<()> {
 async fn what_is_missing_is_refused(w: &World) -> Result<()> {
     let blamed = blamed(w, "/spec/template/spec", json!({"requirements": []})).await?;
     // The second says that rules were not asked.
-    ensure!(blamed == ["spec.template.spec.nodeClassRef", "<nil>"], "{blamed:?}");
+    ensure!(
+        blamed == ["spec.template.spec.nodeClassRef", "<nil>"],
+        "{blamed:?}"
+    );
     Ok(())
 }
 
@@ -109,19 +129,33 @@ async fn a_value_beyond_the_limits_is_refused(w: &World) -> Result<()> {
     ensure!(blamed(w, "/spec/weight", json!(0)).await? == ["spec.weight"]);
     let many: Vec<Value> = (0..51).map(|_| json!({"nodes": "1"})).collect();
     let blamed = blamed(w, "/spec/disruption", json!({"budgets": many})).await?;
-    ensure!(blamed.contains(&"spec.disruption.budgets".to_owned()), "{blamed:?}");
+    ensure!(
+        blamed.contains(&"spec.disruption.budgets".to_owned()),
+        "{blamed:?}"
+    );
     Ok(())
 }
 
 async fn a_value_that_is_none_of_those_known_is_refused(w: &World) -> Result<()> {
-    let blamed = blamed(w, "/spec/disruption", json!({"consolidationPolicy": "Sometimes"})).await?;
-    ensure!(blamed.contains(&"spec.disruption.consolidationPolicy".to_owned()), "{blamed:?}");
+    let blamed = blamed(
+        w,
+        "/spec/disruption",
+        json!({"consolidationPolicy": "Sometimes"}),
+    )
+    .await?;
+    ensure!(
+        blamed.contains(&"spec.disruption.consolidationPolicy".to_owned()),
+        "{blamed:?}"
+    );
     Ok(())
 }
 
 async fn a_text_against_its_pattern_is_refused(w: &World) -> Result<()> {
     let blamed = blamed(w, "/spec/disruption", json!({"consolidateAfter": "soon"})).await?;
-    ensure!(blamed.contains(&"spec.disruption.consolidateAfter".to_owned()), "{blamed:?}");
+    ensure!(
+        blamed.contains(&"spec.disruption.consolidateAfter".to_owned()),
+        "{blamed:?}"
+    );
     Ok(())
 }
 
@@ -133,15 +167,24 @@ async fn a_rule_is_obeyed(w: &World) -> Result<()> {
     pool["spec"]["replicas"] = json!(1);
     pool["spec"]["weight"] = json!(1);
     let message = w.post(POOLS, &pool).await?.refused(422, "Invalid")?;
-    ensure!(message.contains("a pool with replicas has no weight"), "{message}");
+    ensure!(
+        message.contains("a pool with replicas has no weight"),
+        "{message}"
+    );
     Ok(())
 }
 
 async fn a_rule_about_change_is_obeyed(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     let patch = json!({"spec": {"template": {"spec": {"nodeClassRef": {"kind": "Other"}}}}});
-    let message = w.patch(&path_of(&made), "merge", &patch).await?.refused(422, "Invalid")?;
-    ensure!(message.contains("nodeClassRef.kind cannot change"), "{message}");
+    let message = w
+        .patch(&path_of(&made), "merge", &patch)
+        .await?
+        .refused(422, "Invalid")?;
+    ensure!(
+        message.contains("nodeClassRef.kind cannot change"),
+        "{message}"
+    );
     let patch = json!({"spec": {"template": {"spec": {"nodeClassRef": {"name": "other"}}}}});
     w.patch(&path_of(&made), "merge", &patch).await?.ok()?;
     Ok(())
@@ -159,14 +202,24 @@ fn claim(name: &str) -> Value {
 
 async fn a_spec_that_cannot_change_does_not(w: &World) -> Result<()> {
     let name = w.named("c");
-    w.post("/apis/karpenter.sh/v1/nodeclaims", &claim(&name)).await?.ok()?;
+    w.post("/apis/karpenter.sh/v1/nodeclaims", &claim(&name))
+        .await?
+        .ok()?;
     let path = format!("/apis/karpenter.sh/v1/nodeclaims/{name}");
     let patch = json!({"spec": {"expireAfter": "1h"}});
-    w.patch(&path, "merge", &patch).await?.refused(422, "Invalid")?;
-    let now = w.patch(&path, "merge", &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
+    w.patch(&path, "merge", &patch)
+        .await?
+        .refused(422, "Invalid")?;
+    let now = w
+        .patch(&path, "merge", &json!({"metadata": {"labels": {"a": "b"}}}))
+        .await?
+        .ok()?;
     ensure!(now["metadata"]["generation"] == 1, "{now}");
     let status = json!({"status": {"providerID": "x://1", "conditions": []}});
-    let now = w.patch(&format!("{path}/status"), "merge", &status).await?.ok()?;
+    let now = w
+        .patch(&format!("{path}/status"), "merge", &status)
+        .await?
+        .ok()?;
     ensure!(now["status"]["providerID"] == "x://1", "{now}");
     Ok(())
 }
@@ -176,8 +229,14 @@ async fn a_status_is_no_part_of_a_write(w: &World) -> Result<()> {
     pool["status"] = json!({"nodes": 7});
     let made = w.post(POOLS, &pool).await?.ok()?;
     ensure!(made["status"]["nodes"].as_i64().unwrap_or(0) == 0, "{made}");
-    let now = w.patch(&path_of(&made), "merge", &json!({"status": {"nodes": 7}})).await?.ok()?;
-    ensure!(now["status"]["nodes"].as_i64().unwrap_or(0) == 0 && version(&now) == version(&made), "{now}");
+    let now = w
+        .patch(&path_of(&made), "merge", &json!({"status": {"nodes": 7}}))
+        .await?
+        .ok()?;
+    ensure!(
+        now["status"]["nodes"].as_i64().unwrap_or(0) == 0 && version(&now) == version(&made),
+        "{now}"
+    );
     Ok(())
 }
 
@@ -187,10 +246,21 @@ async fn a_write_of_the_status_leaves_the_rest(w: &World) -> Result<()> {
     next["status"] = json!({"nodes": 3});
     next["spec"]["weight"] = json!(9);
     next["metadata"]["labels"] = json!({"a": "b"});
-    let now = w.put(&format!("{}/status", path_of(&made)), &next).await?.ok()?;
-    ensure!(now["status"]["nodes"] == 3 && now["spec"]["weight"].is_null(), "{now}");
-    ensure!(now["metadata"]["labels"].is_null() && now["metadata"]["generation"] == 1, "{now}");
-    w.put(&format!("{}/status", path_of(&made)), &next).await?.refused(409, "Conflict")?;
+    let now = w
+        .put(&format!("{}/status", path_of(&made)), &next)
+        .await?
+        .ok()?;
+    ensure!(
+        now["status"]["nodes"] == 3 && now["spec"]["weight"].is_null(),
+        "{now}"
+    );
+    ensure!(
+        now["metadata"]["labels"].is_null() && now["metadata"]["generation"] == 1,
+        "{now}"
+    );
+    w.put(&format!("{}/status", path_of(&made)), &next)
+        .await?
+        .refused(409, "Conflict")?;
     Ok(())
 }
 
@@ -204,12 +274,25 @@ fn condition(kind: &str) -> Value {
 async fn a_status_is_checked(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     let path = format!("{}/status", path_of(&made));
-    for (field, value) in [("status", "Perhaps"), ("lastTransitionTime", "yesterday"), ("reason", "not a word")] {
+    for (field, value) in [
+        ("status", "Perhaps"),
+        ("lastTransitionTime", "yesterday"),
+        ("reason", "not a word"),
+    ] {
         let mut condition = condition("A");
         condition[field] = json!(value);
-        let answer = w.patch(&path, "merge", &json!({"status": {"conditions": [condition]}})).await?;
+        let answer = w
+            .patch(
+                &path,
+                "merge",
+                &json!({"status": {"conditions": [condition]}}),
+            )
+            .await?;
         let blamed = answer.body["details"]["causes"][0]["field"].clone();
-        ensure!(blamed == format!("status.conditions[0].{field}"), "{blamed}");
+        ensure!(
+            blamed == format!("status.conditions[0].{field}"),
+            "{blamed}"
+        );
         answer.refused(422, "Invalid")?;
     }
     Ok(())
@@ -218,16 +301,28 @@ async fn a_status_is_checked(w: &World) -> Result<()> {
 async fn two_conditions_of_one_type_are_refused(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     let twice = json!({"status": {"conditions": [condition("A"), condition("A")]}});
-    w.patch(&format!("{}/status", path_of(&made)), "merge", &twice).await?.refused(422, "Invalid")?;
+    w.patch(&format!("{}/status", path_of(&made)), "merge", &twice)
+        .await?
+        .refused(422, "Invalid")?;
     Ok(())
 }
 
 async fn a_generation_counts_what_is_asked_for(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     ensure!(made["metadata"]["generation"] == 1, "{made}");
-    let now = w.patch(&path_of(&made), "merge", &json!({"metadata": {"annotations": {"a": "b"}}})).await?.ok()?;
+    let now = w
+        .patch(
+            &path_of(&made),
+            "merge",
+            &json!({"metadata": {"annotations": {"a": "b"}}}),
+        )
+        .await?
+        .ok()?;
     ensure!(now["metadata"]["generation"] == 1, "{now}");
-    let now = w.patch(&path_of(&made), "merge", &json!({"spec": {"weight": 5}})).await?.ok()?;
+    let now = w
+        .patch(&path_of(&made), "merge", &json!({"spec": {"weight": 5}}))
+        .await?
+        .ok()?;
     ensure!(now["metadata"]["generation"] == 2, "{now}");
     Ok(())
 }
@@ -239,7 +334,10 @@ async fn a_custom_object_cannot_be_replaced_without_its_version(w: &World) -> Re
     let fields = next["metadata"].as_object_mut();
     fields.map(|fields| fields.remove("resourceVersion"));
     let answer = w.put(&path_of(&made), &next).await?;
-    ensure!(answer.body["details"]["causes"][0]["field"] == "metadata.resourceVersion", "{answer:?}");
+    ensure!(
+        answer.body["details"]["causes"][0]["field"] == "metadata.resourceVersion",
+        "{answer:?}"
+    );
     answer.refused(422, "Invalid")?;
     Ok(())
 }
@@ -247,7 +345,10 @@ async fn a_custom_object_cannot_be_replaced_without_its_version(w: &World) -> Re
 async fn a_custom_object_is_deleted_with_a_status(w: &World) -> Result<()> {
     let made = with_pool(w, "p").await?;
     let status = w.delete(&path_of(&made), &Value::Null).await?.ok()?;
-    ensure!(status["kind"] == "Status" && status["details"]["group"] == "karpenter.sh", "{status}");
+    ensure!(
+        status["kind"] == "Status" && status["details"]["group"] == "karpenter.sh",
+        "{status}"
+    );
     Ok(())
 }
 
@@ -257,7 +358,10 @@ async fn a_null_that_is_not_allowed_is_nothing(w: &World) -> Result<()> {
     pool["spec"]["disruption"] = Value::Null;
     let made = w.post(POOLS, &pool).await?.ok()?;
     ensure!(made["spec"].get("weight").is_none(), "{made}");
-    ensure!(made["spec"]["disruption"]["consolidateAfter"] == "0s", "{made}");
+    ensure!(
+        made["spec"]["disruption"]["consolidateAfter"] == "0s",
+        "{made}"
+    );
     Ok(())
 }
 
@@ -265,8 +369,14 @@ async fn int_or_string_takes_both(w: &World) -> Result<()> {
     let mut pool = pool(&w.named("p"));
     pool["spec"]["limits"] = json!({"cpu": 100, "memory": "10Gi"});
     let made = w.post(POOLS, &pool).await?.ok()?;
-    ensure!(made["spec"]["limits"] == json!({"cpu": 100, "memory": "10Gi"}), "{made}");
+    ensure!(
+        made["spec"]["limits"] == json!({"cpu": 100, "memory": "10Gi"}),
+        "{made}"
+    );
     let blamed = blamed(w, "/spec/limits", json!({"cpu": "lots"})).await?;
-    ensure!(blamed.iter().any(|field| field.starts_with("spec.limits")), "{blamed:?}");
+    ensure!(
+        blamed.iter().any(|field| field.starts_with("spec.limits")),
+        "{blamed:?}"
+    );
     Ok(())
 }

@@ -33,7 +33,9 @@ async fn running(w: &World, name: &str) -> Result<Value> {
     pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
     w.post(&w.core("pods"), &pod).await?.ok()?;
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    w.patch(&w.core(&format!("pods/{name}/status")), "merge", &ready).await?.ok()
+    w.patch(&w.core(&format!("pods/{name}/status")), "merge", &ready)
+        .await?
+        .ok()
 }
 
 /// A budget that lets so many go, as its controller has written it or would have.
@@ -42,7 +44,9 @@ async fn budget(w: &World, name: &str, needs: i64, has: i64) -> Result<()> {
         "metadata": {"name": name},
         "spec": {"minAvailable": needs, "selector": {"matchLabels": {"app": "a"}}},
     });
-    w.post(&w.group("policy/v1", "poddisruptionbudgets"), &budget).await?.ok()?;
+    w.post(&w.group("policy/v1", "poddisruptionbudgets"), &budget)
+        .await?
+        .ok()?;
     let path = w.group("policy/v1", &format!("poddisruptionbudgets/{name}"));
     let allowed = (has - needs).max(0);
     if w.real {
@@ -63,14 +67,21 @@ async fn budget(w: &World, name: &str, needs: i64, has: i64) -> Result<()> {
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }],
     }});
-    w.patch(&format!("{path}/status"), "merge", &status).await?.ok()?;
+    w.patch(&format!("{path}/status"), "merge", &status)
+        .await?
+        .ok()?;
     Ok(())
 }
 
 async fn an_eviction_without_a_budget_is_a_deletion(w: &World) -> Result<()> {
     running(w, "p").await?;
-    let answer = w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?;
-    ensure!(answer.code == 201 && answer.body["status"] == "Success", "{answer:?}");
+    let answer = w
+        .post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?;
+    ensure!(
+        answer.code == 201 && answer.body["status"] == "Success",
+        "{answer:?}"
+    );
     let now = w.get(&w.core("pods/p")).await?.ok()?;
     ensure!(now["metadata"]["deletionGracePeriodSeconds"] == 30, "{now}");
     Ok(())
@@ -80,24 +91,43 @@ async fn an_eviction_takes_from_the_budget(w: &World) -> Result<()> {
     running(w, "p").await?;
     running(w, "q").await?;
     budget(w, "b", 1, 2).await?;
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.ok()?;
-    let now = w.get(&w.group("policy/v1", "poddisruptionbudgets/b")).await?.ok()?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .ok()?;
+    let now = w
+        .get(&w.group("policy/v1", "poddisruptionbudgets/b"))
+        .await?
+        .ok()?;
     ensure!(now["status"]["disruptionsAllowed"] == 0, "{now}");
-    w.post(&w.core("pods/q/eviction"), &eviction(w, "q")).await?.refused(429, "TooManyRequests")?;
+    w.post(&w.core("pods/q/eviction"), &eviction(w, "q"))
+        .await?
+        .refused(429, "TooManyRequests")?;
     Ok(())
 }
 
 async fn an_eviction_beyond_the_budget_is_refused(w: &World) -> Result<()> {
     running(w, "p").await?;
     budget(w, "b", 1, 1).await?;
-    let answer = w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?;
+    let answer = w
+        .post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?;
     let cause = &answer.body["details"]["causes"][0];
     ensure!(cause["reason"] == "DisruptionBudget", "{}", answer.body);
     let why = plain(&cause["message"]);
-    ensure!(why == "The disruption budget b needs 1 healthy pods and has 1 currently", "{why}");
-    ensure!(answer.body["details"]["retryAfterSeconds"].is_null(), "{}", answer.body);
+    ensure!(
+        why == "The disruption budget b needs 1 healthy pods and has 1 currently",
+        "{why}"
+    );
+    ensure!(
+        answer.body["details"]["retryAfterSeconds"].is_null(),
+        "{}",
+        answer.body
+    );
     let message = answer.refused(429, "TooManyRequests")?;
-    ensure!(message == "Cannot evict pod as it would violate the pod's disruption budget.", "{message}");
+    ensure!(
+        message == "Cannot evict pod as it would violate the pod's disruption budget.",
+        "{message}"
+    );
     let now = w.get(&w.core("pods/p")).await?.ok()?;
     ensure!(now["metadata"]["deletionTimestamp"].is_null(), "{now}");
     Ok(())
@@ -111,8 +141,12 @@ async fn an_eviction_insists_on_a_uid(w: &World) -> Result<()> {
         eviction
     };
     let other = json!("11111111-2222-4333-8444-555555555555");
-    w.post(&w.core("pods/p/eviction"), &with(&other)).await?.refused(409, "Conflict")?;
-    w.post(&w.core("pods/p/eviction"), &with(&pod["metadata"]["uid"])).await?.ok()?;
+    w.post(&w.core("pods/p/eviction"), &with(&other))
+        .await?
+        .refused(409, "Conflict")?;
+    w.post(&w.core("pods/p/eviction"), &with(&pod["metadata"]["uid"]))
+        .await?
+        .ok()?;
     Ok(())
 }
 
@@ -120,8 +154,12 @@ async fn a_pending_pod_may_always_leave(w: &World) -> Result<()> {
     running(w, "p").await?;
     w.with_pod("q", json!({"app": "a"})).await?;
     budget(w, "b", 2, 1).await?;
-    w.post(&w.core("pods/q/eviction"), &eviction(w, "q")).await?.ok()?;
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.refused(429, "TooManyRequests")?;
+    w.post(&w.core("pods/q/eviction"), &eviction(w, "q"))
+        .await?
+        .ok()?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .refused(429, "TooManyRequests")?;
     Ok(())
 }
 
@@ -130,28 +168,46 @@ async fn two_budgets_are_one_too_many(w: &World) -> Result<()> {
     running(w, "q").await?;
     budget(w, "b", 1, 2).await?;
     budget(w, "c", 1, 2).await?;
-    let message = w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?;
+    let message = w
+        .post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?;
     ensure!(message.code == 500, "{message:?}");
-    ensure!(plain(&message.body["message"]).contains("more than one PodDisruptionBudget"), "{message:?}");
+    ensure!(
+        plain(&message.body["message"]).contains("more than one PodDisruptionBudget"),
+        "{message:?}"
+    );
     Ok(())
 }
 
 async fn unready(w: &World, name: &str) -> Result<()> {
     running(w, name).await?;
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    w.patch(&w.core(&format!("pods/{name}/status")), "merge", &status).await?.ok()?;
+    w.patch(&w.core(&format!("pods/{name}/status")), "merge", &status)
+        .await?
+        .ok()?;
     Ok(())
 }
 
 async fn a_pod_that_is_not_ready_waits_for_a_healthy_budget(w: &World) -> Result<()> {
     unready(w, "p").await?;
     budget(w, "b", 1, 0).await?;
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.refused(429, "TooManyRequests")?;
-    w.delete(&w.group("policy/v1", "poddisruptionbudgets/b"), &Value::Null).await?.ok()?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .refused(429, "TooManyRequests")?;
+    w.delete(
+        &w.group("policy/v1", "poddisruptionbudgets/b"),
+        &Value::Null,
+    )
+    .await?
+    .ok()?;
     running(w, "q").await?;
     budget(w, "c", 1, 1).await?;
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.ok()?;
-    w.post(&w.core("pods/q/eviction"), &eviction(w, "q")).await?.refused(429, "TooManyRequests")?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .ok()?;
+    w.post(&w.core("pods/q/eviction"), &eviction(w, "q"))
+        .await?
+        .refused(429, "TooManyRequests")?;
     Ok(())
 }
 
@@ -159,8 +215,16 @@ async fn a_pod_that_is_not_ready_may_be_let_go_always(w: &World) -> Result<()> {
     unready(w, "p").await?;
     budget(w, "b", 1, 0).await?;
     let patch = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
-    w.patch(&w.group("policy/v1", "poddisruptionbudgets/b"), "merge", &patch).await?.ok()?;
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.ok()?;
+    w.patch(
+        &w.group("policy/v1", "poddisruptionbudgets/b"),
+        "merge",
+        &patch,
+    )
+    .await?
+    .ok()?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .ok()?;
     Ok(())
 }
 
@@ -175,6 +239,8 @@ async fn an_eviction_may_say_how_long_it_takes(w: &World) -> Result<()> {
 }
 
 async fn evicting_nobody_finds_nobody(w: &World) -> Result<()> {
-    w.post(&w.core("pods/p/eviction"), &eviction(w, "p")).await?.refused(404, "NotFound")?;
+    w.post(&w.core("pods/p/eviction"), &eviction(w, "p"))
+        .await?
+        .refused(404, "NotFound")?;
     Ok(())
 }

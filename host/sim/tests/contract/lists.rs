@@ -33,7 +33,11 @@ async fn maps(w: &World, all: &[&str]) -> Result<()> {
 
 async fn select(w: &World, labels: &str) -> Result<Vec<String>> {
     let escaped: String = labels.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    Ok(names(&w.get(&format!("{}?labelSelector={escaped}", w.core("configmaps"))).await?.ok()?))
+    Ok(names(
+        &w.get(&format!("{}?labelSelector={escaped}", w.core("configmaps")))
+            .await?
+            .ok()?,
+    ))
 }
 
 async fn a_list_is_ordered_by_name(w: &World) -> Result<()> {
@@ -46,14 +50,27 @@ async fn a_list_is_ordered_by_name(w: &World) -> Result<()> {
 async fn a_list_names_its_kind_and_its_items_do_not(w: &World) -> Result<()> {
     maps(w, &["a"]).await?;
     let list = w.get(&w.core("configmaps")).await?.ok()?;
-    ensure!(list["kind"] == "ConfigMapList" && list["apiVersion"] == "v1", "{list}");
-    ensure!(list["items"][0]["kind"].is_null() && list["items"][0]["apiVersion"].is_null(), "{list}");
+    ensure!(
+        list["kind"] == "ConfigMapList" && list["apiVersion"] == "v1",
+        "{list}"
+    );
+    ensure!(
+        list["items"][0]["kind"].is_null() && list["items"][0]["apiVersion"].is_null(),
+        "{list}"
+    );
     let pool = crate::custom::with_pool(w, "listed").await?;
     let list = w.get("/apis/karpenter.sh/v1/nodepools").await?.ok()?;
     ensure!(list["kind"] == "NodePoolList", "{list}");
     let name = &pool["metadata"]["name"];
-    let item = list["items"].as_array().and_then(|all| all.iter().find(|item| item["metadata"]["name"] == *name));
-    ensure!(item.is_some_and(|item| item["kind"] == "NodePool" && item["apiVersion"] == "karpenter.sh/v1"), "{list}");
+    let item = list["items"]
+        .as_array()
+        .and_then(|all| all.iter().find(|item| item["metadata"]["name"] == *name));
+    ensure!(
+        item.is_some_and(
+            |item| item["kind"] == "NodePool" && item["apiVersion"] == "karpenter.sh/v1"
+        ),
+        "{list}"
+    );
     Ok(())
 }
 
@@ -77,9 +94,21 @@ async fn a_selector_that_is_none_is_refused(w: &World) -> Result<()> {
 
 async fn fields_select(w: &World) -> Result<()> {
     maps(w, &["a", "b", "c"]).await?;
-    let list = w.get(&format!("{}?fieldSelector=metadata.name%3Db", w.core("configmaps"))).await?.ok()?;
+    let list = w
+        .get(&format!(
+            "{}?fieldSelector=metadata.name%3Db",
+            w.core("configmaps")
+        ))
+        .await?
+        .ok()?;
     ensure!(names(&list) == ["b"], "{list}");
-    let list = w.get(&format!("{}?fieldSelector=metadata.name!%3Db", w.core("configmaps"))).await?.ok()?;
+    let list = w
+        .get(&format!(
+            "{}?fieldSelector=metadata.name!%3Db",
+            w.core("configmaps")
+        ))
+        .await?
+        .ok()?;
     ensure!(names(&list) == ["a", "c"], "{list}");
     Ok(())
 }
@@ -97,9 +126,21 @@ async fn pods_are_found_by_their_node(w: &World) -> Result<()> {
     pod["spec"]["nodeName"] = json!(w.named("node"));
     w.post(&w.core("pods"), &pod).await?.ok()?;
     w.with_pod("there", json!({})).await?;
-    let list = w.get(&format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", w.named("node"))).await?.ok()?;
+    let list = w
+        .get(&format!(
+            "/api/v1/pods?fieldSelector=spec.nodeName%3D{}",
+            w.named("node")
+        ))
+        .await?
+        .ok()?;
     ensure!(names(&list) == ["here"], "{list}");
-    let list = w.get(&format!("{}?fieldSelector=spec.nodeName%3D", w.core("pods"))).await?.ok()?;
+    let list = w
+        .get(&format!(
+            "{}?fieldSelector=spec.nodeName%3D",
+            w.core("pods")
+        ))
+        .await?
+        .ok()?;
     ensure!(names(&list) == ["there"], "{list}");
     Ok(())
 }
@@ -108,10 +149,19 @@ async fn pages_continue_where_the_last_one_ended(w: &World) -> Result<()> {
     maps(w, &["a", "b", "c", "d", "e"]).await?;
     let (mut token, mut seen, mut left) = (String::new(), Vec::new(), Vec::new());
     loop {
-        let page = w.get(&format!("{}?limit=2&continue={token}", w.core("configmaps"))).await?.ok()?;
+        let page = w
+            .get(&format!(
+                "{}?limit=2&continue={token}",
+                w.core("configmaps")
+            ))
+            .await?
+            .ok()?;
         seen.extend(names(&page));
         left.push(plain(&page["metadata"]["remainingItemCount"]));
-        token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        token = page["metadata"]["continue"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if token.is_empty() {
             break;
         }
@@ -123,13 +173,33 @@ async fn pages_continue_where_the_last_one_ended(w: &World) -> Result<()> {
 
 async fn pages_show_one_moment(w: &World) -> Result<()> {
     maps(w, &["a", "b", "c", "d"]).await?;
-    let first = w.get(&format!("{}?limit=2", w.core("configmaps"))).await?.ok()?;
+    let first = w
+        .get(&format!("{}?limit=2", w.core("configmaps")))
+        .await?
+        .ok()?;
     maps(w, &["c2"]).await?;
-    w.delete(&w.core("configmaps/c"), &Value::Null).await?.ok()?;
-    w.patch(&w.core("configmaps/d"), "merge", &json!({"data": {"new": "yes"}})).await?.ok()?;
+    w.delete(&w.core("configmaps/c"), &Value::Null)
+        .await?
+        .ok()?;
+    w.patch(
+        &w.core("configmaps/d"),
+        "merge",
+        &json!({"data": {"new": "yes"}}),
+    )
+    .await?
+    .ok()?;
     let token = plain(&first["metadata"]["continue"]);
-    let second = w.get(&format!("{}?limit=2&continue={token}", w.core("configmaps"))).await?.ok()?;
-    ensure!(names(&second) == ["c", "d"] && second["items"][1]["data"].is_null(), "{second}");
+    let second = w
+        .get(&format!(
+            "{}?limit=2&continue={token}",
+            w.core("configmaps")
+        ))
+        .await?
+        .ok()?;
+    ensure!(
+        names(&second) == ["c", "d"] && second["items"][1]["data"].is_null(),
+        "{second}"
+    );
     ensure!(version(&first) == version(&second), "{second}");
     Ok(())
 }
@@ -143,21 +213,35 @@ async fn a_token_that_is_none_is_refused(w: &World) -> Result<()> {
 async fn a_list_as_of_a_version_shows_that_moment(w: &World) -> Result<()> {
     maps(w, &["a", "b"]).await?;
     let then = w.get(&w.core("configmaps")).await?.ok()?;
-    w.delete(&w.core("configmaps/a"), &Value::Null).await?.ok()?;
+    w.delete(&w.core("configmaps/a"), &Value::Null)
+        .await?
+        .ok()?;
     maps(w, &["c"]).await?;
     let version = version(&then);
-    let path = format!("{}?resourceVersion={version}&resourceVersionMatch=Exact", w.core("configmaps"));
+    let path = format!(
+        "{}?resourceVersion={version}&resourceVersionMatch=Exact",
+        w.core("configmaps")
+    );
     ensure!(names(&w.get(&path).await?.ok()?) == ["a", "b"]);
-    let path = format!("{}?resourceVersion={version}&resourceVersionMatch=NotOlderThan", w.core("configmaps"));
+    let path = format!(
+        "{}?resourceVersion={version}&resourceVersionMatch=NotOlderThan",
+        w.core("configmaps")
+    );
     let now = w.get(&path).await?.ok()?;
-    ensure!(names(&now) == ["b", "c"] || names(&now) == ["a", "b"] || names(&now) == ["b"], "{now}");
+    ensure!(
+        names(&now) == ["b", "c"] || names(&now) == ["a", "b"] || names(&now) == ["b"],
+        "{now}"
+    );
     Ok(())
 }
 
 async fn a_list_of_the_future_is_refused(w: &World) -> Result<()> {
     let path = format!("{}?resourceVersion=999999999", w.core("configmaps"));
     let answer = w.get(&path).await?;
-    ensure!(answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge", "{answer:?}");
+    ensure!(
+        answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge",
+        "{answer:?}"
+    );
     answer.refused(504, "Timeout")?;
     Ok(())
 }
@@ -165,19 +249,49 @@ async fn a_list_of_the_future_is_refused(w: &World) -> Result<()> {
 async fn metadata_alone_is_a_kind_of_its_own(w: &World) -> Result<()> {
     let made = w.with_map("m", json!({"a": "1"})).await?;
     let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-    let one = w.send("GET", &w.core("configmaps/m"), &[("accept", accept)], String::new()).await?.ok()?;
-    ensure!(one["kind"] == "PartialObjectMetadata" && one["apiVersion"] == "meta.k8s.io/v1", "{one}");
-    ensure!(one["data"].is_null() && one["metadata"]["uid"] == made["metadata"]["uid"], "{one}");
+    let one = w
+        .send(
+            "GET",
+            &w.core("configmaps/m"),
+            &[("accept", accept)],
+            String::new(),
+        )
+        .await?
+        .ok()?;
+    ensure!(
+        one["kind"] == "PartialObjectMetadata" && one["apiVersion"] == "meta.k8s.io/v1",
+        "{one}"
+    );
+    ensure!(
+        one["data"].is_null() && one["metadata"]["uid"] == made["metadata"]["uid"],
+        "{one}"
+    );
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    let all = w.send("GET", &w.core("configmaps"), &[("accept", accept)], String::new()).await?.ok()?;
-    ensure!(all["kind"] == "PartialObjectMetadataList" && names(&all) == ["m"], "{all}");
+    let all = w
+        .send(
+            "GET",
+            &w.core("configmaps"),
+            &[("accept", accept)],
+            String::new(),
+        )
+        .await?
+        .ok()?;
+    ensure!(
+        all["kind"] == "PartialObjectMetadataList" && names(&all) == ["m"],
+        "{all}"
+    );
     ensure!(all["items"][0]["data"].is_null(), "{all}");
     Ok(())
 }
 
 async fn a_collection_is_deleted_by_labels(w: &World) -> Result<()> {
     maps(w, &["a", "b", "c"]).await?;
-    w.delete(&format!("{}?labelSelector=is%3Db", w.core("configmaps")), &Value::Null).await?.ok()?;
+    w.delete(
+        &format!("{}?labelSelector=is%3Db", w.core("configmaps")),
+        &Value::Null,
+    )
+    .await?
+    .ok()?;
     ensure!(select(w, "of").await? == ["a", "c"]);
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! What an API server promises, asked of the simulated one and of a real one. Where there is no control plane, the
-//! tests on it are reported as ignored, by name. Where the two differ, the simulated one is wrong.
+//! What an API server promises, asked of the simulated one and of a real one. Where there is no
+//! control plane, the tests on it are reported as ignored, by name. Where the two differ, the
+//! simulated one is wrong.
 
 mod world;
 
@@ -30,15 +31,21 @@ fn main() {
     let arguments = Arguments::from_args();
     let ignored = control_plane::tests_are_ignored();
     static PLANE: OnceLock<Result<ControlPlane, String>> = OnceLock::new();
-    let plane = || match PLANE.get_or_init(|| ControlPlane::start("contract").map_err(|error| format!("{error:#}"))) {
+    let plane = || match PLANE
+        .get_or_init(|| ControlPlane::start("contract").map_err(|error| format!("{error:#}")))
+    {
         Ok(plane) => Ok(plane),
         Err(error) => Err(Failed::from(error)),
     };
     let fails = |error: anyhow::Error| Failed::from(format!("{error:#}"));
     let mut trials = Vec::new();
     for (name, test) in all() {
-        trials.push(Trial::test(format!("simulated::{name}"), move || on_simulated(test).map_err(fails)));
-        let real = Trial::test(format!("real::{name}"), move || on_real(plane()?, test).map_err(fails));
+        trials.push(Trial::test(format!("simulated::{name}"), move || {
+            on_simulated(test).map_err(fails)
+        }));
+        let real = Trial::test(format!("real::{name}"), move || {
+            on_real(plane()?, test).map_err(fails)
+        });
         trials.push(real.with_ignored_flag(ignored));
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -68,7 +75,10 @@ fn all() -> Vec<(&'static str, Test)> {
 }
 
 fn on_simulated(test: Test) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     runtime.block_on(async {
         let server = Server::new(Clock::starting_at("2026-01-05T09:00:00Z".parse()?), 7);
         let world = World::new(server.client("test"), "t".to_owned(), false).await?;

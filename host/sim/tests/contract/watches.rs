@@ -30,10 +30,20 @@ fn from(path: &str, version: &str) -> String {
 
 async fn a_watch_tells_what_happens_after_a_version(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let mut watch = w.watch(&from(&w.core("configmaps"), version(&first))).await?;
+    let mut watch = w
+        .watch(&from(&w.core("configmaps"), version(&first)))
+        .await?;
     w.with_map("b", json!({})).await?;
-    w.patch(&w.core("configmaps/a"), "merge", &json!({"data": {"x": "1"}})).await?.ok()?;
-    w.delete(&w.core("configmaps/a"), &Value::Null).await?.ok()?;
+    w.patch(
+        &w.core("configmaps/a"),
+        "merge",
+        &json!({"data": {"x": "1"}}),
+    )
+    .await?
+    .ok()?;
+    w.delete(&w.core("configmaps/a"), &Value::Null)
+        .await?
+        .ok()?;
     for wanted in ["ADDED b", "MODIFIED a", "DELETED a"] {
         let told = watch.told().await?;
         ensure!(told == wanted, "{told}");
@@ -63,18 +73,37 @@ async fn a_watch_from_zero_begins_with_what_is_there(w: &World) -> Result<()> {
 
 async fn a_watch_of_labels_tells_who_comes_and_goes(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let path = format!("{}&labelSelector=in%3Dyes", from(&w.core("configmaps"), version(&first)));
+    let path = format!(
+        "{}&labelSelector=in%3Dyes",
+        from(&w.core("configmaps"), version(&first))
+    );
     let mut watch = w.watch(&path).await?;
     let label = |value: Value| json!({"metadata": {"labels": {"in": value}}});
     w.with_map("other", json!({})).await?;
-    w.patch(&w.core("configmaps/a"), "merge", &label(json!("yes"))).await?.ok()?;
-    w.patch(&w.core("configmaps/a"), "merge", &json!({"data": {"x": "1"}})).await?.ok()?;
-    let out = w.patch(&w.core("configmaps/a"), "merge", &label(json!("no"))).await?.ok()?;
-    w.delete(&w.core("configmaps/a"), &Value::Null).await?.ok()?;
+    w.patch(&w.core("configmaps/a"), "merge", &label(json!("yes")))
+        .await?
+        .ok()?;
+    w.patch(
+        &w.core("configmaps/a"),
+        "merge",
+        &json!({"data": {"x": "1"}}),
+    )
+    .await?
+    .ok()?;
+    let out = w
+        .patch(&w.core("configmaps/a"), "merge", &label(json!("no")))
+        .await?
+        .ok()?;
+    w.delete(&w.core("configmaps/a"), &Value::Null)
+        .await?
+        .ok()?;
     ensure!(watch.told().await? == "ADDED a");
     ensure!(watch.told().await? == "MODIFIED a");
     let gone = watch.next().await?.context("the watch has ended")?;
-    ensure!(gone["type"] == "DELETED" && gone["object"]["metadata"]["labels"]["in"] == "yes", "{gone}");
+    ensure!(
+        gone["type"] == "DELETED" && gone["object"]["metadata"]["labels"]["in"] == "yes",
+        "{gone}"
+    );
     ensure!(version(&gone["object"]) == version(&out), "{gone}");
     Ok(())
 }
@@ -82,7 +111,10 @@ async fn a_watch_of_labels_tells_who_comes_and_goes(w: &World) -> Result<()> {
 async fn a_watch_of_a_field_tells_who_comes(w: &World) -> Result<()> {
     let first = w.with_pod("a", json!({})).await?;
     let node = w.named("node");
-    let path = format!("{}&fieldSelector=spec.nodeName%3D{node}", from(&w.core("pods"), version(&first)));
+    let path = format!(
+        "{}&fieldSelector=spec.nodeName%3D{node}",
+        from(&w.core("pods"), version(&first))
+    );
     let mut watch = w.watch(&path).await?;
     let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}});
     w.post(&w.core("pods/a/binding"), &binding).await?.ok()?;
@@ -102,9 +134,18 @@ async fn an_initial_list_ends_with_a_bookmark(w: &World) -> Result<()> {
     ensure!(watch.told().await? == "ADDED a");
     let mark = watch.next().await?.context("the watch has ended")?;
     ensure!(mark["type"] == "BOOKMARK", "{mark}");
-    ensure!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true", "{mark}");
-    ensure!(mark["object"]["kind"] == "ConfigMap" && mark["object"]["apiVersion"] == "v1", "{mark}");
-    ensure!(version(&mark["object"]).parse::<u64>()? >= version(&first).parse::<u64>()?, "{mark}");
+    ensure!(
+        mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true",
+        "{mark}"
+    );
+    ensure!(
+        mark["object"]["kind"] == "ConfigMap" && mark["object"]["apiVersion"] == "v1",
+        "{mark}"
+    );
+    ensure!(
+        version(&mark["object"]).parse::<u64>()? >= version(&first).parse::<u64>()?,
+        "{mark}"
+    );
     w.with_map("b", json!({})).await?;
     ensure!(watch.told().await? == "ADDED b");
     Ok(())
@@ -118,7 +159,10 @@ async fn initial_events_have_to_be_asked_for_properly(w: &World) -> Result<()> {
 
 async fn a_watch_ends_in_time(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let path = format!("{}&timeoutSeconds=2", from(&w.core("configmaps"), version(&first)));
+    let path = format!(
+        "{}&timeoutSeconds=2",
+        from(&w.core("configmaps"), version(&first))
+    );
     let mut watch = w.watch(&path).await?;
     ensure!(watch.next().await?.is_none());
     Ok(())
@@ -127,11 +171,20 @@ async fn a_watch_ends_in_time(w: &World) -> Result<()> {
 /// They come about every minute as well, which is longer than this wants to wait for a real server.
 async fn a_bookmark_comes_before_the_end_of_a_watch(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let path = format!("{}&allowWatchBookmarks=true&timeoutSeconds=6", from(&w.core("configmaps"), version(&first)));
+    let path = format!(
+        "{}&allowWatchBookmarks=true&timeoutSeconds=6",
+        from(&w.core("configmaps"), version(&first))
+    );
     let mut watch = w.watch(&path).await?;
     let mark = watch.next().await?.context("the watch has ended")?;
-    ensure!(mark["type"] == "BOOKMARK" && mark["object"]["kind"] == "ConfigMap", "{mark}");
-    ensure!(version(&mark["object"]).parse::<u64>()? >= version(&first).parse::<u64>()?, "{mark}");
+    ensure!(
+        mark["type"] == "BOOKMARK" && mark["object"]["kind"] == "ConfigMap",
+        "{mark}"
+    );
+    ensure!(
+        version(&mark["object"]).parse::<u64>()? >= version(&first).parse::<u64>()?,
+        "{mark}"
+    );
     // A real server sends more of them as the end comes near.
     while let Some(mark) = watch.next().await? {
         ensure!(mark["type"] == "BOOKMARK", "{mark}");
@@ -141,11 +194,18 @@ async fn a_bookmark_comes_before_the_end_of_a_watch(w: &World) -> Result<()> {
 
 async fn a_deleted_object_is_told_with_the_version_of_its_end(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let mut watch = w.watch(&from(&w.core("configmaps"), version(&first))).await?;
-    w.delete(&w.core("configmaps/a"), &Value::Null).await?.ok()?;
+    let mut watch = w
+        .watch(&from(&w.core("configmaps"), version(&first)))
+        .await?;
+    w.delete(&w.core("configmaps/a"), &Value::Null)
+        .await?
+        .ok()?;
     let gone = watch.next().await?.context("the watch has ended")?;
     ensure!(gone["type"] == "DELETED", "{gone}");
-    ensure!(version(&gone["object"]).parse::<u64>()? > version(&first).parse::<u64>()?, "{gone}");
+    ensure!(
+        version(&gone["object"]).parse::<u64>()? > version(&first).parse::<u64>()?,
+        "{gone}"
+    );
     Ok(())
 }
 
@@ -156,16 +216,30 @@ async fn a_watch_of_metadata_tells_metadata(w: &World) -> Result<()> {
     let mut watch = w.watch_as(&path, accept).await?;
     w.with_map("b", json!({"x": "1"})).await?;
     let event = watch.next().await?.context("the watch has ended")?;
-    ensure!(event["type"] == "ADDED" && event["object"]["kind"] == "PartialObjectMetadata", "{event}");
-    ensure!(event["object"]["data"].is_null() && event["object"]["metadata"]["name"] == "b", "{event}");
+    ensure!(
+        event["type"] == "ADDED" && event["object"]["kind"] == "PartialObjectMetadata",
+        "{event}"
+    );
+    ensure!(
+        event["object"]["data"].is_null() && event["object"]["metadata"]["name"] == "b",
+        "{event}"
+    );
     Ok(())
 }
 
 async fn a_write_that_changes_nothing_is_not_told(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({"x": "1"})).await?;
-    let mut watch = w.watch(&from(&w.core("configmaps"), version(&first))).await?;
+    let mut watch = w
+        .watch(&from(&w.core("configmaps"), version(&first)))
+        .await?;
     w.put(&w.core("configmaps/a"), &first).await?.ok()?;
-    w.patch(&w.core("configmaps/a"), "merge", &json!({"data": {"x": "1"}})).await?.ok()?;
+    w.patch(
+        &w.core("configmaps/a"),
+        "merge",
+        &json!({"data": {"x": "1"}}),
+    )
+    .await?
+    .ok()?;
     w.with_map("b", json!({})).await?;
     ensure!(watch.told().await? == "ADDED b");
     Ok(())
@@ -176,7 +250,9 @@ async fn a_watch_from_a_listed_version_misses_nothing(w: &World) -> Result<()> {
     let list = w.get(&w.core("configmaps")).await?.ok()?;
     w.with_map("b", json!({})).await?;
     w.with_map("c", json!({})).await?;
-    let mut watch = w.watch(&from(&w.core("configmaps"), version(&list))).await?;
+    let mut watch = w
+        .watch(&from(&w.core("configmaps"), version(&list)))
+        .await?;
     ensure!(watch.told().await? == "ADDED b");
     ensure!(watch.told().await? == "ADDED c");
     Ok(())
@@ -184,7 +260,10 @@ async fn a_watch_from_a_listed_version_misses_nothing(w: &World) -> Result<()> {
 
 async fn a_watch_of_one_name_tells_of_no_other(w: &World) -> Result<()> {
     let first = w.with_map("a", json!({})).await?;
-    let path = format!("{}&fieldSelector=metadata.name%3Dc", from(&w.core("configmaps"), version(&first)));
+    let path = format!(
+        "{}&fieldSelector=metadata.name%3Dc",
+        from(&w.core("configmaps"), version(&first))
+    );
     let mut watch = w.watch(&path).await?;
     w.with_map("b", json!({})).await?;
     w.with_map("c", json!({})).await?;
@@ -195,8 +274,13 @@ async fn a_watch_of_one_name_tells_of_no_other(w: &World) -> Result<()> {
 async fn a_bad_version_is_refused(w: &World) -> Result<()> {
     let answer = w.get(&from(&w.core("configmaps"), "many")).await?;
     ensure!(answer.code == 500, "{answer:?}");
-    ensure!(plain(&answer.body["message"]).starts_with("resourceVersion: Invalid value: \"many\""), "{answer:?}");
-    let answer = w.get(&format!("{}?resourceVersion=many", w.core("configmaps"))).await?;
+    ensure!(
+        plain(&answer.body["message"]).starts_with("resourceVersion: Invalid value: \"many\""),
+        "{answer:?}"
+    );
+    let answer = w
+        .get(&format!("{}?resourceVersion=many", w.core("configmaps")))
+        .await?;
     ensure!(answer.code == 400, "{answer:?}");
     Ok(())
 }

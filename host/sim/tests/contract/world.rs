@@ -1,4 +1,5 @@
-//! What a test has at hand: a client, a namespace of its own, and requests as plain as they go over the wire.
+//! What a test has at hand: a client, a namespace of its own, and requests as plain as they go over
+//! the wire.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -38,15 +39,29 @@ pub struct Answer {
 impl Answer {
     /// The body of an answer that is as wanted.
     pub fn ok(self) -> Result<Value> {
-        ensure!((200..300).contains(&self.code), "{} {}", self.code, self.body);
+        ensure!(
+            (200..300).contains(&self.code),
+            "{} {}",
+            self.code,
+            self.body
+        );
         Ok(self.body)
     }
 
     /// A refusal with this code and reason; its message.
     pub fn refused(self, code: u16, reason: &str) -> Result<String> {
         let told = self.body["reason"].as_str().unwrap_or_default();
-        ensure!(self.code == code && told == reason, "not {code} {reason} but {} {}", self.code, self.body);
-        ensure!(self.body["kind"] == "Status" && self.body["status"] == "Failure", "{}", self.body);
+        ensure!(
+            self.code == code && told == reason,
+            "not {code} {reason} but {} {}",
+            self.code,
+            self.body
+        );
+        ensure!(
+            self.body["kind"] == "Status" && self.body["status"] == "Failure",
+            "{}",
+            self.body
+        );
         ensure!(self.body["code"] == code, "{}", self.body);
         Ok(self.body["message"].as_str().unwrap_or_default().to_owned())
     }
@@ -54,11 +69,19 @@ impl Answer {
 
 impl World {
     pub async fn new(client: Client, namespace: String, real: bool) -> Result<Self> {
-        let world = World { client, namespace, real };
+        let world = World {
+            client,
+            namespace,
+            real,
+        };
         let namespace = json!({"metadata": {"name": world.namespace}});
         world.post("/api/v1/namespaces", &namespace).await?.ok()?;
-        // A server that has just been given its definitions says for a moment that it is not ready for them.
-        for path in ["/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims"] {
+        // A server that has just been given its definitions says for a moment that it is not ready
+        // for them.
+        for path in [
+            "/apis/karpenter.sh/v1/nodepools",
+            "/apis/karpenter.sh/v1/nodeclaims",
+        ] {
             world.until(path, |_| true).await?;
         }
         Ok(world)
@@ -79,12 +102,21 @@ impl World {
         format!("{}-{name}", self.namespace)
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: String) -> Result<Answer> {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Answer> {
         let mut request = http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.client.send(request.body(body.into_bytes().into())?).await?;
+        let response = self
+            .client
+            .send(request.body(body.into_bytes().into())?)
+            .await?;
         let code = response.status().as_u16();
         let bytes = response.into_body().collect_bytes().await?;
         let body = serde_json::from_slice(&bytes)
@@ -97,27 +129,62 @@ impl World {
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
-        self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
+        self.send(
+            "POST",
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
-        self.send("PUT", path, &[("content-type", "application/json")], body.to_string()).await
+        self.send(
+            "PUT",
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     /// `how` is `json`, `merge` or `strategic-merge`.
     pub async fn patch(&self, path: &str, how: &str, body: &Value) -> Result<Answer> {
         let kind = format!("application/{how}-patch+json");
-        self.send("PATCH", path, &[("content-type", &kind)], body.to_string()).await
+        self.send("PATCH", path, &[("content-type", &kind)], body.to_string())
+            .await
     }
 
-    pub async fn apply(&self, path: &str, manager: &str, force: bool, body: &Value) -> Result<Answer> {
+    pub async fn apply(
+        &self,
+        path: &str,
+        manager: &str,
+        force: bool,
+        body: &Value,
+    ) -> Result<Answer> {
         let path = format!("{path}?fieldManager={manager}&force={force}");
-        self.send("PATCH", &path, &[("content-type", "application/apply-patch+yaml")], body.to_string()).await
+        self.send(
+            "PATCH",
+            &path,
+            &[("content-type", "application/apply-patch+yaml")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Answer> {
-        let body = if options.is_null() { String::new() } else { options.to_string() };
-        self.send("DELETE", path, &[("content-type", "application/json")], body).await
+        let body = if options.is_null() {
+            String::new()
+        } else {
+            options.to_string()
+        };
+        self.send(
+            "DELETE",
+            path,
+            &[("content-type", "application/json")],
+            body,
+        )
+        .await
     }
 
     /// A pod that no scheduler looks at.
@@ -130,7 +197,9 @@ impl World {
 
     /// Creates such a pod.
     pub async fn with_pod(&self, name: &str, labels: Value) -> Result<Value> {
-        self.post(&self.core("pods"), &self.pod(name, labels)).await?.ok()
+        self.post(&self.core("pods"), &self.pod(name, labels))
+            .await?
+            .ok()
     }
 
     /// Creates a ConfigMap.
@@ -146,13 +215,21 @@ impl World {
 
     /// Begins a watch of objects in another form.
     pub async fn watch_as(&self, path: &str, accept: &str) -> Result<Watch> {
-        let request = http::Request::get(path).header("accept", accept).body(Vec::new().into())?;
+        let request = http::Request::get(path)
+            .header("accept", accept)
+            .body(Vec::new().into())?;
         let response = self.client.send(request).await?;
         let code = response.status().as_u16();
         if code != 200 {
-            bail!("{code} {}", String::from_utf8_lossy(&response.into_body().collect_bytes().await?));
+            bail!(
+                "{code} {}",
+                String::from_utf8_lossy(&response.into_body().collect_bytes().await?)
+            );
         }
-        Ok(Watch { body: Box::pin(response.into_body()), text: Vec::new() })
+        Ok(Watch {
+            body: Box::pin(response.into_body()),
+            text: Vec::new(),
+        })
     }
 
     /// Asks until an answer is as wanted.
@@ -164,7 +241,10 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        bail!("{path} is not as wanted after 30 s: {}", self.get(path).await?.body)
+        bail!(
+            "{path} is not as wanted after 30 s: {}",
+            self.get(path).await?.body
+        )
     }
 }
 
@@ -183,11 +263,14 @@ impl Watch {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             let frame = poll_fn(|context| self.body.as_mut().poll_frame(context));
-            let Some(frame) = tokio::time::timeout(Duration::from_secs(20), frame).await.context("nothing comes")?
+            let Some(frame) = tokio::time::timeout(Duration::from_secs(20), frame)
+                .await
+                .context("nothing comes")?
             else {
                 return Ok(None);
             };
-            self.text.extend_from_slice(frame?.data_ref().context("no data")?);
+            self.text
+                .extend_from_slice(frame?.data_ref().context("no data")?);
         }
     }
 
@@ -196,7 +279,11 @@ impl Watch {
         loop {
             let event = self.next().await?.context("the watch has ended")?;
             if event["type"] != "BOOKMARK" {
-                return Ok(format!("{} {}", plain(&event["type"]), plain(&event["object"]["metadata"]["name"])));
+                return Ok(format!(
+                    "{} {}",
+                    plain(&event["type"]),
+                    plain(&event["object"]["metadata"]["name"])
+                ));
             }
         }
     }
@@ -204,15 +291,24 @@ impl Watch {
 
 /// A text without its quotes, or whatever else it is.
 pub fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The names of a list's items, in order.
 pub fn names(list: &Value) -> Vec<String> {
-    list["items"].as_array().into_iter().flatten().map(|item| plain(&item["metadata"]["name"])).collect()
+    list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| plain(&item["metadata"]["name"]))
+        .collect()
 }
 
 /// The version of an object or a list.
 pub fn version(object: &Value) -> &str {
-    object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
 }

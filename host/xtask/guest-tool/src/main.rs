@@ -1,8 +1,9 @@
-//! What stands between a compiler and a policy: bindings for a language, and a core module wrapped as a component.
+//! What stands between a compiler and a policy: bindings for a language, and a core module wrapped
+//! as a component.
 //!
-//! - `guest-tool wrap CORE.wasm OUT.wasm [--wit DIR WORLD] [--preview1 ADAPTER.wat]`: makes a component of a core module
-//!   that carries its world in a custom section (Rust, C), or of any module with `--wit`; `--preview1` is what answers
-//!   imports of `wasi_snapshot_preview1`.
+//! - `guest-tool wrap CORE.wasm OUT.wasm [--wit DIR WORLD] [--preview1 ADAPTER.wat]`: makes a
+//!   component of a core module that carries its world in a custom section (Rust, C), or of any
+//!   module with `--wit`; `--preview1` is what answers imports of `wasi_snapshot_preview1`.
 //! - `guest-tool bindings c|go DIR WORLD OUT-FOLDER`: generated sources.
 
 use std::path::{Path, PathBuf};
@@ -16,13 +17,18 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["wrap", core, out, ref options @ ..] => wrap(core.as_ref(), out.as_ref(), options),
-        ["bindings", language, wit, world, out] => bindings(language, wit.as_ref(), world, out.as_ref()),
-        _ => bail!("usage: wrap CORE OUT [--wit DIR WORLD] [--preview1 ADAPTER], or bindings c|go DIR WORLD OUT"),
+        ["bindings", language, wit, world, out] => {
+            bindings(language, wit.as_ref(), world, out.as_ref())
+        }
+        _ => bail!(
+            "usage: wrap CORE OUT [--wit DIR WORLD] [--preview1 ADAPTER], or bindings c|go DIR WORLD OUT"
+        ),
     }
 }
 
 fn wrap(core: &Path, out: &Path, mut options: &[&str]) -> Result<()> {
-    let mut module = std::fs::read(core).with_context(|| format!("cannot read {}", core.display()))?;
+    let mut module =
+        std::fs::read(core).with_context(|| format!("cannot read {}", core.display()))?;
     let mut adapter = None;
     loop {
         options = match options {
@@ -44,7 +50,9 @@ fn wrap(core: &Path, out: &Path, mut options: &[&str]) -> Result<()> {
     if let Some(adapter) = adapter {
         encoder.adapter("wasi_snapshot_preview1", &adapter)?;
     }
-    let component = encoder.encode().with_context(|| format!("cannot make a component of {}", core.display()))?;
+    let component = encoder
+        .encode()
+        .with_context(|| format!("cannot make a component of {}", core.display()))?;
     write(out, &component)
 }
 

@@ -102,27 +102,68 @@ pub fn all(inputs: &Inputs) -> Vec<Case> {
     vec![
         cost("services 1 000", "--profile services --pending 1000", 5.7),
         cost("services 5 000", "--profile services --pending 5000", 44.0),
-        cost("services 1 000, on-demand", "--profile services --pending 1000 --capacity-types on-demand", 17.6),
-        cost("services 5 000, on-demand", "--profile services --pending 5000 --capacity-types on-demand", 131.0),
+        cost(
+            "services 1 000, on-demand",
+            "--profile services --pending 1000 --capacity-types on-demand",
+            17.6,
+        ),
+        cost(
+            "services 5 000, on-demand",
+            "--profile services --pending 5000 --capacity-types on-demand",
+            131.0,
+        ),
         cost("diverse 1 000", "--profile diverse --pending 1000", 10.0),
-        speed("diverse 1 000", "--profile diverse --pending 1000", ALL, Goal::Ratio(100.0)),
-        speed("services 5 000", "--profile services --pending 5000", USUAL, Goal::Ratio(100.0)),
+        speed(
+            "diverse 1 000",
+            "--profile diverse --pending 1000",
+            ALL,
+            Goal::Ratio(100.0),
+        ),
+        speed(
+            "services 5 000",
+            "--profile services --pending 5000",
+            USUAL,
+            Goal::Ratio(100.0),
+        ),
         Case {
             karpenter_baseline: false,
-            ..speed("diverse 10 000", "--profile diverse --pending 10000", ALL, Goal::Seconds(0.5))
+            ..speed(
+                "diverse 10 000",
+                "--profile diverse --pending 10000",
+                ALL,
+                Goal::Seconds(0.5),
+            )
         },
-        Case { effort: "quick", ..speed("1 000 on 1 000 nodes", NODES_1000, USUAL, Goal::Ratio(100.0)) },
+        Case {
+            effort: "quick",
+            ..speed(
+                "1 000 on 1 000 nodes",
+                NODES_1000,
+                USUAL,
+                Goal::Ratio(100.0),
+            )
+        },
         Case {
             effort: "quick",
             karpenter_baseline: false,
-            ..speed("1 000 on 10 000 nodes", NODES_10000, USUAL, Goal::Large(0.05))
+            ..speed(
+                "1 000 on 10 000 nodes",
+                NODES_10000,
+                USUAL,
+                Goal::Large(0.05),
+            )
         },
         Case {
             part: "policy",
             karpenter_baseline: false,
             scorer: Some("price"),
             repeats: 7,
-            ..speed("services 5 000", "--profile services --pending 5000", USUAL, Goal::Share(0.1))
+            ..speed(
+                "services 5 000",
+                "--profile services --pending 5000",
+                USUAL,
+                Goal::Share(0.1),
+            )
         },
     ]
 }
@@ -140,13 +181,17 @@ impl Inputs {
     pub fn find() -> anyhow::Result<Inputs> {
         let named = std::env::var_os("LONGSHORE_DATA").map(PathBuf::from);
         let folder = named.unwrap_or_else(|| crate::root().join("../shared/data"));
-        let data = (folder.join("make_cluster.py").exists() && commands::found("python3")).then_some(folder);
+        let data = (folder.join("make_cluster.py").exists() && commands::found("python3"))
+            .then_some(folder);
         match &data {
             Some(folder) => println!("    {}", folder.display()),
-            None => println!("    no make_cluster.py (LONGSHORE_DATA) or no python3: the shipped example alone"),
+            None => println!(
+                "    no make_cluster.py (LONGSHORE_DATA) or no python3: the shipped example alone"
+            ),
         }
         let kept = crate::target().join("bench");
-        std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
+        std::fs::create_dir_all(&kept)
+            .with_context(|| format!("cannot make {}", kept.display()))?;
         Ok(Inputs { data, kept })
     }
 
@@ -160,10 +205,15 @@ impl Inputs {
 
     /// What `make_cluster.py` makes of these arguments; made once.
     pub fn made(&self, data: &Path, arguments: &str, types: &Path) -> anyhow::Result<PathBuf> {
-        let file = self.kept.join(format!("{}.json", arguments.replace("--", "").replace(' ', "-")));
+        let file = self.kept.join(format!(
+            "{}.json",
+            arguments.replace("--", "").replace(' ', "-")
+        ));
         if !file.exists() {
             let mut command = Command::new("python3");
-            command.arg(data.join("make_cluster.py")).args(arguments.split(' '));
+            command
+                .arg(data.join("make_cluster.py"))
+                .args(arguments.split(' '));
             if arguments.contains("--nodes") {
                 command.arg("--types").arg(types);
             }

@@ -14,7 +14,8 @@ pub struct KarpenterBaseline {
 }
 
 impl KarpenterBaseline {
-    /// `$LONGSHORE_ORACLE`, or built with Go from `../shared/oracle` beside the repository; `None` if neither is there.
+    /// `$LONGSHORE_ORACLE`, or built with Go from `../shared/oracle` beside the repository; `None`
+    /// if neither is there.
     pub fn find() -> anyhow::Result<Option<KarpenterBaseline>> {
         if let Some(binary) = std::env::var_os("LONGSHORE_ORACLE").map(PathBuf::from) {
             println!("    {}", binary.display());
@@ -27,7 +28,11 @@ impl KarpenterBaseline {
         }
         let binary = crate::target().join("bench/oracle");
         let mut build = Command::new("go");
-        build.args(["build", "-mod=mod", "-o"]).arg(&binary).arg(".").current_dir(&sources);
+        build
+            .args(["build", "-mod=mod", "-o"])
+            .arg(&binary)
+            .arg(".")
+            .current_dir(&sources);
         commands::run(build).context("building the oracle")?;
         Ok(Some(KarpenterBaseline { binary }))
     }
@@ -35,7 +40,12 @@ impl KarpenterBaseline {
     /// What Karpenter's provisioner does with the pending pods.
     pub fn schedule(&self, snapshot: &Path, types: &Path) -> anyhow::Result<Value> {
         let mut command = Command::new(&self.binary);
-        command.arg("schedule").arg("-snapshot").arg(snapshot).arg("-instance-types").arg(types);
+        command
+            .arg("schedule")
+            .arg("-snapshot")
+            .arg(snapshot)
+            .arg("-instance-types")
+            .arg(types);
         serde_json::from_slice(&commands::output(command)?).context("the oracle's answer")
     }
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with what it takes to do so.
+//! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with
+//! what it takes to do so.
 //!
-//! `scale` is one wave of pods of four kinds, `mixes` are the services of many made-up platforms, `churn` is pods that
-//! come and go on nodes that are there, `swaps` a policy that is replaced over and over, `fold` a cluster of 10 000 nodes
-//! that has to be known first. Karpenter's KWOK controller goes through the first two as well where `LONGSHORE_KARPENTER` names it.
-//! Each run has a control plane of its own, and nothing else should happen on the machine: the API server takes more of
-//! it than any controller.
+//! `scale` is one wave of pods of four kinds, `mixes` are the services of many made-up platforms,
+//! `churn` is pods that come and go on nodes that are there, `swaps` a policy that is replaced over
+//! and over, `fold` a cluster of 10 000 nodes that has to be known first. Karpenter's KWOK
+//! controller goes through the first two as well where `LONGSHORE_KARPENTER` names it. Each run has
+//! a control plane of its own, and nothing else should happen on the machine: the API server takes
+//! more of it than any controller.
 
 mod churn;
 mod controller;
@@ -45,11 +47,22 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", commands::longshore)?;
-    let mut kinds =
-        vec![Kind { name: "longshore", program: longshore, config: asked.config.map(PathBuf::from), variables: &[] }];
+    let mut kinds = vec![Kind {
+        name: "longshore",
+        program: longshore,
+        config: asked.config.map(PathBuf::from),
+        variables: &[],
+    }];
     match std::env::var_os("LONGSHORE_KARPENTER").map(PathBuf::from) {
-        Some(program) => kinds.push(Kind { name: "karpenter", program, config: None, variables: &[] }),
-        None => println!("    without Karpenter: LONGSHORE_KARPENTER names its KWOK controller where it is"),
+        Some(program) => kinds.push(Kind {
+            name: "karpenter",
+            program,
+            config: None,
+            variables: &[],
+        }),
+        None => println!(
+            "    without Karpenter: LONGSHORE_KARPENTER names its KWOK controller where it is"
+        ),
     }
     let mixes = Mixes::find()?;
     let types = mixes.types();
@@ -57,7 +70,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     for part in asked.parts {
         let text = match part {
             "scale" => steps.run("scale", || scale::wave(&bench, &mixes, asked.only))?,
-            "mixes" => steps.run("mixes", || scale::mixes(&bench, &mixes, asked.mixes, asked.pods, asked.only))?,
+            "mixes" => steps.run("mixes", || {
+                scale::mixes(&bench, &mixes, asked.mixes, asked.pods, asked.only)
+            })?,
             "fold" => steps.run("fold", || fold::fold(&bench, &mixes))?,
             "swaps" => steps.run("swaps", || swaps::swaps(&bench, asked.swaps))?,
             _ => steps.run("churn", || churn::churn(&bench, asked.minutes))?,
@@ -68,13 +83,23 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
-    let mut asked =
-        Options { parts: Vec::new(), mixes: 20, pods: 500, minutes: 10, swaps: 1000, config: None, only: "" };
+    let mut asked = Options {
+        parts: Vec::new(),
+        mixes: 20,
+        pods: 500,
+        minutes: 10,
+        swaps: 1000,
+        config: None,
+        only: "",
+    };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
-            let word = words.next().with_context(|| format!("{word} wants a number"))?;
-            word.parse::<u32>().with_context(|| format!("{word:?} is no number"))
+            let word = words
+                .next()
+                .with_context(|| format!("{word} wants a number"))?;
+            word.parse::<u32>()
+                .with_context(|| format!("{word:?} is no number"))
         };
         match word {
             "scale" | "mixes" | "churn" | "swaps" | "fold" => asked.parts.push(word),

@@ -1,27 +1,41 @@
-//! `cargo xtask bench questions`: of each node of a cluster, where its pods would go if the node were gone.
+//! `cargo xtask bench questions`: of each node of a cluster, where its pods would go if the node
+//! were gone.
 
 use anyhow::{Context as _, bail};
 
 use super::cases::{Inputs, USUAL};
 use crate::commands::{self, Steps, cargo};
 
-/// Clusters as `make_cluster.py` makes them, and what is to be reached: seconds for the answers of all nodes.
-const CLUSTERS: [(&str, f64); 2] =
-    [("--profile services --nodes 1000 --pods 30000", 0.5), ("--profile services --nodes 10000 --pods 100000", 10.0)];
+/// Clusters as `make_cluster.py` makes them, and what is to be reached: seconds for the answers of
+/// all nodes.
+const CLUSTERS: [(&str, f64); 2] = [
+    ("--profile services --nodes 1000 --pods 30000", 0.5),
+    ("--profile services --nodes 10000 --pods 100000", 10.0),
+];
 
 /// Measures all clusters; the benchmark prints a line for each.
 pub fn run() -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let inputs = steps.run("find inputs", Inputs::find)?;
     let Some(data) = &inputs.data else {
-        bail!("clusters of this size come from make_cluster.py alone: LONGSHORE_DATA names its folder");
+        bail!(
+            "clusters of this size come from make_cluster.py alone: LONGSHORE_DATA names its folder"
+        );
     };
     let types = data.join(USUAL);
     for (arguments, seconds) in CLUSTERS {
         let cluster = steps.run(arguments, || inputs.made(data, arguments, &types))?;
-        let mut bench = cargo(&["bench", "--package", "longshore-core", "--bench", "questions", "--"]);
+        let mut bench = cargo(&[
+            "bench",
+            "--package",
+            "longshore-core",
+            "--bench",
+            "questions",
+            "--",
+        ]);
         bench.arg(&cluster).arg(&types);
-        let said = String::from_utf8(commands::output(bench)?).context("the benchmark prints text")?;
+        let said =
+            String::from_utf8(commands::output(bench)?).context("the benchmark prints text")?;
         print!("{said}");
         println!("    to be reached: {seconds} s for all answers, on one core");
     }

@@ -39,7 +39,12 @@ const HEADINGS: [&str; 15] = [
 
 fn plans(outcomes: &[Outcome]) -> String {
     let rows = outcomes.iter().map(|outcome| {
-        let Outcome { case, ours, karpenters, .. } = outcome;
+        let Outcome {
+            case,
+            ours,
+            karpenters,
+            ..
+        } = outcome;
         let theirs = |key| karpenters.as_ref().map(|answer| number(answer, key));
         let seconds = number(ours, "seconds");
         let ratio = theirs("seconds").map(|theirs| theirs / seconds);
@@ -77,29 +82,47 @@ fn policy(outcomes: &[Outcome]) -> String {
             format!("{:+.1} %", 100.0 * (with / plain - 1.0)),
             goal,
             if met { "met" } else { "MISSED" }.into(),
-            if outcome.ours["cost"] == scored["cost"] { "same" } else { "DIFFERENT" }.into(),
+            if outcome.ours["cost"] == scored["cost"] {
+                "same"
+            } else {
+                "DIFFERENT"
+            }
+            .into(),
         ])
     });
     let headings = ["CASE", "BUILT-IN", "PRICE.WASM", "MORE", "GOAL", "", "COST"];
     table(&headings, &rows.collect::<Vec<_>>())
 }
 
-/// The goal in words, and whether it was met. A ratio without Karpenter's side counts as met, for nothing says otherwise.
+/// The goal in words, and whether it was met. A ratio without Karpenter's side counts as met, for
+/// nothing says otherwise.
 fn goal(outcome: &Outcome, ratio: Option<f64>) -> (String, bool) {
     let ours = &outcome.ours;
     let seconds = number(ours, "seconds");
     match outcome.case.goal {
         Goal::Cost(most) => (format!("≤ {most} USD/h"), number(ours, "cost") <= most),
-        Goal::Ratio(least) => (format!("≥ {least}×"), ratio.is_none_or(|ratio| ratio >= least)),
+        Goal::Ratio(least) => (
+            format!("≥ {least}×"),
+            ratio.is_none_or(|ratio| ratio >= least),
+        ),
         Goal::Seconds(most) => (format!("≤ {most} s"), seconds <= most),
         Goal::Large(most) => {
             let (parsed, mib) = (number(ours, "parseSeconds"), number(ours, "mib"));
             // 300 MB = 286 MiB.
-            (format!("≤ {most} s, parse 2 s, 286 MiB"), seconds <= most && parsed < 2.0 && mib < 286.0)
+            (
+                format!("≤ {most} s, parse 2 s, 286 MiB"),
+                seconds <= most && parsed < 2.0 && mib < 286.0,
+            )
         }
         Goal::Share(most) => {
-            let with = outcome.scored.as_ref().map_or(0.0, |scored| number(scored, "seconds"));
-            (format!("≤ +{:.0} %", 100.0 * most), with <= seconds * (1.0 + most))
+            let with = outcome
+                .scored
+                .as_ref()
+                .map_or(0.0, |scored| number(scored, "seconds"));
+            (
+                format!("≤ +{:.0} %", 100.0 * most),
+                with <= seconds * (1.0 + most),
+            )
         }
     }
 }
@@ -107,8 +130,18 @@ fn goal(outcome: &Outcome, ratio: Option<f64>) -> (String, bool) {
 /// Pods planned: on new nodes, on existing ones, left over.
 fn pods(answer: &Value) -> usize {
     let length = |value: &Value| value.as_array().map_or(0, Vec::len);
-    let new: usize = answer["claims"].as_array().into_iter().flatten().map(|claim| length(&claim["pods"])).sum();
-    let old: usize = answer["existing"].as_object().into_iter().flatten().map(|(_, pods)| length(pods)).sum();
+    let new: usize = answer["claims"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|claim| length(&claim["pods"]))
+        .sum();
+    let old: usize = answer["existing"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, pods)| length(pods))
+        .sum();
     new + old + answer["errors"].as_object().map_or(0, serde_json::Map::len)
 }
 
@@ -116,9 +149,16 @@ fn survival(answer: &Value) -> String {
     let share = |of: &str| {
         let count = |key: &str| answer[of][key].as_f64();
         let left = count("leftOver")?;
-        Some(format!("{:.0} % ({left:.0})", 100.0 * count("survived")? / count("runs")?))
+        Some(format!(
+            "{:.0} % ({left:.0})",
+            100.0 * count("survived")? / count("runs")?
+        ))
     };
-    or_dash(share("survivesTold").zip(share("survives")).map(|(told, alone)| format!("{told}, {alone}")))
+    or_dash(
+        share("survivesTold")
+            .zip(share("survives"))
+            .map(|(told, alone)| format!("{told}, {alone}")),
+    )
 }
 
 fn or_dash(text: Option<String>) -> String {

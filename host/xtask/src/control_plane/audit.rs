@@ -47,7 +47,10 @@ pub struct Request {
 impl Request {
     /// Whether it asked for a change.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch" | "head" | "options")
+        !matches!(
+            self.verb.as_str(),
+            "get" | "list" | "watch" | "head" | "options"
+        )
     }
 
     /// Whether it was a write and changed something.
@@ -70,7 +73,9 @@ impl Request {
         };
         Some(Request {
             user: text(&event["user"]["username"]),
-            credential: text(&event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0]),
+            credential: text(
+                &event["user"]["extra"]["authentication.kubernetes.io/credential-id"][0],
+            ),
             verb,
             resource: joined(&object["resource"], &object["subresource"]),
             object: joined(&object["namespace"], &object["name"]),
@@ -88,8 +93,12 @@ pub fn requests(folder: &Path) -> Result<Vec<Request>> {
     };
     // The last line may be half written.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let events = whole.lines().map(|line| serde_json::from_str(line).context("a line of the audit log is no JSON"));
-    events.filter_map(|event| event.map(|event| Request::read(&event)).transpose()).collect()
+    let events = whole
+        .lines()
+        .map(|line| serde_json::from_str(line).context("a line of the audit log is no JSON"));
+    events
+        .filter_map(|event| event.map(|event| Request::read(&event)).transpose())
+        .collect()
 }
 
 #[cfg(test)]
@@ -121,6 +130,8 @@ mod tests {
 
     #[test]
     fn the_policy_names_who_is_recorded() {
-        assert!(policy().contains("users: ['system:serviceaccount:kube-system:karpenter', 'other-controller']"));
+        assert!(policy().contains(
+            "users: ['system:serviceaccount:kube-system:karpenter', 'other-controller']"
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! Where the programs are: in the folder that `KUBEBUILDER_ASSETS` names, or built before into the cache.
+//! Where the programs are: in the folder that `KUBEBUILDER_ASSETS` names, or built before into the
+//! cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::program::Program;
 
-/// Version of the programs of Kubernetes, unless `KUBEBUILDER_ASSETS` has an API server of another one.
+/// Version of the programs of Kubernetes, unless `KUBEBUILDER_ASSETS` has an API server of another
+/// one.
 pub const KUBERNETES: &str = "1.36.4";
 /// Version of etcd that is built.
 pub const ETCD: &str = "3.6.8";
@@ -32,26 +34,37 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Looks in `KUBEBUILDER_ASSETS` first, then in the cache. Programs that are in neither have a path in the cache.
+    /// Looks in `KUBEBUILDER_ASSETS` first, then in the cache. Programs that are in neither have a
+    /// path in the cache.
     pub fn find() -> Result<Self> {
-        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS")
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from);
         if let Some(folder) = assets.as_deref()
             && !folder.is_dir()
         {
-            bail!("KUBEBUILDER_ASSETS names {}, which is no folder", folder.display());
+            bail!(
+                "KUBEBUILDER_ASSETS names {}, which is no folder",
+                folder.display()
+            );
         }
         let given = |program: Program| {
             let path = assets.as_ref()?.join(program.name());
             path.is_file().then(|| path.canonicalize().unwrap_or(path))
         };
-        // What is built must be of the API server's version: no controller manager may be newer than it.
+        // What is built must be of the API server's version: no controller manager may be newer
+        // than it.
         let kubernetes = match given(Program::ApiServer) {
             Some(path) => said_version(&path)?,
             None => KUBERNETES.to_owned(),
         };
         let find = |program| {
             if let Some(path) = given(program) {
-                return Ok(Binary { program, version: said_version(&path)?, path });
+                return Ok(Binary {
+                    program,
+                    version: said_version(&path)?,
+                    path,
+                });
             }
             let (version, folder) = match program {
                 Program::Etcd => (ETCD.to_owned(), format!("etcd-{ETCD}")),
@@ -59,9 +72,15 @@ impl Binaries {
                 _ => (kubernetes.clone(), kubernetes.clone()),
             };
             let path = built()?.join(folder).join(program.name());
-            Ok(Binary { program, version, path })
+            Ok(Binary {
+                program,
+                version,
+                path,
+            })
         };
-        Ok(Self { all: Program::ALL.into_iter().map(find).collect::<Result<_>>()? })
+        Ok(Self {
+            all: Program::ALL.into_iter().map(find).collect::<Result<_>>()?,
+        })
     }
 
     /// One of them.
@@ -71,7 +90,10 @@ impl Binaries {
 
     /// Those that have to be built.
     pub fn missing(&self) -> Vec<&Binary> {
-        self.all.iter().filter(|binary| !binary.path.is_file()).collect()
+        self.all
+            .iter()
+            .filter(|binary| !binary.path.is_file())
+            .collect()
     }
 
     /// All of them.
@@ -82,7 +104,11 @@ impl Binaries {
 
 /// Where Longshore keeps what is costly to make and safe to lose.
 pub fn cache() -> Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from)
+    };
     let folder = set("LONGSHORE_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("longshore")))
         .or_else(|| Some(set("HOME")?.join(".cache/longshore")))
@@ -97,16 +123,30 @@ pub fn built() -> Result<PathBuf> {
 
 /// The version that a program says it is: the first thing that looks like one.
 fn said_version(path: &Path) -> Result<String> {
-    let args: &[&str] = if path.ends_with("kubectl") { &["version", "--client"] } else { &["--version"] };
-    let out = Command::new(path).args(args).output().with_context(|| format!("cannot run {}", path.display()))?;
+    let args: &[&str] = if path.ends_with("kubectl") {
+        &["version", "--client"]
+    } else {
+        &["--version"]
+    };
+    let out = Command::new(path)
+        .args(args)
+        .output()
+        .with_context(|| format!("cannot run {}", path.display()))?;
     let said = String::from_utf8_lossy(&out.stdout);
-    version_in(&said).with_context(|| format!("{} does not say its version: {said}", path.display()))
+    version_in(&said)
+        .with_context(|| format!("{} does not say its version: {said}", path.display()))
 }
 
 fn version_in(said: &str) -> Option<String> {
     let word = |word: &&str| word.trim_start_matches('v').split('.').count() >= 3;
-    let digit = |word: &&str| word.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit());
-    said.split_whitespace().filter(word).find(digit).map(|word| word.trim_start_matches('v').to_owned())
+    let digit = |word: &&str| {
+        word.trim_start_matches('v')
+            .starts_with(|first: char| first.is_ascii_digit())
+    };
+    said.split_whitespace()
+        .filter(word)
+        .find(digit)
+        .map(|word| word.trim_start_matches('v').to_owned())
 }
 
 #[cfg(test)]
@@ -117,8 +157,14 @@ mod tests {
     fn programs_say_their_version_in_several_ways() {
         let said = |text| version_in(text);
         assert_eq!(said("Kubernetes v1.36.4\n").as_deref(), Some("1.36.4"));
-        assert_eq!(said("etcd Version: 3.6.8\nGit SHA: 1.2\nGo Version: go1.26.8\n").as_deref(), Some("3.6.8"));
-        assert_eq!(said("Client Version: v1.36.4\nKustomize Version: v5.7.1\n").as_deref(), Some("1.36.4"));
+        assert_eq!(
+            said("etcd Version: 3.6.8\nGit SHA: 1.2\nGo Version: go1.26.8\n").as_deref(),
+            Some("3.6.8")
+        );
+        assert_eq!(
+            said("Client Version: v1.36.4\nKustomize Version: v5.7.1\n").as_deref(),
+            Some("1.36.4")
+        );
         assert_eq!(said("no idea"), None);
     }
 

@@ -1,9 +1,9 @@
 //! Builds programs from Go modules, for who has no ready ones.
 //!
-//! `go install` cannot build Kubernetes: its manifest asks for its own libraries at version 0.0.0, to be found beside
-//! it. So everything is built from a module of our own that requires the program as a tool, with replacements that are
-//! read from the manifest of the very version: each library at v0.36.4 for Kubernetes 1.36.4. Sums are checked by Go
-//! as for any module.
+//! `go install` cannot build Kubernetes: its manifest asks for its own libraries at version 0.0.0,
+//! to be found beside it. So everything is built from a module of our own that requires the program
+//! as a tool, with replacements that are read from the manifest of the very version: each library
+//! at v0.36.4 for Kubernetes 1.36.4. Sums are checked by Go as for any module.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -41,10 +41,21 @@ pub fn build(binaries: &Binaries, say: &dyn Fn(&str)) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> = missing.iter().map(|binary| format!("{} {}", binary.program.name(), binary.version)).collect();
-    say(&format!("building {} into {}", names.join(", "), folder.display()));
-    say("once per version; all of them take about 20 minutes of one core, 3 GB of disk and 2 GB of memory");
-    missing.into_iter().try_for_each(|binary| build_one(binary, say))
+    let names: Vec<_> = missing
+        .iter()
+        .map(|binary| format!("{} {}", binary.program.name(), binary.version))
+        .collect();
+    say(&format!(
+        "building {} into {}",
+        names.join(", "),
+        folder.display()
+    ));
+    say(
+        "once per version; all of them take about 20 minutes of one core, 3 GB of disk and 2 GB of memory",
+    );
+    missing
+        .into_iter()
+        .try_for_each(|binary| build_one(binary, say))
 }
 
 /// Whether Go is there and new enough, or can make itself so.
@@ -53,11 +64,16 @@ pub fn go_is_there() -> Result<(), String> {
     let hint = format!(
         "install Go {wanted} or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with the programs"
     );
-    let out = Command::new("go").args(["env", "GOVERSION", "GOTOOLCHAIN"]).output();
+    let out = Command::new("go")
+        .args(["env", "GOVERSION", "GOTOOLCHAIN"])
+        .output();
     let out = out.map_err(|_| format!("Go is not there: {hint}"))?;
     let said = String::from_utf8_lossy(&out.stdout);
     let mut lines = said.lines();
-    let (version, toolchain) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let (version, toolchain) = (
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+    );
     match go_version(version) {
         Some(version) if version >= GO => Ok(()),
         // Since 1.21 Go fetches the version that a module asks for, unless told not to.
@@ -83,7 +99,10 @@ fn build_one(binary: &Binary, say: &dyn Fn(&str)) -> Result<()> {
         let _ = fs::remove_file(source.join(old));
     }
     say(&format!("{name} {version}: fetching modules"));
-    go(&source, &["mod", "init", &format!("longshore.local/{name}")])?;
+    go(
+        &source,
+        &["mod", "init", &format!("longshore.local/{name}")],
+    )?;
     let package = package(binary.program);
     if let Some(library) = library_version(binary) {
         replace_libraries(&source, version, &library)?;
@@ -93,8 +112,21 @@ fn build_one(binary: &Binary, say: &dyn Fn(&str)) -> Result<()> {
     let fresh = source.join(name);
     let linker = linker_flags(binary);
     let fresh_text = fresh.display().to_string();
-    let args = ["build", "-v", "-trimpath", "-ldflags", &linker, "-o", &fresh_text, package];
-    compile(go_command(&source, &args), &format!("{name} {version}"), say)?;
+    let args = [
+        "build",
+        "-v",
+        "-trimpath",
+        "-ldflags",
+        &linker,
+        "-o",
+        &fresh_text,
+        package,
+    ];
+    compile(
+        go_command(&source, &args),
+        &format!("{name} {version}"),
+        say,
+    )?;
     fs::rename(&fresh, &binary.path).with_context(|| format!("cannot move {}", fresh.display()))
 }
 
@@ -109,10 +141,16 @@ fn package(program: Program) -> &'static str {
     }
 }
 
-/// The version of Kubernetes' libraries that goes with a program of Kubernetes: v0.36.4 with 1.36.4.
+/// The version of Kubernetes' libraries that goes with a program of Kubernetes: v0.36.4 with
+/// 1.36.4.
 fn library_version(binary: &Binary) -> Option<String> {
     let ours = !matches!(binary.program, Program::Etcd | Program::Kwok);
-    ours.then(|| format!("v0.{}", binary.version.strip_prefix("1.").unwrap_or(&binary.version)))
+    ours.then(|| {
+        format!(
+            "v0.{}",
+            binary.version.strip_prefix("1.").unwrap_or(&binary.version)
+        )
+    })
 }
 
 /// Without symbols; Kubernetes learns its version from the linker alone.
@@ -120,26 +158,42 @@ fn linker_flags(binary: &Binary) -> String {
     let mut flags = "-s -w".to_owned();
     if library_version(binary).is_some() {
         let mut parts = binary.version.split('.');
-        let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        for (name, value) in
-            [("gitVersion", &*format!("v{}", binary.version)), ("gitMajor", major), ("gitMinor", minor)]
-        {
+        let (major, minor) = (
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+        );
+        for (name, value) in [
+            ("gitVersion", &*format!("v{}", binary.version)),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+        ] {
             flags += &format!(" -X k8s.io/component-base/version.{name}={value}");
         }
     }
     flags
 }
 
-/// Points every library that Kubernetes' manifest asks for at version 0.0.0 to the one that was released with it.
+/// Points every library that Kubernetes' manifest asks for at version 0.0.0 to the one that was
+/// released with it.
 fn replace_libraries(source: &Path, version: &str, library: &str) -> Result<()> {
     let module = format!("k8s.io/kubernetes@v{version}");
     let downloaded = json(&go(source, &["mod", "download", "-json", &module])?)?;
-    let manifest = downloaded["GoMod"].as_str().with_context(|| format!("no manifest of {module}"))?;
+    let manifest = downloaded["GoMod"]
+        .as_str()
+        .with_context(|| format!("no manifest of {module}"))?;
     let manifest = json(&go(source, &["mod", "edit", "-json", manifest])?)?;
-    let required = manifest["Require"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let unreleased = required.iter().filter(|module| module["Version"] == "v0.0.0");
+    let required = manifest["Require"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let unreleased = required
+        .iter()
+        .filter(|module| module["Version"] == "v0.0.0");
     let replace = |path: &str| format!("-replace={path}={path}@{library}");
-    let mut edits: Vec<String> = unreleased.filter_map(|module| module["Path"].as_str()).map(replace).collect();
+    let mut edits: Vec<String> = unreleased
+        .filter_map(|module| module["Path"].as_str())
+        .map(replace)
+        .collect();
     edits.extend(manifest["Go"].as_str().map(|go| format!("-go={go}")));
     let mut args = vec!["mod", "edit"];
     args.extend(edits.iter().map(String::as_str));
@@ -153,16 +207,27 @@ fn json(text: &[u8]) -> Result<Value> {
 fn go_command(source: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("go");
     // -buildvcs: the cache may lie in a repository of whoever builds.
-    command.args(args).current_dir(source).env("CGO_ENABLED", "0").env("GOFLAGS", "-buildvcs=false");
+    command
+        .args(args)
+        .current_dir(source)
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-buildvcs=false");
     command.env("GOWORK", "off").stdin(Stdio::null());
     command
 }
 
 /// Runs Go and returns what it prints.
 fn go(source: &Path, args: &[&str]) -> Result<Vec<u8>> {
-    let out = go_command(source, args).output().context("cannot start go")?;
+    let out = go_command(source, args)
+        .output()
+        .context("cannot start go")?;
     if !out.status.success() {
-        bail!("go {}: {}\n{}", args.join(" "), out.status, String::from_utf8_lossy(&out.stderr).trim_end());
+        bail!(
+            "go {}: {}\n{}",
+            args.join(" "),
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim_end()
+        );
     }
     Ok(out.stdout)
 }
@@ -170,7 +235,11 @@ fn go(source: &Path, args: &[&str]) -> Result<Vec<u8>> {
 /// Runs `go build -v`, which names each package that it compiles, and counts them aloud.
 fn compile(mut command: Command, what: &str, say: &dyn Fn(&str)) -> Result<()> {
     let start = Instant::now();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("cannot start go")?;
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start go")?;
     let (mut packages, mut said, mut last) = (0_u32, Instant::now(), VecDeque::new());
     if let Some(errors) = child.stderr.take() {
         for line in BufReader::new(errors).lines() {
@@ -182,13 +251,19 @@ fn compile(mut command: Command, what: &str, say: &dyn Fn(&str)) -> Result<()> {
             }
             if said.elapsed() >= PROGRESS {
                 said = Instant::now();
-                say(&format!("{what}: {packages} packages compiled, {} s", start.elapsed().as_secs()));
+                say(&format!(
+                    "{what}: {packages} packages compiled, {} s",
+                    start.elapsed().as_secs()
+                ));
             }
         }
     }
     let status = child.wait()?;
     if !status.success() {
-        bail!("go build of {what}: {status}\n{}", Vec::from(last).join("\n"));
+        bail!(
+            "go build of {what}: {status}\n{}",
+            Vec::from(last).join("\n")
+        );
     }
     say(&format!("{what}: built in {} s", start.elapsed().as_secs()));
     Ok(())
@@ -207,8 +282,15 @@ mod tests {
 
     #[test]
     fn libraries_have_the_minor_and_patch_of_kubernetes() {
-        let binary = |program| Binary { program, version: "1.36.4".into(), path: "x".into() };
-        assert_eq!(library_version(&binary(Program::ApiServer)).as_deref(), Some("v0.36.4"));
+        let binary = |program| Binary {
+            program,
+            version: "1.36.4".into(),
+            path: "x".into(),
+        };
+        assert_eq!(
+            library_version(&binary(Program::ApiServer)).as_deref(),
+            Some("v0.36.4")
+        );
         assert_eq!(library_version(&binary(Program::Kwok)), None);
         assert!(linker_flags(&binary(Program::Kubectl)).contains("gitMinor=36"));
     }

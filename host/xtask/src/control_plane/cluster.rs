@@ -1,4 +1,5 @@
-//! One cluster: a folder with everything that belongs to it, and the processes that work on that folder.
+//! One cluster: a folder with everything that belongs to it, and the processes that work on that
+//! folder.
 //!
 //! | file | |
 //! |---|---|
@@ -57,18 +58,29 @@ impl Cluster {
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
             bail!("a cluster's name has letters, digits and - _ . only: {name:?}");
         }
-        Ok(Self { folder: clusters()?.join(name) })
+        Ok(Self {
+            folder: clusters()?.join(name),
+        })
     }
 
     /// The cluster in a folder.
     pub fn at(folder: &Path) -> Result<Self> {
-        Ok(Self { folder: std::path::absolute(folder)? })
+        Ok(Self {
+            folder: std::path::absolute(folder)?,
+        })
     }
 
     /// All clusters in the cache.
     pub fn all() -> Result<Vec<Self>> {
-        let Ok(entries) = fs::read_dir(clusters()?) else { return Ok(Vec::new()) };
-        let mut found: Vec<Self> = entries.flatten().map(|entry| Self { folder: entry.path() }).collect();
+        let Ok(entries) = fs::read_dir(clusters()?) else {
+            return Ok(Vec::new());
+        };
+        let mut found: Vec<Self> = entries
+            .flatten()
+            .map(|entry| Self {
+                folder: entry.path(),
+            })
+            .collect();
         found.retain(Self::exists);
         found.sort_by(|one, other| one.folder.cmp(&other.folder));
         Ok(found)
@@ -86,7 +98,11 @@ impl Cluster {
 
     /// The last part of its folder.
     pub fn name(&self) -> String {
-        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        self.folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// For everything.
@@ -104,14 +120,16 @@ impl Cluster {
         self.folder.join(OTHER)
     }
 
-    /// For what `deploy/rbac.yaml` allows, with a token of its own, so that requests of replicas are told apart.
+    /// For what `deploy/rbac.yaml` allows, with a token of its own, so that requests of replicas
+    /// are told apart.
     pub fn replica_kubeconfig(&self, replica: &str) -> Result<PathBuf> {
         let file = format!("longshore-{replica}.kubeconfig");
         self.write_longshore_kubeconfig(&file, &install::token(self)?)?;
         Ok(self.folder.join(file))
     }
 
-    /// Requests of controllers so far: of Longshore's account, and of the user of [`Self::other_kubeconfig`].
+    /// Requests of controllers so far: of Longshore's account, and of the user of
+    /// [`Self::other_kubeconfig`].
     pub fn requests(&self) -> Result<Vec<Request>> {
         audit::requests(&self.folder)
     }
@@ -119,15 +137,18 @@ impl Cluster {
     /// kubectl as the administrator.
     pub fn kubectl(&self) -> Result<Command> {
         let Some(record) = Record::read(&self.folder)? else {
-            bail!("there is no cluster in {}: cargo xtask cluster up", self.folder.display());
+            bail!(
+                "there is no cluster in {}: cargo xtask cluster up",
+                self.folder.display()
+            );
         };
         let mut command = Command::new(record.path(Program::Kubectl));
         command.env("KUBECONFIG", self.admin_kubeconfig());
         Ok(command)
     }
 
-    /// Brings it up, or what of it does not run; programs that are missing are built. A cluster with an owner is taken
-    /// down by [`remove_orphans`] once that has ended.
+    /// Brings it up, or what of it does not run; programs that are missing are built. A cluster
+    /// with an owner is taken down by [`remove_orphans`] once that has ended.
     pub fn up(&self, owner: Option<&Process>, say: &dyn Fn(&str)) -> Result<()> {
         let binaries = Binaries::find()?;
         build::build(&binaries, say)?;
@@ -136,7 +157,9 @@ impl Cluster {
         lock.lock()?;
         let start = Instant::now();
         for attempt in 1.. {
-            let Err(error) = self.start_all(&binaries, owner, say) else { break };
+            let Err(error) = self.start_all(&binaries, owner, say) else {
+                break;
+            };
             if attempt == ATTEMPTS || error.downcast_ref::<PortTaken>().is_none() {
                 return Err(error);
             }
@@ -144,7 +167,10 @@ impl Cluster {
             self.stop_all()?;
             fs::remove_file(self.folder.join("cluster.json"))?;
         }
-        say(&format!("all programs are ready after {:.1} s", start.elapsed().as_secs_f64()));
+        say(&format!(
+            "all programs are ready after {:.1} s",
+            start.elapsed().as_secs_f64()
+        ));
         install::install(self, say)?;
         say(&format!("up after {:.1} s", start.elapsed().as_secs_f64()));
         Ok(())
@@ -170,7 +196,9 @@ impl Cluster {
 
     /// Its programs as they are now; nothing if there is no cluster.
     pub fn status(&self) -> Result<Vec<State>> {
-        let Some(record) = Record::read(&self.folder)? else { return Ok(Vec::new()) };
+        let Some(record) = Record::read(&self.folder)? else {
+            return Ok(Vec::new());
+        };
         let state = |program: Program| {
             let process = Process::find(&self.folder, program.name());
             State {
@@ -191,8 +219,12 @@ impl Cluster {
 
     fn make_folder(&self) -> Result<()> {
         let shown = self.folder.display();
-        if !self.exists() && fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.any(is_foreign)) {
-            bail!("{shown} is not empty and holds no cluster; it would be removed with the cluster: choose another");
+        if !self.exists()
+            && fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.any(is_foreign))
+        {
+            bail!(
+                "{shown} is not empty and holds no cluster; it would be removed with the cluster: choose another"
+            );
         }
         fs::create_dir_all(&self.folder).with_context(|| format!("cannot make {shown}"))?;
         // Keys and tokens are for us alone.
@@ -201,7 +233,12 @@ impl Cluster {
     }
 
     /// Starts what does not run, in order, and waits for each to be ready.
-    fn start_all(&self, binaries: &Binaries, owner: Option<&Process>, say: &dyn Fn(&str)) -> Result<()> {
+    fn start_all(
+        &self,
+        binaries: &Binaries,
+        owner: Option<&Process>,
+        say: &dyn Fn(&str),
+    ) -> Result<()> {
         let record = match Record::read(&self.folder)? {
             Some(record) => record,
             None => self.prepare(binaries, owner)?,
@@ -219,7 +256,10 @@ impl Cluster {
                     let command = flags::command(program, binaries, &self.folder, &record.ports);
                     let process = Process::start(command, &self.folder, name)?;
                     let version = &binaries.get(program).version;
-                    say(&format!("{name} {version} on 127.0.0.1:{}", record.ports.get(program)));
+                    say(&format!(
+                        "{name} {version} on 127.0.0.1:{}",
+                        record.ports.get(program)
+                    ));
                     process
                 }
             };
@@ -234,7 +274,10 @@ impl Cluster {
         let ports = Ports { peer, of };
         let (token, other) = (random()?, random()?);
         let line = |token: &str, user: &str| format!("{token},{user},{user},\"system:masters\"\n");
-        self.write("tokens.csv", &(line(&token, "admin") + &line(&other, audit::OTHER)))?;
+        self.write(
+            "tokens.csv",
+            &(line(&token, "admin") + &line(&other, audit::OTHER)),
+        )?;
         self.write("kwok.yaml", &flags::kwok(&ports))?;
         self.write(audit::POLICY, &audit::policy())?;
         let record = Record::new(binaries, ports, owner);
@@ -267,17 +310,32 @@ impl Cluster {
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.folder.join(name);
-        let open = || fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let open = || {
+            fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&path)
+        };
         let written = open().and_then(|mut file| file.write_all(text.as_bytes()));
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
     fn stop_all(&self) -> Result<()> {
-        Program::RUNNING.into_iter().rev().try_for_each(|program| self.kill(program))
+        Program::RUNNING
+            .into_iter()
+            .rev()
+            .try_for_each(|program| self.kill(program))
     }
 
     /// Waits until programs are ready.
-    fn wait(&self, running: &[(Program, Process)], binaries: &Binaries, ports: &Ports) -> Result<()> {
+    fn wait(
+        &self,
+        running: &[(Program, Process)],
+        binaries: &Binaries,
+        ports: &Ports,
+    ) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for (program, _) in running {
             let name = program.name();
@@ -285,12 +343,20 @@ impl Cluster {
                 if let Some((dead, _)) = running.iter().find(|(_, process)| !process.runs()) {
                     return Err(self.startup_failure(*dead));
                 }
-                if ready(*program, binaries, &self.admin_kubeconfig(), ports.get(*program)) {
+                if ready(
+                    *program,
+                    binaries,
+                    &self.admin_kubeconfig(),
+                    ports.get(*program),
+                ) {
                     break;
                 }
                 if Instant::now() > deadline {
                     let last = process::last_lines(&self.folder, name, 10);
-                    bail!("{name} is not ready after {} s; it says:\n{last}", PATIENCE.as_secs());
+                    bail!(
+                        "{name} is not ready after {} s; it says:\n{last}",
+                        PATIENCE.as_secs()
+                    );
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -305,13 +371,18 @@ impl Cluster {
             return PortTaken(name).into();
         }
         let log = process::log(&self.folder, name);
-        anyhow::anyhow!("{name} ended at its start; the end of {}:\n{last}", log.display())
+        anyhow::anyhow!(
+            "{name} ended at its start; the end of {}:\n{last}",
+            log.display()
+        )
     }
 }
 
 /// Takes down clusters in the cache whose owner has ended without doing so.
 pub fn remove_orphans() -> Result<()> {
-    let orphans = Cluster::all()?.into_iter().filter(|cluster| cluster.owner().is_some_and(|owner| !owner.runs()));
+    let orphans = Cluster::all()?
+        .into_iter()
+        .filter(|cluster| cluster.owner().is_some_and(|owner| !owner.runs()));
     orphans.into_iter().try_for_each(|cluster| cluster.down())
 }
 
@@ -341,27 +412,41 @@ impl Record {
             (binary.program.name().to_owned(), record)
         });
         let programs: Value = Value::Object(programs.collect());
-        let json = json!({"owner": owner.map(Process::to_text), "peer": ports.peer, "programs": programs});
+        let json =
+            json!({"owner": owner.map(Process::to_text), "peer": ports.peer, "programs": programs});
         Self { json, ports }
     }
 
     fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("cluster.json");
-        let Ok(text) = fs::read(&path) else { return Ok(None) };
-        let json: Value = serde_json::from_slice(&text).with_context(|| format!("{} is broken", path.display()))?;
+        let Ok(text) = fs::read(&path) else {
+            return Ok(None);
+        };
+        let json: Value = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is broken", path.display()))?;
         let port = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
         let of = |program: Program| port(&json["programs"][program.name()]["port"]);
-        let ports = || Some(Ports { peer: port(&json["peer"])?, of: sequence(Program::RUNNING.map(of))? });
+        let ports = || {
+            Some(Ports {
+                peer: port(&json["peer"])?,
+                of: sequence(Program::RUNNING.map(of))?,
+            })
+        };
         let ports = ports().with_context(|| format!("{} names no ports", path.display()))?;
         Ok(Some(Self { json, ports }))
     }
 
     fn path(&self, program: Program) -> &str {
-        self.json["programs"][program.name()]["path"].as_str().unwrap_or(program.name())
+        self.json["programs"][program.name()]["path"]
+            .as_str()
+            .unwrap_or(program.name())
     }
 
     fn version(&self, program: Program) -> String {
-        self.json["programs"][program.name()]["version"].as_str().unwrap_or("?").to_owned()
+        self.json["programs"][program.name()]["version"]
+            .as_str()
+            .unwrap_or("?")
+            .to_owned()
     }
 }
 
@@ -387,7 +472,9 @@ fn is_foreign(entry: std::io::Result<fs::DirEntry>) -> bool {
 /// A secret: 128 bits in hexadecimal.
 fn random() -> Result<String> {
     let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).context("/dev/urandom")?;
+    fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("/dev/urandom")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -398,7 +485,11 @@ fn ready(program: Program, binaries: &Binaries, admin: &Path, port: u16) -> bool
     }
     let kubectl = || {
         let mut command = Command::new(&binaries.get(Program::Kubectl).path);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).arg("get");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .arg("get");
         command
     };
     let succeeds = |mut command: Command| command.status().is_ok_and(|status| status.success());
@@ -410,12 +501,21 @@ fn ready(program: Program, binaries: &Binaries, admin: &Path, port: u16) -> bool
             command.env("KUBECONFIG", admin).args(["--raw", "/readyz"]);
             succeeds(command)
         }
-        // Their certificates live in their memory alone, and their health is no secret; without a token kubectl would
-        // ask for a name.
+        // Their certificates live in their memory alone, and their health is no secret; without a
+        // token kubectl would ask for a name.
         Program::ControllerManager | Program::Scheduler => {
             let mut command = kubectl();
-            let path = if program == Program::Scheduler { "/readyz" } else { "/healthz" };
-            command.env("KUBECONFIG", "/dev/null").args(["--raw", path, "--insecure-skip-tls-verify", "--token=none"]);
+            let path = if program == Program::Scheduler {
+                "/readyz"
+            } else {
+                "/healthz"
+            };
+            command.env("KUBECONFIG", "/dev/null").args([
+                "--raw",
+                path,
+                "--insecure-skip-tls-verify",
+                "--token=none",
+            ]);
             command.arg(format!("--server=https://127.0.0.1:{port}"));
             succeeds(command)
         }

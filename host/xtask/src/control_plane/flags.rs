@@ -7,8 +7,8 @@ use super::audit;
 use super::binaries::Binaries;
 use super::program::Program;
 
-/// Controllers that an autoscaler can tell apart from their absence. Without those that need kubelets, clouds,
-/// certificates or a network.
+/// Controllers that an autoscaler can tell apart from their absence. Without those that need
+/// kubelets, clouds, certificates or a network.
 const CONTROLLERS: [&str; 20] = [
     "daemonset-controller",
     "deployment-controller",
@@ -74,14 +74,20 @@ pub fn command(program: Program, binaries: &Binaries, folder: &Path, ports: &Por
             flag("quota-backend-bytes", &(4_u64 << 30).to_string());
         }
         Program::ApiServer => {
-            flag("etcd-servers", &format!("http://127.0.0.1:{}", ports.get(Program::Etcd)));
+            flag(
+                "etcd-servers",
+                &format!("http://127.0.0.1:{}", ports.get(Program::Etcd)),
+            );
             flag("bind-address", "127.0.0.1");
             flag("advertise-address", "127.0.0.1");
             flag("secure-port", &port.to_string());
-            // Makes itself a certificate there at its first start. Its key signs service account tokens as well: it is
-            // read after it was made.
+            // Makes itself a certificate there at its first start. Its key signs service account
+            // tokens as well: it is read after it was made.
             flag("cert-dir", &file("certs"));
-            flag("service-account-signing-key-file", &file("certs/apiserver.key"));
+            flag(
+                "service-account-signing-key-file",
+                &file("certs/apiserver.key"),
+            );
             flag("service-account-key-file", &file("certs/apiserver.crt"));
             flag("service-account-issuer", "https://kubernetes.default.svc");
             flag("service-cluster-ip-range", "10.96.0.0/16");

@@ -5,18 +5,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
-/// Below those that systems give to whoever opens a connection (from 32768 on Linux), which would be gone before we use
-/// them.
+/// Below those that systems give to whoever opens a connection (from 32768 on Linux), which would
+/// be gone before we use them.
 const FROM: u16 = 18_000;
 const TO: u16 = 32_000;
 
-/// As many different ports as asked for, on which nobody listens now. They are not reserved: who loses one to somebody
-/// else starts again with others.
+/// As many different ports as asked for, on which nobody listens now. They are not reserved: who
+/// loses one to somebody else starts again with others.
 pub fn free<const N: usize>() -> Result<[u16; N]> {
     // Where to begin is left to chance, so that two who look at the same time see different ones.
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    let start = (nanos / 100).wrapping_add(std::process::id().wrapping_mul(7919)) % u32::from(TO - FROM);
-    let candidates = (0..u32::from(TO - FROM)).map(|at| FROM + ((start + at) % u32::from(TO - FROM)) as u16);
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    let start =
+        (nanos / 100).wrapping_add(std::process::id().wrapping_mul(7919)) % u32::from(TO - FROM);
+    let candidates =
+        (0..u32::from(TO - FROM)).map(|at| FROM + ((start + at) % u32::from(TO - FROM)) as u16);
     let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let found: Vec<u16> = candidates.filter(free).take(N).collect();
     match found.try_into() {

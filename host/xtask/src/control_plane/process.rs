@@ -1,7 +1,8 @@
-//! Processes that outlive who started them, found again by what they left in a folder: `NAME.pid` and `NAME.log`.
+//! Processes that outlive who started them, found again by what they left in a folder: `NAME.pid`
+//! and `NAME.log`.
 //!
-//! A process is its id and the moment it started, so that a number which the system has given away again is never taken
-//! for ours.
+//! A process is its id and the moment it started, so that a number which the system has given away
+//! again is never taken for ours.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -32,15 +33,24 @@ impl Process {
     /// Starts a program that writes to `folder/NAME.log` and is not stopped by Ctrl-C.
     pub fn start(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
         let log = log(folder, name);
-        let out = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).process_group(0).current_dir(folder);
+        let out =
+            fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .process_group(0)
+            .current_dir(folder);
         let program = command.get_program().to_owned();
-        let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
         let id = i32::try_from(child.id()).context("a process id out of range")?;
         let started = look(id).map(|seen| seen.started).unwrap_or_default();
         let process = Self { id, started };
         let line = process.to_text();
-        fs::write(pid_file(folder, name), line).with_context(|| format!("cannot note the process of {name}"))?;
+        fs::write(pid_file(folder, name), line)
+            .with_context(|| format!("cannot note the process of {name}"))?;
         Ok(process)
     }
 
@@ -53,7 +63,10 @@ impl Process {
     /// This process.
     pub fn current() -> Option<Self> {
         let id = i32::try_from(std::process::id()).ok()?;
-        Some(Self { id, started: look(id)?.started })
+        Some(Self {
+            id,
+            started: look(id)?.started,
+        })
     }
 
     /// As [`Self::from_text`] reads it.
@@ -65,7 +78,10 @@ impl Process {
     pub fn from_text(text: &str) -> Option<Self> {
         let (id, started) = text.trim().split_once(' ')?;
         let id = id.parse().ok().filter(|id| *id > 1)?;
-        Some(Self { id, started: started.to_owned() })
+        Some(Self {
+            id,
+            started: started.to_owned(),
+        })
     }
 
     /// Its id.
@@ -84,11 +100,14 @@ impl Process {
 
     /// Ends it without asking, and waits until it is gone.
     pub fn kill(&self) -> Result<()> {
-        let Some(id) = Pid::from_raw(self.id) else { return Ok(()) };
+        let Some(id) = Pid::from_raw(self.id) else {
+            return Ok(());
+        };
         if !self.runs() {
             return Ok(());
         }
-        kill_process(id, Signal::KILL).with_context(|| format!("cannot end process {}", self.id))?;
+        kill_process(id, Signal::KILL)
+            .with_context(|| format!("cannot end process {}", self.id))?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.runs() {
             if Instant::now() > deadline {
@@ -101,7 +120,9 @@ impl Process {
 
     /// What it uses now.
     pub fn usage(&self) -> Option<Usage> {
-        look(self.id).filter(|seen| seen.started == self.started).map(|seen| seen.usage)
+        look(self.id)
+            .filter(|seen| seen.started == self.started)
+            .map(|seen| seen.usage)
     }
 }
 
@@ -133,27 +154,48 @@ struct Seen {
 #[cfg(target_os = "linux")]
 fn look(id: i32) -> Option<Seen> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // Behind the name in parentheses, which may hold anything: state is field 3, utime 14, stime 15, starttime 22, rss 24.
+    // Behind the name in parentheses, which may hold anything: state is field 3, utime 14, stime
+    // 15, starttime 22, rss 24.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
+    let number = |field: usize| {
+        fields
+            .get(field - 3)
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     let cpu = Duration::from_millis((number(14)? + number(15)?) * 1000 / ticks);
     let resident = number(24)? * (rustix::param::page_size() as u64 >> 10);
     let ended = matches!(fields.first(), Some(&("Z" | "X")));
-    Some(Seen { started: number(22)?.to_string(), ended, usage: Usage { resident, cpu } })
+    Some(Seen {
+        started: number(22)?.to_string(),
+        ended,
+        usage: Usage { resident, cpu },
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
 fn look(id: i32) -> Option<Seen> {
-    let columns = ["-o", "state=", "-o", "rss=", "-o", "time=", "-o", "lstart=", "-p"];
-    let out = Command::new("ps").args(columns).arg(id.to_string()).output().ok()?;
+    let columns = [
+        "-o", "state=", "-o", "rss=", "-o", "time=", "-o", "lstart=", "-p",
+    ];
+    let out = Command::new("ps")
+        .args(columns)
+        .arg(id.to_string())
+        .output()
+        .ok()?;
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut words = said.split_whitespace();
     let (state, resident, time) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
-    let seconds = time.split([':', '-']).fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().unwrap_or(0.0));
+    let seconds = time.split([':', '-']).fold(0.0, |sum, part| {
+        sum * 60.0 + part.parse::<f64>().unwrap_or(0.0)
+    });
     let cpu = Duration::from_secs_f64(seconds);
     let started = words.collect::<Vec<_>>().join(" ");
-    Some(Seen { started, ended: state.starts_with('Z'), usage: Usage { resident, cpu } })
+    Some(Seen {
+        started,
+        ended: state.starts_with('Z'),
+        usage: Usage { resident, cpu },
+    })
 }
 
 #[cfg(test)]
@@ -161,7 +203,8 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("longshore-process-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("longshore-process-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         folder
     }
@@ -182,7 +225,10 @@ mod tests {
     #[test]
     fn an_id_given_to_another_process_is_not_ours() {
         let us = Process::current().unwrap();
-        let other = Process { started: "1".into(), ..us.clone() };
+        let other = Process {
+            started: "1".into(),
+            ..us.clone()
+        };
         assert!(us.runs());
         assert!(!other.runs());
         other.kill().unwrap();

@@ -19,11 +19,23 @@ pub enum Program {
 
 impl Program {
     /// Those that run, in the order in which they are started.
-    pub const RUNNING: [Self; 5] = [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kwok];
+    pub const RUNNING: [Self; 5] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+    ];
 
     /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kwok, Self::Kubectl];
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+        Self::Kubectl,
+    ];
 
     /// The name of its file, of its log and of its place in `cluster.json`.
     pub fn name(self) -> &'static str {

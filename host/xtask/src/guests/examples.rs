@@ -28,10 +28,26 @@ pub struct Example {
 
 /// The example policy in every language.
 pub const EXAMPLES: [Example; 4] = [
-    Example { language: "rust", missing: || None, build: rust },
-    Example { language: "c", missing: no_c, build: c },
-    Example { language: "go", missing: no_go, build: go },
-    Example { language: "js", missing: no_js, build: js },
+    Example {
+        language: "rust",
+        missing: || None,
+        build: rust,
+    },
+    Example {
+        language: "c",
+        missing: no_c,
+        build: c,
+    },
+    Example {
+        language: "go",
+        missing: no_go,
+        build: go,
+    },
+    Example {
+        language: "js",
+        missing: no_js,
+        build: js,
+    },
 ];
 
 /// From a folder of sources, by way of a folder to work in, to a component.
@@ -43,26 +59,36 @@ impl Example {
         (self.missing)()
     }
 
-    /// Builds its component. That of an earlier build is removed first, so that a toolchain that writes nothing is an
-    /// error.
+    /// Builds its component. That of an earlier build is removed first, so that a toolchain that
+    /// writes nothing is an error.
     pub fn build(&self) -> Result<PathBuf> {
         let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         let language = self.language;
         let out = folder().join(format!("example-{language}.wasm"));
         if out.exists() {
-            std::fs::remove_file(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+            std::fs::remove_file(&out)
+                .with_context(|| format!("cannot remove {}", out.display()))?;
         }
         let source = root().join("examples/policies").join(language);
-        (self.build)(&guest_tool()?, &source, &folder().join("examples").join(language), &out)
-            .with_context(|| format!("cannot build the example in {language}"))?;
+        (self.build)(
+            &guest_tool()?,
+            &source,
+            &folder().join("examples").join(language),
+            &out,
+        )
+        .with_context(|| format!("cannot build the example in {language}"))?;
         if !out.is_file() {
-            bail!("the toolchain of the example in {language} succeeded and wrote no {}", out.display());
+            bail!(
+                "the toolchain of the example in {language} succeeded and wrote no {}",
+                out.display()
+            );
         }
         Ok(out)
     }
 }
 
-/// Builds the example policy in every language; an error only where a toolchain that is there fails.
+/// Builds the example policy in every language; an error only where a toolchain that is there
+/// fails.
 pub fn build_examples() -> Result<Vec<(&'static str, Built)>> {
     let build = |example: &Example| {
         let built = match example.missing() {
@@ -99,19 +125,32 @@ fn c(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
     let mut compiler = c_compiler().context(NO_C)?;
     tool.bindings("c", work)?;
     let core = work.join("core.wasm");
-    compiler.args(["-O2", "-mexec-model=reactor", "-Wl,--gc-sections", "-Wl,-s"]).arg("-I").arg(work);
+    compiler
+        .args(["-O2", "-mexec-model=reactor", "-Wl,--gc-sections", "-Wl,-s"])
+        .arg("-I")
+        .arg(work);
     compiler.arg("-o").arg(&core).arg(source.join("policy.c"));
-    run(compiler.args([work.join("scorer_policy.c"), work.join("scorer_policy_component_type.o")]))?;
+    run(compiler.args([
+        work.join("scorer_policy.c"),
+        work.join("scorer_policy_component_type.o"),
+    ]))?;
     tool.wrap(&core, out, &[])
 }
 
-/// clang with a libc for WASI (nothing of WASI stays in a policy that does no I/O), or Zig, which brings its own.
+/// clang with a libc for WASI (nothing of WASI stays in a policy that does no I/O), or Zig, which
+/// brings its own.
 fn c_compiler() -> Option<Command> {
-    let clang = ["clang-19", "clang-20", "clang-18", "clang"].into_iter().find(|clang| {
-        let probe = Command::new(clang).args(["--target=wasm32-wasi", "-print-file-name=libc.a"]).output();
-        // The bare name comes back if there is no such file.
-        probe.is_ok_and(|found| Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_absolute())
-    });
+    let clang = ["clang-19", "clang-20", "clang-18", "clang"]
+        .into_iter()
+        .find(|clang| {
+            let probe = Command::new(clang)
+                .args(["--target=wasm32-wasi", "-print-file-name=libc.a"])
+                .output();
+            // The bare name comes back if there is no such file.
+            probe.is_ok_and(|found| {
+                Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_absolute()
+            })
+        });
     if let Some(clang) = clang {
         let mut command = Command::new(clang);
         command.arg("--target=wasm32-wasi");
@@ -126,23 +165,42 @@ fn c_compiler() -> Option<Command> {
 
 fn go(tool: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
     tool.bindings("go", work)?;
-    for file in
-        ["go.mod", "go.sum", "export_longshore_policy_plugin/plugin.go", "export_longshore_policy_scorer/scorer.go"]
-    {
+    for file in [
+        "go.mod",
+        "go.sum",
+        "export_longshore_policy_plugin/plugin.go",
+        "export_longshore_policy_scorer/scorer.go",
+    ] {
         let to = work.join(file);
         std::fs::create_dir_all(to.parent().unwrap_or(work))?;
         std::fs::copy(source.join(file), to)?;
     }
     let core = work.join("core.wasm");
     let mut build = Command::new("go");
-    build.current_dir(work).envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("GOFLAGS", "-mod=mod")]);
-    build.args(["build", "-trimpath", "-ldflags=-s -w -checklinkname=0", "-buildmode=c-shared", "-o"]);
+    build.current_dir(work).envs([
+        ("GOOS", "wasip1"),
+        ("GOARCH", "wasm"),
+        ("GOFLAGS", "-mod=mod"),
+    ]);
+    build.args([
+        "build",
+        "-trimpath",
+        "-ldflags=-s -w -checklinkname=0",
+        "-buildmode=c-shared",
+        "-o",
+    ]);
     run(build.arg(&core).arg("."))?;
     let (wit, adapter) = (wit(), source.join("preview1.wat"));
     tool.wrap(
         &core,
         out,
-        &["--wit".as_ref(), wit.as_os_str(), WORLD.as_ref(), "--preview1".as_ref(), adapter.as_os_str()],
+        &[
+            "--wit".as_ref(),
+            wit.as_os_str(),
+            WORLD.as_ref(),
+            "--preview1".as_ref(),
+            adapter.as_os_str(),
+        ],
     )
 }
 
@@ -150,15 +208,37 @@ fn js(_: &GuestTool, source: &Path, work: &Path, out: &Path) -> Result<()> {
     std::fs::create_dir_all(work)?;
     std::fs::copy(source.join("package.json"), work.join("package.json"))?;
     if !work.join("node_modules/componentize-qjs").exists() {
-        // Pinned in package.json; a lock file would name optional builds of it that were never published.
+        // Pinned in package.json; a lock file would name optional builds of it that were never
+        // published.
         let mut npm = Command::new("npm");
-        run(npm.current_dir(work).args(["install", "--no-package-lock", "--no-audit", "--no-fund"]))?;
+        run(npm.current_dir(work).args([
+            "install",
+            "--no-package-lock",
+            "--no-audit",
+            "--no-fund",
+        ]))?;
     }
     let mut componentize = Command::new("npx");
-    componentize.current_dir(work).args(["--no-install", "componentize-qjs", "--sync", "--stub-wasi", "-n", WORLD]);
-    run(componentize.arg("--wit").arg(wit()).arg("--js").arg(source.join("policy.js")).arg("-o").arg(out))
+    componentize.current_dir(work).args([
+        "--no-install",
+        "componentize-qjs",
+        "--sync",
+        "--stub-wasi",
+        "-n",
+        WORLD,
+    ]);
+    run(componentize
+        .arg("--wit")
+        .arg(wit())
+        .arg("--js")
+        .arg(source.join("policy.js"))
+        .arg("-o")
+        .arg(out))
 }
 
 fn works<const N: usize>(program: &str, arguments: [&str; N]) -> bool {
-    Command::new(program).args(arguments.map(OsStr::new)).output().is_ok_and(|output| output.status.success())
+    Command::new(program)
+        .args(arguments.map(OsStr::new))
+        .output()
+        .is_ok_and(|output| output.status.success())
 }

@@ -1,4 +1,5 @@
-//! JSON written as YAML: in blocks, with quotes only where a reader could mistake a text for something else.
+//! JSON written as YAML: in blocks, with quotes only where a reader could mistake a text for
+//! something else.
 
 use serde_json::Value;
 
@@ -81,15 +82,18 @@ fn text(out: &mut String, text: &str) {
     }
 }
 
-/// Whether a text reads as itself without quotes: words that start with a letter or dot, do not end in a colon or
-/// space, hold nothing that YAML reads, and are none of its names for truth or nothing.
+/// Whether a text reads as itself without quotes: words that start with a letter or dot, do not end
+/// in a colon or space, hold nothing that YAML reads, and are none of its names for truth or
+/// nothing.
 fn is_plain(text: &str) -> bool {
     const NAMES: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '.')
         && !text.ends_with([':', ' '])
         && !text.contains(": ")
         && !text.contains(" #")
-        && text.chars().all(|c| !c.is_control() && !"\"'\\{}[]|>&*!%`@".contains(c))
+        && text
+            .chars()
+            .all(|c| !c.is_control() && !"\"'\\{}[]|>&*!%`@".contains(c))
         && !NAMES.contains(&text.to_ascii_lowercase().as_str())
         && !text[1..].starts_with(|second: char| text.starts_with('.') && second.is_ascii_digit())
 }

@@ -3,8 +3,8 @@
 pub(super) mod excess;
 
 use longshore_core::model::{
-    HostPort, LabelSelector, Labels, NodeInclusion, Op, PodTerm, Requirement, SelectorOp, SelectorRule, Spread, Symbol,
-    Symbols, Toleration,
+    HostPort, LabelSelector, Labels, NodeInclusion, Op, PodTerm, Requirement, SelectorOp,
+    SelectorRule, Spread, Symbol, Symbols, Toleration,
 };
 use serde::Deserialize;
 
@@ -141,8 +141,12 @@ only_from_maps!(
     WireToleration<'a>
 );
 
-/// `nodeSelector` as requirements, ordered by key so that pods of one shape do not differ by the order of a map.
-pub(super) fn node_selector(map: &Map<'_, Option<Text<'_>>>, names: &mut Symbols) -> Vec<Requirement> {
+/// `nodeSelector` as requirements, ordered by key so that pods of one shape do not differ by the
+/// order of a map.
+pub(super) fn node_selector(
+    map: &Map<'_, Option<Text<'_>>>,
+    names: &mut Symbols,
+) -> Vec<Requirement> {
     let mut all: Vec<Requirement> = map
         .iter()
         .map(|(key, value)| {
@@ -160,10 +164,15 @@ pub(super) fn required_terms(
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Vec<Vec<Requirement>>, Fault> {
-    let Some(required) = affinity.node_affinity.as_ref().and_then(|node| node.required.as_ref()) else {
+    let Some(required) = affinity
+        .node_affinity
+        .as_ref()
+        .and_then(|node| node.required.as_ref())
+    else {
         return Ok(Vec::new());
     };
-    let at = at.field("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    let at =
+        at.field("nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     let mut terms = Vec::new();
     for (index, wire) in required.node_selector_terms.iter().enumerate() {
         let term = term(wire, at.index(index), names)?;
@@ -172,18 +181,24 @@ pub(super) fn required_terms(
         }
     }
     if terms.is_empty() {
-        return Err(at.fault("selects no node: it has no term with an expression", "add one, or remove the affinity"));
+        return Err(at.fault(
+            "selects no node: it has no term with an expression",
+            "add one, or remove the affinity",
+        ));
     }
     Ok(terms)
 }
 
-/// Preferred terms of node affinity with their weights. Terms without expressions prefer nothing and are left out.
+/// Preferred terms of node affinity with their weights. Terms without expressions prefer nothing
+/// and are left out.
 pub(super) fn preferred_terms(
     affinity: &WireAffinity<'_>,
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Vec<(i32, Vec<Requirement>)>, Fault> {
-    let Some(node) = &affinity.node_affinity else { return Ok(Vec::new()) };
+    let Some(node) = &affinity.node_affinity else {
+        return Ok(Vec::new());
+    };
     let at = at.field("nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution");
     let mut terms = Vec::new();
     for (index, wire) in node.preferred.iter().enumerate() {
@@ -200,16 +215,27 @@ pub(super) fn preferred_terms(
 fn term(wire: &WireTerm<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<Requirement>, Fault> {
     if !wire.match_fields.is_empty() {
         let hint = "a node that does not exist yet has no fields; use matchExpressions on labels";
-        return Err(at.field("matchFields").fault("node selector terms with matchFields are not supported", hint));
+        return Err(at.field("matchFields").fault(
+            "node selector terms with matchFields are not supported",
+            hint,
+        ));
     }
-    requirements(&wire.match_expressions, Of::Affinity, at.field("matchExpressions"), names)
+    requirements(
+        &wire.match_expressions,
+        Of::Affinity,
+        at.field("matchExpressions"),
+        names,
+    )
 }
 
 fn weight(weight: i32, at: Path<'_>) -> Result<(), Fault> {
     if (1..=100).contains(&weight) {
         return Ok(());
     }
-    Err(at.field("weight").fault(format!("{weight} is out of range"), "weights go from 1 to 100"))
+    Err(at.field("weight").fault(
+        format!("{weight} is out of range"),
+        "weights go from 1 to 100",
+    ))
 }
 
 /// Required and preferred terms of one of the two pod affinities.
@@ -227,7 +253,9 @@ pub(super) fn pod_terms(
         false => (&affinity.pod_affinity, "podAffinity"),
         true => (&affinity.pod_anti_affinity, "podAntiAffinity"),
     };
-    let Some(wire) = wire else { return Ok(PodTerms::default()) };
+    let Some(wire) = wire else {
+        return Ok(PodTerms::default());
+    };
     let at = at.field(field);
     let mut terms = PodTerms::default();
     for (index, wire) in wire.required.iter().enumerate() {
@@ -238,15 +266,40 @@ pub(super) fn pod_terms(
         let at = at.field("preferredDuringSchedulingIgnoredDuringExecution");
         let at = at.index(index);
         weight(wire.weight, at)?;
-        terms.1.push((wire.weight, pod_term(&wire.pod_affinity_term, own, at.field("podAffinityTerm"), names)?));
+        terms.1.push((
+            wire.weight,
+            pod_term(
+                &wire.pod_affinity_term,
+                own,
+                at.field("podAffinityTerm"),
+                names,
+            )?,
+        ));
     }
     Ok(terms)
 }
 
-fn pod_term(wire: &WirePodTerm<'_>, own: &Labels, at: Path<'_>, names: &mut Symbols) -> Result<PodTerm, Fault> {
-    let mut chosen = selector(wire.label_selector.as_ref(), at.field("labelSelector"), names)?;
-    merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| SelectorOp::In(Box::new([value])));
-    merge_keys(&mut chosen, &wire.mismatch_label_keys, own, names, |value| SelectorOp::NotIn(Box::new([value])));
+fn pod_term(
+    wire: &WirePodTerm<'_>,
+    own: &Labels,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<PodTerm, Fault> {
+    let mut chosen = selector(
+        wire.label_selector.as_ref(),
+        at.field("labelSelector"),
+        names,
+    )?;
+    merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| {
+        SelectorOp::In(Box::new([value]))
+    });
+    merge_keys(
+        &mut chosen,
+        &wire.mismatch_label_keys,
+        own,
+        names,
+        |value| SelectorOp::NotIn(Box::new([value])),
+    );
     let namespace_selector = match &wire.namespace_selector {
         None => None,
         Some(wire) => Some(selector(Some(wire), at.field("namespaceSelector"), names)?),
@@ -254,20 +307,27 @@ fn pod_term(wire: &WirePodTerm<'_>, own: &Labels, at: Path<'_>, names: &mut Symb
     Ok(PodTerm {
         key: topology_key(&wire.topology_key, at, names)?,
         selector: chosen,
-        namespaces: wire.namespaces.iter().map(|name| names.intern(name)).collect(),
+        namespaces: wire
+            .namespaces
+            .iter()
+            .map(|name| names.intern(name))
+            .collect(),
         namespace_selector,
     })
 }
 
 fn topology_key(key: &Text<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Symbol, Fault> {
     if key.is_empty() {
-        return Err(at.field("topologyKey").fault("is missing", "name a label such as topology.kubernetes.io/zone"));
+        return Err(at.field("topologyKey").fault(
+            "is missing",
+            "name a label such as topology.kubernetes.io/zone",
+        ));
     }
     Ok(names.intern(key))
 }
 
-/// Adds the pod's own values of these labels to a selector. Labels that it does not have are passed over, and so are
-/// rules that the API server has merged already.
+/// Adds the pod's own values of these labels to a selector. Labels that it does not have are passed
+/// over, and so are rules that the API server has merged already.
 fn merge_keys(
     selector: &mut LabelSelector,
     keys: &[Text<'_>],
@@ -293,25 +353,43 @@ pub(super) fn spread(
     at: Path<'_>,
     names: &mut Symbols,
 ) -> Result<Vec<Spread>, Fault> {
-    list.iter().enumerate().map(|(index, wire)| one_spread(wire, own, at.index(index), names)).collect()
+    list.iter()
+        .enumerate()
+        .map(|(index, wire)| one_spread(wire, own, at.index(index), names))
+        .collect()
 }
 
-fn one_spread(wire: &WireSpread<'_>, own: &Labels, at: Path<'_>, names: &mut Symbols) -> Result<Spread, Fault> {
+fn one_spread(
+    wire: &WireSpread<'_>,
+    own: &Labels,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Spread, Fault> {
     let required = match &*wire.when_unsatisfiable {
         "DoNotSchedule" => true,
         "ScheduleAnyway" => false,
         other => {
             let what = format!("{} is not a policy", quoted(other));
-            return Err(at.field("whenUnsatisfiable").fault(what, "expected DoNotSchedule or ScheduleAnyway"));
+            return Err(at
+                .field("whenUnsatisfiable")
+                .fault(what, "expected DoNotSchedule or ScheduleAnyway"));
         }
     };
-    let mut chosen = selector(wire.label_selector.as_ref(), at.field("labelSelector"), names)?;
-    merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| SelectorOp::In(Box::new([value])));
+    let mut chosen = selector(
+        wire.label_selector.as_ref(),
+        at.field("labelSelector"),
+        names,
+    )?;
+    merge_keys(&mut chosen, &wire.match_label_keys, own, names, |value| {
+        SelectorOp::In(Box::new([value]))
+    });
     let min_domains = match wire.min_domains {
         None => None,
         Some(_) if !required => {
             let hint = "set whenUnsatisfiable to DoNotSchedule or remove it";
-            return Err(at.field("minDomains").fault("only goes with DoNotSchedule", hint));
+            return Err(at
+                .field("minDomains")
+                .fault("only goes with DoNotSchedule", hint));
         }
         Some(least) => Some(at_least_one(least, at.field("minDomains"))?),
     };
@@ -321,8 +399,16 @@ fn one_spread(wire: &WireSpread<'_>, own: &Labels, at: Path<'_>, names: &mut Sym
         required,
         selector: chosen,
         min_domains,
-        node_affinity: inclusion(&wire.node_affinity_policy, NodeInclusion::Honor, at.field("nodeAffinityPolicy"))?,
-        node_taints: inclusion(&wire.node_taints_policy, NodeInclusion::Ignore, at.field("nodeTaintsPolicy"))?,
+        node_affinity: inclusion(
+            &wire.node_affinity_policy,
+            NodeInclusion::Honor,
+            at.field("nodeAffinityPolicy"),
+        )?,
+        node_taints: inclusion(
+            &wire.node_taints_policy,
+            NodeInclusion::Ignore,
+            at.field("nodeTaintsPolicy"),
+        )?,
     })
 }
 
@@ -333,12 +419,19 @@ fn at_least_one(number: i64, at: Path<'_>) -> Result<i32, Fault> {
     }
 }
 
-fn inclusion(text: &Option<Text<'_>>, default: NodeInclusion, at: Path<'_>) -> Result<NodeInclusion, Fault> {
+fn inclusion(
+    text: &Option<Text<'_>>,
+    default: NodeInclusion,
+    at: Path<'_>,
+) -> Result<NodeInclusion, Fault> {
     match text.as_deref() {
         None | Some("") => Ok(default),
         Some("Honor") => Ok(NodeInclusion::Honor),
         Some("Ignore") => Ok(NodeInclusion::Ignore),
-        Some(other) => Err(at.fault(format!("{} is not a policy", quoted(other)), "expected Honor or Ignore")),
+        Some(other) => Err(at.fault(
+            format!("{} is not a policy", quoted(other)),
+            "expected Honor or Ignore",
+        )),
     }
 }
 
@@ -351,7 +444,11 @@ pub(super) fn tolerations(
     let mut all = Vec::with_capacity(list.len());
     for (index, wire) in list.iter().enumerate() {
         let at = at.index(index);
-        let text = |text: &Option<Text<'_>>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = |text: &Option<Text<'_>>| {
+            text.as_deref()
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
         let exists = match wire.operator.as_deref() {
             None | Some("" | "Equal") => false,
             Some("Exists") => true,
@@ -362,7 +459,9 @@ pub(super) fn tolerations(
         };
         let key = text(&wire.key);
         if key.is_none() && !exists {
-            return Err(at.field("key").fault("is missing", "only operator Exists goes without a key"));
+            return Err(at
+                .field("key")
+                .fault("is missing", "only operator Exists goes without a key"));
         }
         all.push(Toleration {
             key: key.map(|key| names.intern(&key)),
@@ -378,10 +477,22 @@ pub(super) fn tolerations(
 }
 
 /// Host ports of containers and sidecars. On the host's network every port of a container is one.
-pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Vec<HostPort>, Fault> {
+pub(super) fn host_ports(
+    spec: &WireSpec<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Vec<HostPort>, Fault> {
     let mut all = Vec::new();
-    let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar());
-    for port in spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter()) {
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .filter(|container| container.is_sidecar());
+    for port in spec
+        .containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(|container| container.ports.iter())
+    {
         let number = match port.host_port.unwrap_or(0) {
             0 if spec.host_network == Some(true) => port.container_port.unwrap_or(0),
             number => number,
@@ -391,11 +502,25 @@ pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols)
         }
         let Ok(number) = u16::try_from(number) else {
             let at = at.field("containers[].ports[].hostPort");
-            return Err(at.fault(format!("{number} is not a port"), "ports go from 1 to 65535"));
+            return Err(at.fault(
+                format!("{number} is not a port"),
+                "ports go from 1 to 65535",
+            ));
         };
-        let ip = port.host_ip.as_deref().filter(|ip| !matches!(*ip, "" | "0.0.0.0" | "::"));
-        let protocol = port.protocol.as_deref().filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
-        let port = HostPort { ip: ip.map(|ip| names.intern(ip)), port: number, protocol: names.intern(protocol) };
+        let ip = port
+            .host_ip
+            .as_deref()
+            .filter(|ip| !matches!(*ip, "" | "0.0.0.0" | "::"));
+        let protocol = port
+            .protocol
+            .as_deref()
+            .filter(|protocol| !protocol.is_empty())
+            .unwrap_or("TCP");
+        let port = HostPort {
+            ip: ip.map(|ip| names.intern(ip)),
+            port: number,
+            protocol: names.intern(protocol),
+        };
         if !all.contains(&port) {
             all.push(port);
         }
@@ -406,7 +531,8 @@ pub(super) fn host_ports(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols)
 /// Whether these requirements ask for a node that no NodePool owns, which can never be bought.
 pub(super) fn wants_no_pool(required: &[Vec<Requirement>], names: &Symbols) -> bool {
     let without = |term: &Vec<Requirement>| {
-        term.iter().any(|r| r.op == Op::DoesNotExist && names.text(r.key) == labels::NODEPOOL)
+        term.iter()
+            .any(|r| r.op == Op::DoesNotExist && names.text(r.key) == labels::NODEPOOL)
     };
     !required.is_empty() && required.iter().all(without)
 }

@@ -20,17 +20,22 @@ pub(crate) struct WireResources<'a> {
 
 only_from_maps!(WireResources<'a>);
 
-/// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where it does; its overhead;
-/// and one of `pods`.
-pub(super) fn requests(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
-    let running =
-        of_containers(spec, at, names, |container, at, names| Ok(Resources::new(asked(container, at, names)?)))?;
+/// The requests of a pod: those of its containers; what the pod as a whole asks for instead, where
+/// it does; its overhead; and one of `pods`.
+pub(super) fn requests(
+    spec: &WireSpec<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Resources, Fault> {
+    let running = of_containers(spec, at, names, |container, at, names| {
+        Ok(Resources::new(asked(container, at, names)?))
+    })?;
     let whole = Whole::read(spec, at.field("resources"), names)?;
     Ok(whole.requests(running, &overhead(spec, at, names)?))
 }
 
-/// What a template asks for, container by container, so that a LimitRange's defaults can be put in where a container says
-/// nothing.
+/// What a template asks for, container by container, so that a LimitRange's defaults can be put in
+/// where a container says nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs {
     containers: Vec<(Role, Asked)>,
@@ -43,21 +48,32 @@ type Asked = Vec<(ResourceId, i64)>;
 
 impl Needs {
     /// Those of a pod's spec.
-    pub(super) fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Needs, Fault> {
+    pub(super) fn read(
+        spec: &WireSpec<'_>,
+        at: Path<'_>,
+        names: &mut Symbols,
+    ) -> Result<Needs, Fault> {
         let mut containers = Vec::new();
         each_container(spec, at, |role, container, at| {
             containers.push((role, asked(container, at, names)?));
             Ok(())
         })?;
         let whole = Whole::read(spec, at.field("resources"), names)?;
-        Ok(Needs { containers, whole, overhead: overhead(spec, at, names)? })
+        Ok(Needs {
+            containers,
+            whole,
+            overhead: overhead(spec, at, names)?,
+        })
     }
 
-    /// The requests of a pod that is made of the template where these are the defaults of a container's requests.
+    /// The requests of a pod that is made of the template where these are the defaults of a
+    /// container's requests.
     pub fn requests(&self, defaults: &Resources) -> Resources {
         let mut sum = Sum::default();
         for (role, asked) in &self.containers {
-            let left = defaults.iter().filter(|(resource, _)| asked.iter().all(|(said, _)| said != resource));
+            let left = defaults
+                .iter()
+                .filter(|(resource, _)| asked.iter().all(|(said, _)| said != resource));
             sum.add(*role, Resources::new(asked.iter().copied().chain(left)));
         }
         self.whole.requests(sum.most(), &self.overhead)
@@ -65,8 +81,15 @@ impl Needs {
 
     /// Visits every symbol.
     pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
-        let Needs { containers, whole: Whole(whole), overhead } = self;
-        let of_containers = containers.iter_mut().flat_map(|(_, asked)| asked).map(|(resource, _)| resource);
+        let Needs {
+            containers,
+            whole: Whole(whole),
+            overhead,
+        } = self;
+        let of_containers = containers
+            .iter_mut()
+            .flat_map(|(_, asked)| asked)
+            .map(|(resource, _)| resource);
         for resource in of_containers.chain(whole.iter_mut().map(|(resource, ..)| resource)) {
             if let ResourceId::Other(name) = resource {
                 visit(name);
@@ -76,14 +99,21 @@ impl Needs {
     }
 }
 
-/// The limits of a pod: those of its containers; what the pod as a whole may use instead, where that is said; its overhead
-/// on what is limited. A container without a limit adds nothing.
-pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
-    let limit =
-        |container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols| said(&container.resources, at, names);
+/// The limits of a pod: those of its containers; what the pod as a whole may use instead, where
+/// that is said; its overhead on what is limited. A container without a limit adds nothing.
+pub(super) fn limits(
+    spec: &WireSpec<'_>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Resources, Fault> {
+    let limit = |container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols| {
+        said(&container.resources, at, names)
+    };
     let mut running = of_containers(spec, at, names, limit)?;
     let whole = said(&spec.resources, at, names)?;
-    whole.iter().for_each(|(resource, value)| running.set(resource, value));
+    whole
+        .iter()
+        .for_each(|(resource, value)| running.set(resource, value));
     for (resource, value) in overhead(spec, at, names)?.iter() {
         if running.get(resource) > 0 {
             running.add_one(resource, value);
@@ -96,7 +126,10 @@ pub(super) fn limits(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> 
 fn overhead(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in spec.overhead.iter() {
-        all.add_one(resource(name, names), amount(name, value, at.field("overhead").key(name))?);
+        all.add_one(
+            resource(name, names),
+            amount(name, value, at.field("overhead").key(name))?,
+        );
     }
     Ok(all)
 }
@@ -112,8 +145,8 @@ enum Role {
     Init,
 }
 
-/// The most that containers need at once: of those that run together, or of an init container with the sidecars started
-/// before it.
+/// The most that containers need at once: of those that run together, or of an init container with
+/// the sidecars started before it.
 #[derive(Default)]
 struct Sum {
     running: Resources,
@@ -152,7 +185,11 @@ fn each_container<'a>(
         visit(Role::Main, container, at.field("containers").index(index))?;
     }
     for (index, container) in spec.init_containers.iter().enumerate() {
-        let role = if container.is_sidecar() { Role::Sidecar } else { Role::Init };
+        let role = if container.is_sidecar() {
+            Role::Sidecar
+        } else {
+            Role::Init
+        };
         visit(role, container, at.field("initContainers").index(index))?;
     }
     Ok(())
@@ -174,17 +211,26 @@ fn of_containers<'a>(
 }
 
 /// The limits that a container or a pod says.
-fn said(wire: &Option<WireResources<'_>>, at: Path<'_>, names: &mut Symbols) -> Result<Resources, Fault> {
+fn said(
+    wire: &Option<WireResources<'_>>,
+    at: Path<'_>,
+    names: &mut Symbols,
+) -> Result<Resources, Fault> {
     let mut all = Resources::default();
     for (name, value) in wire.iter().flat_map(|wire| wire.limits.iter()) {
-        all.set(resource(name, names), amount(name, value, at.field("resources").field("limits").key(name))?);
+        all.set(
+            resource(name, names),
+            amount(name, value, at.field("resources").field("limits").key(name))?,
+        );
     }
     Ok(all)
 }
 
 /// A container's requests; where it has only a limit, that is its request.
 fn asked(container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Asked, Fault> {
-    let Some(wire) = &container.resources else { return Ok(Asked::new()) };
+    let Some(wire) = &container.resources else {
+        return Ok(Asked::new());
+    };
     let at = at.field("resources");
     let mut all = Asked::new();
     let mut set = |resource, value| match all.iter_mut().find(|(known, _)| *known == resource) {
@@ -199,7 +245,10 @@ fn asked(container: &WireContainer<'_>, at: Path<'_>, names: &mut Symbols) -> Re
         }
     }
     for (name, value) in wire.requests.iter() {
-        set(resource(name, names), amount(name, value, at.field("requests").key(name))?);
+        set(
+            resource(name, names),
+            amount(name, value, at.field("requests").key(name))?,
+        );
     }
     Ok(all)
 }
@@ -220,11 +269,17 @@ impl Whole {
     /// A limit of the pod is its request where nothing else says one.
     fn read(spec: &WireSpec<'_>, at: Path<'_>, names: &mut Symbols) -> Result<Whole, Fault> {
         let mut all = Vec::new();
-        let Some(wire) = &spec.resources else { return Ok(Whole(all)) };
+        let Some(wire) = &spec.resources else {
+            return Ok(Whole(all));
+        };
         for (name, value) in wire.limits.iter().filter(|(name, _)| is_pod_level(name)) {
             let value = amount(name, value, at.field("limits").key(name))?;
             if wire.requests.get(name).is_none() {
-                let counts = if name.starts_with("hugepages-") { Counts::Always } else { Counts::IfNone };
+                let counts = if name.starts_with("hugepages-") {
+                    Counts::Always
+                } else {
+                    Counts::IfNone
+                };
                 all.push((resource(name, names), value, counts));
             }
         }

@@ -1,26 +1,37 @@
-//! Every kind of bad input: each is reported with its place, the reason and a hint, and costs nothing but itself.
+//! Every kind of bad input: each is reported with its place, the reason and a hint, and costs
+//! nothing but itself.
 
 use expect_test::{Expect, expect};
 
 use super::read_bytes;
 
 /// A pod that is read whatever stands before it.
-const GOOD: &str = "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: a}]}\n";
+const GOOD: &str =
+    "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: a}]}\n";
 
 /// Problems of each text, one a line; with [`GOOD`] behind it where it is YAML.
 fn check(cases: &[&str], wanted: Expect) {
     let mut report = String::new();
     for case in cases {
         let json = case.starts_with(['{', '[']);
-        let text = if json { (*case).to_owned() } else { format!("{case}{GOOD}") };
+        let text = if json {
+            (*case).to_owned()
+        } else {
+            format!("{case}{GOOD}")
+        };
         let (world, problems) = read_bytes(text.as_bytes());
         if !json {
-            assert!(world.pods.iter().any(|pod| &*pod.name == "good"), "the good pod is lost after {case}");
+            assert!(
+                world.pods.iter().any(|pod| &*pod.name == "good"),
+                "the good pod is lost after {case}"
+            );
         }
         let mut text = problems.to_string();
-        for pod in
-            world.pods.iter().filter_map(|pod| pod.invalid.as_ref().map(|why| format!("{} never: {why}\n", pod.name)))
-        {
+        for pod in world.pods.iter().filter_map(|pod| {
+            pod.invalid
+                .as_ref()
+                .map(|why| format!("{} never: {why}\n", pod.name))
+        }) {
             text += &pod;
         }
         assert!(!text.is_empty(), "nothing wrong with {case}?");
@@ -47,7 +58,10 @@ fn check_pools(specs: &[&str], wanted: Expect) {
             format!("apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: main}}\nspec:\n{spec}")
         })
         .collect();
-    check(&pools.iter().map(String::as_str).collect::<Vec<_>>(), wanted);
+    check(
+        &pools.iter().map(String::as_str).collect::<Vec<_>>(),
+        wanted,
+    );
 }
 
 #[test]
@@ -281,7 +295,8 @@ fn pods_that_can_never_be_planned() {
 
 #[test]
 fn nodepools_that_break_their_rules() {
-    let requirement = |text: &str| format!("  template: {{spec: {{CLASS, requirements: [{text}]}}}}");
+    let requirement =
+        |text: &str| format!("  template: {{spec: {{CLASS, requirements: [{text}]}}}}");
     let requirements = [
         requirement("{key: a, operator: In, values: []}"),
         requirement("{key: a, operator: Gt, values: ['-1']}"),

@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 use longshore_core::model::pod::DoNotDisrupt;
 use longshore_core::model::{
-    ClusterObjects, LabelSelector, Op, PodTerm, Requirement, ResourceId, Resources, SelectorOp, Symbols,
+    ClusterObjects, LabelSelector, Op, PodTerm, Requirement, ResourceId, Resources, SelectorOp,
+    Symbols,
 };
 
 use super::super::Reader;
@@ -28,12 +29,21 @@ fn resources(all: &Resources, names: &Symbols) -> String {
         ResourceId::Other(name) => names.text(name).to_owned(),
         other => format!("{other:?}"),
     };
-    all.iter().map(|(resource, amount)| format!("{}={amount}", name(resource))).collect::<Vec<_>>().join(" ")
+    all.iter()
+        .map(|(resource, amount)| format!("{}={amount}", name(resource)))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn requirements(all: &[Requirement], names: &Symbols) -> String {
     let one = |requirement: &Requirement| {
-        let list = |values: &[_]| values.iter().map(|value| names.text(*value)).collect::<Vec<_>>().join("|");
+        let list = |values: &[_]| {
+            values
+                .iter()
+                .map(|value| names.text(*value))
+                .collect::<Vec<_>>()
+                .join("|")
+        };
         let op = match &requirement.op {
             Op::In(values) => format!("in {}", list(values)),
             Op::NotIn(values) => format!("not in {}", list(values)),
@@ -45,8 +55,16 @@ fn requirements(all: &[Requirement], names: &Symbols) -> String {
 }
 
 fn selector(selector: &LabelSelector, names: &Symbols) -> String {
-    let Some(rules) = &selector.0 else { return "nothing".to_owned() };
-    let list = |values: &[_]| values.iter().map(|value| names.text(*value)).collect::<Vec<_>>().join("|");
+    let Some(rules) = &selector.0 else {
+        return "nothing".to_owned();
+    };
+    let list = |values: &[_]| {
+        values
+            .iter()
+            .map(|value| names.text(*value))
+            .collect::<Vec<_>>()
+            .join("|")
+    };
     let rules = rules.iter().map(|rule| match &rule.op {
         SelectorOp::In(values) => format!("{}={}", names.text(rule.key), list(values)),
         SelectorOp::NotIn(values) => format!("{}!={}", names.text(rule.key), list(values)),
@@ -59,7 +77,10 @@ fn selector(selector: &LabelSelector, names: &Symbols) -> String {
 /// What the first pod asks for.
 fn requests(spec: &str) -> String {
     let world = pod(spec);
-    resources(&world.shapes.get(world.pods[0].shape).requests, &world.names)
+    resources(
+        &world.shapes.get(world.pods[0].shape).requests,
+        &world.names,
+    )
 }
 
 #[test]
@@ -119,7 +140,10 @@ fn a_pod_asks_for_the_most_that_it_ever_needs_at_once() {
 #[test]
 fn amounts_too_large_to_add_stay_at_the_largest() {
     let huge = "{resources: {requests: {memory: 7Ei}}}";
-    assert_eq!(requests(&format!("  containers: [{huge}, {huge}]")), format!("Memory={} Pods=1", i64::MAX));
+    assert_eq!(
+        requests(&format!("  containers: [{huge}, {huge}]")),
+        format!("Memory={} Pods=1", i64::MAX)
+    );
 }
 
 #[test]
@@ -153,7 +177,11 @@ fn placement_is_read_with_its_defaults() {
   - {maxSkew: 2, topologyKey: h, whenUnsatisfiable: ScheduleAnyway, nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor}");
     let names = &world.names;
     let shape = world.shapes.get(world.pods[0].shape);
-    let mut out = format!("priority {}\nselector {}\n", shape.priority, requirements(&shape.node_selector, names));
+    let mut out = format!(
+        "priority {}\nselector {}\n",
+        shape.priority,
+        requirements(&shape.node_selector, names)
+    );
     for term in &shape.required {
         out += &format!("required {}\n", requirements(term, names));
     }
@@ -161,9 +189,20 @@ fn placement_is_read_with_its_defaults() {
         out += &format!("preferred {weight} {}\n", requirements(term, names));
     }
     let term = |term: &PodTerm| {
-        let namespaces: Vec<_> = term.namespaces.iter().map(|name| names.text(*name)).collect();
-        let chosen = term.namespace_selector.as_ref().map(|chosen| selector(chosen, names));
-        format!("{} {} in {namespaces:?} {chosen:?}\n", names.text(term.key), selector(&term.selector, names))
+        let namespaces: Vec<_> = term
+            .namespaces
+            .iter()
+            .map(|name| names.text(*name))
+            .collect();
+        let chosen = term
+            .namespace_selector
+            .as_ref()
+            .map(|chosen| selector(chosen, names));
+        format!(
+            "{} {} in {namespaces:?} {chosen:?}\n",
+            names.text(term.key),
+            selector(&term.selector, names)
+        )
     };
     for (weight, wanted) in &shape.preferred_affinity {
         out += &format!("near {weight} {}", term(wanted));
@@ -180,11 +219,21 @@ fn placement_is_read_with_its_defaults() {
         );
     }
     for port in &shape.ports {
-        out += &format!("port {} {} {:?}\n", port.port, names.text(port.protocol), port.ip.map(|ip| names.text(ip)));
+        out += &format!(
+            "port {} {} {:?}\n",
+            port.port,
+            names.text(port.protocol),
+            port.ip.map(|ip| names.text(ip))
+        );
     }
     for t in &shape.tolerations {
         let key = t.key.map(|key| names.text(key));
-        out += &format!("tolerates {key:?} {} {:?} {:?}\n", t.exists, names.text(t.value), t.effect);
+        out += &format!(
+            "tolerates {key:?} {} {:?} {:?}\n",
+            t.exists,
+            names.text(t.value),
+            t.effect
+        );
     }
     expect![[r#"
         priority 7
@@ -220,8 +269,18 @@ fn a_pods_own_fields_are_read() {
     let names = &world.names;
     assert_eq!((&*pod.name, &*pod.uid), ("web", "u1"));
     assert_eq!(pod.node.map(|node| names.text(node)), Some("n1"));
-    assert_eq!(pod.claims.iter().map(|claim| names.text(*claim)).collect::<Vec<_>>(), ["data", "web-tmp"]);
-    assert_eq!(pod.owner.map(|(kind, name)| (names.text(kind), names.text(name))), Some(("ReplicaSet", "rs")));
+    assert_eq!(
+        pod.claims
+            .iter()
+            .map(|claim| names.text(*claim))
+            .collect::<Vec<_>>(),
+        ["data", "web-tmp"]
+    );
+    assert_eq!(
+        pod.owner
+            .map(|(kind, name)| (names.text(kind), names.text(name))),
+        Some(("ReplicaSet", "rs"))
+    );
     assert_eq!((pod.created, pod.started), (60, Some(90)));
     assert!(
         pod.terminal
@@ -253,24 +312,43 @@ fn priority_classes_may_come_after_their_pods() {
 ";
     let world = good(text);
     let priority = |shape| world.shapes.get(shape).priority;
-    assert_eq!(world.pods.iter().map(|pod| priority(pod.shape)).collect::<Vec<_>>(), [1000, 5, 3, 2_000_001_000]);
+    assert_eq!(
+        world
+            .pods
+            .iter()
+            .map(|pod| priority(pod.shape))
+            .collect::<Vec<_>>(),
+        [1000, 5, 3, 2_000_001_000]
+    );
     assert_eq!(priority(world.daemons[0].template), 1000);
 }
 
 /// Requests of DaemonSets by name, as `cpu memory`, where the namespace has these LimitRanges.
 fn daemon_requests(ranges: &str, daemons: &[(&str, &str)]) -> Vec<String> {
     let range = |(at, entries): (usize, &str)| {
-        format!("{{apiVersion: v1, kind: LimitRange, metadata: {{name: r{at}}}, spec: {{limits: [{entries}]}}}}")
+        format!(
+            "{{apiVersion: v1, kind: LimitRange, metadata: {{name: r{at}}}, spec: {{limits: [{entries}]}}}}"
+        )
     };
     let daemon = |(name, spec): &(&str, &str)| {
         let template = format!("{{template: {{spec: {{{spec}}}}}}}");
-        format!("{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: {name}}}, spec: {template}}}")
+        format!(
+            "{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: {name}}}, spec: {template}}}"
+        )
     };
-    let objects: Vec<String> = daemons.iter().map(daemon).chain(ranges.lines().enumerate().map(range)).collect();
+    let objects: Vec<String> = daemons
+        .iter()
+        .map(daemon)
+        .chain(ranges.lines().enumerate().map(range))
+        .collect();
     let world = good(&objects.join("\n---\n"));
     let of = |daemon: &longshore_core::model::DaemonSet| {
         let requests = &world.shapes.get(daemon.template).requests;
-        format!("{} {}", requests.get(ResourceId::Cpu), requests.get(ResourceId::Memory) >> 20)
+        format!(
+            "{} {}",
+            requests.get(ResourceId::Cpu),
+            requests.get(ResourceId::Memory) >> 20
+        )
     };
     world.daemons.iter().map(of).collect()
 }
@@ -279,29 +357,60 @@ fn daemon_requests(ranges: &str, daemons: &[(&str, &str)]) -> Vec<String> {
 fn templates_of_daemon_sets_get_the_defaults_of_limit_ranges() {
     let daemons = [
         ("a", "containers: [{name: c}, {name: d}]"),
-        ("b", "containers: [{name: c, resources: {requests: {cpu: '0'}, limits: {memory: 1Gi}}}]"),
-        ("c", "containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always}, {name: i}]"),
+        (
+            "b",
+            "containers: [{name: c, resources: {requests: {cpu: '0'}, limits: {memory: 1Gi}}}]",
+        ),
+        (
+            "c",
+            "containers: [{name: c}], initContainers: [{name: s, restartPolicy: Always}, {name: i}]",
+        ),
         (
             "d",
             "containers: [{name: c}], initContainers: [{name: i, resources: {requests: {cpu: '3'}}}], overhead: {cpu: 10m}",
         ),
-        ("e", "containers: [{name: c}, {name: d}], resources: {requests: {cpu: 100m}}"),
+        (
+            "e",
+            "containers: [{name: c}, {name: d}], resources: {requests: {cpu: 100m}}",
+        ),
     ];
     let none = ["0 0", "0 1024", "0 0", "3010 0", "100 0"];
     assert_eq!(daemon_requests("", &daemons), none);
     // A container that asks for none asks for none; sidecars count beside containers.
     let usual = "{type: Container, defaultRequest: {cpu: 200m, memory: 128Mi}, default: {cpu: '1', memory: 256Mi}}";
-    assert_eq!(daemon_requests(usual, &daemons), ["400 256", "0 1024", "400 256", "3010 128", "100 256"]);
+    assert_eq!(
+        daemon_requests(usual, &daemons),
+        ["400 256", "0 1024", "400 256", "3010 128", "100 256"]
+    );
     for (entries, expected) in [
-        ("{type: Container, default: {cpu: '1'}, min: {cpu: 100m}}", "2000 0"),
-        ("{type: Container, max: {cpu: '2'}, min: {memory: 64Mi}}", "4000 128"),
-        ("{type: Container, max: {cpu: '2'}, default: {cpu: '1'}, defaultRequest: {cpu: 50m}}", "100 0"),
+        (
+            "{type: Container, default: {cpu: '1'}, min: {cpu: 100m}}",
+            "2000 0",
+        ),
+        (
+            "{type: Container, max: {cpu: '2'}, min: {memory: 64Mi}}",
+            "4000 128",
+        ),
+        (
+            "{type: Container, max: {cpu: '2'}, default: {cpu: '1'}, defaultRequest: {cpu: 50m}}",
+            "100 0",
+        ),
         ("{type: Pod, max: {cpu: '2'}, min: {cpu: '1'}}", "0 0"),
-        ("{type: Container, defaultRequest: {cpu: 50m}}, {type: Container, defaultRequest: {cpu: 70m}}", "140 0"),
+        (
+            "{type: Container, defaultRequest: {cpu: 50m}}, {type: Container, defaultRequest: {cpu: 70m}}",
+            "140 0",
+        ),
         // Which of two counts is not said: the larger one, of each resource.
-        ("{type: Container, max: {cpu: 70m}}\n{type: Container, max: {cpu: 50m, memory: 1Mi}}", "140 2"),
+        (
+            "{type: Container, max: {cpu: 70m}}\n{type: Container, max: {cpu: 50m, memory: 1Mi}}",
+            "140 2",
+        ),
     ] {
-        assert_eq!(daemon_requests(entries, &daemons[..1]), [expected], "{entries}");
+        assert_eq!(
+            daemon_requests(entries, &daemons[..1]),
+            [expected],
+            "{entries}"
+        );
     }
 }
 
@@ -315,8 +424,22 @@ fn pods_do_not_get_what_admission_would_have_given_them() {
 {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, namespace: other}, spec: {template: {spec: {containers: [{name: c}]}}}}
 ";
     let world = good(text);
-    assert_eq!(world.shapes.get(world.pods[0].shape).requests.get(ResourceId::Cpu), 0);
-    assert_eq!(world.shapes.get(world.daemons[0].template).requests.get(ResourceId::Cpu), 0);
+    assert_eq!(
+        world
+            .shapes
+            .get(world.pods[0].shape)
+            .requests
+            .get(ResourceId::Cpu),
+        0
+    );
+    assert_eq!(
+        world
+            .shapes
+            .get(world.daemons[0].template)
+            .requests
+            .get(ResourceId::Cpu),
+        0
+    );
 }
 
 #[test]
@@ -355,7 +478,11 @@ fn the_same_objects_come_out_of_yaml_json_and_lists_in_any_order() {
         reader.read(kind, text.as_bytes());
     }
     let (world, problems) = reader.finish();
-    assert_eq!((world.pods.len(), world.nodes.len(), problems.len()), (1, 1, 0), "items of typed lists need no kind");
+    assert_eq!(
+        (world.pods.len(), world.nodes.len(), problems.len()),
+        (1, 1, 0),
+        "items of typed lists need no kind"
+    );
 }
 
 #[test]
@@ -367,18 +494,43 @@ fn a_nodepool_is_read_with_its_defaults() {
          disruption: {{consolidateAfter: Never, consolidationPolicy: WhenEmpty, budgets: [{{nodes: '0', schedule: '0 9 * * 1-5', duration: 8h0s}}]}}\n  \
          template:\n    spec: {{{class}, expireAfter: Never, requirements: [{{key: a, operator: Lte, values: ['3'], minValues: 2}}, {{key: beta.kubernetes.io/os, operator: In, values: [linux]}}]}}\nstatus: {{conditions: [{{type: Ready, status: 'False'}}]}}\n",
     ));
-    let [plain, rich] = &world.pools[..] else { panic!() };
+    let [plain, rich] = &world.pools[..] else {
+        panic!()
+    };
     assert_eq!(
-        (plain.weight, plain.expire_after, plain.consolidate_after, plain.ready),
+        (
+            plain.weight,
+            plain.expire_after,
+            plain.consolidate_after,
+            plain.ready
+        ),
         (0, Some(2_592_000), Some(0), None)
     );
     assert_eq!(&*plain.budgets[0].nodes, "10%");
-    assert_eq!((rich.weight, rich.expire_after, rich.consolidate_after, rich.ready), (9, None, None, Some(false)));
-    assert_eq!((rich.node_limit, rich.budgets[0].duration), (Some(3), Some(8 * 3600)));
+    assert_eq!(
+        (
+            rich.weight,
+            rich.expire_after,
+            rich.consolidate_after,
+            rich.ready
+        ),
+        (9, None, None, Some(false))
+    );
+    assert_eq!(
+        (rich.node_limit, rich.budgets[0].duration),
+        (Some(3), Some(8 * 3600))
+    );
     let limits: Vec<_> = rich.limits.iter().map(|(_, amount)| *amount).collect();
-    assert_eq!(limits, [10_000, i64::MAX, 0], "a limit of zero is a limit, one beyond counting is the largest number");
+    assert_eq!(
+        limits,
+        [10_000, i64::MAX, 0],
+        "a limit of zero is a limit, one beyond counting is the largest number"
+    );
     assert_eq!(rich.requirements[0].min_values, Some(2));
-    check_text(requirements(&rich.requirements, &world.names), expect!["a Lte(3), kubernetes.io/os in linux"]);
+    check_text(
+        requirements(&rich.requirements, &world.names),
+        expect!["a Lte(3), kubernetes.io/os in linux"],
+    );
 }
 
 fn check_text(found: String, wanted: Expect) {
@@ -401,20 +553,45 @@ fn volumes_get_the_drivers_that_took_over() {
 {apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n}, spec: {drivers: [{name: ebs.csi.aws.com, allocatable: {count: 25}}, {name: free}]}}
 ");
     let names = &world.names;
-    let drivers: Vec<_> =
-        world.volumes.iter().map(|volume| (volume.driver.map(|d| names.text(d)), volume.local)).collect();
-    assert_eq!(drivers, [(Some("ebs.csi.aws.com"), false), (Some("x.io"), false), (None, true)]);
-    check_text(requirements(&world.volumes[0].node_affinity[0], names), expect!["topology.kubernetes.io/zone in z"]);
+    let drivers: Vec<_> = world
+        .volumes
+        .iter()
+        .map(|volume| (volume.driver.map(|d| names.text(d)), volume.local))
+        .collect();
+    assert_eq!(
+        drivers,
+        [
+            (Some("ebs.csi.aws.com"), false),
+            (Some("x.io"), false),
+            (None, true)
+        ]
+    );
+    check_text(
+        requirements(&world.volumes[0].node_affinity[0], names),
+        expect!["topology.kubernetes.io/zone in z"],
+    );
     let class = &world.storage_classes[0];
     assert!(class.default && class.wait_for_consumer);
     assert_eq!(names.text(class.provisioner), "ebs.csi.aws.com");
-    check_text(requirements(&class.topologies[0], names), expect!["topology.kubernetes.io/zone in a|b"]);
+    check_text(
+        requirements(&class.topologies[0], names),
+        expect!["topology.kubernetes.io/zone in a|b"],
+    );
     let claim = &world.volume_claims[0];
     assert_eq!(
-        (claim.volume, claim.class.map(|c| names.text(c)), claim.lost, claim.bound),
+        (
+            claim.volume,
+            claim.class.map(|c| names.text(c)),
+            claim.lost,
+            claim.bound
+        ),
         (None, Some("gp2"), true, false)
     );
-    let limits: Vec<_> = world.csi_nodes[0].drivers.iter().map(|(_, count)| *count).collect();
+    let limits: Vec<_> = world.csi_nodes[0]
+        .drivers
+        .iter()
+        .map(|(_, count)| *count)
+        .collect();
     assert_eq!(limits, [Some(25), None]);
 }
 
@@ -436,12 +613,27 @@ fn owners_services_budgets_and_classes_are_read() {
 {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: a}}}
 ");
     let names = &world.names;
-    let chosen: Vec<_> = world.workloads.iter().map(|w| selector(&w.selector, names)).collect();
+    let chosen: Vec<_> = world
+        .workloads
+        .iter()
+        .map(|w| selector(&w.selector, names))
+        .collect();
     assert_eq!(chosen, ["[app!=b]", "nothing", "[app=a]"]);
-    let budgets: Vec<_> = world.budgets.iter().map(|b| (b.allowed, b.blocks_always, b.evicts_unhealthy)).collect();
+    let budgets: Vec<_> = world
+        .budgets
+        .iter()
+        .map(|b| (b.allowed, b.blocks_always, b.evicts_unhealthy))
+        .collect();
     assert_eq!(budgets, [(2, true, false), (0, true, true)]);
-    assert_eq!(selector(&world.budgets[0].selector, names), "[]", "an empty selector selects everything");
-    assert_eq!((names.text(world.classes[0].id.kind), world.classes[0].ready), ("EC2NodeClass", Some(true)));
+    assert_eq!(
+        selector(&world.budgets[0].selector, names),
+        "[]",
+        "an empty selector selects everything"
+    );
+    assert_eq!(
+        (names.text(world.classes[0].id.kind), world.classes[0].ready),
+        ("EC2NodeClass", Some(true))
+    );
     assert_eq!(world.namespaces.len(), 1);
 }
 
@@ -451,5 +643,8 @@ fn kinds_without_use_are_counted_and_no_problem() {
         "{apiVersion: v1, kind: Secret, metadata: {name: a}}\n---\n{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}",
     );
     assert!(problems.is_empty());
-    assert_eq!(problems.ignored.into_iter().collect::<Vec<_>>(), [("Secret".to_owned(), 1), ("Service".to_owned(), 1)]);
+    assert_eq!(
+        problems.ignored.into_iter().collect::<Vec<_>>(),
+        [("Secret".to_owned(), 1), ("Service".to_owned(), 1)]
+    );
 }

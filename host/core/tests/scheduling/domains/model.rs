@@ -1,5 +1,6 @@
-//! kube-scheduler's filters as the documentation of Kubernetes describes them ("Pod Topology Spread Constraints",
-//! "Taints and Tolerations", "Assigning Pods to Nodes"), for pods that ask for cpu and spread constraints.
+//! kube-scheduler's filters as the documentation of Kubernetes describes them ("Pod Topology Spread
+//! Constraints", "Taints and Tolerations", "Assigning Pods to Nodes"), for pods that ask for cpu
+//! and spread constraints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,8 +48,11 @@ pub struct Cluster {
 
 impl Pod {
     fn matches(&self, node: &Node) -> bool {
-        let holds = |(key, values): &(String, Vec<String>)| node.labels.get(key).is_some_and(|v| values.contains(v));
-        self.selector.iter().all(holds) && (self.terms.is_empty() || self.terms.iter().any(|t| t.iter().all(holds)))
+        let holds = |(key, values): &(String, Vec<String>)| {
+            node.labels.get(key).is_some_and(|v| values.contains(v))
+        };
+        self.selector.iter().all(holds)
+            && (self.terms.is_empty() || self.terms.iter().any(|t| t.iter().all(holds)))
     }
 
     fn tolerates(&self, node: &Node) -> bool {
@@ -63,16 +67,23 @@ impl Cluster {
         pod.tolerates(node)
             && pod.matches(node)
             && pod.cpu <= node.free
-            && pod.spread.iter().all(|spread| self.allows(pod, spread, node))
+            && pod
+                .spread
+                .iter()
+                .all(|spread| self.allows(pod, spread, node))
     }
 
-    /// The skew of the node's domain with the pod in it, over the global minimum: the fewest matching pods in an eligible
-    /// domain, or 0 if there are fewer such domains than `minDomains`. Nodes that lack any of the pod's topology keys are
-    /// passed over, with the pods on them.
+    /// The skew of the node's domain with the pod in it, over the global minimum: the fewest
+    /// matching pods in an eligible domain, or 0 if there are fewer such domains than `minDomains`.
+    /// Nodes that lack any of the pod's topology keys are passed over, with the pods on them.
     fn allows(&self, pod: &Pod, spread: &Spread, node: &Node) -> bool {
-        let Some(domain) = node.labels.get(spread.key) else { return false };
+        let Some(domain) = node.labels.get(spread.key) else {
+            return false;
+        };
         let eligible = |n: &&Node| {
-            pod.spread.iter().all(|other| n.labels.contains_key(other.key))
+            pod.spread
+                .iter()
+                .all(|other| n.labels.contains_key(other.key))
                 && (!spread.honor_affinity || pod.matches(n))
                 && (!spread.honor_taints || pod.tolerates(n))
         };
@@ -84,7 +95,11 @@ impl Cluster {
         }
         let domains: BTreeSet<&str> = matching.keys().copied().collect();
         let least = matching.values().copied().min().unwrap_or(0);
-        let least = if domains.len() < spread.min_domains { 0 } else { least };
+        let least = if domains.len() < spread.min_domains {
+            0
+        } else {
+            least
+        };
         matching.get(domain.as_str()).copied().unwrap_or(0) + 1 - least <= spread.max_skew
     }
 

@@ -1,4 +1,5 @@
-//! What comes of a round: claims are written, pods told where they are expected, and who is left over why.
+//! What comes of a round: claims are written, pods told where they are expected, and who is left
+//! over why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +21,34 @@ use crate::report::{self, UnplacedPod};
 const NOMINATED_EVENTS: usize = 50;
 
 impl Controller {
-    /// Carries a plan out: claims are written, pods told where they are expected, and those left over why.
+    /// Carries a plan out: claims are written, pods told where they are expected, and those left
+    /// over why.
     pub(super) fn apply_plan(&mut self, round: Round) {
         self.panics = 0;
-        let Round { snapshot, plan, mut nomination_plan, took } = round;
+        let Round {
+            snapshot,
+            plan,
+            mut nomination_plan,
+            took,
+        } = round;
         self.ctx.pulse.decided();
-        self.ctx.metrics.scheduling.with_label_values(&["provisioner"]).observe(took.as_secs_f64());
+        self.ctx
+            .metrics
+            .scheduling
+            .with_label_values(&["provisioner"])
+            .observe(took.as_secs_f64());
         let mut plan = match plan {
             Ok(plan) => plan,
             Err(why) => {
-                tracing::error!(why, "the plan breaks a rule and is dropped: a defect, please report it");
-                self.ctx.metrics.rounds.with_label_values(&["rejected"]).inc();
+                tracing::error!(
+                    why,
+                    "the plan breaks a rule and is dropped: a defect, please report it"
+                );
+                self.ctx
+                    .metrics
+                    .rounds
+                    .with_label_values(&["rejected"])
+                    .inc();
                 self.planning = false;
                 return;
             }
@@ -40,28 +58,47 @@ impl Controller {
                 %violation,
                 "a cheaper plan broke a rule, first-fit-decreasing stands in: a defect, please report it"
             );
-            self.ctx.metrics.rounds.with_label_values(&["replaced"]).inc();
+            self.ctx
+                .metrics
+                .rounds
+                .with_label_values(&["replaced"])
+                .inc();
         }
         if plan.cut_short {
-            self.ctx.metrics.rounds.with_label_values(&["cut_short"]).inc();
+            self.ctx
+                .metrics
+                .rounds
+                .with_label_values(&["cut_short"])
+                .inc();
         }
-        let outcome = if plan.claims.is_empty() { "nothing" } else { "bought" };
+        let outcome = if plan.claims.is_empty() {
+            "nothing"
+        } else {
+            "bought"
+        };
         self.ctx.metrics.rounds.with_label_values(&[outcome]).inc();
         self.ctx.metrics.unschedulable(plan.unplaced.len());
-        let ignored = plan.unplaced.iter().filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
+        let ignored = plan
+            .unplaced
+            .iter()
+            .filter(|left| left.refusals.iter().any(|r| r.unfit.is_of_the_pod()));
         self.ctx.metrics.ignored(ignored.count());
         if !plan.claims.is_empty() {
             self.ctx.metrics.plan_cost.set(plan.effective_cost);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
-        match_queue_order(&snapshot, &mut plan, &mut nomination_plan.without_nomination, |pod| {
-            self.state.queued(&pod_name(&snapshot.world, pod))
-        });
+        match_queue_order(
+            &snapshot,
+            &mut plan,
+            &mut nomination_plan.without_nomination,
+            |pod| self.state.queued(&pod_name(&snapshot.world, pod)),
+        );
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);
         self.hint(&snapshot, &plan);
-        // Time and count name a round: no other process makes one at the same second, for only one leads.
+        // Time and count name a round: no other process makes one at the same second, for only one
+        // leads.
         let name = format!("{}-{}", snapshot.world.now, self.rounds);
         let wanted = new_node_claims(&snapshot, &plan, &nomination_plan, &self.state.pools, &name);
         self.last_plan = json!({
@@ -73,7 +110,11 @@ impl Controller {
             tracing::info!(
                 pods = snapshot.pending.len(),
                 claims = wanted.len(),
-                existing = plan.on_existing_nodes.iter().map(|e| e.pods.len()).sum::<usize>(),
+                existing = plan
+                    .on_existing_nodes
+                    .iter()
+                    .map(|e| e.pods.len())
+                    .sum::<usize>(),
                 left = plan.unplaced.len(),
                 cost = plan.cost,
                 milliseconds = took.as_millis() as u64,
@@ -85,10 +126,18 @@ impl Controller {
             return;
         }
         // The others are on nodes that are being deleted.
-        let waiting = wanted.iter().flat_map(|want| &want.pods).filter(|pod| self.state.waits(pod)).cloned();
+        let waiting = wanted
+            .iter()
+            .flat_map(|want| &want.pods)
+            .filter(|pod| self.state.waits(pod))
+            .cloned();
         let waiting: Vec<String> = waiting.collect();
-        let moving: Vec<String> =
-            wanted.iter().flat_map(|want| &want.pods).filter(|pod| !self.state.waits(pod)).cloned().collect();
+        let moving: Vec<String> = wanted
+            .iter()
+            .flat_map(|want| &want.pods)
+            .filter(|pod| !self.state.waits(pod))
+            .cloned()
+            .collect();
         let doubtful = self.is_doubtful(&waiting);
         self.unproven = false;
         let (ctx, done) = (self.ctx.clone(), self.done.clone());
@@ -127,21 +176,32 @@ impl Controller {
             let (written, failed) = written.unwrap_or((Vec::new(), all));
             let nominated: Vec<(String, String)> = written
                 .iter()
-                .flat_map(|Created { name, pods }| pods.iter().map(|pod| (pod.clone(), name.clone())))
+                .flat_map(|Created { name, pods }| {
+                    pods.iter().map(|pod| (pod.clone(), name.clone()))
+                })
                 .take(NOMINATED_EVENTS)
                 .collect();
             let _ = done.send(Done::Written(written, failed)).await;
             for (pod, claim) in nominated {
-                ctx.events.pod(&pod, false, "Nominated", &format!("Pod should schedule on: nodeclaim/{claim}")).await;
+                ctx.events
+                    .pod(
+                        &pod,
+                        false,
+                        "Nominated",
+                        &format!("Pod should schedule on: nodeclaim/{claim}"),
+                    )
+                    .await;
             }
         });
     }
 
-    /// Whether the server is to be asked which pods wait before claims for these are written: nodes were bought for some of
-    /// them before, nothing was heard of pods for a while, or another leader may have done something for them.
+    /// Whether the server is to be asked which pods wait before claims for these are written: nodes
+    /// were bought for some of them before, nothing was heard of pods for a while, or another
+    /// leader may have done something for them.
     fn is_doubtful(&self, waiting: &[String]) -> bool {
         let again = || waiting.iter().any(|pod| self.bought.contains(pod));
-        !waiting.is_empty() && (self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now()) || again())
+        !waiting.is_empty()
+            && (self.unproven || !self.watches.is_recent(Kind::Pod, Instant::now()) || again())
     }
 
     /// Notes when pods were decided about.
@@ -150,7 +210,10 @@ impl Controller {
         let left: BTreeSet<PodIx> = plan.unplaced.iter().map(|left| left.pod).collect();
         for pending in &snapshot.pending {
             let pod = pod_name(&snapshot.world, pending.pod);
-            if let Some(seconds) = self.pod_latency.decided(&pod, !left.contains(&pending.pod), now) {
+            if let Some(seconds) = self
+                .pod_latency
+                .decided(&pod, !left.contains(&pending.pod), now)
+            {
                 self.ctx.metrics.decided(seconds);
             }
         }
@@ -160,74 +223,128 @@ impl Controller {
         let mut waiting = BTreeMap::new();
         // Of the others kube-scheduler speaks first.
         let given_up = |pod: PodIx| !snapshot.world.pods[pod.0 as usize].unattempted;
-        for unplaced in plan.unplaced.iter().filter(|unplaced| given_up(unplaced.pod)) {
+        for unplaced in plan
+            .unplaced
+            .iter()
+            .filter(|unplaced| given_up(unplaced.pod))
+        {
             let pod = pod_name(&snapshot.world, unplaced.pod);
             let UnplacedPod { message, .. } = report::unplaced_pod(snapshot, unplaced);
             waiting.insert(pod, message);
         }
         let ctx = self.ctx.clone();
-        let nominated: Vec<(String, String)> = waiting.iter().take(50).map(|(p, m)| (p.clone(), m.clone())).collect();
+        let nominated: Vec<(String, String)> = waiting
+            .iter()
+            .take(50)
+            .map(|(p, m)| (p.clone(), m.clone()))
+            .collect();
         lock(&self.board).waiting = waiting;
         if nominated.is_empty() {
             return;
         }
         tokio::spawn(async move {
             for (pod, why) in nominated {
-                ctx.events.pod(&pod, true, "FailedScheduling", &format!("Failed to schedule pod, {why}")).await;
+                ctx.events
+                    .pod(
+                        &pod,
+                        true,
+                        "FailedScheduling",
+                        &format!("Failed to schedule pod, {why}"),
+                    )
+                    .await;
             }
         });
     }
 
-    /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as long as it is so.
+    /// Says which NodePools nothing can be bought for: in the log when that changes, in Events as
+    /// long as it is so.
     fn tell_barren(&mut self, snapshot: &Snapshot, plan: &Plan) {
         if snapshot.pending.is_empty() {
             return;
         }
         let found = report::all_incompatible_pools(snapshot, plan);
-        for (pool, why) in found.iter().filter(|(pool, why)| self.incompatible_pools.get(*pool) != Some(why)) {
+        for (pool, why) in found
+            .iter()
+            .filter(|(pool, why)| self.incompatible_pools.get(*pool) != Some(why))
+        {
             tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
         }
-        let name = |pool: PoolIx| snapshot.world.names.text(snapshot.world.pools[pool.0 as usize].name);
-        let spoiled = snapshot.ineligible_pools.iter().filter(|(_, why)| matches!(why, Ineligible::ForeignTaints(_)));
+        let name = |pool: PoolIx| {
+            snapshot
+                .world
+                .names
+                .text(snapshot.world.pools[pool.0 as usize].name)
+        };
+        let spoiled = snapshot
+            .ineligible_pools
+            .iter()
+            .filter(|(_, why)| matches!(why, Ineligible::ForeignTaints(_)));
         let spoiled = spoiled.map(|&(pool, _)| (name(pool), "NodesTaintedByOthers", ""));
         let filtered = "NodePool requirements filtered out all instance types: ";
-        let incompatible = plan
-            .incompatible_pools
-            .iter()
-            .map(|incompatible| (name(incompatible.pool), "NoCompatibleInstanceTypes", filtered));
+        let incompatible = plan.incompatible_pools.iter().map(|incompatible| {
+            (
+                name(incompatible.pool),
+                "NoCompatibleInstanceTypes",
+                filtered,
+            )
+        });
         for (name, reason, words) in spoiled.chain(incompatible) {
-            let Some((pool, why)) = self.state.pools.get(name).cloned().zip(found.get(name)) else { continue };
+            let Some((pool, why)) = self.state.pools.get(name).cloned().zip(found.get(name)) else {
+                continue;
+            };
             let (ctx, message) = (self.ctx.clone(), format!("{words}{why}"));
             tokio::spawn(async move { ctx.events.pool(&pool, true, reason, &message).await });
         }
         self.incompatible_pools = found;
     }
 
-    /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes on their way, and
-    /// takes back what it was told of any before.
+    /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes
+    /// on their way, and takes back what it was told of any before.
     fn hint(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
         let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
-        let planned = bought.chain(plan.on_existing_nodes.iter().flat_map(|placement| &placement.pods));
+        let planned = bought.chain(
+            plan.on_existing_nodes
+                .iter()
+                .flat_map(|placement| &placement.pods),
+        );
         let planned = planned.map(|&pod| pod_name(world, pod));
-        let mut anew: BTreeSet<String> = planned.filter(|pod| self.nominations.planned_anew(pod)).collect();
+        let mut anew: BTreeSet<String> = planned
+            .filter(|pod| self.nominations.planned_anew(pod))
+            .collect();
         let mut nominations = Vec::new();
         for placement in &plan.on_existing_nodes {
-            let name = world.names.text(snapshot.nodes[placement.node.0 as usize].name);
-            let pods: Vec<(String, Option<u32>)> =
-                placement.pods.iter().map(|&pod| (pod_name(world, pod), group_of(world, pod))).collect();
-            if self.state.nodes.get(name).is_some_and(|n| n.is_registered()) {
+            let name = world
+                .names
+                .text(snapshot.nodes[placement.node.0 as usize].name);
+            let pods: Vec<(String, Option<u32>)> = placement
+                .pods
+                .iter()
+                .map(|&pod| (pod_name(world, pod), group_of(world, pod)))
+                .collect();
+            if self
+                .state
+                .nodes
+                .get(name)
+                .is_some_and(|n| n.is_registered())
+            {
                 // Those that kube-scheduler has not looked at yet it will place by itself.
-                let given_up = pods.iter().filter(|(pod, _)| !self.state.is_unattempted(pod));
-                nominations.extend(
-                    self.nominations
-                        .plan(name, given_up.map(|(pod, group)| Planned { group: *group, ..Planned::plain(pod) })),
-                );
+                let given_up = pods
+                    .iter()
+                    .filter(|(pod, _)| !self.state.is_unattempted(pod));
+                nominations.extend(self.nominations.plan(
+                    name,
+                    given_up.map(|(pod, group)| Planned {
+                        group: *group,
+                        ..Planned::plain(pod)
+                    }),
+                ));
             } else if self.state.claims.contains_key(name) {
                 let expected = self.in_flight_pods.entry(name.to_owned()).or_default();
                 expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
                 let decided = self.ctx.now().as_second();
-                pods.iter().for_each(|(pod, _)| self.plans.plan(pod, name, decided));
+                pods.iter()
+                    .for_each(|(pod, _)| self.plans.plan(pod, name, decided));
                 expected.extend(pods);
             }
         }

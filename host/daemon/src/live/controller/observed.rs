@@ -1,4 +1,5 @@
-//! What watches bring, and what this process has written: folded into the state, and passed on to all that it touches.
+//! What watches bring, and what this process has written: folded into the state, and passed on to
+//! all that it touches.
 
 use tokio::time::Instant;
 
@@ -13,7 +14,11 @@ use crate::live::watch::{Change, Observed};
 impl Controller {
     /// Takes in what a watch has brought.
     pub(super) fn observe(&mut self, observed: Observed) {
-        let Observed { kind, change, version } = observed;
+        let Observed {
+            kind,
+            change,
+            version,
+        } = observed;
         let now = Instant::now();
         self.changed = true;
         // A watch that is open again has brought nothing yet.
@@ -55,7 +60,12 @@ impl Controller {
         if mutant("ignores-awaited") || !self.watches.wrote(&write, Instant::now()) {
             return;
         }
-        if let OwnWrite { kind, object: Some(object), .. } = write {
+        if let OwnWrite {
+            kind,
+            object: Some(object),
+            ..
+        } = write
+        {
             self.changed = true;
             self.fold(kind, Change::Upsert(object));
         }
@@ -75,7 +85,9 @@ impl Controller {
             self.enqueue(WorkItem::Node(node), Instant::now());
         }
         let time = self.ctx.now().as_millisecond();
-        self.config.journal.observed(time, self.state.revision, kind, change, refused.is_some());
+        self.config
+            .journal
+            .observed(time, self.state.revision, kind, change, refused.is_some());
         if let Some(refused) = refused {
             tracing::warn!(
                 ?kind,
@@ -87,9 +99,13 @@ impl Controller {
         let reached = self.state.transitions();
         let turned = self.state.condition_changes();
         if self.was_leader {
-            turned.iter().for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
+            turned
+                .iter()
+                .for_each(|(old, new)| self.ctx.metrics.node_transition(old, new));
             for milestone in &reached {
-                let placed = self.pod_latency.reached(&milestone.pod, milestone.what, self.ctx.now());
+                let placed =
+                    self.pod_latency
+                        .reached(&milestone.pod, milestone.what, self.ctx.now());
                 self.ctx.metrics.reached(milestone, self.ctx.now(), placed);
             }
         }

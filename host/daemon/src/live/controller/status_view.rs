@@ -16,12 +16,28 @@ impl Controller {
     pub(super) fn metrics_snapshot(&self) -> MetricsSnapshot {
         let coming = self.state.claims.values().filter(|claim| {
             claim.metadata.deletion_timestamp.is_none()
-                && !claim.status.as_ref().is_some_and(|status| is_true(status, "Registered"))
+                && !claim
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| is_true(status, "Registered"))
         });
-        let planned = coming.flat_map(|claim| planned_pods(claim)).map(|planned| planned.pod);
-        let more = self.in_flight_pods.values().flatten().map(|(pod, _)| pod.as_str());
-        let expected: BTreeSet<&str> = planned.chain(more).filter(|pod| self.state.waits(pod)).collect();
-        let deciding = self.round_timer.last().filter(|_| self.planning).map(|began| began.elapsed());
+        let planned = coming
+            .flat_map(|claim| planned_pods(claim))
+            .map(|planned| planned.pod);
+        let more = self
+            .in_flight_pods
+            .values()
+            .flatten()
+            .map(|(pod, _)| pod.as_str());
+        let expected: BTreeSet<&str> = planned
+            .chain(more)
+            .filter(|pod| self.state.waits(pod))
+            .collect();
+        let deciding = self
+            .round_timer
+            .last()
+            .filter(|_| self.planning)
+            .map(|began| began.elapsed());
         MetricsSnapshot {
             now: self.ctx.now(),
             queue: self.state.pending() - expected.len(),
@@ -34,10 +50,15 @@ impl Controller {
     pub(super) fn publish_status(&mut self, synced: bool, leads: bool, now: Instant) {
         (self.changed, self.published) = (false, now);
         let pools = &self.state.pools;
-        self.incompatible_pools.retain(|name, _| pools.contains_key(name));
+        self.incompatible_pools
+            .retain(|name, _| pools.contains_key(name));
         self.ctx.metrics.leads.set(i64::from(leads));
         self.ctx.metrics.synced.set(i64::from(synced));
-        let unsynced = if synced { 0 } else { now.duration_since(self.began).as_secs() };
+        let unsynced = if synced {
+            0
+        } else {
+            now.duration_since(self.began).as_secs()
+        };
         self.ctx.metrics.unsynced.set(unsynced as i64);
         self.ctx.metrics.nodes.set(self.state.nodes.len() as i64);
         let mut board = lock(&self.board);
@@ -47,16 +68,27 @@ impl Controller {
         let policies = board.policies.clone();
         let short = self.ctx.unavailable.summary(self.ctx.now().as_second());
         self.ctx.metrics.short(&short);
-        let mut troubles: BTreeMap<String, String> =
-            self.state.troubles().map(|(kind, why)| (format!("{kind:?}"), why.to_owned())).collect();
+        let mut troubles: BTreeMap<String, String> = self
+            .state
+            .troubles()
+            .map(|(kind, why)| (format!("{kind:?}"), why.to_owned()))
+            .collect();
         if !board.definitions.is_empty() {
             troubles.insert("definitions".to_owned(), board.definitions.join("; "));
         }
-        troubles.extend(self.ctx.garbage.trouble().map(|what| ("garbage".to_owned(), what)));
+        troubles.extend(
+            self.ctx
+                .garbage
+                .trouble()
+                .map(|what| ("garbage".to_owned(), what)),
+        );
         if let Some(why) = &self.blocked {
             troubles.insert("planning".to_owned(), format!("nothing is planned: {why}"));
         }
-        self.ctx.metrics.blocked.set(i64::from(self.blocked.is_some()));
+        self.ctx
+            .metrics
+            .blocked
+            .set(i64::from(self.blocked.is_some()));
         board.status = json!({
             "synced": synced, "leads": leads, "planningWaits": self.blocked, "revision": self.state.revision, "rounds": self.rounds,
             "pods": self.state.pods(), "pending": self.state.pending(), "nodes": self.state.nodes.len(),
@@ -73,7 +105,9 @@ const REASONS: usize = 20;
 /// Pods that wait, by why, the reason of most first.
 fn grouped(waiting: &BTreeMap<String, String>) -> serde_json::Value {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    waiting.iter().for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
+    waiting
+        .iter()
+        .for_each(|(pod, why)| by_reason.entry(why).or_default().push(pod));
     let mut reasons: Vec<_> = by_reason.into_iter().collect();
     reasons.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
     let nominated = |(why, pods): (&str, Vec<&str>)| json!({"why": why, "pods": pods.len(), "some": pods.get(..3).unwrap_or(&pods)});

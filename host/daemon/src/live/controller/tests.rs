@@ -1,4 +1,5 @@
-//! The loop behind a real listener. What it observes is told by hand; the API server takes whatever is written.
+//! The loop behind a real listener. What it observes is told by hand; the API server takes whatever
+//! is written.
 
 use std::net::SocketAddr;
 
@@ -42,8 +43,10 @@ async fn empty_cluster(out: &Sender<Observed>) {
             Kind::KwokNodeClass => Some(CLASS),
             _ => None,
         };
-        let changes =
-            [Change::Begin].into_iter().chain(object.map(|text| Change::Upsert(text.into()))).chain([Change::End]);
+        let changes = [Change::Begin]
+            .into_iter()
+            .chain(object.map(|text| Change::Upsert(text.into())))
+            .chain([Change::End]);
         for change in changes {
             out.send(Observed::of(kind, change)).await.unwrap();
         }
@@ -57,17 +60,26 @@ async fn explained(at: SocketAddr, pod: &str) -> (u16, String) {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    let code = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0);
     (code, answer)
 }
 
 fn how(ctx: &Context) -> (RoundConfig, Symbols) {
-    let (world, _) = input::catalogue_only(None).map_err(|failure| failure.report()).unwrap();
+    let (world, _) = input::catalogue_only(None)
+        .map_err(|failure| failure.report())
+        .unwrap();
     let how = RoundConfig {
         catalogue: fixed(world.catalogue),
         unavailable: ctx.unavailable.clone(),
         settings: longshore_core::model::Settings::default(),
-        policies: PolicyReloader::manual(Setup::default()).map_err(|failure| failure.report()).unwrap().0,
+        policies: PolicyReloader::manual(Setup::default())
+            .map_err(|failure| failure.report())
+            .unwrap()
+            .0,
         journal: Journal::off(),
         inline: false,
     };
@@ -85,7 +97,11 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
     let at = serve::tests::status_on_loopback(&ctx, &board, &asks).await;
     let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
     let (_echoes, echoes) = tokio::sync::mpsc::unbounded_channel();
-    let heard = Heard { observations, echoes, queries: asked };
+    let heard = Heard {
+        observations,
+        echoes,
+        queries: asked,
+    };
     let control = tokio::spawn(run(ctx.clone(), how, round_timer, names, board, heard));
     empty_cluster(&out).await;
 
@@ -103,31 +119,46 @@ async fn two_loops_of_questions_do_not_keep_rounds_from_being_made() {
         }
         codes
     };
-    let both = timeout(Duration::from_secs(60), async { tokio::join!(ask(Some(out.clone())), ask(None)) }).await;
+    let both = timeout(Duration::from_secs(60), async {
+        tokio::join!(ask(Some(out.clone())), ask(None))
+    })
+    .await;
     let (one, other) = both.expect("a round is made all the same");
     assert!(one.contains(&404), "{one:?}");
-    assert!(one.contains(&429) || other.contains(&429), "one question at a time: {one:?} {other:?}");
+    assert!(
+        one.contains(&429) || other.contains(&429),
+        "one question at a time: {one:?} {other:?}"
+    );
     drop(out);
     control.await.unwrap();
 }
 
-/// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it. Each has a label of its own.
+/// What comes and goes, `at` by `at`: a NodeClaim, its node, and a pod that was nominated for it.
+/// Each has a label of its own.
 fn passing(at: usize) -> Vec<(Kind, Change)> {
     let meta = |name: String| {
-        format!(r#""metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","labels":{{"own-{name}":"{at}"}}}}"#)
+        format!(
+            r#""metadata":{{"name":"{name}","namespace":"shop","uid":"{name}","labels":{{"own-{name}":"{at}"}}}}"#
+        )
     };
     let claim = format!(
         r#"{{{},"spec":{{"nodeClassRef":{{"group":"karpenter.kwok.sh","kind":"KWOKNodeClass","name":"default"}},
         "requirements":[]}}}}"#,
         meta(format!("claim{at}")).replace(r#""namespace":"shop","#, "")
     );
-    let node = format!("{{{}}}", meta(format!("node{at}")).replace(r#""namespace":"shop","#, ""));
+    let node = format!(
+        "{{{}}}",
+        meta(format!("node{at}")).replace(r#""namespace":"shop","#, "")
+    );
     let waits = format!(
         r#"{{{},"spec":{{"containers":[{{"name":"c"}}]}},"status":{{"phase":"Pending","nominatedNodeName":"node{at}",
         "conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable"}}]}}}}"#,
         meta(format!("pod{at}"))
     );
-    let bound = waits.replace(r#""containers""#, &format!(r#""nodeName":"node{at}","containers""#));
+    let bound = waits.replace(
+        r#""containers""#,
+        &format!(r#""nodeName":"node{at}","containers""#),
+    );
     [
         (Kind::NodeClaim, Change::Upsert(claim.clone().into())),
         (Kind::Pod, Change::Upsert(waits.into())),
@@ -144,11 +175,15 @@ fn passing(at: usize) -> Vec<(Kind, Change)> {
 #[tokio::test]
 async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
     let (server, _) = fresh();
-    let ctx = Arc::new(Context { leadership: Leadership::new(false), ..context(&server, Ok(instance())) });
+    let ctx = Arc::new(Context {
+        leadership: Leadership::new(false),
+        ..context(&server, Ok(instance()))
+    });
     let (how, names) = how(&ctx);
     let lasting = names.len();
     let round_timer = RoundTimer::new(Duration::from_millis(100), Duration::from_secs(1));
-    let (mut control, _reports) = Controller::new(ctx, how, round_timer, names, SharedBoard::default());
+    let (mut control, _reports) =
+        Controller::new(ctx, how, round_timer, names, SharedBoard::default());
     for kind in Kind::ALL {
         control.observe(Observed::of(kind, Change::Begin));
         control.observe(Observed::of(kind, Change::End));
@@ -159,10 +194,25 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
             control.tick(Instant::now());
         }
     }
-    assert!(control.state.claims.is_empty() && control.state.nodes.is_empty() && control.state.pods() == 0);
-    let kept = [control.work.len(), control.pod_latency.len(), control.pod_events.len(), control.bought.len()];
-    assert_eq!(kept, [0; 4], "jobs, decisions, pod events, pods that were bought for");
-    assert_eq!(control.state.waits_changed().len() + control.state.transitions().len(), 0);
+    assert!(
+        control.state.claims.is_empty()
+            && control.state.nodes.is_empty()
+            && control.state.pods() == 0
+    );
+    let kept = [
+        control.work.len(),
+        control.pod_latency.len(),
+        control.pod_events.len(),
+        control.bought.len(),
+    ];
+    assert_eq!(
+        kept, [0; 4],
+        "jobs, decisions, pod events, pods that were bought for"
+    );
+    assert_eq!(
+        control.state.waits_changed().len() + control.state.transitions().len(),
+        0
+    );
     assert!(!control.nominations.any());
     let names = control.state.world().names.len() - lasting;
     assert!(names < 20_000, "{names} of 30 000 labels are kept");

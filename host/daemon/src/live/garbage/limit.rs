@@ -58,7 +58,12 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { what, count, of, limit } = self;
+        let Refusal {
+            what,
+            count,
+            of,
+            limit,
+        } = self;
         let allow = format_args!("if they may go, set --garbage-limit {count} (GARBAGE_LIMIT)");
         match what {
             What::Claims => write!(
@@ -86,14 +91,28 @@ mod tests {
 
     #[test]
     fn five_may_go_or_one_in_twenty_or_what_was_set() {
-        assert_eq!([0, 4, 100, 119, 120, 5000].map(|there| Limit(None).of(there)), [5, 5, 5, 5, 6, 250]);
+        assert_eq!(
+            [0, 4, 100, 119, 120, 5000].map(|there| Limit(None).of(there)),
+            [5, 5, 5, 5, 6, 250]
+        );
         assert_eq!((Limit(Some(0)).of(5000), Limit(Some(60)).of(10)), (0, 60));
     }
 
     #[test]
     fn who_reads_it_knows_how_many_why_and_how_to_allow_it() {
-        let said = Refusal { what: What::Claims, count: 50, of: 100, limit: 5 }.to_string();
-        for part in ["50 of 100", "cloud's list", "more than 5", "--garbage-limit 50"] {
+        let said = Refusal {
+            what: What::Claims,
+            count: 50,
+            of: 100,
+            limit: 5,
+        }
+        .to_string();
+        for part in [
+            "50 of 100",
+            "cloud's list",
+            "more than 5",
+            "--garbage-limit 50",
+        ] {
             assert!(said.contains(part), "{said}");
         }
     }

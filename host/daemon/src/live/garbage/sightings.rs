@@ -19,14 +19,26 @@ pub struct Sightings {
 
 impl Sightings {
     /// Notes the suspects of a pass. Returns those that are suspect for an interval.
-    pub fn seen<'a>(&mut self, suspects: impl Iterator<Item = &'a str>, now: Instant) -> Vec<String> {
-        if self.last.is_some_and(|last| now.duration_since(last) > STALE) {
+    pub fn seen<'a>(
+        &mut self,
+        suspects: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Vec<String> {
+        if self
+            .last
+            .is_some_and(|last| now.duration_since(last) > STALE)
+        {
             self.since.clear();
         }
         self.last = Some(now);
         let before = std::mem::take(&mut self.since);
-        self.since = suspects.map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now))).collect();
-        let due = self.since.iter().filter(|(_, since)| now.duration_since(**since) >= INTERVAL);
+        self.since = suspects
+            .map(|id| (id.to_owned(), before.get(id).copied().unwrap_or(now)))
+            .collect();
+        let due = self
+            .since
+            .iter()
+            .filter(|(_, since)| now.duration_since(**since) >= INTERVAL);
         due.map(|(id, _)| id.clone()).collect()
     }
 }
@@ -39,8 +51,11 @@ mod tests {
     fn who_is_suspect_twice_an_interval_apart_is_due() {
         let start = Instant::now();
         let mut sightings = Sightings::default();
-        let mut pass =
-            |at: u64, who: &[&str]| sightings.seen(who.iter().copied(), start + Duration::from_secs(at)).join(" ");
+        let mut pass = |at: u64, who: &[&str]| {
+            sightings
+                .seen(who.iter().copied(), start + Duration::from_secs(at))
+                .join(" ")
+        };
         assert_eq!(pass(0, &["a", "b"]), "");
         assert_eq!(pass(60, &["a", "b"]), "", "too soon");
         assert_eq!(pass(120, &["a", "c"]), "a");

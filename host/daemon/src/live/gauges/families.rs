@@ -1,4 +1,5 @@
-//! Every gauge that tells of the cluster: its name, what it says, how many rows it has and how one is written.
+//! Every gauge that tells of the cluster: its name, what it says, how many rows it has and how one
+//! is written.
 
 use std::collections::BTreeMap;
 
@@ -25,21 +26,37 @@ const fn family(
     rows: fn(&MetricsSnapshot) -> usize,
     write: fn(&MetricsSnapshot, usize, &mut Lines<'_>),
 ) -> Family {
-    Family { name, help, rows, write }
+    Family {
+        name,
+        help,
+        rows,
+        write,
+    }
 }
 
 /// All of them, in the order in which they are written.
 pub const FAMILIES: [Family; 26] = [
-    family("karpenter_nodes_allocatable", "What pods can have of a node.", nodes, |p, at, out| {
-        let node = &p.nodes[at];
-        resources(p, node, written(&node.view.allocatable), out);
-    }),
-    family("karpenter_nodes_system_overhead", "What a node keeps for itself.", nodes, |p, at, out| {
-        let view = &p.nodes[at].view;
-        let allocatable = |name: &str| view.allocatable.get(name).map_or(0.0, |text| number(text));
-        let kept = written(&view.capacity).map(|(name, has)| (name, has - allocatable(name)));
-        resources(p, &p.nodes[at], kept, out);
-    }),
+    family(
+        "karpenter_nodes_allocatable",
+        "What pods can have of a node.",
+        nodes,
+        |p, at, out| {
+            let node = &p.nodes[at];
+            resources(p, node, written(&node.view.allocatable), out);
+        },
+    ),
+    family(
+        "karpenter_nodes_system_overhead",
+        "What a node keeps for itself.",
+        nodes,
+        |p, at, out| {
+            let view = &p.nodes[at].view;
+            let allocatable =
+                |name: &str| view.allocatable.get(name).map_or(0.0, |text| number(text));
+            let kept = written(&view.capacity).map(|(name, has)| (name, has - allocatable(name)));
+            resources(p, &p.nodes[at], kept, out);
+        },
+    ),
     family(
         "karpenter_nodes_total_pod_requests",
         "What the pods on a node request, daemons too.",
@@ -48,34 +65,91 @@ pub const FAMILIES: [Family; 26] = [
             resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.requests), out);
         },
     ),
-    family("karpenter_nodes_total_pod_limits", "Limits of the pods on a node, daemons too.", nodes, |p, at, out| {
-        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.limits), out);
-    }),
-    family("karpenter_nodes_total_daemon_requests", "What the daemons on a node request.", nodes, |p, at, out| {
-        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].daemons.requests), out);
-    }),
-    family("karpenter_nodes_total_daemon_limits", "Limits of the daemons on a node.", nodes, |p, at, out| {
-        resources(p, &p.nodes[at], amounts(p, &p.nodes[at].daemons.limits), out);
-    }),
-    family("karpenter_nodes_current_lifetime_seconds", "Age of a node.", nodes, |p, at, out| {
-        let node = &p.nodes[at];
-        if let Some(age) = node.view.created.as_ref().map(|at| since(p, at)) {
-            out.put(of_node(p, node), age);
-        }
-    }),
-    family("karpenter_cluster_utilization_percent", "Requests, of what pods can have.", one, utilization),
-    family("karpenter_nodepools_cost_total", "USD per hour of what a NodePool has launched.", one, |p, _, out| {
-        p.costs.iter().for_each(|(pool, cost)| out.put([("nodepool", pool.as_str())], *cost));
-    }),
-    family("karpenter_pods_state", "1 for each pod; its state is in the labels.", pods, state_of_pod),
-    family("karpenter_pods_unbound_time_seconds", "Age of a pod without a node.", pods, |p, at, out| {
-        let pod = &p.pods[at];
-        unbound(pod, is_unstarted(pod).then(|| age(p, pod)), out);
-    }),
-    family("karpenter_pods_unstarted_time_seconds", "Age of a pod that does not run yet.", pods, |p, at, out| {
-        let pod = &p.pods[at];
-        unstarted(pod, is_unstarted(pod).then(|| age(p, pod)), out);
-    }),
+    family(
+        "karpenter_nodes_total_pod_limits",
+        "Limits of the pods on a node, daemons too.",
+        nodes,
+        |p, at, out| {
+            resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.limits), out);
+        },
+    ),
+    family(
+        "karpenter_nodes_total_daemon_requests",
+        "What the daemons on a node request.",
+        nodes,
+        |p, at, out| {
+            resources(
+                p,
+                &p.nodes[at],
+                amounts(p, &p.nodes[at].daemons.requests),
+                out,
+            );
+        },
+    ),
+    family(
+        "karpenter_nodes_total_daemon_limits",
+        "Limits of the daemons on a node.",
+        nodes,
+        |p, at, out| {
+            resources(
+                p,
+                &p.nodes[at],
+                amounts(p, &p.nodes[at].daemons.limits),
+                out,
+            );
+        },
+    ),
+    family(
+        "karpenter_nodes_current_lifetime_seconds",
+        "Age of a node.",
+        nodes,
+        |p, at, out| {
+            let node = &p.nodes[at];
+            if let Some(age) = node.view.created.as_ref().map(|at| since(p, at)) {
+                out.put(of_node(p, node), age);
+            }
+        },
+    ),
+    family(
+        "karpenter_cluster_utilization_percent",
+        "Requests, of what pods can have.",
+        one,
+        utilization,
+    ),
+    family(
+        "karpenter_nodepools_cost_total",
+        "USD per hour of what a NodePool has launched.",
+        one,
+        |p, _, out| {
+            p.costs
+                .iter()
+                .for_each(|(pool, cost)| out.put([("nodepool", pool.as_str())], *cost));
+        },
+    ),
+    family(
+        "karpenter_pods_state",
+        "1 for each pod; its state is in the labels.",
+        pods,
+        state_of_pod,
+    ),
+    family(
+        "karpenter_pods_unbound_time_seconds",
+        "Age of a pod without a node.",
+        pods,
+        |p, at, out| {
+            let pod = &p.pods[at];
+            unbound(pod, is_unstarted(pod).then(|| age(p, pod)), out);
+        },
+    ),
+    family(
+        "karpenter_pods_unstarted_time_seconds",
+        "Age of a pod that does not run yet.",
+        pods,
+        |p, at, out| {
+            let pod = &p.pods[at];
+            unstarted(pod, is_unstarted(pod).then(|| age(p, pod)), out);
+        },
+    ),
     family(
         "karpenter_pods_provisioning_unbound_time_seconds",
         "For how long a round has had a place for a pod without a node.",
@@ -98,12 +172,25 @@ pub const FAMILIES: [Family; 26] = [
             unstarted(pod, undecided.filter(|_| pod.node.is_none()), out);
         },
     ),
-    family("karpenter_scheduler_queue_depth", "Pods that wait and are expected on no node.", one, |p, _, out| {
-        out.put([("controller", "provisioner")], p.queue as f64);
-    }),
-    family("karpenter_scheduler_unfinished_work_seconds", "For how long a round is deciding.", one, |p, _, out| {
-        out.put([("controller", "provisioner")], p.deciding.map_or(0.0, |span| span.as_secs_f64()));
-    }),
+    family(
+        "karpenter_scheduler_queue_depth",
+        "Pods that wait and are expected on no node.",
+        one,
+        |p, _, out| {
+            out.put([("controller", "provisioner")], p.queue as f64);
+        },
+    ),
+    family(
+        "karpenter_scheduler_unfinished_work_seconds",
+        "For how long a round is deciding.",
+        one,
+        |p, _, out| {
+            out.put(
+                [("controller", "provisioner")],
+                p.deciding.map_or(0.0, |span| span.as_secs_f64()),
+            );
+        },
+    ),
     family(
         "operator_nodeclaim_status_condition_count",
         "1 for each condition of a NodeClaim.",
@@ -120,9 +207,14 @@ pub const FAMILIES: [Family; 26] = [
             conditions(of_claim(p, at), out, |c| since(p, &c.last_transition_time));
         },
     ),
-    family("operator_nodepool_status_condition_count", "1 for each condition of a NodePool.", pools, |p, at, out| {
-        conditions(of_pool(p, at), out, |_| 1.0);
-    }),
+    family(
+        "operator_nodepool_status_condition_count",
+        "1 for each condition of a NodePool.",
+        pools,
+        |p, at, out| {
+            conditions(of_pool(p, at), out, |_| 1.0);
+        },
+    ),
     family(
         "operator_nodepool_status_condition_current_status_seconds",
         "For how long a condition of a NodePool has been so.",
@@ -131,9 +223,14 @@ pub const FAMILIES: [Family; 26] = [
             conditions(of_pool(p, at), out, |c| since(p, &c.last_transition_time));
         },
     ),
-    family("operator_node_status_condition_count", "1 for each condition of a Node.", nodes, |p, at, out| {
-        conditions(of_view(p, at), out, |_| 1.0);
-    }),
+    family(
+        "operator_node_status_condition_count",
+        "1 for each condition of a Node.",
+        nodes,
+        |p, at, out| {
+            conditions(of_view(p, at), out, |_| 1.0);
+        },
+    ),
     family(
         "operator_node_status_condition_current_status_seconds",
         "For how long a condition of a Node has been so.",
@@ -148,17 +245,37 @@ pub const FAMILIES: [Family; 26] = [
         claims,
         |p, at, out| {
             let meta = &p.claims[at].metadata;
-            ending(p, meta.name.as_deref(), meta.deletion_timestamp.as_ref(), out);
+            ending(
+                p,
+                meta.name.as_deref(),
+                meta.deletion_timestamp.as_ref(),
+                out,
+            );
         },
     ),
-    family("operator_nodepool_termination_current_time_seconds", "For how long it is ending.", pools, |p, at, out| {
-        let meta = &p.pools[at].metadata;
-        ending(p, meta.name.as_deref(), meta.deletion_timestamp.as_ref(), out);
-    }),
-    family("operator_node_termination_current_time_seconds", "For how long it is ending.", nodes, |p, at, out| {
-        let view = &p.nodes[at].view;
-        ending(p, Some(&view.name), view.deletion.as_ref(), out);
-    }),
+    family(
+        "operator_nodepool_termination_current_time_seconds",
+        "For how long it is ending.",
+        pools,
+        |p, at, out| {
+            let meta = &p.pools[at].metadata;
+            ending(
+                p,
+                meta.name.as_deref(),
+                meta.deletion_timestamp.as_ref(),
+                out,
+            );
+        },
+    ),
+    family(
+        "operator_node_termination_current_time_seconds",
+        "For how long it is ending.",
+        nodes,
+        |p, at, out| {
+            let view = &p.nodes[at].view;
+            ending(p, Some(&view.name), view.deletion.as_ref(), out);
+        },
+    ),
 ];
 
 fn nodes(p: &MetricsSnapshot) -> usize {
@@ -189,17 +306,30 @@ fn resources<'a>(
     out: &mut Lines<'_>,
 ) {
     for (resource, amount) in amounts {
-        out.put(of_node(p, node).chain([("resource_type", &*resource_type(resource))]), amount);
+        out.put(
+            of_node(p, node).chain([("resource_type", &*resource_type(resource))]),
+            amount,
+        );
     }
 }
 
 /// The labels that tell a node.
-fn of_node<'a>(p: &'a MetricsSnapshot, node: &'a NodeTotals) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn of_node<'a>(
+    p: &'a MetricsSnapshot,
+    node: &'a NodeTotals,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let view = &*node.view;
     let label = |key: &str| view.labels.get(key).map_or("", String::as_str);
-    let own =
-        [("node_name", view.name.as_str()), ("nodepool", label(labels::NODEPOOL)), ("managed", truth(node.managed))];
-    own.into_iter().chain(p.keys.iter().map(move |(key, name)| (name.as_str(), label(key))))
+    let own = [
+        ("node_name", view.name.as_str()),
+        ("nodepool", label(labels::NODEPOOL)),
+        ("managed", truth(node.managed)),
+    ];
+    own.into_iter().chain(
+        p.keys
+            .iter()
+            .map(move |(key, name)| (name.as_str(), label(key))),
+    )
 }
 
 fn of_pod(pod: &PodRow) -> [(&str, &str); 2] {
@@ -208,7 +338,11 @@ fn of_pod(pod: &PodRow) -> [(&str, &str); 2] {
 }
 
 /// Seconds since a time in the decision about a pod that does not run yet.
-fn of_decision(p: &MetricsSnapshot, at: usize, time: impl Fn(&PodTimes) -> Option<Timestamp>) -> Option<f64> {
+fn of_decision(
+    p: &MetricsSnapshot,
+    at: usize,
+    time: impl Fn(&PodTimes) -> Option<Timestamp>,
+) -> Option<f64> {
     let pod = Some(&p.pods[at]).filter(|pod| is_unstarted(pod))?;
     time(p.pod_latency.get(&pod.name)?).map(|at| pod_latency::seconds(at, p.now))
 }
@@ -219,21 +353,35 @@ fn is_unstarted(pod: &PodRow) -> bool {
 
 /// A line with seconds, if any, of a pod that does not run yet.
 fn unstarted(pod: &PodRow, seconds: Option<f64>, out: &mut Lines<'_>) {
-    seconds.into_iter().for_each(|seconds| out.put(of_pod(pod), seconds));
+    seconds
+        .into_iter()
+        .for_each(|seconds| out.put(of_pod(pod), seconds));
 }
 
 /// The same where it has no node either.
 fn unbound(pod: &PodRow, seconds: Option<f64>, out: &mut Lines<'_>) {
     if let Some(seconds) = seconds.filter(|_| pod.node.is_none()) {
-        out.put(of_pod(pod).into_iter().chain([("dynamic_resources", truth(pod.dynamic))]), seconds);
+        out.put(
+            of_pod(pod)
+                .into_iter()
+                .chain([("dynamic_resources", truth(pod.dynamic))]),
+            seconds,
+        );
     }
 }
 
 fn state_of_pod(p: &MetricsSnapshot, at: usize, out: &mut Lines<'_>) {
     let pod = &p.pods[at];
     let name = pod.node.as_deref().unwrap_or_default();
-    let node = p.nodes.binary_search_by(|node| node.view.name.as_str().cmp(name)).ok().map(|at| &p.nodes[at]);
-    let label = |key: &str| node.and_then(|node| node.view.labels.get(key)).map_or("", String::as_str);
+    let node = p
+        .nodes
+        .binary_search_by(|node| node.view.name.as_str().cmp(name))
+        .ok()
+        .map(|at| &p.nodes[at]);
+    let label = |key: &str| {
+        node.and_then(|node| node.view.labels.get(key))
+            .map_or("", String::as_str)
+    };
     let owner = p.owners.get(pod.owner as usize).map_or("", String::as_str);
     let [namespace, own] = of_pod(pod);
     let labels = [
@@ -258,8 +406,10 @@ fn utilization(p: &MetricsSnapshot, _: usize, out: &mut Lines<'_>) {
     let mut there: BTreeMap<&str, f64> = BTreeMap::new();
     let mut asked: BTreeMap<&str, f64> = BTreeMap::new();
     for node in &p.nodes {
-        written(&node.view.allocatable).for_each(|(name, amount)| *there.entry(name).or_default() += amount);
-        amounts(p, &node.pods.requests).for_each(|(name, amount)| *asked.entry(name).or_default() += amount);
+        written(&node.view.allocatable)
+            .for_each(|(name, amount)| *there.entry(name).or_default() += amount);
+        amounts(p, &node.pods.requests)
+            .for_each(|(name, amount)| *asked.entry(name).or_default() += amount);
     }
     for (resource, there) in there.into_iter().filter(|(_, there)| *there > 0.0) {
         let share = 100.0 * asked.get(resource).copied().unwrap_or(0.0) / there;
@@ -272,12 +422,23 @@ type Conditions<'a> = (Option<&'a str>, &'a [Condition]);
 
 fn of_claim(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
     let claim = &p.claims[at];
-    (claim.metadata.name.as_deref(), claim.status.as_ref().map_or(&[], |status| &status.conditions))
+    (
+        claim.metadata.name.as_deref(),
+        claim
+            .status
+            .as_ref()
+            .map_or(&[], |status| &status.conditions),
+    )
 }
 
 fn of_pool(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
     let pool = &p.pools[at];
-    (pool.metadata.name.as_deref(), pool.status.as_ref().map_or(&[], |status| &status.conditions))
+    (
+        pool.metadata.name.as_deref(),
+        pool.status
+            .as_ref()
+            .map_or(&[], |status| &status.conditions),
+    )
 }
 
 fn of_view(p: &MetricsSnapshot, at: usize) -> Conditions<'_> {
@@ -322,14 +483,24 @@ fn written(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, f64)> 
 }
 
 fn number(text: &str) -> f64 {
-    quantity::Quantity::parse(text).and_then(|q| q.milli()).unwrap_or(0) as f64 / 1000.0
+    quantity::Quantity::parse(text)
+        .and_then(|q| q.milli())
+        .unwrap_or(0) as f64
+        / 1000.0
 }
 
 /// Amounts that were added up, in their own unit: cores of `cpu`.
 fn amounts<'a>(p: &'a MetricsSnapshot, all: &'a Resources) -> impl Iterator<Item = (&'a str, f64)> {
     all.iter().map(|(resource, amount)| {
         let other = |name| p.others.get(&name).map_or("other", String::as_str);
-        let unit = if resource == ResourceId::Cpu { 1000.0 } else { 1.0 };
-        (resource.known_name().unwrap_or_else(other), amount as f64 / unit)
+        let unit = if resource == ResourceId::Cpu {
+            1000.0
+        } else {
+            1.0
+        };
+        (
+            resource.known_name().unwrap_or_else(other),
+            amount as f64 / unit,
+        )
     })
 }

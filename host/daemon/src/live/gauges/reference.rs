@@ -30,17 +30,32 @@ pub fn rows() -> Vec<Row> {
     };
     let undecided = picture(&decisions);
     decisions.decided("shop/late", true, "2026-11-01T11:59:30Z".parse().unwrap());
-    let keys: BTreeSet<String> = undecided.keys.iter().map(|(_, name)| name.clone()).collect();
+    let keys: BTreeSet<String> = undecided
+        .keys
+        .iter()
+        .map(|(_, name)| name.clone())
+        .collect();
     let mut labels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for line in Pages::new(undecided).chain(Pages::new(picture(&decisions))).collect::<String>().lines() {
+    for line in Pages::new(undecided)
+        .chain(Pages::new(picture(&decisions)))
+        .collect::<String>()
+        .lines()
+    {
         if let Some((name, rest)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
-            let found = rest.split("=\"").filter_map(|text| text.rsplit(['{', ',']).next());
+            let found = rest
+                .split("=\"")
+                .filter_map(|text| text.rsplit(['{', ',']).next());
             let found = found.filter(|label| !label.contains(['"', '}']));
-            labels.entry(name.to_owned()).or_default().extend(found.map(str::to_owned));
+            labels
+                .entry(name.to_owned())
+                .or_default()
+                .extend(found.map(str::to_owned));
         }
     }
     let row = |family: &super::families::Family| {
-        let mut labels = labels.remove(family.name).unwrap_or_else(|| panic!("no line of {}", family.name));
+        let mut labels = labels
+            .remove(family.name)
+            .unwrap_or_else(|| panic!("no line of {}", family.name));
         if family.name.starts_with("karpenter_nodes_") {
             labels.retain(|label| !keys.contains(label));
             labels.insert(WELL_KNOWN.to_owned());

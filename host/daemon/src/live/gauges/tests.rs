@@ -6,7 +6,8 @@ use crate::live::pod_latency::PodLatency;
 use crate::live::state::ClusterState;
 use crate::live::watch::Change;
 
-/// A node with a NodeClaim and two pods, one of a DaemonSet; a node of somebody else's; a pod that waits.
+/// A node with a NodeClaim and two pods, one of a DaemonSet; a node of somebody else's; a pod that
+/// waits.
 fn state(names: Symbols) -> ClusterState {
     let mut state = ClusterState::new(names);
     let labels = r#"{"karpenter.sh/nodepool":"web","karpenter.sh/capacity-type":"spot",
@@ -58,7 +59,8 @@ fn state(names: Symbols) -> ClusterState {
     state
 }
 
-/// The same where node and NodePool are being deleted, and the NodePool has a condition: every family has a line.
+/// The same where node and NodePool are being deleted, and the NodePool has a condition: every
+/// family has a line.
 pub fn ending(names: Symbols) -> ClusterState {
     let mut state = state(names);
     let objects = [
@@ -97,14 +99,24 @@ fn a_cluster_is_told_as_gauges() {
     let mut decisions = PodLatency::default();
     decisions.waits("shop/late", "2026-11-01T11:59:10Z".parse().unwrap());
     let now = "2026-11-01T12:00:00Z".parse().unwrap();
-    let undecided =
-        MetricsSnapshot { now, pod_latency: decisions.clone(), ..state(names.clone()).metrics_snapshot(&catalogue) };
+    let undecided = MetricsSnapshot {
+        now,
+        pod_latency: decisions.clone(),
+        ..state(names.clone()).metrics_snapshot(&catalogue)
+    };
     let text: String = Pages::new(undecided).collect();
     let line = r#"karpenter_pods_provisioning_scheduling_undecided_time_seconds{namespace="shop",name="late"} 50"#;
-    assert!(text.contains(line) && !text.contains("provisioning_unbound_time_seconds{"), "{text}");
+    assert!(
+        text.contains(line) && !text.contains("provisioning_unbound_time_seconds{"),
+        "{text}"
+    );
     decisions.decided("shop/late", true, "2026-11-01T11:59:30Z".parse().unwrap());
-    let picture =
-        MetricsSnapshot { now, queue: 1, pod_latency: decisions, ..state(names).metrics_snapshot(&catalogue) };
+    let picture = MetricsSnapshot {
+        now,
+        queue: 1,
+        pod_latency: decisions,
+        ..state(names).metrics_snapshot(&catalogue)
+    };
     let text: String = Pages::new(picture).collect();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     expect_test::expect![[r#"
@@ -141,7 +153,10 @@ fn a_cluster_is_told_as_gauges() {
         operator_node_status_condition_current_status_seconds{name="n1",type="Ready",status="True",reason="KubeletReady"} 60
         operator_node_status_condition_current_status_seconds{name="n1",type="Odd",status="Unknown"} 3600
         operator_nodeclaim_termination_current_time_seconds{name="web-1"} 10"#]].assert_eq(&lines.join("\n"));
-    let heads = text.lines().filter(|line| line.starts_with("# TYPE")).count();
+    let heads = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE"))
+        .count();
     assert_eq!(heads, FAMILIES.len());
 }
 
@@ -155,7 +170,12 @@ fn pages_end_between_lines_and_leave_nothing_out() {
         state.fold(Kind::Pod, &Change::Upsert(pod.into()));
     }
     let pages: Vec<String> = Pages::new(state.metrics_snapshot(&Default::default())).collect();
-    assert!(pages.len() > 5 && pages.iter().all(|page| page.ends_with('\n') && page.len() < 2 * PAGE));
+    assert!(
+        pages.len() > 5
+            && pages
+                .iter()
+                .all(|page| page.ends_with('\n') && page.len() < 2 * PAGE)
+    );
     let text = pages.concat();
     assert_eq!(text.matches("karpenter_pods_state{").count(), 2000);
     assert_eq!(text.matches("# TYPE karpenter_pods_state ").count(), 1);

@@ -1,5 +1,5 @@
-//! What rounds name by digest and segments repeat: catalogues, signals, components. Kept while the daemon runs, so that
-//! each segment can have those that its rounds name.
+//! What rounds name by digest and segments repeat: catalogues, signals, components. Kept while the
+//! daemon runs, so that each segment can have those that its rounds name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,10 @@ struct Inner {
 
 /// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl BlobStore {
@@ -38,7 +41,11 @@ impl BlobStore {
             return;
         }
         while inner.bytes + bytes.len() > MOST && !inner.all.is_empty() {
-            let oldest = inner.all.iter().min_by_key(|(_, (_, last))| *last).map(|(digest, _)| digest.clone());
+            let oldest = inner
+                .all
+                .iter()
+                .min_by_key(|(_, (_, last))| *last)
+                .map(|(digest, _)| digest.clone());
             if let Some((gone, _)) = oldest.and_then(|digest| inner.all.remove(&digest)) {
                 inner.bytes -= gone.len();
             }

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use longshore_core::model::{
-    Catalogue, InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbol, Symbols, TypeId,
+    Catalogue, InstanceType, Offering, OfferingId, Op, Requirement, ResourceId, Resources, Symbol,
+    Symbols, TypeId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,13 @@ enum WireOp {
 /// The bytes of a catalogue, as if nothing were short: rounds write that down by themselves.
 pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
     let text = |sym: Symbol| names.text(sym).to_owned();
-    let requirements = |all: &[Requirement]| all.iter().map(|r| WireRequirement::new(r, names)).collect();
-    let amounts = |all: &Resources| all.iter().map(|(id, amount)| (id.name(names).to_owned(), amount)).collect();
+    let requirements =
+        |all: &[Requirement]| all.iter().map(|r| WireRequirement::new(r, names)).collect();
+    let amounts = |all: &Resources| {
+        all.iter()
+            .map(|(id, amount)| (id.name(names).to_owned(), amount))
+            .collect()
+    };
     let short: HashSet<OfferingId> = catalogue.short().iter().map(|(id, _)| *id).collect();
     let offering = |(id, offering): (OfferingId, &Offering)| WireOffering {
         requirements: requirements(&offering.requirements),
@@ -64,17 +70,27 @@ pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
         available: offering.available || short.contains(&id),
         reservation: offering.reservation.map(|(id, left)| (text(id), left)),
     };
-    let types = catalogue.types().iter().enumerate().map(|(at, kind)| WireType {
-        name: text(kind.name),
-        requirements: requirements(&kind.requirements),
-        capacity: amounts(&kind.capacity),
-        allocatable: amounts(&kind.allocatable),
-        volumes: kind.volume_limits.iter().map(|&(driver, most)| (text(driver), most)).collect(),
-        offerings: {
-            let ids = kind.offerings.clone().map(OfferingId);
-            ids.zip(catalogue.offerings_of(TypeId(at as u32))).map(offering).collect()
-        },
-    });
+    let types = catalogue
+        .types()
+        .iter()
+        .enumerate()
+        .map(|(at, kind)| WireType {
+            name: text(kind.name),
+            requirements: requirements(&kind.requirements),
+            capacity: amounts(&kind.capacity),
+            allocatable: amounts(&kind.allocatable),
+            volumes: kind
+                .volume_limits
+                .iter()
+                .map(|&(driver, most)| (text(driver), most))
+                .collect(),
+            offerings: {
+                let ids = kind.offerings.clone().map(OfferingId);
+                ids.zip(catalogue.offerings_of(TypeId(at as u32)))
+                    .map(offering)
+                    .collect()
+            },
+        });
     serde_json::to_vec(&Wire(types.collect())).unwrap_or_default()
 }
 
@@ -83,7 +99,8 @@ pub fn write(catalogue: &Catalogue, names: &Symbols) -> Vec<u8> {
 /// # Errors
 /// It is something else, in words.
 pub fn read(bytes: &[u8]) -> Result<Wire, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("the instance types in it make no sense: {error}"))
+    serde_json::from_slice(bytes)
+        .map_err(|error| format!("the instance types in it make no sense: {error}"))
 }
 
 impl Wire {
@@ -94,10 +111,16 @@ impl Wire {
                 instance_type: TypeId(0),
                 requirements: requirements(&offering.requirements, names),
                 zone: offering.zone.as_ref().map(|zone| names.intern(zone)),
-                capacity_type: offering.capacity_type.as_ref().map(|kind| names.intern(kind)),
+                capacity_type: offering
+                    .capacity_type
+                    .as_ref()
+                    .map(|kind| names.intern(kind)),
                 price: f64::from_bits(offering.price),
                 available: offering.available,
-                reservation: offering.reservation.as_ref().map(|(id, left)| (names.intern(id), *left)),
+                reservation: offering
+                    .reservation
+                    .as_ref()
+                    .map(|(id, left)| (names.intern(id), *left)),
             });
             let offerings = offerings.collect();
             let row = InstanceType {
@@ -105,7 +128,11 @@ impl Wire {
                 requirements: requirements(&kind.requirements, names),
                 capacity: resources(&kind.capacity, names),
                 allocatable: resources(&kind.allocatable, names),
-                volume_limits: kind.volumes.iter().map(|(driver, most)| (names.intern(driver), *most)).collect(),
+                volume_limits: kind
+                    .volumes
+                    .iter()
+                    .map(|(driver, most)| (names.intern(driver), *most))
+                    .collect(),
                 offerings: 0..0,
             };
             (row, offerings)
@@ -117,7 +144,12 @@ impl Wire {
 
 impl WireRequirement {
     fn new(requirement: &Requirement, names: &Symbols) -> Self {
-        let texts = |values: &[Symbol]| values.iter().map(|&value| names.text(value).to_owned()).collect();
+        let texts = |values: &[Symbol]| {
+            values
+                .iter()
+                .map(|&value| names.text(value).to_owned())
+                .collect()
+        };
         let op = match &requirement.op {
             Op::In(values) => WireOp::In(texts(values)),
             Op::NotIn(values) => WireOp::NotIn(texts(values)),
@@ -126,7 +158,11 @@ impl WireRequirement {
             Op::Gte(bound) => WireOp::Gte(*bound),
             Op::Lte(bound) => WireOp::Lte(*bound),
         };
-        WireRequirement { key: names.text(requirement.key).to_owned(), op, min_values: requirement.min_values }
+        WireRequirement {
+            key: names.text(requirement.key).to_owned(),
+            op,
+            min_values: requirement.min_values,
+        }
     }
 }
 
@@ -141,13 +177,21 @@ fn requirements(all: &[WireRequirement], names: &mut Symbols) -> Vec<Requirement
             WireOp::Gte(bound) => Op::Gte(*bound),
             WireOp::Lte(bound) => Op::Lte(*bound),
         };
-        Requirement { key: names.intern(&wire.key), op, min_values: wire.min_values }
+        Requirement {
+            key: names.intern(&wire.key),
+            op,
+            min_values: wire.min_values,
+        }
     };
     all.iter().map(one).collect()
 }
 
 fn resources(all: &[(String, i64)], names: &mut Symbols) -> Resources {
-    Resources::new(all.iter().map(|(name, amount)| (ResourceId::named(name, names), *amount)).collect::<Vec<_>>())
+    Resources::new(
+        all.iter()
+            .map(|(name, amount)| (ResourceId::named(name, names), *amount))
+            .collect::<Vec<_>>(),
+    )
 }
 
 #[cfg(test)]
@@ -167,7 +211,10 @@ mod tests {
         assert_eq!(write(&after, &other), bytes);
         assert_eq!(read(&bytes).unwrap().catalogue(&mut names), before);
         let short = before.without_capacity(&[(OfferingId(3), 7)]);
-        assert!(write(&short, &names) == bytes, "what is short for now is no part of it");
+        assert!(
+            write(&short, &names) == bytes,
+            "what is short for now is no part of it"
+        );
         assert!(read(b"{}").unwrap_err().contains("instance types"));
     }
 }

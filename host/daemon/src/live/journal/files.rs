@@ -1,8 +1,9 @@
-//! The folder of a journal: segments one after the other, each begun with what is known, the oldest deleted when all
-//! of them together grow too large.
+//! The folder of a journal: segments one after the other, each begun with what is known, the oldest
+//! deleted when all of them together grow too large.
 //!
-//! Owned by the writer's thread alone. A write that fails changes nothing: the same bytes are written to the same place
-//! when it is tried again, so that half a frame is never followed by another.
+//! Owned by the writer's thread alone. A write that fails changes nothing: the same bytes are
+//! written to the same place when it is tried again, so that half a frame is never followed by
+//! another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -37,7 +38,9 @@ pub enum WriteError {
         source: std::io::Error,
     },
     /// What is known of this cluster does not fit twice.
-    #[error("max-size is {all} bytes and what a segment begins with takes {head} already; set three times as much")]
+    #[error(
+        "max-size is {all} bytes and what a segment begins with takes {head} already; set three times as much"
+    )]
     TooSmall { all: u64, head: u64 },
 }
 
@@ -103,7 +106,8 @@ impl Batch {
 }
 
 impl Files {
-    /// The journal in `folder`, whose segments stay and count. `run` tells this process from others.
+    /// The journal in `folder`, whose segments stay and count. `run` tells this process from
+    /// others.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -117,16 +121,25 @@ impl Files {
         }
         let last = old.keys().next_back().copied().unwrap_or(0);
         let old = old.into_values().collect();
-        Ok(Files { folder: folder.into(), sizes, run, old, current: None, last, batch: Batch::default() })
+        Ok(Files {
+            folder: folder.into(),
+            sizes,
+            run,
+            old,
+            current: None,
+            last,
+            batch: Batch::default(),
+        })
     }
 
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
-        self.old.iter().map(|(_, size)| size).sum::<u64>() + self.current.as_ref().map_or(0, |segment| segment.end)
+        self.old.iter().map(|(_, size)| size).sum::<u64>()
+            + self.current.as_ref().map_or(0, |segment| segment.end)
     }
 
-    /// Appends a record to what is written next. Returns where it will be; a batch that was begun must not be larger
-    /// than [`BATCH`].
+    /// Appends a record to what is written next. Returns where it will be; a batch that was begun
+    /// must not be larger than [`BATCH`].
     pub fn add(&mut self, record: &Record) -> At {
         let frame = self.current.as_ref().map_or(0, |segment| segment.end);
         At::new(frame, self.batch.add(record))
@@ -145,14 +158,23 @@ impl Files {
 
     /// Whether a blob is in the current segment; it counts as there from now on.
     pub fn has_blob(&mut self, digest: &str) -> bool {
-        self.current.as_mut().is_none_or(|segment| !segment.blobs.insert(digest.to_owned()))
+        self.current
+            .as_mut()
+            .is_none_or(|segment| !segment.blobs.insert(digest.to_owned()))
     }
 
     /// Whether the segment is as large as it should be, or far beyond that.
     pub fn is_long(&self, far: bool) -> bool {
-        let Some(segment) = &self.current else { return true };
+        let Some(segment) = &self.current else {
+            return true;
+        };
         let most = self.sizes.segment.max(2 * segment.head);
-        segment.end >= if far { most.saturating_add(most / 4) } else { most }
+        segment.end
+            >= if far {
+                most.saturating_add(most / 4)
+            } else {
+                most
+            }
     }
 
     /// Whether a segment has been begun.
@@ -165,14 +187,19 @@ impl Files {
     /// # Errors
     /// It is not written; to be tried again.
     pub fn write(&mut self) -> Result<(), WriteError> {
-        let Some(segment) = &mut self.current else { return Ok(()) };
+        let Some(segment) = &mut self.current else {
+            return Ok(());
+        };
         if self.batch.plain.is_empty() {
             return Ok(());
         }
         let frame = self.batch.frame();
         let need = segment.end + frame.len() as u64;
         if !make_room(&mut self.old, self.sizes.all, need) {
-            return Err(WriteError::TooSmall { all: self.sizes.all, head: segment.head });
+            return Err(WriteError::TooSmall {
+                all: self.sizes.all,
+                head: segment.head,
+            });
         }
         append(segment, frame)?;
         self.batch.clear();
@@ -185,24 +212,37 @@ impl Files {
     /// It is not written; to be tried again.
     pub fn close(&mut self) -> Result<(), WriteError> {
         self.write()?;
-        let Some(segment) = &mut self.current else { return Ok(()) };
+        let Some(segment) = &mut self.current else {
+            return Ok(());
+        };
         let mut last = Batch::default();
         last.add(&Record::Closed);
         append(segment, last.frame())?;
-        segment.file.sync_data().map_err(|source| WriteError::Disk { file: segment.path.clone(), source })
+        segment.file.sync_data().map_err(|source| WriteError::Disk {
+            file: segment.path.clone(),
+            source,
+        })
     }
 
     /// Deletes the oldest segment, where another is being written.
     pub fn delete_oldest(&mut self) -> bool {
-        self.old.pop_front().is_some_and(|(path, _)| std::fs::remove_file(path).is_ok())
+        self.old
+            .pop_front()
+            .is_some_and(|(path, _)| std::fs::remove_file(path).is_ok())
     }
 
-    /// Goes on in a new segment that begins with what `index` knows, which is copied from the current one. What was
-    /// added has been written before. Returns how many records could not be copied.
+    /// Goes on in a new segment that begins with what `index` knows, which is copied from the
+    /// current one. What was added has been written before. Returns how many records could not be
+    /// copied.
     ///
     /// # Errors
     /// The current segment stays; to be tried again.
-    pub fn rotate(&mut self, index: &mut Index, time: i64, revision: u64) -> Result<usize, WriteError> {
+    pub fn rotate(
+        &mut self,
+        index: &mut Index,
+        time: i64,
+        revision: u64,
+    ) -> Result<usize, WriteError> {
         let number = self.last + 1;
         let path = self.folder.join(name_of(number));
         let made = self.begin(number, &path, index, time, revision);
@@ -213,7 +253,8 @@ impl Files {
                 return Err(error);
             }
         };
-        // Begun and complete: only now the current one ends. Cut here, it reads as one whose process was killed.
+        // Begun and complete: only now the current one ends. Cut here, it reads as one whose
+        // process was killed.
         if self.current.is_some() {
             self.close()?;
         }
@@ -225,7 +266,8 @@ impl Files {
         Ok(lost)
     }
 
-    /// A new segment with what is known; where each record has gone, and how many could not be copied.
+    /// A new segment with what is known; where each record has gone, and how many could not be
+    /// copied.
     fn begin(
         &mut self,
         number: u64,
@@ -234,14 +276,41 @@ impl Files {
         time: i64,
         revision: u64,
     ) -> Result<(Segment, HashMap<At, At>, usize), WriteError> {
-        let disk = |source| WriteError::Disk { file: path.into(), source };
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).map_err(disk)?;
-        let mut segment = Segment { path: path.into(), file, end: 0, head: 0, blobs: BTreeSet::new() };
+        let disk = |source| WriteError::Disk {
+            file: path.into(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+            .map_err(disk)?;
+        let mut segment = Segment {
+            path: path.into(),
+            file,
+            end: 0,
+            head: 0,
+            blobs: BTreeSet::new(),
+        };
         append(&mut segment, &format::header())?;
-        let (listed, others): (Vec<Kept>, Vec<Kept>) = index.kept().into_iter().partition(|kept| kept.listed);
-        let mut copy = Copy { from: self.current.as_ref(), moved: HashMap::new(), lost: 0, batch: Batch::default() };
+        let (listed, others): (Vec<Kept>, Vec<Kept>) =
+            index.kept().into_iter().partition(|kept| kept.listed);
+        let mut copy = Copy {
+            from: self.current.as_ref(),
+            moved: HashMap::new(),
+            lost: 0,
+            batch: Batch::default(),
+        };
         let by = env!("CARGO_PKG_VERSION").into();
-        copy.batch.add(&Record::Head(Head { segment: number, run: self.run, time, by, stale: index.stale }));
+        copy.batch.add(&Record::Head(Head {
+            segment: number,
+            run: self.run,
+            time,
+            by,
+            stale: index.stale,
+        }));
         let taken = self.current.as_ref().map_or(0, |current| current.end);
         let sizes = self.sizes.all;
         let old = &mut self.old;
@@ -253,15 +322,27 @@ impl Files {
                 batch.clear();
                 return Ok(());
             }
-            Err(WriteError::TooSmall { all: sizes, head: segment.end + frame.len() as u64 })
+            Err(WriteError::TooSmall {
+                all: sizes,
+                head: segment.end + frame.len() as u64,
+            })
         };
         copy.all(&others, &mut segment, index, &mut write)?;
-        // Of a list that is being read, what it has named comes after its beginning, so that its end takes away the rest.
+        // Of a list that is being read, what it has named comes after its beginning, so that its
+        // end takes away the rest.
         for kind in index.listing().collect::<Vec<_>>() {
-            copy.batch.add(&Record::Observed(Observed { time, revision, kind, what: What::Begin, refused: false }));
+            copy.batch.add(&Record::Observed(Observed {
+                time,
+                revision,
+                kind,
+                what: What::Begin,
+                refused: false,
+            }));
         }
         copy.all(&listed, &mut segment, index, &mut write)?;
-        copy.batch.add(&Record::CheckpointEnds { objects: copy.moved.len() as u64 });
+        copy.batch.add(&Record::CheckpointEnds {
+            objects: copy.moved.len() as u64,
+        });
         write(&mut segment, &mut copy.batch)?;
         segment.head = segment.end;
         Ok((segment, copy.moved, copy.lost))
@@ -289,7 +370,10 @@ impl Copy<'_> {
             // A frame that cannot be read any more costs its objects, and is said.
             let plain = read_at(&from.file, same[0].at.frame());
             for kept in same {
-                let record = plain.as_ref().ok().and_then(|plain| Content::record_at(plain, kept.at.inside()));
+                let record = plain
+                    .as_ref()
+                    .ok()
+                    .and_then(|plain| Content::record_at(plain, kept.at.inside()));
                 let Some(record) = record else {
                     self.lost += 1;
                     index.record_gap(super::record::bit(kept.kind));
@@ -310,7 +394,9 @@ impl Copy<'_> {
 fn make_room(old: &mut VecDeque<(PathBuf, u64)>, all: u64, need: u64) -> bool {
     let mut taken: u64 = old.iter().map(|(_, size)| size).sum();
     while taken + need > all {
-        let Some((path, size)) = old.pop_front() else { return false };
+        let Some((path, size)) = old.pop_front() else {
+            return false;
+        };
         if let Err(error) = std::fs::remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
@@ -323,7 +409,10 @@ fn make_room(old: &mut VecDeque<(PathBuf, u64)>, all: u64, need: u64) -> bool {
 
 fn append(segment: &mut Segment, bytes: &[u8]) -> Result<(), WriteError> {
     let written = segment.file.write_all_at(bytes, segment.end);
-    written.map_err(|source| WriteError::Disk { file: segment.path.clone(), source })?;
+    written.map_err(|source| WriteError::Disk {
+        file: segment.path.clone(),
+        source,
+    })?;
     segment.end += bytes.len() as u64;
     Ok(())
 }

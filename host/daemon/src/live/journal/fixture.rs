@@ -1,4 +1,5 @@
-//! A daemon without edges, for tests: folds what a test tells it, plans when it is told to, and keeps a journal.
+//! A daemon without edges, for tests: folds what a test tells it, plans when it is told to, and
+//! keeps a journal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,10 @@ use crate::live::watch::Change;
 use crate::report::Decision;
 
 /// Large enough for every test that is not about size.
-pub const LARGE: Sizes = Sizes { all: 1 << 30, segment: 1 << 28 };
+pub const LARGE: Sizes = Sizes {
+    all: 1 << 30,
+    segment: 1 << 28,
+};
 
 pub struct JournalFixture {
     pub folder: PathBuf,
@@ -37,20 +41,29 @@ pub struct JournalFixture {
 }
 
 impl JournalFixture {
-    /// `files` are written into a folder of its own; the first is `longshore.toml`. The journal is in `journal` there.
+    /// `files` are written into a folder of its own; the first is `longshore.toml`. The journal is
+    /// in `journal` there.
     pub fn new(name: &str, sizes: Sizes, files: &[(&str, &[u8])]) -> Self {
-        let folder = std::env::temp_dir().join(format!("longshore-journal-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("longshore-journal-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("longshore.toml"), "").unwrap();
-        files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+        files
+            .iter()
+            .for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
         let journal = Journal::open(&folder.join("journal"), sizes).unwrap();
         let config = Some(folder.join("longshore.toml"));
-        let setup = Setup { config, journal: journal.clone(), ..Setup::default() };
+        let setup = Setup {
+            config,
+            journal: journal.clone(),
+            ..Setup::default()
+        };
         let (manager, watcher, shadows) = PolicyReloader::manual(setup).unwrap();
         let mut names = Symbols::default();
         let types = include_bytes!("../../../tests/data/types.json");
-        let (catalogue, problems) = longshore_kwok::catalogue::parse("types.json", types, &mut names);
+        let (catalogue, problems) =
+            longshore_kwok::catalogue::parse("types.json", types, &mut names);
         assert!(problems.list.is_empty());
         let mut scene = JournalFixture {
             folder,
@@ -70,7 +83,10 @@ impl JournalFixture {
         let pool = json!({"metadata": {"name": "default"}, "spec": {"template": {"spec": {
             "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
             "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}}}});
-        scene.observe(Kind::KwokNodeClass, Change::Upsert(class.to_string().into()));
+        scene.observe(
+            Kind::KwokNodeClass,
+            Change::Upsert(class.to_string().into()),
+        );
         scene.observe(Kind::NodePool, Change::Upsert(pool.to_string().into()));
         scene
     }
@@ -84,14 +100,21 @@ impl JournalFixture {
     pub fn observe(&mut self, kind: Kind, change: Change) {
         self.time += 7;
         let (_, refused) = self.state.fold(kind, &change);
-        self.journal.observed(self.time, self.state.revision, kind, change, refused.is_some());
+        self.journal.observed(
+            self.time,
+            self.state.revision,
+            kind,
+            change,
+            refused.is_some(),
+        );
     }
 
     /// What the loop does when a round is due.
     pub fn round(&mut self) {
         self.rounds += 1;
         self.time += 1000;
-        self.journal.began(self.time, self.rounds, self.state.revision);
+        self.journal
+            .began(self.time, self.rounds, self.state.revision);
         let mut world = self.state.world();
         // As if the loop had nominated nodes for some.
         for at in (0..world.pods.len()).step_by(5) {
@@ -102,21 +125,37 @@ impl JournalFixture {
         world.now = self.time / 1000;
         let live = self.manager.take();
         live.begin_round(world.now);
-        world.settings =
-            Settings { node_cost: live.planning().node_cost.unwrap_or(Settings::NODE_COST), ..Settings::default() };
+        world.settings = Settings {
+            node_cost: live.planning().node_cost.unwrap_or(Settings::NODE_COST),
+            ..Settings::default()
+        };
         world.catalogue = self.catalogue.clone();
-        let options = Options { seed: live.planning().seed.unwrap_or(0), ..Options::default() };
+        let options = Options {
+            seed: live.planning().seed.unwrap_or(0),
+            ..Options::default()
+        };
         let snapshot = Snapshot::new(Arc::new(world));
         let plan = planner::plan(&snapshot, &*live, options).unwrap();
         self.digests.push(Decision::new(&snapshot, &plan).digest());
         let took = Duration::from_millis(3);
         let (time, round, plan) = (self.time + 5, self.rounds, Ok(&plan));
-        self.journal.decided(Decided { time, round, live: &live, snapshot: &snapshot, options, plan, took });
+        self.journal.decided(Decided {
+            time,
+            round,
+            live: &live,
+            snapshot: &snapshot,
+            options,
+            plan,
+            took,
+        });
     }
 
     /// A number below `below`, by chance.
     pub fn chance(&mut self, below: u64) -> u64 {
-        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.chance = self
+            .chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.chance >> 33) % below
     }
 
@@ -176,7 +215,10 @@ impl JournalFixture {
                     self.observe(Kind::Pod, Change::End);
                     self.pods = kept;
                 }
-                _ => self.observe(Kind::Pod, Change::Failed("watch: the server is away".into())),
+                _ => self.observe(
+                    Kind::Pod,
+                    Change::Failed("watch: the server is away".into()),
+                ),
             }
         }
     }
@@ -198,7 +240,11 @@ fn pod(number: u64, node: Option<u64>) -> String {
     let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "700m", "memory": "600Mi"}}}],
         "nodeName": node.map(|node| format!("node-{node}")).unwrap_or_default()});
     let waits = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
-    let (phase, conditions) = if node.is_some() { ("Running", json!([])) } else { ("Pending", waits) };
+    let (phase, conditions) = if node.is_some() {
+        ("Running", json!([]))
+    } else {
+        ("Pending", waits)
+    };
     json!({"metadata": {"name": format!("web-{number}"), "namespace": "shop", "uid": format!("{number:x}")},
         "spec": spec, "status": {"phase": phase, "conditions": conditions}})
     .to_string()
@@ -206,8 +252,12 @@ fn pod(number: u64, node: Option<u64>) -> String {
 
 /// The segments of a folder, in order.
 pub fn segments(folder: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = files.filter(|file| super::segment::number_of(file).is_some()).collect();
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| super::segment::number_of(file).is_some())
+        .collect();
     files.sort();
     files
 }

@@ -6,10 +6,10 @@
 //! body    compression u8 · length of the plain text u32 · plain text, as it is (0) or as a block of LZ4 (1)
 //! ```
 //!
-//! Numbers are little endian, checksums are CRC-32. The header stays as it is in every version to come, so that an
-//! older reader can say that it is older. A frame's length has a checksum of its own: without it a flipped bit in a
-//! length could not be told from a file that was cut. What the plain text holds is for [`super::record`]; when to write
-//! and where for [`super::files`].
+//! Numbers are little endian, checksums are CRC-32. The header stays as it is in every version to
+//! come, so that an older reader can say that it is older. A frame's length has a checksum of its
+//! own: without it a flipped bit in a length could not be told from a file that was cut. What the
+//! plain text holds is for [`super::record`]; when to write and where for [`super::files`].
 
 use std::borrow::Cow;
 
@@ -23,7 +23,8 @@ pub const HEADER: usize = 16;
 pub const FRAME: usize = 12;
 /// Bytes of a body before its text.
 const BODY: usize = 5;
-/// The largest plain text that is read: components are at most 256 MiB, objects of Kubernetes at most 3 MiB.
+/// The largest plain text that is read: components are at most 256 MiB, objects of Kubernetes at
+/// most 3 MiB.
 const MOST: usize = 300 << 20;
 /// Texts below this are not worth compressing.
 const WORTH: usize = 128;
@@ -62,7 +63,10 @@ pub fn header_of(version: u32) -> [u8; HEADER] {
 /// What `bytes` say they are.
 pub fn read_header(bytes: &[u8; HEADER]) -> Header {
     let version = number(bytes, 8);
-    match (&bytes[..8] == MAGIC, number(bytes, 12) == crc32fast::hash(&bytes[..12])) {
+    match (
+        &bytes[..8] == MAGIC,
+        number(bytes, 12) == crc32fast::hash(&bytes[..12]),
+    ) {
         (false, _) => Header::Foreign,
         (true, false) => Header::Damaged,
         (true, true) if version > VERSION => Header::Newer(version),
@@ -79,7 +83,11 @@ pub fn may_begin(bytes: &[u8]) -> bool {
 /// A frame around `plain`.
 pub fn frame(plain: &[u8]) -> Vec<u8> {
     let mut out = vec![0; FRAME + BODY];
-    let packed = if plain.len() < WORTH { None } else { Some(lz4_flex::block::compress(plain)) };
+    let packed = if plain.len() < WORTH {
+        None
+    } else {
+        Some(lz4_flex::block::compress(plain))
+    };
     match packed.filter(|packed| packed.len() < plain.len()) {
         Some(packed) => {
             out[FRAME] = 1;
@@ -121,22 +129,33 @@ pub fn open(body: &[u8], sum: u32) -> Result<Cow<'_, [u8]>, Wrong> {
     };
     let length = number(body, 1) as usize;
     if length > MOST {
-        return Err(format!("it says that it holds {length} bytes, and {MOST} is the most"));
+        return Err(format!(
+            "it says that it holds {length} bytes, and {MOST} is the most"
+        ));
     }
     match how {
         0 if text.len() == length => Ok(Cow::Borrowed(text)),
         1 => match lz4_flex::block::decompress(text, length) {
             Ok(plain) if plain.len() == length => Ok(Cow::Owned(plain)),
-            Ok(plain) => Err(format!("it says that it holds {length} bytes and has {}", plain.len())),
+            Ok(plain) => Err(format!(
+                "it says that it holds {length} bytes and has {}",
+                plain.len()
+            )),
             Err(error) => Err(format!("it cannot be decompressed: {error}")),
         },
-        0 => Err(format!("it says that it holds {length} bytes and has {}", text.len())),
+        0 => Err(format!(
+            "it says that it holds {length} bytes and has {}",
+            text.len()
+        )),
         other => Err(format!("its compression {other} is not known")),
     }
 }
 
 fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+    bytes
+        .get(at..at + 4)
+        .and_then(|four| four.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
 }
 
 /// Writes a number in groups of seven bits, the lowest first.
@@ -181,8 +200,10 @@ impl<'a> Bytes<'a> {
     /// Bytes that [`put_bytes`] wrote.
     pub fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
         let length = self.number()?;
-        let length =
-            usize::try_from(length).ok().filter(|&l| l <= self.0.len()).ok_or("a length in it is too large")?;
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|&l| l <= self.0.len())
+            .ok_or("a length in it is too large")?;
         let (taken, rest) = self.0.split_at(length);
         self.0 = rest;
         Ok(taken)
@@ -206,7 +227,12 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_what_was_put_into_it() {
-        for plain in [b"".to_vec(), b"short".to_vec(), b"pod ".repeat(1000), (0..=255).collect()] {
+        for plain in [
+            b"".to_vec(),
+            b"short".to_vec(),
+            b"pod ".repeat(1000),
+            (0..=255).collect(),
+        ] {
             assert_eq!(opened(&frame(&plain)).unwrap(), plain);
         }
         assert!(frame(&b"pod ".repeat(1000)).len() < 100);
@@ -236,10 +262,17 @@ mod tests {
     #[test]
     fn a_length_that_lies_is_refused_without_taking_the_memory() {
         let mut body = vec![1, 0xff, 0xff, 0xff, 0xff, 0x10];
-        assert!(open(&body, crc32fast::hash(&body)).unwrap_err().contains("is the most"));
+        assert!(
+            open(&body, crc32fast::hash(&body))
+                .unwrap_err()
+                .contains("is the most")
+        );
         body[0] = 9;
         body[1..5].copy_from_slice(&[1, 0, 0, 0]);
-        assert_eq!(open(&body, crc32fast::hash(&body)).unwrap_err(), "its compression 9 is not known");
+        assert_eq!(
+            open(&body, crc32fast::hash(&body)).unwrap_err(),
+            "its compression 9 is not known"
+        );
         assert_eq!(open(&[], 0).unwrap_err(), "it is too short");
     }
 

@@ -1,7 +1,9 @@
-//! Where in the current segment the last record of each live object is, so that the next segment can begin with them.
+//! Where in the current segment the last record of each live object is, so that the next segment
+//! can begin with them.
 //!
-//! Follows the state's own rules of folding (lists take away what they do not name; an object that cannot be read
-//! leaves the last good version in place), on names and positions alone: no object is kept.
+//! Follows the state's own rules of folding (lists take away what they do not name; an object that
+//! cannot be read leaves the last good version in place), on names and positions alone: no object
+//! is kept.
 
 use std::collections::HashMap;
 
@@ -12,7 +14,8 @@ use crate::live::kinds::Kind;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct At(u64);
 
-/// Bits of a byte in a frame's text: as much as a batch may hold, and a single record of any size begins at 0.
+/// Bits of a byte in a frame's text: as much as a batch may hold, and a single record of any size
+/// begins at 0.
 const INSIDE: u32 = 24;
 
 impl At {
@@ -60,7 +63,8 @@ struct Entry {
     list: u32,
 }
 
-/// A record that a checkpoint says again, and whether its kind's list is being read and has named it.
+/// A record that a checkpoint says again, and whether its kind's list is being read and has named
+/// it.
 pub struct Kept {
     pub at: At,
     pub kind: Kind,
@@ -68,7 +72,8 @@ pub struct Kept {
 }
 
 impl Index {
-    /// Takes in what was observed; `name` is that of the object, if it has one, `at` where its record is.
+    /// Takes in what was observed; `name` is that of the object, if it has one, `at` where its
+    /// record is.
     pub fn note(&mut self, kind: Kind, what: &What, name: Option<&str>, refused: bool, at: At) {
         let objects = self.of(kind);
         match (what, name) {
@@ -80,10 +85,27 @@ impl Index {
                 let list = objects.listing.map_or(0, |(list, _)| list);
                 match objects.all.get_mut(name) {
                     Some(entry) if refused => (entry.refused, entry.list) = (at, list),
-                    Some(entry) => *entry = Entry { good: at, refused: At::NONE, list },
+                    Some(entry) => {
+                        *entry = Entry {
+                            good: at,
+                            refused: At::NONE,
+                            list,
+                        }
+                    }
                     None => {
-                        let (good, refused) = if refused { (At::NONE, at) } else { (at, At::NONE) };
-                        objects.all.insert(name.into(), Entry { good, refused, list });
+                        let (good, refused) = if refused {
+                            (At::NONE, at)
+                        } else {
+                            (at, At::NONE)
+                        };
+                        objects.all.insert(
+                            name.into(),
+                            Entry {
+                                good,
+                                refused,
+                                list,
+                            },
+                        );
                     }
                 }
             }
@@ -112,20 +134,26 @@ impl Index {
 
     /// Kinds whose list is being read.
     pub fn listing(&self) -> impl Iterator<Item = Kind> {
-        Kind::ALL
-            .into_iter()
-            .filter(|&kind| self.kinds.get(usize::from(code(kind))).is_some_and(|objects| objects.listing.is_some()))
+        Kind::ALL.into_iter().filter(|&kind| {
+            self.kinds
+                .get(usize::from(code(kind)))
+                .is_some_and(|objects| objects.listing.is_some())
+        })
     }
 
     /// Every record that makes up what is known, in the order of the file.
     pub fn kept(&self) -> Vec<Kept> {
         let mut all = Vec::new();
         for kind in Kind::ALL {
-            let Some(objects) = self.kinds.get(usize::from(code(kind))) else { continue };
+            let Some(objects) = self.kinds.get(usize::from(code(kind))) else {
+                continue;
+            };
             let list = objects.listing.map(|(list, _)| list);
             for entry in objects.all.values() {
                 let listed = list == Some(entry.list);
-                let records = [entry.good, entry.refused].into_iter().filter(|&at| at != At::NONE);
+                let records = [entry.good, entry.refused]
+                    .into_iter()
+                    .filter(|&at| at != At::NONE);
                 all.extend(records.map(|at| Kept { at, kind, listed }));
             }
         }
@@ -133,7 +161,8 @@ impl Index {
         all
     }
 
-    /// The records have moved: `to` has the new place of each. Objects whose records are not in it are forgotten.
+    /// The records have moved: `to` has the new place of each. Objects whose records are not in it
+    /// are forgotten.
     pub fn moved(&mut self, to: &HashMap<At, At>) {
         for objects in &mut self.kinds {
             objects.all.retain(|_, entry| {
@@ -163,11 +192,21 @@ mod tests {
     }
 
     fn frames(index: &Index) -> Vec<(u64, bool)> {
-        index.kept().iter().map(|kept| (kept.at.frame(), kept.listed)).collect()
+        index
+            .kept()
+            .iter()
+            .map(|kept| (kept.at.frame(), kept.listed))
+            .collect()
     }
 
     fn upsert(index: &mut Index, name: &str, refused: bool, frame: u64) {
-        index.note(Kind::Pod, &What::Upsert("".into()), Some(name), refused, at(frame));
+        index.note(
+            Kind::Pod,
+            &What::Upsert("".into()),
+            Some(name),
+            refused,
+            at(frame),
+        );
     }
 
     #[test]
@@ -179,7 +218,10 @@ mod tests {
         upsert(&mut index, "b", true, 4);
         upsert(&mut index, "b", true, 5);
         upsert(&mut index, "c", true, 6);
-        assert_eq!(frames(&index), [(2, false), (3, false), (5, false), (6, false)]);
+        assert_eq!(
+            frames(&index),
+            [(2, false), (3, false), (5, false), (6, false)]
+        );
         upsert(&mut index, "b", false, 7);
         index.note(Kind::Pod, &What::Remove("".into()), Some("a"), false, at(8));
         assert_eq!(frames(&index), [(6, false), (7, false)]);
@@ -195,7 +237,10 @@ mod tests {
         assert_eq!(frames(&index), [(1, false), (4, true)]);
         assert_eq!(index.listing().collect::<Vec<_>>(), [Kind::Pod]);
         index.note(Kind::Pod, &What::End, None, false, at(5));
-        assert_eq!((frames(&index), index.listing().count()), (vec![(4, false)], 0));
+        assert_eq!(
+            (frames(&index), index.listing().count()),
+            (vec![(4, false)], 0)
+        );
     }
 
     #[test]
@@ -204,7 +249,11 @@ mod tests {
         index.note(Kind::Pod, &What::Begin, None, false, at(1));
         index.record_gap(bit(Kind::Pod) | bit(Kind::Node));
         index.note(Kind::Pod, &What::End, None, false, at(2));
-        assert_eq!(index.stale, bit(Kind::Pod) | bit(Kind::Node), "the gap was in the middle of it");
+        assert_eq!(
+            index.stale,
+            bit(Kind::Pod) | bit(Kind::Node),
+            "the gap was in the middle of it"
+        );
         index.note(Kind::Pod, &What::Begin, None, false, at(3));
         index.note(Kind::Pod, &What::End, None, false, at(4));
         assert_eq!(index.stale, bit(Kind::Node));
@@ -217,6 +266,9 @@ mod tests {
         upsert(&mut index, "b", false, 2);
         index.moved(&HashMap::from([(at(2), At::new(9, 5))]));
         assert_eq!(index.kept().len(), 1);
-        assert_eq!((index.kept()[0].at.frame(), index.kept()[0].at.inside()), (9, 5));
+        assert_eq!(
+            (index.kept()[0].at.frame(), index.kept()[0].at.inside()),
+            (9, 5)
+        );
     }
 }

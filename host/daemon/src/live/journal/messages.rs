@@ -11,7 +11,8 @@ use crate::live::kinds::Kind;
 
 /// A time, milliseconds since 1970, as RFC 3339 writes it.
 pub fn time(milliseconds: i64) -> String {
-    Timestamp::from_millisecond(milliseconds).map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.3}"))
+    Timestamp::from_millisecond(milliseconds)
+        .map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.3}"))
 }
 
 /// What a kind is called.
@@ -21,7 +22,10 @@ pub fn kind(kind: Kind) -> String {
 
 /// Some kinds.
 pub fn some_kinds(bits: u32) -> String {
-    kinds(bits).map(|kind| kind.at().plural).collect::<Vec<_>>().join(", ")
+    kinds(bits)
+        .map(|kind| kind.at().plural)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The `namespace/name` of an object.
@@ -48,7 +52,11 @@ pub fn observed(observed: &Observed, came: ChangeKind) -> String {
         What::End => format!("list of {plural} is complete"),
         What::Failed(why) => format!("{plural} cannot be watched: {why}"),
         What::Remove(text) => {
-            format!("{} {} removed", kind(observed.kind), name(text).unwrap_or_else(|| "without a name".into()))
+            format!(
+                "{} {} removed",
+                kind(observed.kind),
+                name(text).unwrap_or_else(|| "without a name".into())
+            )
         }
         What::Upsert(text) => {
             let came = match came {
@@ -120,53 +128,104 @@ struct Condition {
 /// What matters of an object's state.
 fn state(kind: Kind, text: &str) -> Vec<String> {
     let object: Object = serde_json::from_str(text).unwrap_or_default();
-    let Object { metadata, spec, status } = object;
-    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
+    let Object {
+        metadata,
+        spec,
+        status,
+    } = object;
+    let condition = |kind: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    };
     let label = |key: &str| metadata.labels.get(key).cloned();
     let mut words: Vec<String> = Vec::new();
     match kind {
         Kind::Pod => {
             words.extend(Some(status.phase.clone()).filter(|phase| !phase.is_empty()));
-            words.extend(Some(&spec.node_name).filter(|node| !node.is_empty()).map(|node| format!("on {node}")));
-            let waits = condition("PodScheduled").filter(|c| c.status == "False" && spec.node_name.is_empty());
+            words.extend(
+                Some(&spec.node_name)
+                    .filter(|node| !node.is_empty())
+                    .map(|node| format!("on {node}")),
+            );
+            let waits = condition("PodScheduled")
+                .filter(|c| c.status == "False" && spec.node_name.is_empty());
             words.extend(waits.map(|c| c.reason.clone()));
             let nominated = Some(&status.nominated_node_name).filter(|node| !node.is_empty());
             words.extend(nominated.map(|node| format!("nominated to {node}")));
         }
         Kind::Node => {
             words.extend(label("node.kubernetes.io/instance-type"));
-            words.extend(
-                condition("Ready").map(|c| if c.status == "True" { "ready".into() } else { "not ready".into() }),
-            );
+            words.extend(condition("Ready").map(|c| {
+                if c.status == "True" {
+                    "ready".into()
+                } else {
+                    "not ready".into()
+                }
+            }));
             words.extend(spec.unschedulable.then(|| "cordoned".into()));
-            words.extend(spec.taints.iter().map(|taint| format!("taint {}", taint.key)));
+            words.extend(
+                spec.taints
+                    .iter()
+                    .map(|taint| format!("taint {}", taint.key)),
+            );
         }
         Kind::NodeClaim => {
             words.extend(label("node.kubernetes.io/instance-type"));
-            let true_ones = status.conditions.iter().filter(|c| c.status == "True").map(|c| c.kind.clone());
+            let true_ones = status
+                .conditions
+                .iter()
+                .filter(|c| c.status == "True")
+                .map(|c| c.kind.clone());
             words.extend(true_ones);
-            words.extend(Some(&status.node_name).filter(|node| !node.is_empty()).map(|node| format!("node {node}")));
+            words.extend(
+                Some(&status.node_name)
+                    .filter(|node| !node.is_empty())
+                    .map(|node| format!("node {node}")),
+            );
         }
         Kind::NodePool | Kind::KwokNodeClass => {
             words.extend(condition("Ready").map(|c| format!("Ready={}", c.status)));
         }
         _ => {}
     }
-    words.extend(metadata.deletion_timestamp.map(|since| format!("ending since {since}")));
+    words.extend(
+        metadata
+            .deletion_timestamp
+            .map(|since| format!("ending since {since}")),
+    );
     words
 }
 
 /// A round, without the time.
 pub fn round(round: &Round) -> String {
-    let Round { round: number, milliseconds, outcome, versions, cut_short, .. } = round;
-    let limit = if *cut_short { ", at its time limit and so first-fit" } else { "" };
+    let Round {
+        round: number,
+        milliseconds,
+        outcome,
+        versions,
+        cut_short,
+        ..
+    } = round;
+    let limit = if *cut_short {
+        ", at its time limit and so first-fit"
+    } else {
+        ""
+    };
     let summary = match outcome {
-        Outcome::Rejected(why) => return format!("round {number}: its plan broke a rule and was dropped: {why}"),
+        Outcome::Rejected(why) => {
+            return format!("round {number}: its plan broke a rule and was dropped: {why}");
+        }
         Outcome::Decided(summary) => summary,
     };
     let by = match versions.as_slice() {
         [] => "price".to_owned(),
-        some => some.iter().map(|version| version.name.as_str()).collect::<Vec<_>>().join(", "),
+        some => some
+            .iter()
+            .map(|version| version.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     format!(
         "round {number} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for {}, {} to nodes that exist, {} \
@@ -188,8 +247,18 @@ pub fn short(digest: &str) -> &str {
 
 /// What is missing.
 pub fn gap(gap: &Gap) -> String {
-    let Gap { since, until, observations, rounds, kinds } = *gap;
-    let of = if kinds == 0 { String::new() } else { format!(" of {}", some_kinds(kinds)) };
+    let Gap {
+        since,
+        until,
+        observations,
+        rounds,
+        kinds,
+    } = *gap;
+    let of = if kinds == 0 {
+        String::new()
+    } else {
+        format!(" of {}", some_kinds(kinds))
+    };
     format!(
         "missing from {} to {}: {observations} observations{of}, {rounds} beginnings and decisions of rounds",
         time(since),
@@ -204,7 +273,9 @@ pub fn end(end: End) -> Option<String> {
         End::Open { at } => Some(format!(
             "ends at byte {at} without saying so: its process was ended, or still writes, or it was cut there"
         )),
-        End::Cut { at } => Some(format!("is cut in the middle of a record; it was read up to byte {at}")),
+        End::Cut { at } => Some(format!(
+            "is cut in the middle of a record; it was read up to byte {at}"
+        )),
     }
 }
 
@@ -214,22 +285,38 @@ mod tests {
 
     #[test]
     fn what_was_observed_is_told_in_a_line() {
-        let told =
-            |kind, what: What, came| observed(&Observed { time: 0, revision: 1, kind, what, refused: false }, came);
+        let told = |kind, what: What, came| {
+            observed(
+                &Observed {
+                    time: 0,
+                    revision: 1,
+                    kind,
+                    what,
+                    refused: false,
+                },
+                came,
+            )
+        };
         let pod = r#"{"metadata":{"name":"a","namespace":"shop"},"status":{"phase":"Pending",
             "conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#;
         assert_eq!(
             told(Kind::Pod, What::Upsert(pod.into()), ChangeKind::Added),
             "pod shop/a added: Pending, Unschedulable"
         );
-        assert_eq!(told(Kind::Pod, What::Remove(pod.into()), ChangeKind::Changed), "pod shop/a removed");
+        assert_eq!(
+            told(Kind::Pod, What::Remove(pod.into()), ChangeKind::Changed),
+            "pod shop/a removed"
+        );
         let node = r#"{"metadata":{"name":"n1","deletionTimestamp":"2026-11-01T00:00:00Z"},"spec":{"taints":[{"key":"t"}]},
             "status":{"conditions":[{"type":"Ready","status":"False"}]}}"#;
         assert_eq!(
             told(Kind::Node, What::Upsert(node.into()), ChangeKind::Changed),
             "node n1 changed: not ready, taint t, ending since 2026-11-01T00:00:00Z"
         );
-        assert_eq!(told(Kind::Pod, What::End, ChangeKind::Known), "list of pods is complete");
+        assert_eq!(
+            told(Kind::Pod, What::End, ChangeKind::Known),
+            "list of pods is complete"
+        );
         assert_eq!(time(1_793_491_200_007), "2026-11-01T00:00:00.007Z");
     }
 }

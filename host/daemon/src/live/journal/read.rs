@@ -1,8 +1,9 @@
 //! Reading a journal: one segment, or a folder of them in order, as one stream of what happened.
 //!
-//! Where a segment goes on from the one before, what it begins with is known already and passed over; where it does not
-//! (the first, another process, one in between is missing or was cut), the reader says so, and what it begins with is
-//! told as observations: everything before it is to be forgotten.
+//! Where a segment goes on from the one before, what it begins with is known already and passed
+//! over; where it does not (the first, another process, one in between is missing or was cut), the
+//! reader says so, and what it begins with is told as observations: everything before it is to be
+//! forgotten.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ impl Reader {
     /// # Errors
     /// There is nothing to read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let read = |source| ReadError::Read { file: path.into(), source };
+        let read = |source| ReadError::Read {
+            file: path.into(),
+            source,
+        };
         let mut files = Vec::new();
         if std::fs::metadata(path).map_err(read)?.is_dir() {
             for entry in std::fs::read_dir(path).map_err(read)? {
@@ -67,14 +71,21 @@ impl Reader {
                 files.extend(number_of(&file).map(|number| (number, file)));
             }
             if files.is_empty() {
-                let nothing = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no *.journal in it");
+                let nothing = std::io::Error::new(
+                    std::io::ErrorKind::NotFound,
+                    "there is no *.journal in it",
+                );
                 return Err(read(nothing));
             }
             files.sort();
         } else {
             files.push((0, path.into()));
         }
-        Ok(Reader { files: files.into_iter().map(|(_, file)| file).collect(), current: None, last: None })
+        Ok(Reader {
+            files: files.into_iter().map(|(_, file)| file).collect(),
+            current: None,
+            last: None,
+        })
     }
 
     /// What comes next; nothing at the end.
@@ -84,7 +95,9 @@ impl Reader {
     pub fn next(&mut self) -> Result<Option<Item>, ReadError> {
         loop {
             let Some(current) = &mut self.current else {
-                let Some(file) = self.files.pop_front() else { return Ok(None) };
+                let Some(file) = self.files.pop_front() else {
+                    return Ok(None);
+                };
                 self.current = Some(Current::new(Segment::open(&file)?));
                 continue;
             };
@@ -101,17 +114,28 @@ impl Reader {
                     let goes_on = self.last == Some((head.run, head.segment.wrapping_sub(1)));
                     current.head = Some(head.clone());
                     (current.checkpoint, current.pass_over) = (true, goes_on);
-                    return Ok(Some(Item::Begins { file: current.segment.path().to_owned(), head, goes_on }));
+                    return Ok(Some(Item::Begins {
+                        file: current.segment.path().to_owned(),
+                        head,
+                        goes_on,
+                    }));
                 }
                 Record::Head(_) => return Err(current.wrong("a second beginning")),
                 _ if current.head.is_none() => return Err(current.wrong("no beginning before it")),
                 Record::CheckpointEnds { .. } if current.checkpoint => {
                     (current.checkpoint, current.pass_over) = (false, false);
                 }
-                Record::CheckpointEnds { .. } => return Err(current.wrong("the end of a list that never began")),
+                Record::CheckpointEnds { .. } => {
+                    return Err(current.wrong("the end of a list that never began"));
+                }
                 Record::Closed => {}
                 _ if current.pass_over => {}
-                record => return Ok(Some(Item::Record { checkpoint: current.checkpoint, record })),
+                record => {
+                    return Ok(Some(Item::Record {
+                        checkpoint: current.checkpoint,
+                        record,
+                    }));
+                }
             }
         }
     }
@@ -119,12 +143,21 @@ impl Reader {
 
 impl Current {
     fn new(segment: Segment) -> Self {
-        Current { segment, head: None, ready: VecDeque::new(), content: None, checkpoint: false, pass_over: false }
+        Current {
+            segment,
+            head: None,
+            ready: VecDeque::new(),
+            content: None,
+            checkpoint: false,
+            pass_over: false,
+        }
     }
 
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
         while self.ready.is_empty() {
-            let Some(content) = self.segment.next()? else { return Ok(None) };
+            let Some(content) = self.segment.next()? else {
+                return Ok(None);
+            };
             self.ready = self.segment.records(&content)?.into();
             self.content = Some(content);
         }
@@ -133,6 +166,7 @@ impl Current {
 
     fn wrong(&self, wrong: &str) -> ReadError {
         let offset = self.content.as_ref().map_or(0, |content| content.offset);
-        self.segment.corrupt(offset, "the record", format!("there is {wrong}"))
+        self.segment
+            .corrupt(offset, "the record", format!("there is {wrong}"))
     }
 }

@@ -130,7 +130,10 @@ const KINDS: [Kind; 19] = [
 
 /// The number of a kind, below 32.
 pub fn code(kind: Kind) -> u8 {
-    KINDS.iter().position(|&k| k == kind).map_or(31, |at| at as u8)
+    KINDS
+        .iter()
+        .position(|&k| k == kind)
+        .map_or(31, |at| at as u8)
 }
 
 /// The bit of a kind.
@@ -144,7 +147,10 @@ pub fn kinds(bits: u32) -> impl Iterator<Item = Kind> {
 }
 
 fn kind(code: u8) -> Result<Kind, Wrong> {
-    KINDS.get(usize::from(code)).copied().ok_or_else(|| format!("it is about kind {code}, which is not known"))
+    KINDS
+        .get(usize::from(code))
+        .copied()
+        .ok_or_else(|| format!("it is about kind {code}, which is not known"))
 }
 
 mod tag {
@@ -225,16 +231,25 @@ impl Record {
                 by: from.text()?.into(),
                 stale: bits(&mut from)?,
             }),
-            tag::CHECKPOINT_ENDS => Record::CheckpointEnds { objects: from.number()? },
+            tag::CHECKPOINT_ENDS => Record::CheckpointEnds {
+                objects: from.number()?,
+            },
             tag::OBSERVED => Record::Observed(Observed::read(&mut from)?),
-            tag::BEGAN => {
-                Record::Began(Began { round: from.number()?, revision: from.number()?, time: time(&mut from)? })
-            }
+            tag::BEGAN => Record::Began(Began {
+                round: from.number()?,
+                revision: from.number()?,
+                time: time(&mut from)?,
+            }),
             tag::DECIDED => {
                 let round = serde_json::from_slice(from.bytes()?);
-                Record::Decided(round.map_err(|error| format!("the round in it makes no sense: {error}"))?)
+                Record::Decided(
+                    round.map_err(|error| format!("the round in it makes no sense: {error}"))?,
+                )
             }
-            tag::BLOB => Record::Blob(Blob { digest: from.text()?.into(), bytes: from.bytes()?.into() }),
+            tag::BLOB => Record::Blob(Blob {
+                digest: from.text()?.into(),
+                bytes: from.bytes()?.into(),
+            }),
             tag::GAP => Record::Gap(Gap {
                 since: time(&mut from)?,
                 until: time(&mut from)?,
@@ -243,9 +258,17 @@ impl Record {
                 kinds: bits(&mut from)?,
             }),
             tag::CLOSED => Record::Closed,
-            other => return Err(format!("a record in it is of kind {other}, which is not known")),
+            other => {
+                return Err(format!(
+                    "a record in it is of kind {other}, which is not known"
+                ));
+            }
         };
-        if from.0.is_empty() { Ok(record) } else { Err("a record in it is longer than it should be".into()) }
+        if from.0.is_empty() {
+            Ok(record)
+        } else {
+            Err("a record in it is longer than it should be".into())
+        }
     }
 }
 
@@ -282,10 +305,20 @@ impl Observed {
             2 => What::Remove(text.into()),
             3 if text.is_empty() => What::End,
             4 => What::Failed(text.into()),
-            other => return Err(format!("a change in it is of kind {other}, which is not known")),
+            other => {
+                return Err(format!(
+                    "a change in it is of kind {other}, which is not known"
+                ));
+            }
         };
         from.0 = &[];
-        Ok(Observed { time, revision, kind, what, refused })
+        Ok(Observed {
+            time,
+            revision,
+            kind,
+            what,
+            refused,
+        })
     }
 }
 
@@ -295,20 +328,45 @@ mod tests {
 
     fn some() -> Vec<Record> {
         let observed = |what, refused| {
-            Record::Observed(Observed { time: 1_793_491_200_123, revision: 300, kind: Kind::Pod, what, refused })
+            Record::Observed(Observed {
+                time: 1_793_491_200_123,
+                revision: 300,
+                kind: Kind::Pod,
+                what,
+                refused,
+            })
         };
         vec![
-            Record::Head(Head { segment: 7, run: u64::MAX, time: 1, by: "0.1.0".into(), stale: 1 << 16 }),
+            Record::Head(Head {
+                segment: 7,
+                run: u64::MAX,
+                time: 1,
+                by: "0.1.0".into(),
+                stale: 1 << 16,
+            }),
             Record::CheckpointEnds { objects: 9 },
             observed(What::Begin, false),
             observed(What::Upsert("{\"ü\":1}".into()), true),
             observed(What::Remove("{}".into()), false),
             observed(What::End, false),
             observed(What::Failed("no way".into()), false),
-            Record::Began(Began { round: 3, revision: 4, time: 5 }),
+            Record::Began(Began {
+                round: 3,
+                revision: 4,
+                time: 5,
+            }),
             Record::Decided(Box::default()),
-            Record::Blob(Blob { digest: "ab".into(), bytes: vec![0, 255] }),
-            Record::Gap(Gap { since: 1, until: 2, observations: 3, rounds: 4, kinds: 5 }),
+            Record::Blob(Blob {
+                digest: "ab".into(),
+                bytes: vec![0, 255],
+            }),
+            Record::Gap(Gap {
+                since: 1,
+                until: 2,
+                observations: 3,
+                rounds: 4,
+                kinds: 5,
+            }),
             Record::Closed,
         ]
     }
@@ -328,7 +386,11 @@ mod tests {
             let mut bytes = Vec::new();
             record.write(&mut bytes);
             for cut in 0..bytes.len() {
-                assert_ne!(Record::read(&bytes[..cut]).as_ref(), Ok(&record), "{record:?} cut at {cut}");
+                assert_ne!(
+                    Record::read(&bytes[..cut]).as_ref(),
+                    Ok(&record),
+                    "{record:?} cut at {cut}"
+                );
             }
             bytes.push(b'x');
             assert_ne!(Record::read(&bytes).as_ref(), Ok(&record), "{record:?}");

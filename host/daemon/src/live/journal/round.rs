@@ -1,9 +1,11 @@
-//! A round as it is written down: what it was decided on beside the observations, and what came of it.
+//! A round as it is written down: what it was decided on beside the observations, and what came of
+//! it.
 
 use std::collections::BTreeMap;
 
 use longshore_core::model::{
-    LabelSelector, MinValuesPolicy, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread, Symbols,
+    LabelSelector, MinValuesPolicy, NodeInclusion, OfferingId, PreferencePolicy, Settings, Spread,
+    Symbols,
 };
 use longshore_core::plan::Effort;
 use longshore_core::planner::Options;
@@ -35,7 +37,8 @@ pub struct Round {
     pub versions: Vec<Version>,
     /// Who answered what, in the order of the questions.
     pub answers: Vec<Answer>,
-    /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`, node.
+    /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`,
+    /// node.
     pub nominated: Vec<(String, String)>,
     /// Pods that kube-scheduler had not looked at and would give up on, `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +49,8 @@ pub struct Round {
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
-    /// The time limit was reached: the plan is the one that effort `none` gives, whatever `how` says.
+    /// The time limit was reached: the plan is the one that effort `none` gives, whatever `how`
+    /// says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
 }
@@ -103,7 +107,13 @@ impl DefaultSpread {
     }
 
     fn meant(&self, names: &mut Symbols) -> Spread {
-        let inclusion = |honors: bool| if honors { NodeInclusion::Honor } else { NodeInclusion::Ignore };
+        let inclusion = |honors: bool| {
+            if honors {
+                NodeInclusion::Honor
+            } else {
+                NodeInclusion::Ignore
+            }
+        };
         Spread {
             max_skew: self.max_skew,
             key: names.intern(&self.key),
@@ -190,8 +200,12 @@ pub struct Part {
 /// Most parts that are written down.
 const PARTS: usize = 2_000;
 
-const EFFORTS: [(Effort, &str); 4] =
-    [(Effort::None, "none"), (Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
+const EFFORTS: [(Effort, &str); 4] = [
+    (Effort::None, "none"),
+    (Effort::Quick, "quick"),
+    (Effort::Normal, "normal"),
+    (Effort::Thorough, "thorough"),
+];
 
 impl Short {
     /// Offerings and until when they are short, as they are written down.
@@ -199,12 +213,18 @@ impl Short {
         let mut by_time: BTreeMap<i64, Vec<(u32, u32)>> = BTreeMap::new();
         for &(OfferingId(row), until) in short {
             let rows = by_time.entry(until).or_default();
-            match rows.last_mut().filter(|(_, last)| last.checked_add(1) == Some(row)) {
+            match rows
+                .last_mut()
+                .filter(|(_, last)| last.checked_add(1) == Some(row))
+            {
                 Some((_, last)) => *last = row,
                 None => rows.push((row, row)),
             }
         }
-        by_time.into_iter().map(|(until, rows)| Short { until, rows }).collect()
+        by_time
+            .into_iter()
+            .map(|(until, rows)| Short { until, rows })
+            .collect()
     }
 
     /// As it was meant, rows of a catalogue with this many offerings.
@@ -213,7 +233,12 @@ impl Short {
         let rows = |&(first, last): &(u32, u32)| first..=last.min(last_row);
         let of = |short: &Short| {
             let until = short.until;
-            short.rows.iter().flat_map(rows).map(move |row| (OfferingId(row), until)).collect::<Vec<_>>()
+            short
+                .rows
+                .iter()
+                .flat_map(rows)
+                .map(move |row| (OfferingId(row), until))
+                .collect::<Vec<_>>()
         };
         all.iter().flat_map(of).collect()
     }
@@ -222,7 +247,10 @@ impl Short {
 impl RecordedConfig {
     /// As it is written down.
     pub fn new(settings: &Settings, options: Options, names: &Symbols) -> Self {
-        let effort = EFFORTS.iter().find(|(effort, _)| *effort == options.effort).map_or("", |(_, name)| name);
+        let effort = EFFORTS
+            .iter()
+            .find(|(effort, _)| *effort == options.effort)
+            .map_or("", |(_, name)| name);
         RecordedConfig {
             effort: effort.into(),
             seed: options.seed,
@@ -230,40 +258,68 @@ impl RecordedConfig {
             min_values_best_effort: settings.min_values == MinValuesPolicy::BestEffort,
             reserved_capacity: settings.reserved_capacity,
             node_cost: settings.node_cost.to_bits(),
-            default_spread: settings.default_spread.iter().map(|spread| DefaultSpread::new(spread, names)).collect(),
+            default_spread: settings
+                .default_spread
+                .iter()
+                .map(|spread| DefaultSpread::new(spread, names))
+                .collect(),
         }
     }
 
     /// As it was meant. Fails with words on an effort that is not known.
     pub fn meant(&self, names: &mut Symbols) -> Result<(Settings, Options), String> {
-        let effort = EFFORTS.iter().find(|(_, name)| *name == self.effort).map(|(effort, _)| *effort);
+        let effort = EFFORTS
+            .iter()
+            .find(|(_, name)| *name == self.effort)
+            .map(|(effort, _)| *effort);
         let effort = effort.ok_or_else(|| format!("its effort {:?} is not known", self.effort))?;
         let settings = Settings {
-            preferences: if self.ignore_preferences { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
+            preferences: if self.ignore_preferences {
+                PreferencePolicy::Ignore
+            } else {
+                PreferencePolicy::Respect
+            },
             min_values: match self.min_values_best_effort {
                 true => MinValuesPolicy::BestEffort,
                 false => MinValuesPolicy::Strict,
             },
             reserved_capacity: self.reserved_capacity,
             node_cost: f64::from_bits(self.node_cost),
-            default_spread: self.default_spread.iter().map(|spread| spread.meant(names)).collect(),
+            default_spread: self
+                .default_spread
+                .iter()
+                .map(|spread| spread.meant(names))
+                .collect(),
         };
-        Ok((settings, Options { effort, seed: self.seed }))
+        Ok((
+            settings,
+            Options {
+                effort,
+                seed: self.seed,
+            },
+        ))
     }
 }
 
 impl Summary {
     /// The summary of a decision about `pods` pods.
     pub fn new(decision: &Decision, pods: usize) -> Self {
-        let claims = decision.claims.iter().map(|claim| Part::new(claim_words(claim), claim));
-        let existing = decision
-            .existing
+        let claims = decision
+            .claims
             .iter()
-            .map(|(node, pods)| Part::new(format!("node {node} gets {}", some_pods(pods)), &(node, pods)));
-        let left = decision
-            .errors
-            .iter()
-            .map(|(pod, why)| Part::new(format!("pod {pod} is left over: {}", why.message), &(pod, why)));
+            .map(|claim| Part::new(claim_words(claim), claim));
+        let existing = decision.existing.iter().map(|(node, pods)| {
+            Part::new(
+                format!("node {node} gets {}", some_pods(pods)),
+                &(node, pods),
+            )
+        });
+        let left = decision.errors.iter().map(|(pod, why)| {
+            Part::new(
+                format!("pod {pod} is left over: {}", why.message),
+                &(pod, why),
+            )
+        });
         Summary {
             digest: decision.digest(),
             cost: decision.cost,
@@ -276,7 +332,8 @@ impl Summary {
         }
     }
 
-    /// The first thing that `other` says otherwise: (what this says, what `other` says). Nothing if they are equal.
+    /// The first thing that `other` says otherwise: (what this says, what `other` says). Nothing if
+    /// they are equal.
     pub fn difference(&self, other: &Summary) -> Option<(String, String)> {
         if self.digest == other.digest {
             return None;
@@ -291,34 +348,62 @@ impl Summary {
             let words = |part: Option<&Part>| part.map_or_else(nothing, |part| part.words.clone());
             let (a, b) = (words(a), words(b));
             // The same to people, so it is in what the words leave out.
-            let more = if a == b { " (with other alternatives, requirements or pods)" } else { "" };
+            let more = if a == b {
+                " (with other alternatives, requirements or pods)"
+            } else {
+                ""
+            };
             return Some((a, b + more));
         }
         let totals = |s: &Summary| format!("cost {} and objective {} USD/h", s.cost, s.effective);
         let (a, b) = (totals(self), totals(other));
         let same = "the same in every part that is written down";
-        Some(if a == b { (same.into(), format!("{same}, with another lower bound or further parts")) } else { (a, b) })
+        Some(if a == b {
+            (
+                same.into(),
+                format!("{same}, with another lower bound or further parts"),
+            )
+        } else {
+            (a, b)
+        })
     }
 }
 
 impl Summary {
-    /// Whether the same is bought, for the same pods, with the same left over, whatever it is held to cost.
+    /// Whether the same is bought, for the same pods, with the same left over, whatever it is held
+    /// to cost.
     pub fn same_parts(&self, other: &Summary) -> bool {
-        let words = |s: &Summary| s.parts.iter().map(|part| part.words.clone()).collect::<Vec<_>>();
-        (self.cost, self.claims, self.left) == (other.cost, other.claims, other.left) && words(self) == words(other)
+        let words = |s: &Summary| {
+            s.parts
+                .iter()
+                .map(|part| part.words.clone())
+                .collect::<Vec<_>>()
+        };
+        (self.cost, self.claims, self.left) == (other.cost, other.claims, other.left)
+            && words(self) == words(other)
     }
 }
 
 impl Part {
     fn new(words: String, of: &impl Serialize) -> Self {
         let bytes = serde_json::to_vec(of).unwrap_or_default();
-        Part { words, sum: Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect() }
+        Part {
+            words,
+            sum: Sha256::digest(&bytes)
+                .iter()
+                .take(8)
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        }
     }
 }
 
 fn claim_words(claim: &Claim) -> String {
     let offering = &claim.offering;
-    let text = |text: &Option<String>| text.clone().map_or_else(String::new, |text| format!(" {text}"));
+    let text = |text: &Option<String>| {
+        text.clone()
+            .map_or_else(String::new, |text| format!(" {text}"))
+    };
     format!(
         "NodePool {} buys {}{}{} at {:.4} USD/h for {}",
         claim.node_pool,
@@ -354,8 +439,11 @@ mod tests {
             node_affinity: NodeInclusion::Honor,
             node_taints: NodeInclusion::Ignore,
         };
-        let other =
-            Spread { node_affinity: NodeInclusion::Ignore, node_taints: NodeInclusion::Honor, ..spread.clone() };
+        let other = Spread {
+            node_affinity: NodeInclusion::Ignore,
+            node_taints: NodeInclusion::Honor,
+            ..spread.clone()
+        };
         let settings = Settings {
             preferences: PreferencePolicy::Ignore,
             node_cost: 0.1 + 0.2,
@@ -363,23 +451,46 @@ mod tests {
             default_spread: vec![spread, other],
             ..Settings::default()
         };
-        let options = Options { effort: Effort::Thorough, seed: u64::MAX };
+        let options = Options {
+            effort: Effort::Thorough,
+            seed: u64::MAX,
+        };
         let text = serde_json::to_string(&RecordedConfig::new(&settings, options, &names)).unwrap();
         let how: RecordedConfig = serde_json::from_str(&text).unwrap();
         assert_eq!(how.meant(&mut names), Ok((settings, options)));
-        assert!(RecordedConfig::default().meant(&mut names).unwrap_err().contains("effort"));
+        assert!(
+            RecordedConfig::default()
+                .meant(&mut names)
+                .unwrap_err()
+                .contains("effort")
+        );
     }
 
     #[test]
     fn what_is_short_is_written_down_in_runs() {
-        let short: Vec<_> = [(0, 7), (1, 7), (2, 9), (3, 7), (4, 7)].map(|(row, t)| (OfferingId(row), t)).into();
+        let short: Vec<_> = [(0, 7), (1, 7), (2, 9), (3, 7), (4, 7)]
+            .map(|(row, t)| (OfferingId(row), t))
+            .into();
         let all = Short::all(&short);
-        assert_eq!(all[0], Short { until: 7, rows: vec![(0, 1), (3, 4)] });
+        assert_eq!(
+            all[0],
+            Short {
+                until: 7,
+                rows: vec![(0, 1), (3, 4)]
+            }
+        );
         let mut meant = Short::meant(&all, 5);
         meant.sort_unstable();
         assert_eq!(meant, short);
         assert_eq!(
-            Short::meant(&[Short { until: 1, rows: vec![(1, u32::MAX)] }], 3).len(),
+            Short::meant(
+                &[Short {
+                    until: 1,
+                    rows: vec![(1, u32::MAX)]
+                }],
+                3
+            )
+            .len(),
             2,
             "no further than there are"
         );
@@ -387,13 +498,26 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named_with_both_sides() {
-        let part = |words: &str, sum: &str| Part { words: words.into(), sum: sum.into() };
-        let summary = |digest: &str, parts: Vec<Part>| Summary { digest: digest.into(), parts, ..Summary::default() };
+        let part = |words: &str, sum: &str| Part {
+            words: words.into(),
+            sum: sum.into(),
+        };
+        let summary = |digest: &str, parts: Vec<Part>| Summary {
+            digest: digest.into(),
+            parts,
+            ..Summary::default()
+        };
         let a = summary("1", vec![part("x", "1"), part("y", "1")]);
         assert_eq!(a.difference(&a), None);
         let told = |b: Vec<Part>| a.difference(&summary("2", b)).unwrap();
-        assert_eq!(told(vec![part("x", "1"), part("z", "2")]), ("y".into(), "z".into()));
-        assert_eq!(told(vec![part("x", "1")]), ("y".into(), "nothing more".into()));
+        assert_eq!(
+            told(vec![part("x", "1"), part("z", "2")]),
+            ("y".into(), "z".into())
+        );
+        assert_eq!(
+            told(vec![part("x", "1")]),
+            ("y".into(), "nothing more".into())
+        );
         assert!(told(vec![part("x", "2")]).1.starts_with("x (with other"));
     }
 }

@@ -1,4 +1,5 @@
-//! Reading one segment, frame by frame, up to its end, to where it was cut, or to where it is damaged.
+//! Reading one segment, frame by frame, up to its end, to where it was cut, or to where it is
+//! damaged.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -20,8 +21,14 @@ pub fn name_of(number: u64) -> String {
 
 /// The number of a segment, by its file name.
 pub fn number_of(path: &Path) -> Option<u64> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(ENDING)?.strip_suffix('.')?;
-    stem.parse().ok().filter(|_| stem.bytes().all(|byte| byte.is_ascii_digit()))
+    let stem = path
+        .file_name()?
+        .to_str()?
+        .strip_suffix(ENDING)?
+        .strip_suffix('.')?;
+    stem.parse()
+        .ok()
+        .filter(|_| stem.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Why a segment cannot be read, or not any further.
@@ -42,7 +49,12 @@ pub enum ReadError {
     Newer { file: PathBuf, version: u32 },
     /// Bytes in it are not those that were written.
     #[error("{}: corrupt: {what} at byte {offset}: {wrong}", file.display())]
-    Corrupt { file: PathBuf, offset: u64, what: String, wrong: Wrong },
+    Corrupt {
+        file: PathBuf,
+        offset: u64,
+        what: String,
+        wrong: Wrong,
+    },
 }
 
 impl ReadError {
@@ -50,7 +62,9 @@ impl ReadError {
     pub fn hint(&self) -> &'static str {
         match self {
             ReadError::Read { .. } => "check the path, and that you may read the file",
-            ReadError::Foreign { .. } => "name a folder that `longshore run --journal` wrote, or a file in it",
+            ReadError::Foreign { .. } => {
+                "name a folder that `longshore run --journal` wrote, or a file in it"
+            }
             ReadError::Newer { .. } => "read it with the Longshore that wrote it, or a newer one",
             ReadError::Corrupt { .. } => {
                 "what comes before it can be seen with `longshore journal show`; every other segment of the folder can be \
@@ -65,7 +79,8 @@ impl ReadError {
 pub enum End {
     /// It is complete.
     Closed,
-    /// Nothing is missing that was written, but its process was ended before it could say so, or is still writing.
+    /// Nothing is missing that was written, but its process was ended before it could say so, or is
+    /// still writing.
     Open {
         /// Its size.
         at: u64,
@@ -100,13 +115,26 @@ impl Segment {
     /// # Errors
     /// It is not a segment of a version that is read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let read = |source| ReadError::Read { file: path.into(), source };
+        let read = |source| ReadError::Read {
+            file: path.into(),
+            source,
+        };
         let file = File::open(path).map_err(read)?;
         let size = file.metadata().map_err(read)?.len();
         let mut file = BufReader::with_capacity(1 << 20, file);
         let mut header = Vec::with_capacity(HEADER);
-        file.by_ref().take(HEADER as u64).read_to_end(&mut header).map_err(read)?;
-        let mut segment = Segment { path: path.into(), file, at: HEADER as u64, size, closed: false, end: None };
+        file.by_ref()
+            .take(HEADER as u64)
+            .read_to_end(&mut header)
+            .map_err(read)?;
+        let mut segment = Segment {
+            path: path.into(),
+            file,
+            at: HEADER as u64,
+            size,
+            closed: false,
+            end: None,
+        };
         let Ok(header) = <[u8; HEADER]>::try_from(header.as_slice()) else {
             if format::may_begin(&header) {
                 segment.end = Some(End::Cut { at: 0 });
@@ -116,9 +144,14 @@ impl Segment {
         };
         match format::read_header(&header) {
             Header::Known => Ok(segment),
-            Header::Newer(version) => Err(ReadError::Newer { file: path.into(), version }),
+            Header::Newer(version) => Err(ReadError::Newer {
+                file: path.into(),
+                version,
+            }),
             Header::Foreign => Err(ReadError::Foreign { file: path.into() }),
-            Header::Damaged => Err(segment.corrupt(0, "the header", "its checksum is wrong".into())),
+            Header::Damaged => {
+                Err(segment.corrupt(0, "the header", "its checksum is wrong".into()))
+            }
         }
     }
 
@@ -141,7 +174,9 @@ impl Segment {
             });
             return Ok(None);
         }
-        self.file.read_exact(&mut head).map_err(|source| self.failed(source))?;
+        self.file
+            .read_exact(&mut head)
+            .map_err(|source| self.failed(source))?;
         let announced = match format::read_frame(&head) {
             Ok(announced) => announced,
             // Some file systems leave zeros where the power was lost before data came to the disk.
@@ -160,10 +195,15 @@ impl Segment {
             return Ok(None);
         }
         let mut body = vec![0; length];
-        self.file.read_exact(&mut body).map_err(|source| self.failed(source))?;
+        self.file
+            .read_exact(&mut body)
+            .map_err(|source| self.failed(source))?;
         self.at += (FRAME + length) as u64;
         match format::open(&body, sum) {
-            Ok(plain) => Ok(Some(Content { offset, plain: plain.into_owned() })),
+            Ok(plain) => Ok(Some(Content {
+                offset,
+                plain: plain.into_owned(),
+            })),
             Err(wrong) => Err(self.corrupt(offset, "the record", wrong)),
         }
     }
@@ -199,16 +239,26 @@ impl Segment {
 
     /// An error at a place of this segment.
     pub fn corrupt(&self, offset: u64, what: &str, wrong: Wrong) -> ReadError {
-        ReadError::Corrupt { file: self.path.clone(), offset, what: what.into(), wrong }
+        ReadError::Corrupt {
+            file: self.path.clone(),
+            offset,
+            what: what.into(),
+            wrong,
+        }
     }
 
     fn failed(&self, source: std::io::Error) -> ReadError {
-        ReadError::Read { file: self.path.clone(), source }
+        ReadError::Read {
+            file: self.path.clone(),
+            source,
+        }
     }
 
     fn rest_is_zero(&mut self) -> Result<bool, ReadError> {
         let mut rest = Vec::new();
-        self.file.read_to_end(&mut rest).map_err(|source| self.failed(source))?;
+        self.file
+            .read_to_end(&mut rest)
+            .map_err(|source| self.failed(source))?;
         Ok(rest.iter().all(|&byte| byte == 0))
     }
 }
@@ -230,6 +280,7 @@ pub fn read_at(file: &File, offset: u64) -> Result<Vec<u8>, Wrong> {
         return Err(format!("a length of {length} bytes"));
     }
     let mut body = vec![0; length];
-    file.read_exact_at(&mut body, offset + FRAME as u64).map_err(nominated)?;
+    file.read_exact_at(&mut body, offset + FRAME as u64)
+        .map_err(nominated)?;
     format::open(&body, sum).map(std::borrow::Cow::into_owned)
 }

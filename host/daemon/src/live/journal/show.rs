@@ -18,7 +18,10 @@ use crate::live::kinds::Kind;
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Failure {
-        Failure::Usage { message: error.to_string(), hint: error.hint().into() }
+        Failure::Usage {
+            message: error.to_string(),
+            hint: error.hint().into(),
+        }
     }
 }
 
@@ -34,8 +37,16 @@ pub fn show(args: &ShowArgs) -> Result<Answer, Failure> {
 pub fn grep(args: &GrepArgs) -> Result<Answer, Failure> {
     let only = Filter::new(&args.only)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let printed = lines(&args.path, &only, Some(&args.pattern.to_lowercase()), &mut out)?;
-    Ok(Answer { text: String::new(), code: u8::from(printed == Printed::Nothing) })
+    let printed = lines(
+        &args.path,
+        &only,
+        Some(&args.pattern.to_lowercase()),
+        &mut out,
+    )?;
+    Ok(Answer {
+        text: String::new(),
+        code: u8::from(printed == Printed::Nothing),
+    })
 }
 
 /// Whether there was anything to print.
@@ -59,20 +70,27 @@ impl Filter {
         let time = |flag: &str, typed: &Option<String>| {
             let Some(typed) = typed else { return Ok(None) };
             let parsed: Result<Timestamp, _> = typed.parse();
-            parsed.map(|time| Some(time.as_millisecond())).map_err(|error| Failure::Usage {
-                message: format!("{flag} {typed}: not a time: {error}"),
-                hint: "write it as 2026-11-01T12:00:00Z".into(),
-            })
+            parsed
+                .map(|time| Some(time.as_millisecond()))
+                .map_err(|error| Failure::Usage {
+                    message: format!("{flag} {typed}: not a time: {error}"),
+                    hint: "write it as 2026-11-01T12:00:00Z".into(),
+                })
         };
         let kind = |typed: &String| {
             let is = |kind: &Kind| {
                 let at = kind.at();
-                [at.kind, at.plural].iter().any(|name| name.eq_ignore_ascii_case(typed))
+                [at.kind, at.plural]
+                    .iter()
+                    .any(|name| name.eq_ignore_ascii_case(typed))
             };
-            Kind::ALL.into_iter().find(is).ok_or_else(|| Failure::Usage {
-                message: format!("--kind {typed}: no such kind"),
-                hint: format!("there are {}", Kind::ALL.map(messages::kind).join(", ")),
-            })
+            Kind::ALL
+                .into_iter()
+                .find(is)
+                .ok_or_else(|| Failure::Usage {
+                    message: format!("--kind {typed}: no such kind"),
+                    hint: format!("there are {}", Kind::ALL.map(messages::kind).join(", ")),
+                })
         };
         Ok(Filter {
             from: time("--from", &args.from)?,
@@ -87,7 +105,9 @@ impl Filter {
     }
 
     fn observed(&self, observed: &Observed) -> bool {
-        !self.rounds && self.kind.is_none_or(|kind| kind == observed.kind) && self.time(observed.time)
+        !self.rounds
+            && self.kind.is_none_or(|kind| kind == observed.kind)
+            && self.time(observed.time)
     }
 
     fn other(&self, time: i64) -> bool {
@@ -95,9 +115,14 @@ impl Filter {
     }
 }
 
-/// Prints the lines of a journal that are asked for; with a pattern (in lower case) those of objects and rounds that
-/// have it.
-fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write) -> Result<Printed, Failure> {
+/// Prints the lines of a journal that are asked for; with a pattern (in lower case) those of
+/// objects and rounds that have it.
+fn lines(
+    path: &Path,
+    only: &Filter,
+    pattern: Option<&str>,
+    out: &mut impl Write,
+) -> Result<Printed, Failure> {
     let mut reader = Reader::open(path)?;
     let mut there: HashSet<(Kind, String)> = HashSet::new();
     let (mut known, mut printed) = (0usize, Printed::Nothing);
@@ -122,13 +147,21 @@ fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write
             }
         };
         let line = match item {
-            Item::Begins { file, head, goes_on } => {
+            Item::Begins {
+                file,
+                head,
+                goes_on,
+            } => {
                 if !goes_on {
                     there.clear();
                     known = 0;
                 }
                 let goes_on = if goes_on { "goes on" } else { "begins" };
-                let line = format!("{} {goes_on}, written by Longshore {}", file.display(), head.by);
+                let line = format!(
+                    "{} {goes_on}, written by Longshore {}",
+                    file.display(),
+                    head.by
+                );
                 (whole && only.other(head.time)).then_some((Some(head.time), line))
             }
             Item::Ends { file, end } => {
@@ -136,7 +169,9 @@ fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write
                 if let (Some(nominated), false) = (&nominated, whole) {
                     eprintln!("{nominated}");
                 }
-                nominated.filter(|_| whole).map(|nominated| (None, nominated))
+                nominated
+                    .filter(|_| whole)
+                    .map(|nominated| (None, nominated))
             }
             Item::Record { checkpoint, record } => match record {
                 Record::Observed(observed) => {
@@ -151,17 +186,27 @@ fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write
                         0 => String::new(),
                         known => format!(" ({known} objects known from before)"),
                     };
-                    let line = format!("round {} begins at revision {}{known}", began.round, began.revision);
+                    let line = format!(
+                        "round {} begins at revision {}{known}",
+                        began.round, began.revision
+                    );
                     Some((Some(began.time), line))
                 }
                 Record::Decided(round) if only.other(round.time) => {
                     let shown = pattern.is_none_or(|pattern| round_has(&round, pattern));
                     shown.then(|| (Some(round.time), messages::round(&round)))
                 }
-                Record::Gap(gap) if only.other(gap.until) => Some((Some(gap.until), messages::gap(&gap))),
-                Record::Blob(blob) if whole && only.other(i64::MAX) && !only.rounds => {
-                    Some((None, format!("blob {} of {} bytes", messages::short(&blob.digest), blob.bytes.len())))
+                Record::Gap(gap) if only.other(gap.until) => {
+                    Some((Some(gap.until), messages::gap(&gap)))
                 }
+                Record::Blob(blob) if whole && only.other(i64::MAX) && !only.rounds => Some((
+                    None,
+                    format!(
+                        "blob {} of {} bytes",
+                        messages::short(&blob.digest),
+                        blob.bytes.len()
+                    ),
+                )),
                 _ => None,
             },
         };
@@ -178,7 +223,11 @@ fn lines(path: &Path, only: &Filter, pattern: Option<&str>, out: &mut impl Write
 }
 
 /// Keeps account of what is there.
-fn change_kind(there: &mut HashSet<(Kind, String)>, checkpoint: bool, observed: &Observed) -> ChangeKind {
+fn change_kind(
+    there: &mut HashSet<(Kind, String)>,
+    checkpoint: bool,
+    observed: &Observed,
+) -> ChangeKind {
     let (text, gone) = match &observed.what {
         What::Upsert(text) => (text, false),
         What::Remove(text) => (text, true),
@@ -209,7 +258,10 @@ fn has(observed: &Observed, pattern: &str) -> bool {
 
 fn round_has(round: &Round, pattern: &str) -> bool {
     let parts = match &round.outcome {
-        Outcome::Decided(summary) => summary.parts.iter().any(|part| part.words.to_lowercase().contains(pattern)),
+        Outcome::Decided(summary) => summary
+            .parts
+            .iter()
+            .any(|part| part.words.to_lowercase().contains(pattern)),
         Outcome::Rejected(why) => why.to_lowercase().contains(pattern),
     };
     parts || messages::round(round).to_lowercase().contains(pattern)

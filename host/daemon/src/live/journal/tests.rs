@@ -56,7 +56,10 @@ fn a_journal_cut_at_any_byte_is_read_up_to_the_cut() {
         std::fs::write(&file, &bytes[..cut]).unwrap();
         let (records, end) = read(&file);
         assert_eq!(records, all[..records.len()], "cut at {cut}");
-        assert!(records.len() >= before, "cut at {cut}: less than with a byte less");
+        assert!(
+            records.len() >= before,
+            "cut at {cut}: less than with a byte less"
+        );
         before = records.len();
         match end.unwrap() {
             // Only between two frames: there is nothing to see of the cut.
@@ -65,7 +68,11 @@ fn a_journal_cut_at_any_byte_is_read_up_to_the_cut() {
             End::Closed => panic!("cut at {cut}: complete"),
         }
     }
-    assert_eq!(before, all.len(), "the last frame says only that it is complete");
+    assert_eq!(
+        before,
+        all.len(),
+        "the last frame says only that it is complete"
+    );
 }
 
 #[test]
@@ -83,7 +90,10 @@ fn a_flipped_bit_in_any_byte_is_named_with_its_place() {
         match end.expect_err("a flipped bit is found") {
             ReadError::Foreign { .. } => assert!(at < 8, "byte {at}"),
             ReadError::Corrupt { offset, wrong, .. } => {
-                assert!(offset as usize <= at && !wrong.is_empty(), "byte {at}: {offset} {wrong}");
+                assert!(
+                    offset as usize <= at && !wrong.is_empty(),
+                    "byte {at}: {offset} {wrong}"
+                );
             }
             other => panic!("byte {at}: {other}"),
         }
@@ -110,10 +120,16 @@ fn what_is_newer_or_no_journal_is_refused_with_a_hint() {
     bytes[..HEADER].copy_from_slice(&header_of(2));
     std::fs::write(&file, &bytes).unwrap();
     let error = read(&file).1.unwrap_err();
-    assert!(error.to_string().contains("version 2") && error.hint().contains("newer"), "{error}");
+    assert!(
+        error.to_string().contains("version 2") && error.hint().contains("newer"),
+        "{error}"
+    );
     std::fs::write(&file, "apiVersion: v1\nkind: List\n").unwrap();
     let error = read(&file).1.unwrap_err();
-    assert!(error.to_string().contains("not a journal") && error.hint().contains("--journal"), "{error}");
+    assert!(
+        error.to_string().contains("not a journal") && error.hint().contains("--journal"),
+        "{error}"
+    );
     let error = read(&scene.folder.join("nowhere")).1.unwrap_err();
     assert!(error.to_string().contains("No such file"), "{error}");
     std::fs::create_dir(scene.folder.join("empty")).unwrap();
@@ -123,7 +139,10 @@ fn what_is_newer_or_no_journal_is_refused_with_a_hint() {
 
 #[test]
 fn the_limit_of_size_holds_at_every_moment() {
-    let sizes = Sizes { all: 96 << 10, segment: 16 << 10 };
+    let sizes = Sizes {
+        all: 96 << 10,
+        segment: 16 << 10,
+    };
     let mut scene = JournalFixture::new("limit", sizes, &[]);
     let (mut largest, mut first) = (0, 1);
     for _ in 0..60 {
@@ -131,7 +150,10 @@ fn the_limit_of_size_holds_at_every_moment() {
         scene.round();
         scene.journal.flush();
         let files = segments(&scene.path());
-        let bytes: u64 = files.iter().map(|file| std::fs::metadata(file).unwrap().len()).sum();
+        let bytes: u64 = files
+            .iter()
+            .map(|file| std::fs::metadata(file).unwrap().len())
+            .sum();
         largest = largest.max(bytes);
         first = super::segment::number_of(&files[0]).unwrap();
         assert_eq!(scene.journal.condition().unwrap().bytes, bytes);
@@ -143,7 +165,14 @@ fn the_limit_of_size_holds_at_every_moment() {
 
 #[test]
 fn a_limit_too_small_for_the_cluster_stops_the_journal_and_nothing_else() {
-    let mut scene = JournalFixture::new("tiny", Sizes { all: 4 << 10, segment: 1 << 10 }, &[]);
+    let mut scene = JournalFixture::new(
+        "tiny",
+        Sizes {
+            all: 4 << 10,
+            segment: 1 << 10,
+        },
+        &[],
+    );
     for number in 0..2000 {
         scene.pod(number, None);
     }
@@ -162,14 +191,21 @@ fn what_does_not_fit_into_the_queue_is_counted_and_its_place_marked() {
     let path = scene.close();
     assert_eq!(scene.journal.condition().unwrap().lost, 1);
     let (records, _) = read(&path);
-    let gap = records.iter().position(|record| matches!(record, Record::Gap(gap) if gap.observations == 1)).unwrap();
+    let gap = records
+        .iter()
+        .position(|record| matches!(record, Record::Gap(gap) if gap.observations == 1))
+        .unwrap();
     let nominated = |record: &Record| format!("{record:?}");
-    assert!(nominated(&records[gap - 1]).contains("web-1") && nominated(&records[gap + 1]).contains("web-2"));
+    assert!(
+        nominated(&records[gap - 1]).contains("web-1")
+            && nominated(&records[gap + 1]).contains("web-2")
+    );
 }
 
 #[test]
 fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
-    let folder = std::env::temp_dir().join(format!("longshore-journal-disk-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("longshore-journal-disk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     // A folder where the first segment should be.
     std::fs::create_dir_all(folder.join(name_of(1))).unwrap();
@@ -194,12 +230,19 @@ fn a_disk_that_says_no_is_asked_again_and_nothing_is_lost() {
 fn two_processes_do_not_write_to_one_folder() {
     let scene = JournalFixture::new("lock", LARGE, &[]);
     let refused = Journal::open(&scene.path(), LARGE).unwrap_err().report();
-    assert!(refused.contains("another process") && refused.contains("hint"), "{refused}");
+    assert!(
+        refused.contains("another process") && refused.contains("hint"),
+        "{refused}"
+    );
 }
 
-/// A pod as an API server writes it, with what controllers and kubelet add: about 4.6 KB, a quarter of it managed fields.
+/// A pod as an API server writes it, with what controllers and kubelet add: about 4.6 KB, a quarter
+/// of it managed fields.
 fn full_pod(number: u64, version: u64) -> String {
-    let (a, b) = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ version);
+    let (a, b) = (
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        number.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ version,
+    );
     let name = format!("web-{:010x}-{:05x}", a >> 24, b & 0xfffff);
     let mark = |what: &str| {
         format!(
@@ -229,11 +272,17 @@ fn full_pod(number: u64, version: u64) -> String {
 #[test]
 fn what_it_costs_the_loop_and_the_disk() {
     const PODS: u64 = 20_000;
-    let folder = std::env::temp_dir().join(format!("longshore-journal-costs-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("longshore-journal-costs-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let sizes = Sizes { all: 1 << 30, segment: 5 << 20 };
+    let sizes = Sizes {
+        all: 1 << 30,
+        segment: 5 << 20,
+    };
     let journal = Journal::open(&folder, sizes).unwrap();
-    let texts: Vec<Box<str>> = (0..PODS).map(|number| strip_managed_fields(&full_pod(number, 0)).0).collect();
+    let texts: Vec<Box<str>> = (0..PODS)
+        .map(|number| strip_managed_fields(&full_pod(number, 0)).0)
+        .collect();
     let plain: usize = (0..PODS).map(|number| full_pod(number, 0).len()).sum();
     let begun = std::time::Instant::now();
     let mut inside = std::time::Duration::ZERO;
@@ -271,6 +320,9 @@ fn what_it_costs_the_loop_and_the_disk() {
         files.len(),
         last >> 10,
     );
-    assert!(each < 100_000 && bytes < raw / 2, "{each} ns, {bytes} of {raw} bytes");
+    assert!(
+        each < 100_000 && bytes < raw / 2,
+        "{each} ns, {bytes} of {raw} bytes"
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,5 +1,6 @@
-//! The thread that writes. Others send and never wait: what does not fit into the queue, because the disk is slower than
-//! the cluster or says no, is counted, said, and marked in the journal where it is missing.
+//! The thread that writes. Others send and never wait: what does not fit into the queue, because
+//! the disk is slower than the cluster or says no, is counted, said, and marked in the journal
+//! where it is missing.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -79,18 +80,32 @@ pub struct Condition {
 ///
 /// # Errors
 /// The folder cannot be read, or there can be no thread.
-pub fn start(folder: &Path, sizes: Sizes, run: u64, blobs: Arc<BlobStore>) -> std::io::Result<Queue> {
+pub fn start(
+    folder: &Path,
+    sizes: Sizes,
+    run: u64,
+    blobs: Arc<BlobStore>,
+) -> std::io::Result<Queue> {
     let files = Files::new(folder, sizes, run)?;
     let (sender, receiver) = channel();
     let shared = Arc::new(Shared::default());
-    let writer =
-        Writer { files, index: Index::default(), blobs, shared: shared.clone(), open: 0, time: 0, revision: 0 };
+    let writer = Writer {
+        files,
+        index: Index::default(),
+        blobs,
+        shared: shared.clone(),
+        open: 0,
+        time: 0,
+        revision: 0,
+    };
     let (place, times) = panics_left();
-    std::thread::Builder::new().name("journal".into()).spawn(move || {
-        panic_at(place, times);
-        let _said = SaysPanic(writer.shared.clone());
-        writer.run(&receiver);
-    })?;
+    std::thread::Builder::new()
+        .name("journal".into())
+        .spawn(move || {
+            panic_at(place, times);
+            let _said = SaysPanic(writer.shared.clone());
+            writer.run(&receiver);
+        })?;
     Ok(Queue { sender, shared })
 }
 
@@ -101,20 +116,35 @@ impl Queue {
             What::Upsert(text) | What::Remove(text) | What::Failed(text) => text.len(),
             What::Begin | What::End => 0,
         };
-        let gap =
-            Gap { since: observed.time, until: observed.time, observations: 1, rounds: 0, kinds: bit(observed.kind) };
+        let gap = Gap {
+            since: observed.time,
+            until: observed.time,
+            observations: 1,
+            rounds: 0,
+            kinds: bit(observed.kind),
+        };
         self.send(Message::Observed(observed), size, gap);
     }
 
     /// A round took its snapshot.
     pub fn began(&self, began: Began) {
-        let gap = Gap { since: began.time, until: began.time, rounds: 1, ..Gap::default() };
+        let gap = Gap {
+            since: began.time,
+            until: began.time,
+            rounds: 1,
+            ..Gap::default()
+        };
         self.send(Message::Began(began), 0, gap);
     }
 
     /// A round was decided at `time`; `size` is about how many bytes what `decided` holds takes.
     pub fn decided(&self, time: i64, size: usize, decided: Decided) {
-        let gap = Gap { since: time, until: time, rounds: 1, ..Gap::default() };
+        let gap = Gap {
+            since: time,
+            until: time,
+            rounds: 1,
+            ..Gap::default()
+        };
         self.send(Message::Decided(decided), size, gap);
     }
 
@@ -170,12 +200,16 @@ impl Shared {
         let mut lost = lock(&self.lost);
         if *lost == Gap::default() {
             *lost = gap;
-            tracing::warn!("the journal does not keep up: observations are not written down until it does");
+            tracing::warn!(
+                "the journal does not keep up: observations are not written down until it does"
+            );
         } else {
             *lost = lost.and(gap);
         }
         self.any_lost.store(true, Ordering::Relaxed);
-        self.condition.lost.fetch_add(gap.observations + gap.rounds, Ordering::Relaxed);
+        self.condition
+            .lost
+            .fetch_add(gap.observations + gap.rounds, Ordering::Relaxed);
     }
 
     fn take_lost(&self) -> Option<Gap> {
@@ -210,14 +244,17 @@ struct Writer {
     revision: u64,
 }
 
-/// Says that the writer has panicked: from then on everything counts as lost, and rounds go on without it.
+/// Says that the writer has panicked: from then on everything counts as lost, and rounds go on
+/// without it.
 struct SaysPanic(Arc<Shared>);
 
 impl Drop for SaysPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.condition.failing.store(true, Ordering::Relaxed);
-            tracing::error!("the journal's thread has panicked, the journal stops: a defect, please report it");
+            tracing::error!(
+                "the journal's thread has panicked, the journal stops: a defect, please report it"
+            );
         }
     }
 }
@@ -245,7 +282,10 @@ impl Writer {
                 }
                 Some(Message::Flush(done)) => {
                     let written = self.write();
-                    self.shared.condition.bytes.store(self.files.bytes(), Ordering::Relaxed);
+                    self.shared
+                        .condition
+                        .bytes
+                        .store(self.files.bytes(), Ordering::Relaxed);
                     let _ = done.send(());
                     written
                 }
@@ -253,12 +293,16 @@ impl Writer {
                 None => self.rest(),
             };
             if let Err(error) = asked {
-                // The queue is dropped with the thread; senders notice nothing and lose nothing but the journal.
+                // The queue is dropped with the thread; senders notice nothing and lose nothing but
+                // the journal.
                 self.shared.condition.failing.store(true, Ordering::Relaxed);
                 tracing::error!(%error, "the journal stops");
                 return;
             }
-            self.shared.condition.bytes.store(self.files.bytes(), Ordering::Relaxed);
+            self.shared
+                .condition
+                .bytes
+                .store(self.files.bytes(), Ordering::Relaxed);
         }
     }
 
@@ -268,7 +312,11 @@ impl Writer {
             self.record(&Record::Gap(gap), self.time)?;
             self.index.record_gap(gap.kinds);
         }
-        if self.files.is_empty() { Ok(()) } else { self.write() }
+        if self.files.is_empty() {
+            Ok(())
+        } else {
+            self.write()
+        }
     }
 
     fn take(&mut self, message: Message) -> Result<(), WriteError> {
@@ -295,7 +343,9 @@ impl Writer {
             }
             _ => return Ok(()),
         };
-        self.shared.queued.fetch_sub(size + MESSAGE, Ordering::Relaxed);
+        self.shared
+            .queued
+            .fetch_sub(size + MESSAGE, Ordering::Relaxed);
         Ok(())
     }
 
@@ -307,12 +357,20 @@ impl Writer {
             What::Begin | What::End => (None, 0),
         };
         let record = Record::Observed(observed);
-        let Record::Observed(Observed { time, revision, .. }) = record else { return Ok(size) };
+        let Record::Observed(Observed { time, revision, .. }) = record else {
+            return Ok(size);
+        };
         (self.time, self.revision) = (time, revision);
         self.begin(time)?;
         let at = self.files.add(&record);
         if let Record::Observed(observed) = record {
-            self.index.note(observed.kind, &observed.what, name.as_deref(), observed.refused, at);
+            self.index.note(
+                observed.kind,
+                &observed.what,
+                name.as_deref(),
+                observed.refused,
+                at,
+            );
         }
         self.after()?;
         Ok(size)
@@ -327,19 +385,30 @@ impl Writer {
 
     /// Begins the first segment.
     fn begin(&mut self, time: i64) -> Result<(), WriteError> {
-        if self.files.is_begun() { Ok(()) } else { self.rotate(time) }
+        if self.files.is_begun() {
+            Ok(())
+        } else {
+            self.rotate(time)
+        }
     }
 
-    /// Blobs that a round names and this segment has not. No other segment is begun before the round is in this one.
+    /// Blobs that a round names and this segment has not. No other segment is begun before the
+    /// round is in this one.
     fn blobs_of(&mut self, round: &Round) -> Result<(), WriteError> {
         let components = round.versions.iter().map(|version| &version.digest);
-        for digest in std::iter::once(&round.catalogue).chain(&round.signals).chain(components) {
+        for digest in std::iter::once(&round.catalogue)
+            .chain(&round.signals)
+            .chain(components)
+        {
             if self.files.has_blob(digest) {
                 continue;
             }
             // One that is not kept any more is missing, and a replay says so.
             if let Some(bytes) = self.blobs.get(digest) {
-                let blob = Blob { digest: digest.clone(), bytes: bytes.to_vec() };
+                let blob = Blob {
+                    digest: digest.clone(),
+                    bytes: bytes.to_vec(),
+                };
                 self.files.add(&Record::Blob(blob));
                 if self.files.is_full() {
                     self.retry_until_written(Files::write)?;
@@ -350,11 +419,16 @@ impl Writer {
     }
 
     fn after(&mut self) -> Result<(), WriteError> {
-        if self.files.is_full() { self.write() } else { Ok(()) }
+        if self.files.is_full() {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
-    /// Writes what was added, and goes on in another segment where this one is long enough. A round that has begun is
-    /// waited for, so that both ends of it are in one segment, unless that takes too long.
+    /// Writes what was added, and goes on in another segment where this one is long enough. A round
+    /// that has begun is waited for, so that both ends of it are in one segment, unless that takes
+    /// too long.
     fn write(&mut self) -> Result<(), WriteError> {
         self.retry_until_written(Files::write)?;
         if self.files.is_long(self.open > 0) {
@@ -375,7 +449,13 @@ impl Writer {
                 objects = lost,
                 "the journal could not read its own segment: these objects are missing in the next"
             );
-            let gap = Gap { since: time, until: time, observations: lost as u64, rounds: 0, kinds: self.index.stale };
+            let gap = Gap {
+                since: time,
+                until: time,
+                observations: lost as u64,
+                rounds: 0,
+                kinds: self.index.stale,
+            };
             self.files.add(&Record::Gap(gap));
         }
         Ok(())

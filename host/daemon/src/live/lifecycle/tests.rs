@@ -25,7 +25,9 @@ pub struct Server(Arc<Mutex<Option<Value>>>);
 
 impl Server {
     pub fn claim(&self) -> Option<NodeClaim> {
-        lock(&self.0).clone().map(|claim| serde_json::from_value(claim).unwrap())
+        lock(&self.0)
+            .clone()
+            .map(|claim| serde_json::from_value(claim).unwrap())
     }
 
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
@@ -35,7 +37,9 @@ impl Server {
             return (201, asked);
         }
         let mut there = lock(&self.0);
-        let Some(claim) = there.as_mut() else { return refuse(404, "NotFound") };
+        let Some(claim) = there.as_mut() else {
+            return refuse(404, "NotFound");
+        };
         let version = &claim["metadata"]["resourceVersion"];
         let wanted = match *method {
             Method::DELETE => &asked["preconditions"]["resourceVersion"],
@@ -48,7 +52,11 @@ impl Server {
             let gone = there.take().unwrap_or_default();
             return (200, gone);
         }
-        let next = version.as_str().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0) + 1;
+        let next = version
+            .as_str()
+            .and_then(|v| v.parse::<u64>().ok())
+            .unwrap_or(0)
+            + 1;
         merge(claim, asked);
         claim["metadata"]["resourceVersion"] = json!(next.to_string());
         (200, claim.clone())
@@ -56,15 +64,20 @@ impl Server {
 }
 
 fn refuse(code: u16, reason: &str) -> (u16, Value) {
-    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}))
+    (
+        code,
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}),
+    )
 }
 
 fn merge(into: &mut Value, patch: Value) {
     match patch {
-        Value::Object(fields) if into.is_object() => fields.into_iter().for_each(|(key, value)| match value {
-            Value::Null => drop(into.as_object_mut().map(|o| o.remove(&key))),
-            value => merge(&mut into[&key], value),
-        }),
+        Value::Object(fields) if into.is_object() => {
+            fields.into_iter().for_each(|(key, value)| match value {
+                Value::Null => drop(into.as_object_mut().map(|o| o.remove(&key))),
+                value => merge(&mut into[&key], value),
+            })
+        }
         value => *into = value,
     }
 }
@@ -84,7 +97,9 @@ impl tower_service::Service<Request<Body>> for Server {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.map_err(io::Error::other)?;
             let (code, answer) = server.answer(&parts.method, parts.uri.path(), &body);
-            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            let response = Response::builder()
+                .status(code)
+                .body(Body::from(answer.to_string().into_bytes()));
             response.map_err(io::Error::other)
         })
     }
@@ -118,7 +133,11 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         client: client.clone(),
         plain: client.clone(),
         provider: Arc::new(Cloud(answer)),
-        events: Events::new(client, Clock::system(), ("kube-system".into(), "lease".into())),
+        events: Events::new(
+            client,
+            Clock::system(),
+            ("kube-system".into(), "lease".into()),
+        ),
         metrics: Arc::new(Metrics::new()),
         health: RegistrationHealth::default(),
         leadership: Leadership::new(true),
@@ -160,7 +179,10 @@ pub fn fresh() -> (Server, NodeClaim) {
 }
 
 pub fn instance() -> Instance {
-    Instance { provider_id: "test://1".into(), ..Instance::default() }
+    Instance {
+        provider_id: "test://1".into(),
+        ..Instance::default()
+    }
 }
 
 async fn run(ctx: &Context, claim: &NodeClaim) -> Outcome {
@@ -168,7 +190,10 @@ async fn run(ctx: &Context, claim: &NodeClaim) -> Outcome {
 }
 
 fn launched(server: &Server) -> bool {
-    server.claim().and_then(|claim| claim.status).is_some_and(|status| is_true(&status, "Launched"))
+    server
+        .claim()
+        .and_then(|claim| claim.status)
+        .is_some_and(|status| is_true(&status, "Launched"))
 }
 
 #[tokio::test]
@@ -181,12 +206,19 @@ async fn a_launch_on_an_old_copy_takes_nothing_back() {
         CloudError::InsufficientCapacity(Shortage::from("nothing left".to_owned())),
         CloudError::NodeClassNotReady("not yet".into()),
     ] {
-        let refused = run(&context(&server, Err(error.clone())), &old).await.unwrap_err();
+        let refused = run(&context(&server, Err(error.clone())), &old)
+            .await
+            .unwrap_err();
         assert!(matches!(refused, StepError::Conflict(_)), "{refused}");
         assert!(launched(&server), "after {error}");
     }
     let now = server.claim().unwrap();
-    run(&context(&server, Err(CloudError::Other("not asked".into()))), &now).await.unwrap();
+    run(
+        &context(&server, Err(CloudError::Other("not asked".into()))),
+        &now,
+    )
+    .await
+    .unwrap();
     assert!(launched(&server));
 }
 
@@ -194,11 +226,25 @@ async fn a_launch_on_an_old_copy_takes_nothing_back() {
 async fn a_claim_without_capacity_goes_and_what_was_short_is_remembered() {
     let (server, claim) = fresh();
     let [instance_type, zone, capacity_type] = ["m5.large", "z1", "spot"].map(str::to_owned);
-    let offerings = vec![OfferingName { instance_type, zone, capacity_type }];
-    let shortage = Shortage { message: "nothing left".into(), offerings };
+    let offerings = vec![OfferingName {
+        instance_type,
+        zone,
+        capacity_type,
+    }];
+    let shortage = Shortage {
+        message: "nothing left".into(),
+        offerings,
+    };
     let ctx = context(&server, Err(CloudError::InsufficientCapacity(shortage)));
     assert_eq!(run(&ctx, &claim).await, Ok(None));
     assert!(server.claim().is_none());
-    assert_eq!(ctx.unavailable.summary(ctx.now().as_second()).some, ["m5.large/z1/spot"]);
-    assert!(ctx.metrics.text().contains(r#"reason="insufficient_capacity""#));
+    assert_eq!(
+        ctx.unavailable.summary(ctx.now().as_second()).some,
+        ["m5.large/z1/spot"]
+    );
+    assert!(
+        ctx.metrics
+            .text()
+            .contains(r#"reason="insufficient_capacity""#)
+    );
 }

@@ -1,6 +1,7 @@
-//! What a step writes to its claim. Every write names the version that it was made from: the copies that steps are given
-//! can be old (a watch that lags, a replica that has just taken over), and what came of an old one must not undo what a
-//! newer one has brought about. A refusal is a conflict, and the next look has the new version.
+//! What a step writes to its claim. Every write names the version that it was made from: the copies
+//! that steps are given can be old (a watch that lags, a replica that has just taken over), and
+//! what came of an old one must not undo what a newer one has brought about. A refusal is a
+//! conflict, and the next look has the new version.
 
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
@@ -15,7 +16,12 @@ use crate::live::step_error::StepError;
 
 /// Writes what has changed: labels first, then the status.
 #[allow(clippy::missing_errors_doc)]
-pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: NodeClaimStatus) -> Result<(), StepError> {
+pub async fn write(
+    ctx: &Context,
+    old: &NodeClaim,
+    new: &NodeClaim,
+    status: NodeClaimStatus,
+) -> Result<(), StepError> {
     let mut version = old.metadata.resource_version.clone();
     if old.metadata.labels != new.metadata.labels {
         version = patch_meta(ctx, old, json!({"labels": new.metadata.labels})).await?;
@@ -31,28 +37,40 @@ pub async fn write(ctx: &Context, old: &NodeClaim, new: &NodeClaim, status: Node
 
 /// Counts a condition that has changed its status.
 fn announce(ctx: &Context, old: &NodeClaim, new: &Condition) {
-    let before = old.status.as_ref().and_then(|s| condition(&s.conditions, &new.type_));
+    let before = old
+        .status
+        .as_ref()
+        .and_then(|s| condition(&s.conditions, &new.type_));
     if before.map(|c| c.status) != Some(new.status) {
         ctx.metrics.claim_transition(before, new);
         tell(ctx, old, before, new);
     }
 }
 
-/// Says in an Event that a condition has changed, as long as there are not too many of them: one for each condition of each
-/// claim costs the API server more than the claims do.
+/// Says in an Event that a condition has changed, as long as there are not too many of them: one
+/// for each condition of each claim costs the API server more than the claims do.
 fn tell(ctx: &Context, claim: &NodeClaim, before: Option<&Condition>, new: &Condition) {
     if ctx.observes()
         && let Some(message) = transition(before, new)
     {
-        ctx.events.claim_if_few(claim, new.status == ConditionStatus::False, &new.type_, message);
+        ctx.events.claim_if_few(
+            claim,
+            new.status == ConditionStatus::False,
+            &new.type_,
+            message,
+        );
     }
 }
 
-/// What an Event says of a condition that has changed; nothing for one that nobody could say anything of and still can
-/// not.
+/// What an Event says of a condition that has changed; nothing for one that nobody could say
+/// anything of and still can not.
 pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String> {
     let before = before.map_or(ConditionStatus::Unknown, |c| c.status);
-    let message = if new.message.is_empty() { String::new() } else { format!(", Message: {}", new.message) };
+    let message = if new.message.is_empty() {
+        String::new()
+    } else {
+        format!(", Message: {}", new.message)
+    };
     (before != new.status).then(|| {
         let Condition { type_, status, reason, .. } = new;
         format!(
@@ -63,7 +81,11 @@ pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String>
 
 /// Patches the metadata of a claim. Returns its new version.
 #[allow(clippy::missing_errors_doc)]
-pub async fn patch_meta(ctx: &Context, claim: &NodeClaim, fields: Value) -> Result<Option<String>, StepError> {
+pub async fn patch_meta(
+    ctx: &Context,
+    claim: &NodeClaim,
+    fields: Value,
+) -> Result<Option<String>, StepError> {
     ctx.may_write()?;
     let mut metadata = fields;
     if !mutant("no-precondition") {
@@ -83,16 +105,35 @@ pub async fn patch_status(
     version: Option<&str>,
     status: &NodeClaimStatus,
 ) -> Result<Option<String>, StepError> {
-    send_status(ctx, claim, json!({"metadata": {"resourceVersion": version}, "status": status})).await
+    send_status(
+        ctx,
+        claim,
+        json!({"metadata": {"resourceVersion": version}, "status": status}),
+    )
+    .await
 }
 
 /// Sends a patch of the status of a claim. Returns the claim's new version.
 #[allow(clippy::missing_errors_doc)]
-async fn send_status(ctx: &Context, claim: &NodeClaim, patch: Value) -> Result<Option<String>, StepError> {
+async fn send_status(
+    ctx: &Context,
+    claim: &NodeClaim,
+    patch: Value,
+) -> Result<Option<String>, StepError> {
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let path = Request::new(NodeClaim::url_path(&(), None));
-    send(ctx, name, path.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch))).await
+    send(
+        ctx,
+        name,
+        path.patch_subresource(
+            "status",
+            name,
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        ),
+    )
+    .await
 }
 
 /// Sends a write of a claim; the answer is folded in before anything else is done with the claim.
@@ -106,10 +147,13 @@ async fn send(
     Ok(ctx.echo(Kind::NodeClaim, name, &answer))
 }
 
-/// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so no version is named.
+/// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so
+/// no version is named.
 #[allow(clippy::missing_errors_doc)]
 pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), StepError> {
-    send_status(ctx, claim, json!({"status": {"lastPodEventTime": time}})).await.map(drop)
+    send_status(ctx, claim, json!({"status": {"lastPodEventTime": time}}))
+        .await
+        .map(drop)
 }
 
 /// Deletes a claim, if it is still as it was looked at. Says whether it was there.
@@ -118,14 +162,24 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
     ctx.may_write()?;
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<NodeClaim> = Api::all(ctx.client.clone());
-    let (uid, resource_version) = (claim.metadata.uid.clone(), claim.metadata.resource_version.clone());
-    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+    let (uid, resource_version) = (
+        claim.metadata.uid.clone(),
+        claim.metadata.resource_version.clone(),
+    );
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid,
+        resource_version,
+    });
     match api.delete(name, &params).await {
         Ok(deleted) => {
             // What has no finalizer is gone at once, and the watch says so.
             let going = deleted.left().filter(|claim| {
                 claim.metadata.deletion_timestamp.is_some()
-                    && claim.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty())
+                    && claim
+                        .metadata
+                        .finalizers
+                        .as_ref()
+                        .is_some_and(|all| !all.is_empty())
             });
             if let Some(going) = going.and_then(|claim| serde_json::to_string(&claim).ok()) {
                 ctx.echo(Kind::NodeClaim, name, &going);
@@ -134,7 +188,8 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        // A conflict: another claim has this name, or somebody wrote at the same moment; the next look tells.
+        // A conflict: another claim has this name, or somebody wrote at the same moment; the next
+        // look tells.
         Err(error) => Err(error.into()),
     }
 }
@@ -152,11 +207,18 @@ mod tests {
             }))
             .unwrap()
         };
-        let (unknown, yes, no) = (stated("Unknown", ""), stated("True", ""), stated("False", "no node"));
+        let (unknown, yes, no) = (
+            stated("Unknown", ""),
+            stated("True", ""),
+            stated("False", "no node"),
+        );
         assert_eq!(transition(None, &unknown), None);
         assert_eq!(transition(Some(&yes), &yes), None);
         let of = "Status condition transitioned, Type: Registered, Status:";
-        assert_eq!(transition(None, &yes).unwrap(), format!("{of} Unknown -> True, Reason: Registered"));
+        assert_eq!(
+            transition(None, &yes).unwrap(),
+            format!("{of} Unknown -> True, Reason: Registered")
+        );
         let nominated = format!("{of} True -> False, Reason: Registered, Message: no node");
         assert_eq!(transition(Some(&yes), &no).unwrap(), nominated);
     }

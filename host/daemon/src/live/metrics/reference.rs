@@ -5,7 +5,8 @@ use prometheus::core::Collector;
 use super::{Metrics, Turns};
 use crate::live::reference::Row;
 
-/// A row for each metric that [`Metrics`] registers. A field that is forgotten here does not compile.
+/// A row for each metric that [`Metrics`] registers. A field that is forgotten here does not
+/// compile.
 pub fn rows() -> Vec<Row> {
     let Metrics {
         registry,
@@ -54,7 +55,9 @@ pub fn rows() -> Vec<Row> {
         journal_failing,
         leads,
     } = Metrics::new();
-    let turns = |Turns { count, seconds }: Turns| -> [Box<dyn Collector>; 2] { [Box::new(count), Box::new(seconds)] };
+    let turns = |Turns { count, seconds }: Turns| -> [Box<dyn Collector>; 2] {
+        [Box::new(count), Box::new(seconds)]
+    };
     let mut all: Vec<Box<dyn Collector>> = vec![
         Box::new(created),
         Box::new(disrupted),
@@ -97,13 +100,30 @@ pub fn rows() -> Vec<Row> {
         Box::new(journal_failing),
         Box::new(leads),
     ];
-    all.extend([claim_turns, pool_turns, node_turns].into_iter().flat_map(turns));
-    let mut rows: Vec<Row> = all.iter().map(|collector| row(collector.as_ref())).collect();
+    all.extend(
+        [claim_turns, pool_turns, node_turns]
+            .into_iter()
+            .flat_map(turns),
+    );
+    let mut rows: Vec<Row> = all
+        .iter()
+        .map(|collector| row(collector.as_ref()))
+        .collect();
     // What is registered and no field.
     for family in registry.gather() {
-        if rows.iter().all(|row| row.name != family.name()) && !family.name().starts_with("process_") {
-            let labels = family.get_metric().iter().flat_map(|m| m.get_label().iter().map(|l| l.name().to_owned()));
-            rows.push(Row::new(family.name(), family.get_field_type(), labels, family.help()));
+        if rows.iter().all(|row| row.name != family.name())
+            && !family.name().starts_with("process_")
+        {
+            let labels = family
+                .get_metric()
+                .iter()
+                .flat_map(|m| m.get_label().iter().map(|l| l.name().to_owned()));
+            rows.push(Row::new(
+                family.name(),
+                family.get_field_type(),
+                labels,
+                family.help(),
+            ));
         }
     }
     rows
@@ -113,5 +133,10 @@ fn row(collector: &dyn Collector) -> Row {
     let descs = collector.desc();
     assert_eq!(descs.len(), 1, "one name each");
     let kind = collector.collect()[0].get_field_type();
-    Row::new(&descs[0].fq_name, kind, descs[0].variable_labels.iter().cloned(), &descs[0].help)
+    Row::new(
+        &descs[0].fq_name,
+        kind,
+        descs[0].variable_labels.iter().cloned(),
+        &descs[0].help,
+    )
 }

@@ -1,4 +1,5 @@
-//! A summary as Prometheus has it: how many, how much in all, and the quantiles of what was seen in the last minutes.
+//! A summary as Prometheus has it: how many, how much in all, and the quantiles of what was seen in
+//! the last minutes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,11 @@ impl Summary {
     pub fn new(name: &str, help: &str, label: Option<&'static str>) -> prometheus::Result<Self> {
         let labels = label.into_iter().map(str::to_owned).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, Default::default())?;
-        Ok(Summary { desc, label, seen: Arc::default() })
+        Ok(Summary {
+            desc,
+            label,
+            seen: Arc::default(),
+        })
     }
 
     /// Takes a value in; `of` is that of the label, if there is one.
@@ -54,14 +59,22 @@ impl Summary {
     }
 
     fn metric(&self, of: &str, seen: &Seen, now: Instant) -> Metric {
-        let recent = seen.last.iter().filter(|(at, _)| now.saturating_duration_since(*at) < AGE);
+        let recent = seen
+            .last
+            .iter()
+            .filter(|(at, _)| now.saturating_duration_since(*at) < AGE);
         let mut values: Vec<f64> = recent.map(|(_, value)| *value).collect();
         values.sort_by(f64::total_cmp);
         let quantile = |of: f64| {
             let at = (of * values.len() as f64).ceil() as usize;
             let mut quantile = Quantile::default();
             quantile.set_quantile(of);
-            quantile.set_value(values.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN));
+            quantile.set_value(
+                values
+                    .get(at.saturating_sub(1))
+                    .copied()
+                    .unwrap_or(f64::NAN),
+            );
             quantile
         };
         let mut wire = Wire::default();
@@ -89,7 +102,10 @@ impl Collector for Summary {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let now = Instant::now();
-        let metrics = lock(&self.seen).iter().map(|(of, seen)| self.metric(of, seen, now)).collect();
+        let metrics = lock(&self.seen)
+            .iter()
+            .map(|(of, seen)| self.metric(of, seen, now))
+            .collect();
         let mut family = MetricFamily::default();
         family.set_name(self.desc.fq_name.clone());
         family.set_help(self.desc.help.clone());
@@ -112,7 +128,9 @@ mod tests {
         tokio::time::advance(AGE).await;
         (1..=100).for_each(|value| summary.observe("web", f64::from(value)));
         let mut out = Vec::new();
-        TextEncoder::new().encode(&summary.collect(), &mut out).unwrap();
+        TextEncoder::new()
+            .encode(&summary.collect(), &mut out)
+            .unwrap();
         expect_test::expect![[r#"
             # HELP startup_seconds Seconds.
             # TYPE startup_seconds summary

@@ -1,10 +1,11 @@
-//! Shadows: policies that are asked what the round's policies were asked, and compared. Never obeyed, and never waited
-//! for.
+//! Shadows: policies that are asked what the round's policies were asked, and compared. Never
+//! obeyed, and never waited for.
 //!
-//! Compared is claim by claim: of the offerings that a claim admits, which would have been cheapest by the shadow's
-//! costs? Had the shadow been obeyed, packing might have gone otherwise too, so these numbers are a lower bound of the
-//! difference it makes, not a second plan; `longshore plan --scorer` makes that. Commitments are left out: an offering
-//! counts as what it costs outside of them.
+//! Compared is claim by claim: of the offerings that a claim admits, which would have been cheapest
+//! by the shadow's costs? Had the shadow been obeyed, packing might have gone otherwise too, so
+//! these numbers are a lower bound of the difference it makes, not a second plan;
+//! `longshore plan --scorer` makes that. Commitments are left out: an offering counts as what it
+//! costs outside of them.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -75,8 +76,8 @@ pub(super) struct Comparison {
     pub excluded: u64,
     /// What the claims cost by price: as decided, and as it would have chosen.
     pub price: (f64, f64),
-    /// What the claims cost by the costs of those who were obeyed: as decided, and as it would have chosen. Claims with an
-    /// infinite cost on either side are left out.
+    /// What the claims cost by the costs of those who were obeyed: as decided, and as it would have
+    /// chosen. Claims with an infinite cost on either side are left out.
     pub enforced: (f64, f64),
     /// The same by its own costs.
     pub own: (f64, f64),
@@ -113,17 +114,26 @@ impl Shadows {
     }
 }
 
-/// Asks one shadow about every NodePool that it serves. Fails with its words at the first question that it does not
-/// answer.
+/// Asks one shadow about every NodePool that it serves. Fails with its words at the first question
+/// that it does not answer.
 fn one(shadow: &Shadow, job: &Job) -> Result<Comparison, String> {
     let mut sum = Comparison::default();
-    for question in job.asked.iter().filter(|question| shadow.serves(question.node_pool())) {
+    for question in job
+        .asked
+        .iter()
+        .filter(|question| shadow.serves(question.node_pool()))
+    {
         let pool = question.node_pool();
         let answer = Session::of(&shadow.policy, question).and_then(|mut session| session.ask());
         let own = answer.map_err(|error| format!("for NodePool {pool}: {error}"))?;
-        let Some((_, obeyed)) = job.answered.iter().find(|(name, _)| name == pool) else { continue };
+        let Some((_, obeyed)) = job.answered.iter().find(|(name, _)| name == pool) else {
+            continue;
+        };
         let world = &*job.world;
-        let claims = job.claims.iter().filter(|c| world.names.text(world.pools[c.pool.0 as usize].name) == pool);
+        let claims = job
+            .claims
+            .iter()
+            .filter(|c| world.names.text(world.pools[c.pool.0 as usize].name) == pool);
         add(&mut sum, claims, &world.catalogue, &obeyed.cost, &own.cost);
     }
     Ok(sum)
@@ -136,15 +146,20 @@ fn add<'c>(
     enforced: &[f64],
     own: &[f64],
 ) {
-    // Both have a row for each offering, or the host would have refused them; a catalogue that changed since has not.
+    // Both have a row for each offering, or the host would have refused them; a catalogue that
+    // changed since has not.
     if enforced.len() != catalogue.offerings().len() || own.len() != enforced.len() {
         return;
     }
     for claim in claims {
         let decided = claim.offering.0 as usize;
-        let least = admitted(catalogue, claim).map(|at| at.0 as usize).min_by(|&a, &b| own[a].total_cmp(&own[b]));
+        let least = admitted(catalogue, claim)
+            .map(|at| at.0 as usize)
+            .min_by(|&a, &b| own[a].total_cmp(&own[b]));
         // Between equals it would have agreed.
-        let chosen = least.filter(|&at| own[at] + EQUAL < own[decided]).unwrap_or(decided);
+        let chosen = least
+            .filter(|&at| own[at] + EQUAL < own[decided])
+            .unwrap_or(decided);
         let price = |at: usize| catalogue.offerings()[at].price;
         sum.claims += 1;
         sum.differ += u64::from(chosen != decided);
@@ -159,17 +174,25 @@ fn add<'c>(
 }
 
 /// The offerings that a claim admits.
-fn admitted<'a>(catalogue: &'a Catalogue, claim: &'a PlannedClaim) -> impl Iterator<Item = OfferingId> + 'a {
+fn admitted<'a>(
+    catalogue: &'a Catalogue,
+    claim: &'a PlannedClaim,
+) -> impl Iterator<Item = OfferingId> + 'a {
     let fits = |offering: &Offering| {
         offering.available
             && offering.requirements.iter().all(|r| {
                 let Op::In(values) = &r.op else { return true };
                 let allowed = claim.requirements.iter().find(|(key, _)| *key == r.key);
-                allowed.is_none_or(|(_, allowed)| values.iter().any(|value| allowed.contains(value)))
+                allowed
+                    .is_none_or(|(_, allowed)| values.iter().any(|value| allowed.contains(value)))
             })
     };
-    let rows = claim.types.iter().flat_map(|&kind| catalogue.instance_type(kind).offerings.clone());
-    rows.map(OfferingId).filter(move |&at| fits(catalogue.offering(at)))
+    let rows = claim
+        .types
+        .iter()
+        .flat_map(|&kind| catalogue.instance_type(kind).offerings.clone());
+    rows.map(OfferingId)
+        .filter(move |&at| fits(catalogue.offering(at)))
 }
 
 impl std::fmt::Debug for PolicyReloader {

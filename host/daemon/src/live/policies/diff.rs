@@ -70,7 +70,10 @@ pub struct Change {
 
 /// Compares.
 pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
-    let from: Vec<_> = wanted.iter().map(|w| running.iter().position(|r| r.slot.name == w.slot.name)).collect();
+    let from: Vec<_> = wanted
+        .iter()
+        .map(|w| running.iter().position(|r| r.slot.name == w.slot.name))
+        .collect();
     let step = |(wanted, from): (&DesiredPolicy, &Option<usize>)| {
         let old = from.map(|at| &running[at]);
         match &wanted.version {
@@ -83,8 +86,15 @@ pub fn decide(running: &[Running], wanted: &[DesiredPolicy]) -> Change {
     let stays = |r: &&Running| wanted.iter().any(|w| w.slot.name == r.slot.name);
     Change {
         steps: wanted.iter().zip(&from).map(step).collect(),
-        gone: running.iter().filter(|r| !stays(r)).map(|r| r.slot.name.clone()).collect(),
-        slots: !running.iter().map(|r| &r.slot).eq(wanted.iter().map(|w| &w.slot)),
+        gone: running
+            .iter()
+            .filter(|r| !stays(r))
+            .map(|r| r.slot.name.clone())
+            .collect(),
+        slots: !running
+            .iter()
+            .map(|r| &r.slot)
+            .eq(wanted.iter().map(|w| &w.slot)),
         from,
     }
 }
@@ -94,49 +104,88 @@ mod tests {
     use super::*;
 
     fn slot(name: &str) -> PolicySlot {
-        PolicySlot { name: name.into(), mode: Mode::Enforce, nodepools: None }
+        PolicySlot {
+            name: name.into(),
+            mode: Mode::Enforce,
+            nodepools: None,
+        }
     }
 
     fn version(digest: &str, settings: &str) -> Option<Fingerprint> {
-        Some(Fingerprint { digest: digest.into(), settings: settings.into() })
+        Some(Fingerprint {
+            digest: digest.into(),
+            settings: settings.into(),
+        })
     }
 
     fn running(name: &str, digest: &str) -> Running {
-        Running { slot: slot(name), version: version(digest, ""), refused: None }
+        Running {
+            slot: slot(name),
+            version: version(digest, ""),
+            refused: None,
+        }
     }
 
     fn wanted(name: &str, digest: &str) -> DesiredPolicy {
-        DesiredPolicy { slot: slot(name), version: version(digest, "") }
+        DesiredPolicy {
+            slot: slot(name),
+            version: version(digest, ""),
+        }
     }
 
     #[test]
     fn the_same_files_change_nothing() {
-        let change = decide(&[running("a", "1"), running("b", "2")], &[wanted("a", "1"), wanted("b", "2")]);
-        assert_eq!((change.steps, change.gone, change.slots), (vec![Step::Keep; 2], vec![], false));
+        let change = decide(
+            &[running("a", "1"), running("b", "2")],
+            &[wanted("a", "1"), wanted("b", "2")],
+        );
+        assert_eq!(
+            (change.steps, change.gone, change.slots),
+            (vec![Step::Keep; 2], vec![], false)
+        );
     }
 
     #[test]
     fn another_component_or_other_settings_are_loaded() {
         let one = [running("a", "1")];
         assert_eq!(decide(&one, &[wanted("a", "2")]).steps, [Step::Load]);
-        let other_settings = DesiredPolicy { slot: slot("a"), version: version("1", "x = 1") };
+        let other_settings = DesiredPolicy {
+            slot: slot("a"),
+            version: version("1", "x = 1"),
+        };
         assert_eq!(decide(&one, &[other_settings]).steps, [Step::Load]);
         assert_eq!(decide(&[], &[wanted("a", "1")]).steps, [Step::Load]);
     }
 
     #[test]
     fn what_was_refused_is_not_tried_again_before_it_changes() {
-        let refused = [Running { refused: version("2", ""), ..running("a", "1") }];
+        let refused = [Running {
+            refused: version("2", ""),
+            ..running("a", "1")
+        }];
         assert_eq!(decide(&refused, &[wanted("a", "2")]).steps, [Step::Refused]);
         assert_eq!(decide(&refused, &[wanted("a", "3")]).steps, [Step::Load]);
-        assert_eq!(decide(&refused, &[wanted("a", "1")]).steps, [Step::Keep], "back to what runs");
+        assert_eq!(
+            decide(&refused, &[wanted("a", "1")]).steps,
+            [Step::Keep],
+            "back to what runs"
+        );
     }
 
     #[test]
     fn a_file_that_cannot_be_read_is_nothing_to_load() {
-        let unreadable = DesiredPolicy { slot: slot("a"), version: None };
-        assert_eq!(decide(&[running("a", "1")], std::slice::from_ref(&unreadable)).steps, [Step::Unreadable]);
-        let never = [Running { version: None, ..running("a", "1") }];
+        let unreadable = DesiredPolicy {
+            slot: slot("a"),
+            version: None,
+        };
+        assert_eq!(
+            decide(&[running("a", "1")], std::slice::from_ref(&unreadable)).steps,
+            [Step::Unreadable]
+        );
+        let never = [Running {
+            version: None,
+            ..running("a", "1")
+        }];
         assert_eq!(decide(&never, &[unreadable]).steps, [Step::Unreadable]);
     }
 
@@ -144,12 +193,18 @@ mod tests {
     fn order_mode_and_nodepools_change_seats_without_loading() {
         let two = [running("a", "1"), running("b", "2")];
         let swapped = decide(&two, &[wanted("b", "2"), wanted("a", "1")]);
-        assert_eq!((swapped.slots, swapped.from), (true, vec![Some(1), Some(0)]));
+        assert_eq!(
+            (swapped.slots, swapped.from),
+            (true, vec![Some(1), Some(0)])
+        );
         assert_eq!(swapped.steps, [Step::Keep; 2]);
         let mut shadow = [wanted("a", "1"), wanted("b", "2")];
         shadow[1].slot.mode = Mode::Shadow;
         assert!(decide(&two, &shadow).slots);
-        shadow[1].slot = PolicySlot { nodepools: Some(vec!["x".into()]), ..slot("b") };
+        shadow[1].slot = PolicySlot {
+            nodepools: Some(vec!["x".into()]),
+            ..slot("b")
+        };
         assert!(decide(&two, &shadow).slots);
         let fewer = decide(&two, &[wanted("b", "2")]);
         assert_eq!((fewer.slots, fewer.gone), (true, vec!["a".to_owned()]));

@@ -1,8 +1,9 @@
 //! Which files have changed.
 //!
-//! What counts is the content behind a path, links followed: so a rename, an edit in place and the `..data` link that
-//! Kubernetes swaps under a mounted ConfigMap are the same thing. A file is read only when what `stat` says of it has
-//! changed and then stayed the same for one look, so that a file being written is left alone until it is whole.
+//! What counts is the content behind a path, links followed: so a rename, an edit in place and the
+//! `..data` link that Kubernetes swaps under a mounted ConfigMap are the same thing. A file is read
+//! only when what `stat` says of it has changed and then stayed the same for one look, so that a
+//! file being written is left alone until it is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -15,8 +16,8 @@ use sha2::{Digest as _, Sha256};
 /// The largest file that is read: no component comes near it.
 pub const MOST: u64 = 256 << 20;
 
-/// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse): the content is
-/// compared again.
+/// Within this time after a change, another one may leave no trace in `stat` (its clock is coarse):
+/// the content is compared again.
 const YOUNG: Duration = Duration::from_secs(2);
 
 /// Files and what was last found in them.
@@ -43,20 +44,29 @@ struct Stamp {
 }
 
 impl Files {
-    /// Watches these and no others. One that is new counts as seen: whoever names it reads it afterwards.
+    /// Watches these and no others. One that is new counts as seen: whoever names it reads it
+    /// afterwards.
     pub fn watch(&mut self, files: BTreeSet<PathBuf>, now: SystemTime) {
         self.seen.retain(|file, _| files.contains(file));
         for file in files {
             self.seen.entry(file).or_insert_with_key(|file| {
                 let stamp = Stamp::of(file);
-                Seen { stamp, stable: true, recent: true, digest: digest(file) }.backdated(now)
+                Seen {
+                    stamp,
+                    stable: true,
+                    recent: true,
+                    digest: digest(file),
+                }
+                .backdated(now)
             });
         }
     }
 
     /// Whether the content of any has changed since it was last looked at, and is at rest.
     pub fn poll(&mut self, now: SystemTime) -> bool {
-        self.seen.iter_mut().fold(false, |any, (file, seen)| seen.poll(file, now) | any)
+        self.seen
+            .iter_mut()
+            .fold(false, |any, (file, seen)| seen.poll(file, now) | any)
     }
 }
 
@@ -95,7 +105,8 @@ impl Stamp {
 
     fn is_young(&self, now: SystemTime) -> bool {
         let changed = Duration::from_secs(self.changed.0.max(self.modified.0).max(0) as u64);
-        now.duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age <= YOUNG)
+        now.duration_since(SystemTime::UNIX_EPOCH + changed)
+            .is_ok_and(|age| age <= YOUNG)
     }
 }
 
@@ -107,7 +118,9 @@ pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
         return refused("it is not a regular file".into());
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    std::fs::File::open(file)?
+        .take(most + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return refused(format!("it is larger than {most} bytes"));
     }
@@ -116,7 +129,9 @@ pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
 
 /// SHA-256 of a file; `None` if it cannot be read.
 fn digest(file: &Path) -> Option<[u8; 32]> {
-    read(file, MOST).ok().map(|bytes| Sha256::digest(bytes).into())
+    read(file, MOST)
+        .ok()
+        .map(|bytes| Sha256::digest(bytes).into())
 }
 
 #[cfg(test)]
@@ -125,7 +140,8 @@ mod tests {
 
     /// A folder with `file`, watched, long after it was written.
     fn watched(name: &str) -> (PathBuf, Files, SystemTime) {
-        let folder = std::env::temp_dir().join(format!("longshore-files-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("longshore-files-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("file"), "one").unwrap();
@@ -140,7 +156,10 @@ mod tests {
     fn an_edit_in_place_is_seen_once_it_rests() {
         let (folder, mut files, now) = watched("edit");
         std::fs::write(folder.join("file"), "two").unwrap();
-        assert_eq!([files.poll(now), files.poll(now), files.poll(now)], [false, true, false]);
+        assert_eq!(
+            [files.poll(now), files.poll(now), files.poll(now)],
+            [false, true, false]
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -153,7 +172,11 @@ mod tests {
             assert_eq!([files.poll(now), files.poll(now)], [false, seen]);
         }
         std::fs::remove_file(folder.join("file")).unwrap();
-        assert_eq!([files.poll(now), files.poll(now)], [false, true], "gone is a change too");
+        assert_eq!(
+            [files.poll(now), files.poll(now)],
+            [false, true],
+            "gone is a change too"
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -169,7 +192,11 @@ mod tests {
         version("..1", "one");
         std::fs::remove_file(folder.join("file")).unwrap();
         std::os::unix::fs::symlink("..data/file", folder.join("file")).unwrap();
-        assert_eq!([files.poll(now), files.poll(now)], [false, false], "the same content by another way");
+        assert_eq!(
+            [files.poll(now), files.poll(now)],
+            [false, false],
+            "the same content by another way"
+        );
         version("..2", "two");
         assert_eq!([files.poll(now), files.poll(now)], [false, true]);
         std::fs::remove_dir_all(folder).unwrap();
@@ -191,10 +218,16 @@ mod tests {
 
     #[test]
     fn what_is_no_file_or_too_large_is_not_read() {
-        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().to_string(), "it is not a regular file");
+        assert_eq!(
+            read(Path::new("/dev/zero"), 10).unwrap_err().to_string(),
+            "it is not a regular file"
+        );
         let file = std::env::temp_dir().join(format!("longshore-large-{}", std::process::id()));
         std::fs::write(&file, "12345678901").unwrap();
-        assert_eq!(read(&file, 10).unwrap_err().to_string(), "it is larger than 10 bytes");
+        assert_eq!(
+            read(&file, 10).unwrap_err().to_string(),
+            "it is larger than 10 bytes"
+        );
         std::fs::remove_file(file).unwrap();
     }
 }

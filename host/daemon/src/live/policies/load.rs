@@ -1,5 +1,6 @@
-//! From a policy of the configuration to a version that may run: read, compiled, described, configured and tried on what
-//! was asked last. Every way to fail has its place, its reason and a hint.
+//! From a policy of the configuration to a version that may run: read, compiled, described,
+//! configured and tried on what was asked last. Every way to fail has its place, its reason and a
+//! hint.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -32,31 +33,48 @@ pub fn config(file: &Path) -> Result<Config, Failure> {
 }
 
 fn text(file: &Path) -> Result<String, Failure> {
-    let fails = |source| Failure::Read { file: file.into(), source };
+    let fails = |source| Failure::Read {
+        file: file.into(),
+        source,
+    };
     let bytes = files::read(file, TEXT).map_err(fails)?;
-    String::from_utf8(bytes).map_err(|error| fails(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+    String::from_utf8(bytes)
+        .map_err(|error| fails(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
 /// Whom a policy serves.
 pub fn slot(entry: &PolicyEntry) -> PolicySlot {
-    PolicySlot { name: entry.name.clone(), mode: entry.mode, nodepools: entry.nodepools.clone() }
+    PolicySlot {
+        name: entry.name.clone(),
+        mode: entry.mode,
+        nodepools: entry.nodepools.clone(),
+    }
 }
 
 /// Reads the files of a policy.
 pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
     let settings = match &entry.settings_file {
         None => entry.settings.clone(),
-        Some(file) => {
-            text(file).and_then(|text| parse_settings(file, &text).map_err(Failure::Config)).map_err(failed)?
-        }
+        Some(file) => text(file)
+            .and_then(|text| parse_settings(file, &text).map_err(Failure::Config))
+            .map_err(failed)?,
     };
     let bytes = files::read(&entry.path, MOST).map_err(|error| Problem {
         place: entry.path.display().to_string(),
         reason: format!("cannot be read: {error}"),
         hint: "check `path`, and that the daemon's user may read the file".into(),
     })?;
-    let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Read { version: Fingerprint { digest, settings: toml_of(&settings) }, bytes })
+    let digest = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Ok(Read {
+        version: Fingerprint {
+            digest,
+            settings: toml_of(&settings),
+        },
+        bytes,
+    })
 }
 
 /// What is wrong, of the kinds of failure that files can have.
@@ -79,32 +97,60 @@ pub fn failed(failure: Failure) -> Problem {
             reason: format!("cannot be read: {source}"),
             hint: "check the path, and that the daemon's user may read the file".into(),
         },
-        Failure::Input { file, reason, hint } => {
-            Problem { place: file.display().to_string(), reason: reason.clone(), hint: hint.clone() }
-        }
-        other => Problem { place: String::new(), reason: other.report(), hint: String::new() },
+        Failure::Input { file, reason, hint } => Problem {
+            place: file.display().to_string(),
+            reason: reason.clone(),
+            hint: hint.clone(),
+        },
+        other => Problem {
+            place: String::new(),
+            reason: other.report(),
+            hint: String::new(),
+        },
     }
 }
 
 /// Makes a version ready: compiles, verifies and configures it.
-pub fn load(host: &Host, config: &Path, entry: &PolicyEntry, read: &Read) -> Result<LoadedPolicy, Problem> {
+pub fn load(
+    host: &Host,
+    config: &Path,
+    entry: &PolicyEntry,
+    read: &Read,
+) -> Result<LoadedPolicy, Problem> {
     let place = entry.path.display().to_string();
     // A compiler's defect must not stop all later reloads.
-    let loaded =
-        catch_unwind(AssertUnwindSafe(|| host.load_bytes(&entry.path, &read.bytes, Some(&read.version.settings))));
+    let loaded = catch_unwind(AssertUnwindSafe(|| {
+        host.load_bytes(&entry.path, &read.bytes, Some(&read.version.settings))
+    }));
     let policy = match loaded {
         Ok(Ok(policy)) => policy,
         Ok(Err(error)) => return Err(refused(config, entry, place, &error)),
         Err(_) => {
             let hint = "a defect of Longshore: please report it with the component".into();
-            return Err(Problem { place, reason: "compiling it panics".into(), hint });
+            return Err(Problem {
+                place,
+                reason: "compiling it panics".into(),
+                hint,
+            });
         }
     };
-    if policy.about().implements.iter().any(|what| what == "scorer") {
+    if policy
+        .about()
+        .implements
+        .iter()
+        .any(|what| what == "scorer")
+    {
         return Ok(policy);
     }
-    let reason = format!("it implements {}, which is not asked yet", policy.about().implements.join(", "));
-    Err(Problem { place, reason, hint: "only scorers (and their commitments) are asked in this version".into() })
+    let reason = format!(
+        "it implements {}, which is not asked yet",
+        policy.about().implements.join(", ")
+    );
+    Err(Problem {
+        place,
+        reason,
+        hint: "only scorers (and their commitments) are asked in this version".into(),
+    })
 }
 
 fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError) -> Problem {
@@ -114,8 +160,15 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
                 Some(file) => file.display().to_string(),
                 None => format!("{}:{}", config.display(), entry.line),
             };
-            let hint = format!("`longshore policy check {}` lists the settings that it takes", entry.path.display());
-            return Problem { place, reason: format!("settings: {problem}"), hint };
+            let hint = format!(
+                "`longshore policy check {}` lists the settings that it takes",
+                entry.path.display()
+            );
+            return Problem {
+                place,
+                reason: format!("settings: {problem}"),
+                hint,
+            };
         }
         LoadError::Refused { refusal, .. } => refusal.to_string(),
         other => other.to_string(),
@@ -128,29 +181,41 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
         reason = format!("{reason}: {error}");
         cause = error.source();
     }
-    let hint = format!("`longshore policy check {}` says what it is and wants", entry.path.display());
-    Problem { place, reason, hint }
+    let hint = format!(
+        "`longshore policy check {}` says what it is and wants",
+        entry.path.display()
+    );
+    Problem {
+        place,
+        reason,
+        hint,
+    }
 }
 
 /// A version is tried for this many NodePools at most.
 const TRIALS: usize = 16;
 
-/// Asks a version what was asked in the last round, of the NodePools that it serves; of all if that are none. Without a
-/// last round it passes.
+/// Asks a version what was asked in the last round, of the NodePools that it serves; of all if that
+/// are none. Without a last round it passes.
 pub fn validate(
     policy: &LoadedPolicy,
     entry: &PolicyEntry,
     asked: &[ScoreRequest],
     signals: &Arc<Signals>,
 ) -> Result<(), Problem> {
-    let named =
-        |q: &&ScoreRequest| entry.nodepools.as_ref().is_none_or(|names| names.iter().any(|n| n == q.node_pool()));
+    let named = |q: &&ScoreRequest| {
+        entry
+            .nodepools
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|n| n == q.node_pool()))
+    };
     let mut questions: Vec<&ScoreRequest> = asked.iter().filter(named).collect();
     if questions.is_empty() {
         questions = asked.iter().collect();
     }
     for question in questions.into_iter().take(TRIALS) {
-        let answer = Session::of(policy, &question.with_signals(signals)).and_then(|mut session| session.ask());
+        let answer = Session::of(policy, &question.with_signals(signals))
+            .and_then(|mut session| session.ask());
         answer.map_err(|error| Problem {
             place: entry.path.display().to_string(),
             reason: format!(

@@ -1,4 +1,5 @@
-//! What one round plans with: the policies that are obeyed, those that watch, and the configuration that named them.
+//! What one round plans with: the policies that are obeyed, those that watch, and the configuration
+//! that named them.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,13 +29,30 @@ pub(super) struct Shadow {
 }
 
 impl ActivePolicies {
-    pub(super) fn new(config: Arc<Config>, names: Vec<String>, wasm: WasmPolicies, shadows: Vec<Shadow>) -> Self {
-        ActivePolicies { config, names, wasm, shadows, answered: Mutex::default() }
+    pub(super) fn new(
+        config: Arc<Config>,
+        names: Vec<String>,
+        wasm: WasmPolicies,
+        shadows: Vec<Shadow>,
+    ) -> Self {
+        ActivePolicies {
+            config,
+            names,
+            wasm,
+            shadows,
+            answered: Mutex::default(),
+        }
     }
 
-    /// The same policies with instances of their own: what they are asked is no part of a round, and nobody is compared.
+    /// The same policies with instances of their own: what they are asked is no part of a round,
+    /// and nobody is compared.
     pub fn apart(&self) -> ActivePolicies {
-        ActivePolicies::new(self.config.clone(), self.names.clone(), self.wasm.apart(), Vec::new())
+        ActivePolicies::new(
+            self.config.clone(),
+            self.names.clone(),
+            self.wasm.apart(),
+            Vec::new(),
+        )
     }
 
     /// Begins a round at `now`, seconds since 1970.
@@ -89,6 +107,8 @@ impl Policies for ActivePolicies {
 
 impl Shadow {
     pub fn serves(&self, node_pool: &str) -> bool {
-        self.nodepools.as_ref().is_none_or(|names| names.is_empty() || names.iter().any(|name| name == node_pool))
+        self.nodepools
+            .as_ref()
+            .is_none_or(|names| names.is_empty() || names.iter().any(|name| name == node_pool))
     }
 }

@@ -1,7 +1,8 @@
 //! Signals while the daemon runs: files when they change, addresses on a schedule.
 //!
-//! One that cannot be had keeps its last good table with its time, says so once, and is asked again sooner. An address
-//! is asked on a thread of its own, one request at a time; its answer waits here for the next step.
+//! One that cannot be had keeps its last good table with its time, says so once, and is asked again
+//! sooner. An address is asked on a thread of its own, one request at a time; its answer waits here
+//! for the next step.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,7 +54,9 @@ type Table = BTreeMap<String, f64>;
 
 impl Sources {
     pub fn new(timeout: Duration) -> Self {
-        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::PlatformVerifier)
+            .build();
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(timeout))
             .max_redirects(REDIRECTS)
@@ -63,7 +66,14 @@ impl Sources {
             .build()
             .into();
         let (sender, arrived) = mpsc::channel();
-        Sources { all: BTreeMap::new(), agent, sender, arrived, tables: Arc::default(), changed: false }
+        Sources {
+            all: BTreeMap::new(),
+            agent,
+            sender,
+            arrived,
+            tables: Arc::default(),
+            changed: false,
+        }
     }
 
     /// What rounds are to see.
@@ -76,8 +86,8 @@ impl Sources {
         std::mem::take(&mut self.changed).then(|| self.tables.clone())
     }
 
-    /// Takes up what a configuration names, with what is in their `files`, and drops the rest. A signal from another
-    /// source keeps its table until there is a new one.
+    /// Takes up what a configuration names, with what is in their `files`, and drops the rest. A
+    /// signal from another source keeps its table until there is a new one.
     pub fn configure(
         &mut self,
         wanted: &BTreeMap<String, SignalEntry>,
@@ -87,15 +97,42 @@ impl Sources {
     ) {
         self.all.retain(|name, _| wanted.contains_key(name));
         board.signals.retain(|name, _| wanted.contains_key(name));
-        if self.tables.tables.keys().any(|name| !wanted.contains_key(name)) {
-            let kept = self.tables.tables.iter().filter(|(name, _)| wanted.contains_key(*name));
-            self.put(Signals { tables: kept.map(|(name, table)| (name.clone(), table.clone())).collect() });
+        if self
+            .tables
+            .tables
+            .keys()
+            .any(|name| !wanted.contains_key(name))
+        {
+            let kept = self
+                .tables
+                .tables
+                .iter()
+                .filter(|(name, _)| wanted.contains_key(*name));
+            self.put(Signals {
+                tables: kept
+                    .map(|(name, table)| (name.clone(), table.clone()))
+                    .collect(),
+            });
         }
         for (name, entry) in wanted {
-            if self.all.get(name).is_none_or(|source| source.entry != *entry) {
-                self.all.insert(name.clone(), Source { entry: entry.clone(), due: UNIX_EPOCH, in_flight: false });
+            if self
+                .all
+                .get(name)
+                .is_none_or(|source| source.entry != *entry)
+            {
+                self.all.insert(
+                    name.clone(),
+                    Source {
+                        entry: entry.clone(),
+                        due: UNIX_EPOCH,
+                        in_flight: false,
+                    },
+                );
                 let fresh = SignalStatus::new(name, entry);
-                let status = board.signals.entry(name.clone()).or_insert_with(|| fresh.clone());
+                let status = board
+                    .signals
+                    .entry(name.clone())
+                    .or_insert_with(|| fresh.clone());
                 (status.source, status.every_seconds) = (fresh.source, fresh.every_seconds);
             }
         }
@@ -108,18 +145,43 @@ impl Sources {
     pub fn step(&mut self, now: SystemTime, board: &mut PolicyBoard) -> bool {
         let mut first = false;
         let arrived: Vec<Fetched> = self.arrived.try_iter().collect();
-        for Fetched { name, entry, result } in arrived {
+        for Fetched {
+            name,
+            entry,
+            result,
+        } in arrived
+        {
             // An answer to a question that nobody asks any more.
-            let Some(source) = self.all.get_mut(&name).filter(|source| source.entry == entry) else { continue };
+            let Some(source) = self
+                .all
+                .get_mut(&name)
+                .filter(|source| source.entry == entry)
+            else {
+                continue;
+            };
             source.in_flight = false;
-            let SignalEntry::Url { every, .. } = &source.entry else { continue };
-            source.due = now + if result.is_ok() { *every } else { AGAIN.min(*every) };
+            let SignalEntry::Url { every, .. } = &source.entry else {
+                continue;
+            };
+            source.due = now
+                + if result.is_ok() {
+                    *every
+                } else {
+                    AGAIN.min(*every)
+                };
             first |= result.is_ok() && self.tables.get(&name).is_none();
             let time = seconds(now) as f64;
-            self.settle(&name, now, result.map(|rows| Signal::new(time, rows)), board);
+            self.settle(
+                &name,
+                now,
+                result.map(|rows| Signal::new(time, rows)),
+                board,
+            );
         }
         for (name, source) in &mut self.all {
-            let SignalEntry::Url { url, every } = &source.entry else { continue };
+            let SignalEntry::Url { url, every } = &source.entry else {
+                continue;
+            };
             // A clock that was set back does not make it wait for longer than it should.
             let due = source.due <= now || source.due > now + *every;
             if source.in_flight || !due {
@@ -130,17 +192,32 @@ impl Sources {
             let ask = move || {
                 let result = fetch(&agent, &url);
                 // Nobody waits for it once the daemon ends.
-                let _ = sender.send(Fetched { name, entry, result });
+                let _ = sender.send(Fetched {
+                    name,
+                    entry,
+                    result,
+                });
             };
             // Without a thread today there may be one at the next step.
-            source.in_flight = std::thread::Builder::new().name("signal".into()).spawn(ask).is_ok();
+            source.in_flight = std::thread::Builder::new()
+                .name("signal".into())
+                .spawn(ask)
+                .is_ok();
         }
         first
     }
 
     /// Writes down an attempt; a good table takes the place of the old one.
-    fn settle(&mut self, name: &str, now: SystemTime, result: Result<Signal, Problem>, board: &mut PolicyBoard) {
-        let Some(status) = board.signals.get_mut(name) else { return };
+    fn settle(
+        &mut self,
+        name: &str,
+        now: SystemTime,
+        result: Result<Signal, Problem>,
+        board: &mut PolicyBoard,
+    ) {
+        let Some(status) = board.signals.get_mut(name) else {
+            return;
+        };
         match result {
             Ok(signal) => {
                 status.rows = Some(signal.rows());
@@ -148,7 +225,12 @@ impl Sources {
                 status.had += 1;
                 let lost = status.error.take().is_some();
                 if lost || status.had == 1 {
-                    board.note(Kind::SignalBack, name, format!("signal {name} is there"), "");
+                    board.note(
+                        Kind::SignalBack,
+                        name,
+                        format!("signal {name} is there"),
+                        "",
+                    );
                 }
                 if self.tables.get(name) != Some(&signal) {
                     let mut tables = (*self.tables).clone();
@@ -160,7 +242,10 @@ impl Sources {
                 status.failures += 1;
                 if status.error.as_ref() != Some(&problem) {
                     let instead = match status.had_at {
-                        Some(at) => format!("the table had {} s ago stays", seconds(now).saturating_sub(at)),
+                        Some(at) => format!(
+                            "the table had {} s ago stays",
+                            seconds(now).saturating_sub(at)
+                        ),
                         None => "policies see none".into(),
                     };
                     let message = format!("signal {name} cannot be had from {problem}; {instead}");
@@ -178,7 +263,9 @@ impl Sources {
 }
 
 /// The tables of those signals that are files. Takes as long as the file system does.
-pub fn read_files(wanted: &BTreeMap<String, SignalEntry>) -> Vec<(String, Result<Signal, Problem>)> {
+pub fn read_files(
+    wanted: &BTreeMap<String, SignalEntry>,
+) -> Vec<(String, Result<Signal, Problem>)> {
     let read = |(name, entry): (&String, &SignalEntry)| match entry {
         SignalEntry::File(file) => Some((name.clone(), read_file(file))),
         SignalEntry::Url { .. } => None,
@@ -189,7 +276,8 @@ pub fn read_files(wanted: &BTreeMap<String, SignalEntry>) -> Vec<(String, Result
 /// A table from a file; its time is that of the file's last change.
 fn read_file(file: &Path) -> Result<Signal, Problem> {
     let place = || file.display().to_string();
-    let read = files::read(file, BYTES).and_then(|bytes| Ok((bytes, std::fs::metadata(file)?.modified()?)));
+    let read = files::read(file, BYTES)
+        .and_then(|bytes| Ok((bytes, std::fs::metadata(file)?.modified()?)));
     let (bytes, changed) = read.map_err(|error| Problem {
         place: place(),
         reason: error.to_string(),
@@ -206,21 +294,39 @@ fn fetch(agent: &ureq::Agent, url: &str) -> Result<Table, Problem> {
         reason: error.to_string(),
         hint: "check `url` from inside the daemon's pod; it is asked again by itself".into(),
     };
-    let mut response = agent.get(url).header("accept", "application/json").call().map_err(lost)?;
+    let mut response = agent
+        .get(url)
+        .header("accept", "application/json")
+        .call()
+        .map_err(lost)?;
     if response.status() != 200 {
-        return Err(wrong(place(), format!("it answers with status {}", response.status())));
+        return Err(wrong(
+            place(),
+            format!("it answers with status {}", response.status()),
+        ));
     }
-    let bytes = response.body_mut().with_config().limit(BYTES).read_to_vec().map_err(lost)?;
+    let bytes = response
+        .body_mut()
+        .with_config()
+        .limit(BYTES)
+        .read_to_vec()
+        .map_err(lost)?;
     table(&bytes).map_err(|reason| wrong(place(), reason))
 }
 
 fn wrong(place: String, reason: String) -> Problem {
-    Problem { place, reason, hint: "expected a JSON object of numbers: {\"us-east-1a\": 379.5}".into() }
+    Problem {
+        place,
+        reason,
+        hint: "expected a JSON object of numbers: {\"us-east-1a\": 379.5}".into(),
+    }
 }
 
-/// Checks what came. An empty table is refused: more often than not it is an exporter that has just started.
+/// Checks what came. An empty table is refused: more often than not it is an exporter that has just
+/// started.
 fn table(bytes: &[u8]) -> Result<Table, String> {
-    let rows: Table = serde_json::from_slice(bytes).map_err(|error| format!("not a signal: {error}"))?;
+    let rows: Table =
+        serde_json::from_slice(bytes).map_err(|error| format!("not a signal: {error}"))?;
     if rows.is_empty() {
         return Err("not a signal: the table is empty".into());
     }
@@ -232,7 +338,9 @@ fn table(bytes: &[u8]) -> Result<Table, String> {
 
 /// Seconds since 1970.
 pub fn seconds(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }
 
 #[cfg(test)]
@@ -242,7 +350,11 @@ mod tests {
     #[test]
     fn what_is_not_a_table_is_refused_in_its_own_words() {
         let refused = |text: &str| table(text.as_bytes()).unwrap_err();
-        assert!(refused("<html>").starts_with("not a signal: expected value"), "{}", refused("<html>"));
+        assert!(
+            refused("<html>").starts_with("not a signal: expected value"),
+            "{}",
+            refused("<html>")
+        );
         assert!(
             refused(r#"{"a": "1"}"#).starts_with("not a signal: invalid type: string"),
             "{}",
@@ -250,7 +362,10 @@ mod tests {
         );
         assert!(refused(r#"{"a": 1e999}"#).starts_with("not a signal: number out of range"));
         assert_eq!(refused("{}"), "not a signal: the table is empty");
-        assert_eq!(refused(&format!("{{\"{}\": 1}}", "x".repeat(300))), "not a signal: a key of 300 bytes");
+        assert_eq!(
+            refused(&format!("{{\"{}\": 1}}", "x".repeat(300))),
+            "not a signal: a key of 300 bytes"
+        );
         assert_eq!(table(br#"{"a": 1, "b": 2.5}"#).unwrap().len(), 2);
     }
 }

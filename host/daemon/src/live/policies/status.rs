@@ -1,4 +1,5 @@
-//! What is known about policies and signals, for `longshore status`, and what happened, for logs, metrics and Events.
+//! What is known about policies and signals, for `longshore status`, and what happened, for logs,
+//! metrics and Events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -61,7 +62,10 @@ impl Kind {
     /// Whether somebody should look at it.
     pub fn is_warning(self) -> bool {
         use Kind::*;
-        matches!(self, ConfigRefused | PolicyRefused | PolicyFailing | ShadowFailing | SignalLost)
+        matches!(
+            self,
+            ConfigRefused | PolicyRefused | PolicyFailing | ShadowFailing | SignalLost
+        )
     }
 }
 
@@ -117,7 +121,8 @@ pub struct PolicyStatus {
     pub mode: Mode,
     /// NodePools that it serves; none for all.
     pub nodepools: Option<Vec<String>>,
-    /// What the version that runs calls itself; none if none could ever be loaded, and the price answers.
+    /// What the version that runs calls itself; none if none could ever be loaded, and the price
+    /// answers.
     pub version: Option<String>,
     /// SHA-256 of the component that runs.
     pub digest: Option<String>,
@@ -205,7 +210,16 @@ impl SignalStatus {
             SignalEntry::Url { url, every } => (without_secrets(url), Some(every.as_secs())),
         };
         let name = name.to_owned();
-        SignalStatus { name, source, every_seconds, rows: None, had_at: None, had: 0, failures: 0, error: None }
+        SignalStatus {
+            name,
+            source,
+            every_seconds,
+            rows: None,
+            had_at: None,
+            had: 0,
+            failures: 0,
+            error: None,
+        }
     }
 }
 
@@ -229,7 +243,12 @@ impl PolicyBoard {
             self.notices.pop_front();
             self.dropped += 1;
         }
-        self.notices.push_back(Notice { kind, name: name.into(), message, hint: hint.into() });
+        self.notices.push_back(Notice {
+            kind,
+            name: name.into(),
+            message,
+            hint: hint.into(),
+        });
     }
 
     pub fn take_notices(&mut self) -> Vec<Notice> {
@@ -257,18 +276,33 @@ impl PolicyBoard {
             let text = report.to_string();
             match report {
                 Report::Said { place, message, .. } => {
-                    let Some(name) = live.names.get(place) else { continue };
+                    let Some(name) = live.names.get(place) else {
+                        continue;
+                    };
                     self.note(Kind::PolicySaid, name, message.text, "");
                 }
-                Report::Failed { place, error, instead, .. } => {
-                    let Some(name) = live.names.get(place) else { continue };
+                Report::Failed {
+                    place,
+                    error,
+                    instead,
+                    ..
+                } => {
+                    let Some(name) = live.names.get(place) else {
+                        continue;
+                    };
                     let error = error.to_string();
-                    let known = self.policy(name).and_then(|policy| policy.failing.replace(error.clone()));
+                    let known = self
+                        .policy(name)
+                        .and_then(|policy| policy.failing.replace(error.clone()));
                     // The last good version of one that is known to fail fails in turn: news.
                     if known.as_ref() != Some(&error) {
                         let hint = match instead {
-                            Fallback::LastGood => "put the last good component back, or wait: every round asks again",
-                            Fallback::Price => "put a good component in its place; every round asks again",
+                            Fallback::LastGood => {
+                                "put the last good component back, or wait: every round asks again"
+                            }
+                            Fallback::Price => {
+                                "put a good component in its place; every round asks again"
+                            }
                         };
                         self.note(Kind::PolicyFailing, name, text, hint);
                     }
@@ -281,21 +315,32 @@ impl PolicyBoard {
     }
 
     fn count(&mut self, name: &str, tally: CallStats) {
-        let Some(policy) = self.policy(name) else { return };
+        let Some(policy) = self.policy(name) else {
+            return;
+        };
         policy.calls += tally.calls;
         policy.failures += tally.failures;
         policy.by_last_good += tally.by_last_good;
         policy.by_price += tally.by_price;
         let fine = tally.calls > 0 && tally.by_last_good + tally.by_price == 0;
         if fine && policy.failing.take().is_some() {
-            self.note(Kind::PolicyRecovered, name, format!("policy {name} answers again"), "");
+            self.note(
+                Kind::PolicyRecovered,
+                name,
+                format!("policy {name} answers again"),
+                "",
+            );
         }
     }
 
     /// Writes down how a shadow did in a round.
     pub fn compared(&mut self, name: &str, result: Result<Comparison, String>) {
-        let Some(policy) = self.policy(name) else { return };
-        let Some(sum) = &mut policy.shadow else { return };
+        let Some(policy) = self.policy(name) else {
+            return;
+        };
+        let Some(sum) = &mut policy.shadow else {
+            return;
+        };
         match result {
             Ok(round) => {
                 sum.rounds += 1;
@@ -303,19 +348,33 @@ impl PolicyBoard {
                 sum.claims += round.claims;
                 sum.differ += round.differ;
                 sum.excluded += round.excluded;
-                (sum.price, sum.price_instead) = (sum.price + round.price.0, sum.price_instead + round.price.1);
-                (sum.enforced, sum.enforced_instead) =
-                    (sum.enforced + round.enforced.0, sum.enforced_instead + round.enforced.1);
+                (sum.price, sum.price_instead) =
+                    (sum.price + round.price.0, sum.price_instead + round.price.1);
+                (sum.enforced, sum.enforced_instead) = (
+                    sum.enforced + round.enforced.0,
+                    sum.enforced_instead + round.enforced.1,
+                );
                 (sum.own, sum.own_instead) = (sum.own + round.own.0, sum.own_instead + round.own.1);
                 if policy.failing.take().is_some() {
-                    self.note(Kind::ShadowRecovered, name, format!("policy {name} answers again"), "");
+                    self.note(
+                        Kind::ShadowRecovered,
+                        name,
+                        format!("policy {name} answers again"),
+                        "",
+                    );
                 }
             }
             Err(error) => {
                 sum.failures += 1;
                 if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
-                    let message = format!("policy {name}, which is compared and not obeyed, failed {error}");
-                    self.note(Kind::ShadowFailing, name, message, "no decision depends on it");
+                    let message =
+                        format!("policy {name}, which is compared and not obeyed, failed {error}");
+                    self.note(
+                        Kind::ShadowFailing,
+                        name,
+                        message,
+                        "no decision depends on it",
+                    );
                 }
             }
         }
@@ -350,7 +409,10 @@ mod tests {
 
     #[test]
     fn messages_show_no_passwords_or_tokens() {
-        assert_eq!(without_secrets("https://me:secret@host:8/path?token=x#y"), "https://host:8/path");
+        assert_eq!(
+            without_secrets("https://me:secret@host:8/path?token=x#y"),
+            "https://host:8/path"
+        );
         assert_eq!(without_secrets("http://host"), "http://host");
     }
 }

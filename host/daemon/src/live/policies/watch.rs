@@ -41,13 +41,28 @@ struct LoadedSlot {
 impl Watcher {
     /// Reads and loads everything once.
     pub(super) fn new(setup: Setup) -> Result<(Arc<Shared>, Watcher), Failure> {
-        let config = setup.config.as_deref().map(load::config).transpose()?.unwrap_or(setup.inline);
-        let host = HostConfig { limits: setup.limits, cache: setup.cache, canonical_nans: false, one_thread: true };
+        let config = setup
+            .config
+            .as_deref()
+            .map(load::config)
+            .transpose()?
+            .unwrap_or(setup.inline);
+        let host = HostConfig {
+            limits: setup.limits,
+            cache: setup.cache,
+            canonical_nans: false,
+            one_thread: true,
+        };
         let host = Host::new(host).map_err(|error| Failure::Usage {
             message: error.to_string(),
             hint: "WebAssembly needs memory that may be executed".into(),
         })?;
-        let nothing = ActivePolicies::new(Arc::default(), Vec::new(), host.follow(None, Vec::new()), Vec::new());
+        let nothing = ActivePolicies::new(
+            Arc::default(),
+            Vec::new(),
+            host.follow(None, Vec::new()),
+            Vec::new(),
+        );
         let slot = Slot {
             current: Arc::new(nothing),
             next: None,
@@ -55,8 +70,11 @@ impl Watcher {
             retired: Vec::new(),
             swaps: SwapTimes::default(),
         };
-        let shared =
-            Arc::new(Shared { slot: Mutex::new(slot), board: Mutex::default(), trim_due: AtomicBool::default() });
+        let shared = Arc::new(Shared {
+            slot: Mutex::new(slot),
+            board: Mutex::default(),
+            trim_due: AtomicBool::default(),
+        });
         let mut watcher = Watcher {
             shared: shared.clone(),
             host,
@@ -77,8 +95,8 @@ impl Watcher {
         Ok((shared, watcher))
     }
 
-    /// Looks at everything once. Returns when what was found is ready to be taken over; requests for signals go on by
-    /// themselves.
+    /// Looks at everything once. Returns when what was found is ready to be taken over; requests
+    /// for signals go on by themselves.
     pub fn step(&mut self, now: SystemTime) {
         self.drop_retired();
         let first = self.sources.step(now, &mut self.shared.board());
@@ -94,8 +112,8 @@ impl Watcher {
         }
     }
 
-    /// Has another configuration in force from the next round on, and watches `file`, if it is that file's. For who
-    /// drives the watcher by hand.
+    /// Has another configuration in force from the next round on, and watches `file`, if it is that
+    /// file's. For who drives the watcher by hand.
     pub fn switch(&mut self, file: Option<PathBuf>, config: Config, now: SystemTime) {
         self.drop_retired();
         self.file = file;
@@ -128,16 +146,24 @@ impl Watcher {
     }
 
     fn reload(&mut self, now: SystemTime) {
-        let Some(file) = self.file.clone() else { return };
+        let Some(file) = self.file.clone() else {
+            return;
+        };
         match load::config(&file) {
             Ok(config) => self.apply(config, now),
             Err(failure) => {
-                // Files of the configuration in force may have changed too, but seats are nobody's to guess now.
+                // Files of the configuration in force may have changed too, but seats are nobody's
+                // to guess now.
                 let problem = load::failed(failure);
                 let mut board = self.shared.board();
                 if board.config.error.as_ref() != Some(&problem) {
                     let message = format!("{problem}; the last good configuration stays in force");
-                    board.note(Kind::ConfigRefused, &file.display().to_string(), message, &problem.hint.clone());
+                    board.note(
+                        Kind::ConfigRefused,
+                        &file.display().to_string(),
+                        message,
+                        &problem.hint.clone(),
+                    );
                     board.config.error = Some(problem);
                 }
             }
@@ -150,14 +176,20 @@ impl Watcher {
         self.files.watch(named(self.file.as_deref(), &config), now);
         // The board is what the loop reads: it is never held while the file system is waited for.
         let tables = read_files(&config.signals);
-        self.sources.configure(&config.signals, tables, now, &mut self.shared.board());
+        self.sources
+            .configure(&config.signals, tables, now, &mut self.shared.board());
         let read: Vec<_> = config.policies.iter().map(load::read).collect();
         let change = self.compare(&config, &read);
         let fresh = self.load(&config, &read, &change);
 
         let different = self.config.planning != config.planning;
-        let loaded = fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_)));
-        if fresh.iter().any(|outcome| matches!(outcome, Outcome::Loaded(_) | Outcome::Refused(_))) {
+        let loaded = fresh
+            .iter()
+            .any(|outcome| matches!(outcome, Outcome::Loaded(_)));
+        if fresh
+            .iter()
+            .any(|outcome| matches!(outcome, Outcome::Loaded(_) | Outcome::Refused(_)))
+        {
             self.shared.trim_due.store(true, Ordering::Relaxed);
         }
         let anew = self.config.signals != config.signals || different || change.slots;
@@ -185,35 +217,70 @@ impl Watcher {
     }
 
     /// Does the steps: the only place that compiles.
-    fn load(&self, config: &Config, read: &[Result<Read, Problem>], change: &Change) -> Vec<Outcome> {
+    fn load(
+        &self,
+        config: &Config,
+        read: &[Result<Read, Problem>],
+        change: &Change,
+    ) -> Vec<Outcome> {
         let asked = self.shared.slot().current.clone().asked();
         let file = self.file.as_deref().unwrap_or(Path::new(""));
-        let one = |((entry, read), step): ((&PolicyEntry, &Result<Read, Problem>), &Step)| match (step, read) {
+        let one = |((entry, read), step): ((&PolicyEntry, &Result<Read, Problem>), &Step)| match (
+            step, read,
+        ) {
             (Step::Keep, _) => Outcome::Kept,
             (Step::Refused, _) => Outcome::Known,
             (_, Err(problem)) => Outcome::Refused(problem.clone()),
             (_, Ok(read)) => {
                 let policy = load::load(&self.host, file, entry, read);
-                let tried = policy
-                    .and_then(|policy| load::validate(&policy, entry, &asked, self.sources.tables()).map(|()| policy));
+                let tried = policy.and_then(|policy| {
+                    load::validate(&policy, entry, &asked, self.sources.tables()).map(|()| policy)
+                });
                 if tried.is_ok() {
                     self.journal.component(&read.version.digest, &read.bytes);
                 }
                 tried.map_or_else(Outcome::Refused, Outcome::Loaded)
             }
         };
-        config.policies.iter().zip(read).zip(&change.steps).map(one).collect()
+        config
+            .policies
+            .iter()
+            .zip(read)
+            .zip(&change.steps)
+            .map(one)
+            .collect()
     }
 
     /// Puts everybody on their seats, and writes down what became of each.
-    fn settle(&mut self, read: Vec<Result<Read, Problem>>, change: &Change, fresh: Vec<Outcome>, now: SystemTime) {
-        let mut old: Vec<Option<LoadedSlot>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
+    fn settle(
+        &mut self,
+        read: Vec<Result<Read, Problem>>,
+        change: &Change,
+        fresh: Vec<Outcome>,
+        now: SystemTime,
+    ) {
+        let mut old: Vec<Option<LoadedSlot>> = std::mem::take(&mut self.slots)
+            .into_iter()
+            .map(Some)
+            .collect();
         let mut board = self.shared.board();
         let mut known = std::mem::take(&mut board.policies);
-        for (((entry, read), &from), outcome) in self.config.policies.iter().zip(read).zip(&change.from).zip(fresh) {
+        for (((entry, read), &from), outcome) in self
+            .config
+            .policies
+            .iter()
+            .zip(read)
+            .zip(&change.from)
+            .zip(fresh)
+        {
             let before = from.and_then(|at| old[at].take());
-            let (running, refused) = before.map_or((None, None), |slot| (slot.running, slot.refused));
-            let mut slot = LoadedSlot { entry: entry.clone(), running, refused };
+            let (running, refused) =
+                before.map_or((None, None), |slot| (slot.running, slot.refused));
+            let mut slot = LoadedSlot {
+                entry: entry.clone(),
+                running,
+                refused,
+            };
             let mut status = match known.iter().position(|policy| policy.name == entry.name) {
                 Some(at) => known.swap_remove(at),
                 None => PolicyStatus::default(),
@@ -223,38 +290,71 @@ impl Watcher {
             status.nodepools.clone_from(&entry.nodepools);
             status.shadow = match entry.mode {
                 Mode::Enforce => None,
-                Mode::Shadow if status.mode == Mode::Shadow => status.shadow.or_else(|| Some(ShadowStatus::default())),
+                Mode::Shadow if status.mode == Mode::Shadow => {
+                    status.shadow.or_else(|| Some(ShadowStatus::default()))
+                }
                 Mode::Shadow => Some(ShadowStatus::default()),
             };
             status.mode = entry.mode;
-            outcome.settle(read.ok().map(|read| read.version), &mut slot, &mut status, now, &mut board);
+            outcome.settle(
+                read.ok().map(|read| read.version),
+                &mut slot,
+                &mut status,
+                now,
+                &mut board,
+            );
             board.policies.push(status);
             self.slots.push(slot);
         }
         for name in &change.gone {
-            board.note(Kind::PolicyRemoved, name, format!("policy {name} is not named any more"), "");
+            board.note(
+                Kind::PolicyRemoved,
+                name,
+                format!("policy {name} is not named any more"),
+                "",
+            );
         }
     }
 
     /// Makes what sits on the seats ready to be taken over.
     fn offer(&self) {
         let current = self.shared.slot().current.clone();
-        let obeyed: Vec<&LoadedSlot> = self.slots.iter().filter(|slot| slot.entry.mode == Mode::Enforce).collect();
+        let obeyed: Vec<&LoadedSlot> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.entry.mode == Mode::Enforce)
+            .collect();
         let place = |slot: &&LoadedSlot| PolicySlot {
             policy: slot.running.as_ref().map(|(_, policy)| policy.clone()),
             node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
-            follows: current.names.iter().position(|name| *name == slot.entry.name),
+            follows: current
+                .names
+                .iter()
+                .position(|name| *name == slot.entry.name),
         };
-        let wasm = self.host.follow(Some(&current.wasm), obeyed.iter().map(place).collect());
+        let wasm = self
+            .host
+            .follow(Some(&current.wasm), obeyed.iter().map(place).collect());
         wasm.share_signals(self.sources.tables().clone());
         let shadow = |slot: &LoadedSlot| {
-            let (_, policy) = slot.running.as_ref().filter(|_| slot.entry.mode == Mode::Shadow)?;
+            let (_, policy) = slot
+                .running
+                .as_ref()
+                .filter(|_| slot.entry.mode == Mode::Shadow)?;
             let (name, nodepools) = (slot.entry.name.clone(), slot.entry.nodepools.clone());
-            Some(Shadow { name, policy: policy.clone(), nodepools })
+            Some(Shadow {
+                name,
+                policy: policy.clone(),
+                nodepools,
+            })
         };
         let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
-        let live =
-            ActivePolicies::new(self.config.clone(), names, wasm, self.slots.iter().filter_map(shadow).collect());
+        let live = ActivePolicies::new(
+            self.config.clone(),
+            names,
+            wasm,
+            self.slots.iter().filter_map(shadow).collect(),
+        );
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
     }
@@ -266,9 +366,16 @@ impl Watcher {
         let mended = board.config.error.is_some();
         let first = board.config.loaded_at == 0;
         if anew || mended || first {
-            board.config = ConfigStatus { file, loaded_at: seconds(now), error: None };
+            board.config = ConfigStatus {
+                file,
+                loaded_at: seconds(now),
+                error: None,
+            };
             if !first {
-                let message = format!("another configuration is in force; policies named: {}", change.steps.len());
+                let message = format!(
+                    "another configuration is in force; policies named: {}",
+                    change.steps.len()
+                );
                 board.note(Kind::ConfigLoaded, &name, message, "");
             }
         }
@@ -302,7 +409,9 @@ impl Outcome {
             Outcome::Kept => {
                 slot.refused = None;
                 if status.error.take().is_some() {
-                    let message = format!("policy {name}: the files are those of the version that runs again");
+                    let message = format!(
+                        "policy {name}: the files are those of the version that runs again"
+                    );
                     board.note(Kind::PolicyLoaded, name, message, "");
                 }
             }
@@ -311,10 +420,16 @@ impl Outcome {
                 let called = format!("{} {}", about.name, about.version);
                 let before = status.version.replace(called.clone());
                 let digest = policy.digest().to_owned();
-                let instead = before.map_or(String::new(), |before| format!(" and takes the place of {before}"));
-                let message = format!("policy {name}: {called} (sha256:{}) is ready{instead}", &digest[..12]);
+                let instead = before.map_or(String::new(), |before| {
+                    format!(" and takes the place of {before}")
+                });
+                let message = format!(
+                    "policy {name}: {called} (sha256:{}) is ready{instead}",
+                    &digest[..12]
+                );
                 board.note(Kind::PolicyLoaded, name, message, "");
-                (status.digest, status.loaded_at, status.error) = (Some(digest), Some(seconds(now)), None);
+                (status.digest, status.loaded_at, status.error) =
+                    (Some(digest), Some(seconds(now)), None);
                 status.loads += 1;
                 slot.refused = None;
                 slot.running = version.map(|version| (version, policy));
@@ -340,10 +455,16 @@ impl Outcome {
 
 /// Every file that a configuration names, and its own.
 fn named(file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
-    let policies = config.policies.iter().flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
+    let policies = config
+        .policies
+        .iter()
+        .flat_map(|p| std::iter::once(&p.path).chain(&p.settings_file));
     let signals = config.signals.values().filter_map(|signal| match signal {
         SignalEntry::File(file) => Some(file),
         SignalEntry::Url { .. } => None,
     });
-    file.into_iter().map(Path::to_owned).chain(policies.chain(signals).cloned()).collect()
+    file.into_iter()
+        .map(Path::to_owned)
+        .chain(policies.chain(signals).cloned())
+        .collect()
 }

@@ -1,7 +1,8 @@
-//! Listeners that nobody can exhaust: connections are limited in number and in time, and each carries one request.
+//! Listeners that nobody can exhaust: connections are limited in number and in time, and each
+//! carries one request.
 //!
-//! A client that sends or reads slowly holds a connection, and what is being written to it, until the connection's time
-//! is up. Further connections wait in the kernel's queue until one ends.
+//! A client that sends or reads slowly holds a connection, and what is being written to it, until
+//! the connection's time is up. Further connections wait in the kernel's queue until one ends.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -33,13 +34,16 @@ pub struct Limits {
 /// Longest path and query that are looked at, in bytes. `namespace/name` of a pod has at most 317.
 const PATH: usize = 512;
 
-/// Binds a port on all addresses, IPv6 and IPv4; on those of IPv4 alone where the kernel has no IPv6.
+/// Binds a port on all addresses, IPv6 and IPv4; on those of IPv4 alone where the kernel has no
+/// IPv6.
 ///
 /// # Errors
 /// The port cannot be had.
 pub async fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
     let on = |address: SocketAddr| async move {
-        TcpListener::bind(address).await.map_err(|error| (format!("cannot listen on {address}: {error}"), error))
+        TcpListener::bind(address)
+            .await
+            .map_err(|error| (format!("cannot listen on {address}: {error}"), error))
     };
     let v6 = match on((Ipv6Addr::UNSPECIFIED, port).into()).await {
         Ok(listener) => Some(listener),
@@ -47,7 +51,10 @@ pub async fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
         Err(_) => None,
     };
     // The same port, where the kernel chose one.
-    let port = v6.as_ref().and_then(|v6| v6.local_addr().ok()).map_or(port, |at| at.port());
+    let port = v6
+        .as_ref()
+        .and_then(|v6| v6.local_addr().ok())
+        .map_or(port, |at| at.port());
     match (v6, on((Ipv4Addr::UNSPECIFIED, port).into()).await) {
         // One socket for both: the usual setting (net.ipv6.bindv6only = 0).
         (Some(v6), Err((_, error))) if error.kind() == ErrorKind::AddrInUse => Ok(vec![v6]),
@@ -63,7 +70,9 @@ pub async fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
 /// The address cannot be had.
 pub async fn at(address: &str) -> Result<Vec<TcpListener>, String> {
     let bound = TcpListener::bind(address).await;
-    bound.map(|listener| vec![listener]).map_err(|error| format!("cannot listen on {address}: {error}"))
+    bound
+        .map(|listener| vec![listener])
+        .map_err(|error| format!("cannot listen on {address}: {error}"))
 }
 
 /// Serves `router` on every listener until the process ends. All of them share the limits.
@@ -71,7 +80,11 @@ pub fn serve(listeners: Vec<TcpListener>, limits: Limits, router: Router) {
     let router = router.layer(middleware::from_fn(one_small_request));
     let free = Arc::new(Semaphore::new(limits.connections));
     for listener in listeners {
-        let bounded = Bounded { listener, free: free.clone(), lifetime: limits.lifetime };
+        let bounded = Bounded {
+            listener,
+            free: free.clone(),
+            lifetime: limits.lifetime,
+        };
         let router = router.clone();
         tokio::spawn(async move {
             if let Err(error) = axum::serve(bounded, router).await {
@@ -81,20 +94,35 @@ pub fn serve(listeners: Vec<TcpListener>, limits: Limits, router: Router) {
     }
 }
 
-/// Refuses long paths and requests with a body, and ends the connection after the answer, so that the time of a
-/// connection is the time of a request.
+/// Refuses long paths and requests with a body, and ends the connection after the answer, so that
+/// the time of a connection is the time of a request.
 async fn one_small_request(request: Request, next: Next) -> Response {
-    let long = request.uri().path_and_query().is_some_and(|path| path.as_str().len() > PATH);
+    let long = request
+        .uri()
+        .path_and_query()
+        .is_some_and(|path| path.as_str().len() > PATH);
     let headers = request.headers();
-    let empty = headers.get(CONTENT_LENGTH).is_none_or(|length| length.as_bytes() == b"0");
+    let empty = headers
+        .get(CONTENT_LENGTH)
+        .is_none_or(|length| length.as_bytes() == b"0");
     let mut response = if long {
-        (StatusCode::URI_TOO_LONG, format!("the path is longer than {PATH} bytes\n")).into_response()
+        (
+            StatusCode::URI_TOO_LONG,
+            format!("the path is longer than {PATH} bytes\n"),
+        )
+            .into_response()
     } else if !empty || headers.contains_key(TRANSFER_ENCODING) {
-        (StatusCode::PAYLOAD_TOO_LARGE, "no request here has a body\n").into_response()
+        (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "no request here has a body\n",
+        )
+            .into_response()
     } else {
         next.run(request).await
     };
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -116,7 +144,14 @@ impl axum::serve::Listener for Bounded {
             Err(_) => std::future::pending().await,
         };
         let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Connection { stream, ends: Box::pin(sleep(self.lifetime)), _permit: permit }, from)
+        (
+            Connection {
+                stream,
+                ends: Box::pin(sleep(self.lifetime)),
+                _permit: permit,
+            },
+            from,
+        )
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -142,13 +177,21 @@ impl Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.open(cx)?.poll_read(cx, into)
     }
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.open(cx)?.poll_write(cx, bytes)
     }
 

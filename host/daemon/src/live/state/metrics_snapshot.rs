@@ -1,8 +1,9 @@
-//! What metrics tell of the cluster, copied out of the state at one moment: small enough to be made between two events,
-//! and whole enough for the text to be written elsewhere. Nothing is kept for it from one picture to the next.
+//! What metrics tell of the cluster, copied out of the state at one moment: small enough to be made
+//! between two events, and whole enough for the text to be written elsewhere. Nothing is kept for
+//! it from one picture to the next.
 //!
-//! Costs the loop about half of what a round's copy of the world does, and fifty bytes a pod beside its name for as long
-//! as the text takes.
+//! Costs the loop about half of what a round's copy of the world does, and fifty bytes a pod beside
+//! its name for as long as the text takes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -82,7 +83,8 @@ pub struct PodRow {
 }
 
 impl ClusterState {
-    /// A picture of it; `now`, the queue, what is being decided and what was are the caller's to say.
+    /// A picture of it; `now`, the queue, what is being decided and what was are the caller's to
+    /// say.
     pub fn metrics_snapshot(&self, catalogue: &Catalogue) -> MetricsSnapshot {
         let names = &self.store.unsorted().names;
         let managed = |node: &NodeView| self.claims_by_provider.contains_key(&node.provider_id);
@@ -97,7 +99,9 @@ impl ClusterState {
             })
             .collect();
         let (pods, owners) = self.pod_lines(&mut nodes);
-        let resources = nodes.iter().flat_map(|node| node.pods.requests.iter().chain(node.pods.limits.iter()));
+        let resources = nodes
+            .iter()
+            .flat_map(|node| node.pods.requests.iter().chain(node.pods.limits.iter()));
         let others = resources.filter_map(|(resource, _)| match resource {
             ResourceId::Other(name) => Some((name, names.text(name).to_owned())),
             _ => None,
@@ -119,15 +123,21 @@ impl ClusterState {
     fn pod_lines(&self, nodes: &mut [NodeTotals]) -> (Vec<PodRow>, Vec<String>) {
         let world = self.store.unsorted();
         let names = &world.names;
-        let at: HashMap<Symbol, usize> =
-            nodes.iter().enumerate().filter_map(|(at, node)| Some((names.get(&node.view.name)?, at))).collect();
+        let at: HashMap<Symbol, usize> = nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| Some((names.get(&node.view.name)?, at)))
+            .collect();
         let daemon_set = names.get("DaemonSet");
         let mut owners: HashMap<(Symbol, Symbol), u32> = HashMap::new();
         let mut nominated = Vec::new();
         let mut lines = Vec::with_capacity(world.pods.len());
         for (index, pod) in world.pods.iter().enumerate() {
             let shape = world.shapes.get(pod.shape);
-            let node = pod.node.and_then(|name| at.get(&name)).filter(|_| !pod.terminal);
+            let node = pod
+                .node
+                .and_then(|name| at.get(&name))
+                .filter(|_| !pod.terminal);
             if let Some(node) = node.map(|&at| &mut nodes[at]) {
                 let limits = self.store.limits(index);
                 node.pods.add(&shape.requests, limits);
@@ -135,9 +145,13 @@ impl ClusterState {
                     node.daemons.add(&shape.requests, limits);
                 }
             }
-            let name = [names.text(shape.namespace), "/", &pod.name].concat().into_boxed_str();
+            let name = [names.text(shape.namespace), "/", &pod.name]
+                .concat()
+                .into_boxed_str();
             // Not there while the version that could be read is older than the last.
-            let Some(mark) = self.pods.get(&name) else { continue };
+            let Some(mark) = self.pods.get(&name) else {
+                continue;
+            };
             let owner = pod.owner.map(|owner| {
                 *owners.entry(owner).or_insert_with(|| {
                     nominated.push(format!("{}/{}", names.text(owner.0), names.text(owner.1)));
@@ -157,8 +171,8 @@ impl ClusterState {
         (lines, nominated)
     }
 
-    /// USD per hour of the claims of each NodePool that have been launched, at today's price of what they are. A claim
-    /// that the catalogue has no price for costs nothing.
+    /// USD per hour of the claims of each NodePool that have been launched, at today's price of
+    /// what they are. A claim that the catalogue has no price for costs nothing.
     fn costs(&self, catalogue: &Catalogue) -> BTreeMap<String, f64> {
         let world = self.store.unsorted();
         let names = &world.names;
@@ -168,35 +182,62 @@ impl ClusterState {
         };
         let (zone, capacity_type) = (key(labels::ZONE), key(labels::CAPACITY_TYPE));
         let mut prices: HashMap<[Option<Symbol>; 3], f64> = HashMap::new();
-        let mut costs: BTreeMap<String, f64> = self.pools.keys().map(|name| (name.clone(), 0.0)).collect();
-        for claim in world.claims.iter().filter(|claim| claim.provider_id.is_some()) {
+        let mut costs: BTreeMap<String, f64> =
+            self.pools.keys().map(|name| (name.clone(), 0.0)).collect();
+        for claim in world
+            .claims
+            .iter()
+            .filter(|claim| claim.provider_id.is_some())
+        {
             let of = |key: Option<Symbol>| key.and_then(|key| claim.labels.get(key));
-            let Some(pool) = claim.labels.get(pool).and_then(|pool| costs.get_mut(names.text(pool))) else { continue };
+            let Some(pool) = claim
+                .labels
+                .get(pool)
+                .and_then(|pool| costs.get_mut(names.text(pool)))
+            else {
+                continue;
+            };
             let what = [of(Some(kind)), of(zone), of(capacity_type)];
-            *pool += *prices.entry(what).or_insert_with(|| price(catalogue, names, what).unwrap_or(0.0));
+            *pool += *prices
+                .entry(what)
+                .or_insert_with(|| price(catalogue, names, what).unwrap_or(0.0));
         }
         costs
     }
 }
 
 /// USD per hour of an instance type in a zone under a capacity type.
-fn price(catalogue: &Catalogue, names: &Symbols, [kind, zone, capacity_type]: [Option<Symbol>; 3]) -> Option<f64> {
+fn price(
+    catalogue: &Catalogue,
+    names: &Symbols,
+    [kind, zone, capacity_type]: [Option<Symbol>; 3],
+) -> Option<f64> {
     let name = names.text(kind?);
     let types = catalogue.types();
-    let at = types.binary_search_by(|t| names.text(t.name).cmp(name)).ok()?;
+    let at = types
+        .binary_search_by(|t| names.text(t.name).cmp(name))
+        .ok()?;
     let rows = &types[at].offerings;
     let mut offerings = catalogue.offerings()[rows.start as usize..rows.end as usize].iter();
-    offerings.find(|o| o.zone == zone && o.capacity_type == capacity_type).map(|o| o.price)
+    offerings
+        .find(|o| o.zone == zone && o.capacity_type == capacity_type)
+        .map(|o| o.price)
 }
 
-/// Well-known labels of nodes: Kubernetes' and Karpenter's, and what instance types and their offerings say. Metrics
-/// call them by what is behind the slash, with `_` for whatever they do not allow.
+/// Well-known labels of nodes: Kubernetes' and Karpenter's, and what instance types and their
+/// offerings say. Metrics call them by what is behind the slash, with `_` for whatever they do not
+/// allow.
 fn keys(catalogue: &Catalogue, names: &Symbols) -> Vec<(String, String)> {
     let of_types = catalogue.types().iter().flat_map(|t| {
         let first = catalogue.offerings().get(t.offerings.start as usize);
-        t.requirements.iter().chain(first.into_iter().flat_map(|o| &o.requirements))
+        t.requirements
+            .iter()
+            .chain(first.into_iter().flat_map(|o| &o.requirements))
     });
-    let mut keys: Vec<&str> = of_types.map(|r| names.text(r.key)).chain(labels::WELL_KNOWN).collect();
+    let mut keys: Vec<&str> = of_types
+        .map(|r| names.text(r.key))
+        .chain(labels::WELL_KNOWN)
+        .collect();
     keys.sort_unstable();
     keys.dedup();
     keys.retain(|key| ![labels::NODEPOOL, labels::HOSTNAME].contains(key));
@@ -204,7 +245,10 @@ fn keys(catalogue: &Catalogue, names: &Symbols) -> Vec<(String, String)> {
         let name = key.rsplit('/').next().unwrap_or(key);
         name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     };
-    let mut named: Vec<(String, String)> = keys.into_iter().map(|key| (key.to_owned(), snake(key))).collect();
+    let mut named: Vec<(String, String)> = keys
+        .into_iter()
+        .map(|key| (key.to_owned(), snake(key)))
+        .collect();
     named.sort_by(|a, b| a.1.cmp(&b.1));
     // Kubernetes' own comes first where two share a name, which no series may.
     named.dedup_by(|b, a| a.1 == b.1);

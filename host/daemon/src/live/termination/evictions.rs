@@ -38,26 +38,40 @@ pub async fn drain(
 ) -> Result<usize, String> {
     let now = ctx.now();
     let waited: Vec<&Arc<DrainingPod>> = pods.iter().filter(|p| p.counts(now)).collect();
-    let Some(turn) = waited.iter().map(|p| p.eviction_tier()).min() else { return Ok(0) };
+    let Some(turn) = waited.iter().map(|p| p.eviction_tier()).min() else {
+        return Ok(0);
+    };
     let mut refused: Vec<String> = Vec::new();
     for pod in waited.iter().filter(|p| !p.is_going()) {
         let left = ends.map(|ends| ends.as_second() - now.as_second());
         let why = match left.filter(|left| *left < pod.grace()) {
             // Whatever its turn, its budget and its annotations.
             Some(left) => {
-                let grace = if mutant("wrong-grace") { 1 } else { left.max(1) };
+                let grace = if mutant("wrong-grace") {
+                    1
+                } else {
+                    left.max(1)
+                };
                 ask(ctx, node, pod, PodRequest::Delete, force(ctx, pod, grace)).await?
             }
             None if pod.eviction_tier() > turn => None,
             None if pod.held(now) => Some("do-not-disrupt".to_owned()),
             None => ask(ctx, node, pod, PodRequest::Evict, evict(ctx, pod)).await?,
         };
-        refused.extend(why.map(|why| if why.is_empty() { pod.full() } else { format!("{} ({why})", pod.full()) }));
+        refused.extend(why.map(|why| {
+            if why.is_empty() {
+                pod.full()
+            } else {
+                format!("{} ({why})", pod.full())
+            }
+        }));
     }
     if !refused.is_empty() {
         refused.truncate(NAMED);
         let message = format!("pods that cannot leave yet: {}", refused.join(", "));
-        ctx.events.node(node, true, "FailedDraining", &message).await;
+        ctx.events
+            .node(node, true, "FailedDraining", &message)
+            .await;
     }
     Ok(waited.len())
 }
@@ -78,12 +92,14 @@ async fn ask(
         Answer::Leaves => None,
         Answer::Refuses(why) => Some(why.chars().take(REASON).collect::<String>()),
     };
-    ctx.drains.asked(node, pod, what, why.as_deref(), Instant::now());
+    ctx.drains
+        .asked(node, pod, what, why.as_deref(), Instant::now());
     Ok(why)
 }
 
-/// The request that asks a pod to leave. By hand: kube 5.0 writes the options of an eviction under a name that the API
-/// does not know, and without the UID a new pod of the same name would be evicted in the place of the old one.
+/// The request that asks a pod to leave. By hand: kube 5.0 writes the options of an eviction under
+/// a name that the API does not know, and without the UID a new pod of the same name would be
+/// evicted in the place of the old one.
 fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, String> {
     let (namespace, name) = (pod.namespace(), pod.name());
     let body = json!({
@@ -92,10 +108,12 @@ fn eviction(pod: &DrainingPod) -> Result<http::Request<Vec<u8>>, String> {
         "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": {"preconditions": {"uid": pod.uid()}},
     });
-    http::Request::post(format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"))
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(body.to_string().into_bytes())
-        .map_err(|e| e.to_string())
+    http::Request::post(format!(
+        "/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    ))
+    .header(http::header::CONTENT_TYPE, "application/json")
+    .body(body.to_string().into_bytes())
+    .map_err(|e| e.to_string())
 }
 
 /// Asks a pod to leave.
@@ -109,14 +127,26 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
         Err(kube::Error::Api(status)) => status.code,
         Err(_) => 0,
     };
-    ctx.metrics.evictions.with_label_values(&[&code.to_string()]).inc();
+    ctx.metrics
+        .evictions
+        .with_label_values(&[&code.to_string()])
+        .inc();
     match answer {
         Ok(_) => {
-            ctx.events.pod(&pod.full(), false, "Evicted", "Evicted pod: its node is going").await;
+            ctx.events
+                .pod(
+                    &pod.full(),
+                    false,
+                    "Evicted",
+                    "Evicted pod: its node is going",
+                )
+                .await;
             Ok(Answer::Leaves)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),
-        Err(kube::Error::Api(status)) if status.code == 429 || status.message.contains("PodDisruptionBudget") => {
+        Err(kube::Error::Api(status))
+            if status.code == 429 || status.message.contains("PodDisruptionBudget") =>
+        {
             Ok(Answer::Refuses(String::new()))
         }
         Err(kube::Error::Api(status)) => Ok(Answer::Refuses(status.message)),
@@ -130,11 +160,18 @@ async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, S
     let uid = Some(pod.uid().to_owned());
     let params = DeleteParams::default()
         .grace_period(u32::try_from(grace).unwrap_or(0))
-        .preconditions(Preconditions { uid, resource_version: None });
+        .preconditions(Preconditions {
+            uid,
+            resource_version: None,
+        });
     match api.delete(pod.name(), &params).await {
         Ok(_) => {
-            let message = format!("Deleted pod with {grace} s of grace: its node's termination grace period is over");
-            ctx.events.pod(&pod.full(), false, "Disrupted", &message).await;
+            let message = format!(
+                "Deleted pod with {grace} s of grace: its node's termination grace period is over"
+            );
+            ctx.events
+                .pod(&pod.full(), false, "Disrupted", &message)
+                .await;
             Ok(Answer::Leaves)
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Answer::Leaves),

@@ -118,16 +118,26 @@ impl DrainingPod {
     }
 
     fn is_daemon(&self) -> bool {
-        self.metadata.owner_references.iter().any(|o| o.kind == "DaemonSet")
+        self.metadata
+            .owner_references
+            .iter()
+            .any(|o| o.kind == "DaemonSet")
     }
 
     fn is_static(&self) -> bool {
         self.metadata.annotations.contains_key(labels::MIRROR_POD)
-            || self.metadata.owner_references.iter().any(|o| o.kind == "Node")
+            || self
+                .metadata
+                .owner_references
+                .iter()
+                .any(|o| o.kind == "Node")
     }
 
     fn is_stuck(&self, now: Timestamp) -> bool {
-        self.metadata.deletion_timestamp.as_ref().is_some_and(|t| now.as_second() > t.0.as_second() + STUCK_GRACE)
+        self.metadata
+            .deletion_timestamp
+            .as_ref()
+            .is_some_and(|t| now.as_second() > t.0.as_second() + STUCK_GRACE)
     }
 
     /// It has to leave before the node may go.
@@ -142,30 +152,50 @@ impl DrainingPod {
         if mutant("ignores-do-not-disrupt") {
             return false;
         }
-        match self.metadata.annotations.get(labels::DO_NOT_DISRUPT).map(String::as_str) {
+        match self
+            .metadata
+            .annotations
+            .get(labels::DO_NOT_DISRUPT)
+            .map(String::as_str)
+        {
             None | Some("false") => false,
             Some("true") => true,
             Some(text) => {
-                let Ok(held) = longshore_api::crd::duration::duration(text) else { return false };
-                let start = self.status.start_time.as_ref().map_or(now.as_second(), |t| t.0.as_second());
-                now.as_second() < start.saturating_add(i64::try_from(held.as_secs()).unwrap_or(i64::MAX))
+                let Ok(held) = longshore_api::crd::duration::duration(text) else {
+                    return false;
+                };
+                let start = self
+                    .status
+                    .start_time
+                    .as_ref()
+                    .map_or(now.as_second(), |t| t.0.as_second());
+                now.as_second()
+                    < start.saturating_add(i64::try_from(held.as_secs()).unwrap_or(i64::MAX))
             }
         }
     }
 
     /// Who leaves first: others before daemons, and those before critical ones.
     pub fn eviction_tier(&self) -> u8 {
-        let critical =
-            matches!(self.spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical");
-        if mutant("ignores-tiers") { 0 } else { u8::from(critical) * 2 + u8::from(self.is_daemon()) }
+        let critical = matches!(
+            self.spec.priority_class_name.as_str(),
+            "system-cluster-critical" | "system-node-critical"
+        );
+        if mutant("ignores-tiers") {
+            0
+        } else {
+            u8::from(critical) * 2 + u8::from(self.is_daemon())
+        }
     }
 
     /// Names of the PersistentVolumeClaims that it mounts.
     pub fn volume_claims(&self) -> impl Iterator<Item = String> {
-        self.spec.volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-            (Some(claim), _) => Some(claim.claim_name.clone()),
-            (None, Some(_)) => Some(format!("{}-{}", self.metadata.name, volume.name)),
-            (None, None) => None,
+        self.spec.volumes.iter().filter_map(|volume| {
+            match (&volume.persistent_volume_claim, &volume.ephemeral) {
+                (Some(claim), _) => Some(claim.claim_name.clone()),
+                (None, Some(_)) => Some(format!("{}-{}", self.metadata.name, volume.name)),
+                (None, None) => None,
+            }
         })
     }
 }
@@ -190,7 +220,10 @@ mod tests {
         let both = pod(
             r#"{"metadata":{"ownerReferences":[{"kind":"DaemonSet"}]},"spec":{"priorityClassName":"system-node-critical"}}"#,
         );
-        assert_eq!([&plain, &daemon, &critical, &both].map(DrainingPod::eviction_tier), [0, 1, 2, 3]);
+        assert_eq!(
+            [&plain, &daemon, &critical, &both].map(DrainingPod::eviction_tier),
+            [0, 1, 2, 3]
+        );
     }
 
     #[test]
@@ -199,8 +232,15 @@ mod tests {
         assert!(pod("{}").counts(now));
         assert!(!pod(r#"{"status":{"phase":"Succeeded"}}"#).counts(now));
         assert!(!pod(r#"{"spec":{"tolerations":[{"operator":"Exists"}]}}"#).counts(now));
-        assert!(!pod(r#"{"spec":{"tolerations":[{"key":"karpenter.sh/disrupted","operator":"Exists"}]}}"#).counts(now));
-        assert!(pod(r#"{"spec":{"tolerations":[{"key":"other","operator":"Exists"}]}}"#).counts(now));
+        assert!(
+            !pod(
+                r#"{"spec":{"tolerations":[{"key":"karpenter.sh/disrupted","operator":"Exists"}]}}"#
+            )
+            .counts(now)
+        );
+        assert!(
+            pod(r#"{"spec":{"tolerations":[{"key":"other","operator":"Exists"}]}}"#).counts(now)
+        );
         assert!(!pod(r#"{"metadata":{"ownerReferences":[{"kind":"Node"}]}}"#).counts(now));
         assert!(!pod(r#"{"metadata":{"deletionTimestamp":"1970-01-01T00:00:00Z"}}"#).counts(now));
     }
@@ -213,7 +253,9 @@ mod tests {
                 "status":{{"startTime":"1970-01-01T00:00:00Z"}}}}"#
             ))
         };
-        assert!(with("true").held(at(9_999)) && !with("false").held(at(0)) && !with("soon").held(at(0)));
+        assert!(
+            with("true").held(at(9_999)) && !with("false").held(at(0)) && !with("soon").held(at(0))
+        );
         assert!(with("1h").held(at(3_599)) && !with("1h").held(at(3_600)));
     }
 
@@ -223,6 +265,9 @@ mod tests {
             r#"{"metadata":{"name":"db-0"},"spec":{"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data-db-0"}},
             {"name":"tmp","emptyDir":{}},{"name":"scratch","ephemeral":{}}]}}"#,
         );
-        assert_eq!(pod.volume_claims().collect::<Vec<_>>(), ["data-db-0", "db-0-scratch"]);
+        assert_eq!(
+            pod.volume_claims().collect::<Vec<_>>(),
+            ["data-db-0", "db-0-scratch"]
+        );
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use longshore_core::model::{HostPort, Labels, PodShape, ResourceId, Resources, Symbol, Symbols, Taint};
+use longshore_core::model::{
+    HostPort, Labels, PodShape, ResourceId, Resources, Symbol, Symbols, Taint,
+};
 use serde_json::Value;
 
 use super::shape;
@@ -33,7 +35,10 @@ pub struct Host {
 impl Host {
     /// Pods of a shape, those that are leaving too.
     pub fn all(&self) -> impl Iterator<Item = (ShapeNo, u32)> + '_ {
-        self.staying.iter().chain(&self.leaving).map(|(shape, n)| (*shape, *n))
+        self.staying
+            .iter()
+            .chain(&self.leaving)
+            .map(|(shape, n)| (*shape, *n))
     }
 }
 
@@ -67,7 +72,10 @@ impl Cluster {
 
     /// All shapes that pods have, by number.
     pub fn shapes(&self) -> impl Iterator<Item = (ShapeNo, &PodShape)> {
-        self.shapes.iter().enumerate().filter_map(|(n, s)| Some((n, &*s.as_ref()?.0)))
+        self.shapes
+            .iter()
+            .enumerate()
+            .filter_map(|(n, s)| Some((n, &*s.as_ref()?.0)))
     }
 
     /// How far shape numbers go.
@@ -88,7 +96,8 @@ impl Cluster {
     /// Takes in a pod that counts (it has not ended), in the place of an older version.
     pub fn put_pod(&mut self, key: &Key, pod: &Value, before: Option<&Value>) {
         let same = before.is_some_and(|b| {
-            b["metadata"]["labels"] == pod["metadata"]["labels"] && fields::uid(b) == fields::uid(pod)
+            b["metadata"]["labels"] == pod["metadata"]["labels"]
+                && fields::uid(b) == fields::uid(pod)
         });
         let shape = match self.pods.get(key).filter(|_| same).map(|r| r.shape) {
             Some(shape) => {
@@ -101,8 +110,11 @@ impl Cluster {
             }
         };
         self.remove_pod(key);
-        let record =
-            Record { shape, node: Arc::from(fields::text(pod, "/spec/nodeName")), leaving: fields::deleting(pod) };
+        let record = Record {
+            shape,
+            node: Arc::from(fields::text(pod, "/spec/nodeName")),
+            leaving: fields::deleting(pod),
+        };
         if !record.node.is_empty() {
             self.place(&record);
         }
@@ -111,7 +123,9 @@ impl Cluster {
 
     /// Forgets a pod.
     pub fn remove_pod(&mut self, key: &Key) {
-        let Some(record) = self.pods.remove(key) else { return };
+        let Some(record) = self.pods.remove(key) else {
+            return;
+        };
         if !record.node.is_empty() {
             self.displace(&record);
         }
@@ -119,24 +133,38 @@ impl Cluster {
     }
 
     fn place(&mut self, record: &Record) {
-        let Some(shape) = self.shape(record.shape).cloned() else { return };
+        let Some(shape) = self.shape(record.shape).cloned() else {
+            return;
+        };
         let host = self.hosts.entry(record.node.clone()).or_default();
         host.used.add(&shape.requests);
         host.ports.extend(&shape.ports);
-        let table = if record.leaving { &mut host.leaving } else { &mut host.staying };
+        let table = if record.leaving {
+            &mut host.leaving
+        } else {
+            &mut host.staying
+        };
         *table.entry(record.shape).or_default() += 1;
     }
 
     fn displace(&mut self, record: &Record) {
-        let Some(shape) = self.shape(record.shape).cloned() else { return };
-        let Some(host) = self.hosts.get_mut(&record.node) else { return };
+        let Some(shape) = self.shape(record.shape).cloned() else {
+            return;
+        };
+        let Some(host) = self.hosts.get_mut(&record.node) else {
+            return;
+        };
         host.used.sub(&shape.requests);
         for port in &shape.ports {
             if let Some(at) = host.ports.iter().position(|p| p == port) {
                 host.ports.swap_remove(at);
             }
         }
-        let table = if record.leaving { &mut host.leaving } else { &mut host.staying };
+        let table = if record.leaving {
+            &mut host.leaving
+        } else {
+            &mut host.staying
+        };
         if let Some(count) = table.get_mut(&record.shape) {
             *count -= 1;
             if *count == 0 {
@@ -169,7 +197,9 @@ impl Cluster {
 
     /// Forgets a node; pods on it keep its place in the table.
     pub fn remove_node(&mut self, name: &str) {
-        let Some(host) = self.hosts.get_mut(name) else { return };
+        let Some(host) = self.hosts.get_mut(name) else {
+            return;
+        };
         if host.staying.is_empty() && host.leaving.is_empty() {
             self.hosts.remove(name);
         } else {
@@ -200,7 +230,9 @@ impl Cluster {
     }
 
     fn drop_shape(&mut self, number: ShapeNo) {
-        let Some(Some((shape, count))) = self.shapes.get_mut(number) else { return };
+        let Some(Some((shape, count))) = self.shapes.get_mut(number) else {
+            return;
+        };
         *count -= 1;
         if *count == 0 {
             let shape = shape.clone();

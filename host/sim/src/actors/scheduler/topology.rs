@@ -1,4 +1,5 @@
-//! For one pod: which domains its own and other pods' topology rules leave open, and how much each is liked.
+//! For one pod: which domains its own and other pods' topology rules leave open, and how much each
+//! is liked.
 //!
 //! Counted anew for every pod, by shape: some tens of shapes on some hundred hosts.
 
@@ -65,26 +66,44 @@ impl Rules {
     fn spread(&mut self, cluster: &Cluster, pod: &PodShape) {
         let hard: Vec<&Spread> = pod.spread.iter().filter(|s| s.required).collect();
         for s in &pod.spread {
-            let selected =
-                shapes(cluster, |shape| shape.namespace == pod.namespace && s.selector.matches(&shape.labels));
+            let selected = shapes(cluster, |shape| {
+                shape.namespace == pod.namespace && s.selector.matches(&shape.labels)
+            });
             let counts = |host: &Host| {
-                hard.iter().all(|h| !s.required || host.labels.get(h.key).is_some())
-                    && (s.node_affinity == NodeInclusion::Ignore || matching::admits(&host.labels, pod, &cluster.names))
+                hard.iter()
+                    .all(|h| !s.required || host.labels.get(h.key).is_some())
+                    && (s.node_affinity == NodeInclusion::Ignore
+                        || matching::admits(&host.labels, pod, &cluster.names))
                     && (s.node_taints == NodeInclusion::Ignore
                         || matching::untolerated(&pod.tolerations, &host.taints, false).is_none())
             };
             let mut by_domain = Counts::new();
             for host in cluster.hosts.values().filter(|h| h.exists && counts(h)) {
-                let Some(domain) = host.labels.get(s.key) else { continue };
-                let here: u32 = host.staying.iter().filter(|(n, _)| selected[**n]).map(|(_, c)| c).sum();
+                let Some(domain) = host.labels.get(s.key) else {
+                    continue;
+                };
+                let here: u32 = host
+                    .staying
+                    .iter()
+                    .filter(|(n, _)| selected[**n])
+                    .map(|(_, c)| c)
+                    .sum();
                 *by_domain.entry(domain).or_default() += i64::from(here);
             }
             let own = i64::from(s.selector.matches(&pod.labels));
             if s.required {
                 let few = (by_domain.len() as i64) < i64::from(s.min_domains.unwrap_or(1));
-                let least = if few { 0 } else { by_domain.values().copied().min().unwrap_or(0) };
+                let least = if few {
+                    0
+                } else {
+                    by_domain.values().copied().min().unwrap_or(0)
+                };
                 let limit = least + i64::from(s.max_skew) - own;
-                self.required_spread.push(RequiredSpread { key: s.key, counts: by_domain, limit });
+                self.required_spread.push(RequiredSpread {
+                    key: s.key,
+                    counts: by_domain,
+                    limit,
+                });
             } else {
                 // Kubernetes weighs a key by the logarithm of its number of domains.
                 let weight = (by_domain.len() as f64 + 2.0).ln();
@@ -103,30 +122,52 @@ impl Rules {
             return;
         }
         // A pod counts only if it matches every term.
-        let all = |shape: &PodShape| pod.affinity.iter().all(|t| selects(t, pod.namespace, shape, cluster));
+        let all = |shape: &PodShape| {
+            pod.affinity
+                .iter()
+                .all(|t| selects(t, pod.namespace, shape, cluster))
+        };
         let selected = shapes(cluster, all);
         for term in &pod.affinity {
-            self.affinity.push((term.key, count(cluster, term.key, &selected)));
+            self.affinity
+                .push((term.key, count(cluster, term.key, &selected)));
         }
-        self.first = all(pod) && self.affinity.iter().all(|(_, counts)| counts.values().all(|n| *n == 0));
+        self.first = all(pod)
+            && self
+                .affinity
+                .iter()
+                .all(|(_, counts)| counts.values().all(|n| *n == 0));
     }
 
     fn anti_affinity(&mut self, cluster: &Cluster, pod: &PodShape) {
         for term in &pod.anti_affinity {
-            let selected = shapes(cluster, |shape| selects(term, pod.namespace, shape, cluster));
-            self.anti_affinity.push((term.key, occupied(count(cluster, term.key, &selected))));
+            let selected = shapes(cluster, |shape| {
+                selects(term, pod.namespace, shape, cluster)
+            });
+            self.anti_affinity
+                .push((term.key, occupied(count(cluster, term.key, &selected))));
         }
-        for (number, other) in cluster.shapes().filter(|(_, s)| !s.anti_affinity.is_empty()) {
-            for term in other.anti_affinity.iter().filter(|t| selects(t, other.namespace, pod, cluster)) {
+        for (number, other) in cluster
+            .shapes()
+            .filter(|(_, s)| !s.anti_affinity.is_empty())
+        {
+            for term in other
+                .anti_affinity
+                .iter()
+                .filter(|t| selects(t, other.namespace, pod, cluster))
+            {
                 let selected = one(cluster, number);
-                self.anti_affinity.push((term.key, occupied(count(cluster, term.key, &selected))));
+                self.anti_affinity
+                    .push((term.key, occupied(count(cluster, term.key, &selected))));
             }
         }
     }
 
     fn preferences(&mut self, cluster: &Cluster, pod: &PodShape) {
         for (weight, term) in preferred(pod) {
-            let selected = shapes(cluster, |shape| selects(term, pod.namespace, shape, cluster));
+            let selected = shapes(cluster, |shape| {
+                selects(term, pod.namespace, shape, cluster)
+            });
             self.like(weight, term.key, count(cluster, term.key, &selected));
         }
         // What others would like of a pod such as this; their required affinity weighs 1.
@@ -134,7 +175,11 @@ impl Rules {
             let hard = other.affinity.iter().map(|t| (1, t));
             for (weight, term) in preferred(other).chain(hard) {
                 if selects(term, other.namespace, pod, cluster) {
-                    self.like(weight, term.key, count(cluster, term.key, &one(cluster, number)));
+                    self.like(
+                        weight,
+                        term.key,
+                        count(cluster, term.key, &one(cluster, number)),
+                    );
                 }
             }
         }
@@ -150,17 +195,31 @@ impl Rules {
 
     /// Whether a host is open to the pod.
     pub fn refuse(&self, host: &Host) -> Option<Rejection> {
-        let at = |key: Symbol, counts: &Counts| host.labels.get(key).map(|d| counts.get(&d).copied().unwrap_or(0));
-        if self.required_spread.iter().any(|e| at(e.key, &e.counts).is_none_or(|n| n > e.limit)) {
+        let at = |key: Symbol, counts: &Counts| {
+            host.labels
+                .get(key)
+                .map(|d| counts.get(&d).copied().unwrap_or(0))
+        };
+        if self
+            .required_spread
+            .iter()
+            .any(|e| at(e.key, &e.counts).is_none_or(|n| n > e.limit))
+        {
             return Some(Rejection::Spread);
         }
-        let near = |(key, counts): &(Symbol, Counts)| at(*key, counts).is_some_and(|n| n > 0 || self.first);
+        let near = |(key, counts): &(Symbol, Counts)| {
+            at(*key, counts).is_some_and(|n| n > 0 || self.first)
+        };
         if !self.affinity.iter().all(near) {
             return Some(Rejection::Affinity);
         }
-        let meets =
-            |(key, domains): &(Symbol, BTreeSet<Symbol>)| host.labels.get(*key).is_some_and(|d| domains.contains(&d));
-        self.anti_affinity.iter().any(meets).then_some(Rejection::AntiAffinity)
+        let meets = |(key, domains): &(Symbol, BTreeSet<Symbol>)| {
+            host.labels.get(*key).is_some_and(|d| domains.contains(&d))
+        };
+        self.anti_affinity
+            .iter()
+            .any(meets)
+            .then_some(Rejection::AntiAffinity)
     }
 
     /// Whether soft spread says anything.
@@ -168,7 +227,8 @@ impl Rules {
         !self.preferred_spread.is_empty()
     }
 
-    /// How crowded a host's domains are by soft spread, less is better; nothing where a key is missing.
+    /// How crowded a host's domains are by soft spread, less is better; nothing where a key is
+    /// missing.
     pub fn load(&self, host: &Host) -> Option<f64> {
         self.preferred_spread.iter().try_fold(0.0, |sum, r| {
             let here = r.counts.get(&host.labels.get(r.key)?).copied().unwrap_or(0);
@@ -183,19 +243,30 @@ impl Rules {
 
     /// How much pod affinity prefers a host.
     pub fn liking(&self, host: &Host) -> f64 {
-        let at = |(key, counts): &(Symbol, Counts)| host.labels.get(*key).and_then(|d| counts.get(&d)).copied();
+        let at = |(key, counts): &(Symbol, Counts)| {
+            host.labels.get(*key).and_then(|d| counts.get(&d)).copied()
+        };
         self.preferences.iter().filter_map(at).sum::<i64>() as f64
     }
 }
 
 fn preferred(pod: &PodShape) -> impl Iterator<Item = (i32, &PodTerm)> {
-    let near = pod.preferred_affinity.iter().map(|(weight, term)| (*weight, term));
-    near.chain(pod.preferred_anti_affinity.iter().map(|(weight, term)| (-*weight, term)))
+    let near = pod
+        .preferred_affinity
+        .iter()
+        .map(|(weight, term)| (*weight, term));
+    near.chain(
+        pod.preferred_anti_affinity
+            .iter()
+            .map(|(weight, term)| (-*weight, term)),
+    )
 }
 
 fn shapes(cluster: &Cluster, test: impl Fn(&PodShape) -> bool) -> Vec<bool> {
     let mut selected = vec![false; cluster.shape_count()];
-    cluster.shapes().for_each(|(n, shape)| selected[n] = test(shape));
+    cluster
+        .shapes()
+        .for_each(|(n, shape)| selected[n] = test(shape));
     selected
 }
 
@@ -208,8 +279,14 @@ fn one(cluster: &Cluster, number: ShapeNo) -> Vec<bool> {
 fn count(cluster: &Cluster, key: Symbol, selected: &[bool]) -> Counts {
     let mut counts = Counts::new();
     for host in cluster.hosts.values().filter(|h| h.exists) {
-        let Some(domain) = host.labels.get(key) else { continue };
-        let here: u32 = host.all().filter(|(n, _)| selected[*n]).map(|(_, c)| c).sum();
+        let Some(domain) = host.labels.get(key) else {
+            continue;
+        };
+        let here: u32 = host
+            .all()
+            .filter(|(n, _)| selected[*n])
+            .map(|(_, c)| c)
+            .sum();
         if here > 0 {
             *counts.entry(domain).or_default() += i64::from(here);
         }
@@ -218,7 +295,11 @@ fn count(cluster: &Cluster, key: Symbol, selected: &[bool]) -> Counts {
 }
 
 fn occupied(counts: Counts) -> BTreeSet<Symbol> {
-    counts.into_iter().filter(|(_, n)| *n > 0).map(|(domain, _)| domain).collect()
+    counts
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(domain, _)| domain)
+        .collect()
 }
 
 /// Whether a term of a pod in namespace `own` selects pods of a shape.
@@ -226,7 +307,13 @@ fn selects(term: &PodTerm, own: Symbol, shape: &PodShape, cluster: &Cluster) -> 
     let listed = term.namespaces.contains(&shape.namespace);
     let here = match &term.namespace_selector {
         Some(LabelSelector(Some(rules))) if rules.is_empty() => true,
-        Some(chosen) => listed || cluster.namespaces.get(&shape.namespace).is_some_and(|l| chosen.matches(l)),
+        Some(chosen) => {
+            listed
+                || cluster
+                    .namespaces
+                    .get(&shape.namespace)
+                    .is_some_and(|l| chosen.matches(l))
+        }
         None if term.namespaces.is_empty() => shape.namespace == own,
         None => listed,
     };

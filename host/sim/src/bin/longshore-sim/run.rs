@@ -39,7 +39,8 @@ pub struct RunArgs {
     /// A folder for the daemon's journal, which `longshore replay` reads
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
     journal: Option<PathBuf>,
-    /// Shows it in the terminal as it happens, in accelerated real time; the policy file can be edited meanwhile
+    /// Shows it in the terminal as it happens, in accelerated real time; the policy file can be
+    /// edited meanwhile
     #[arg(long, conflicts_with_all = ["compare", "journal"])]
     live: bool,
     /// How long it is shown
@@ -67,7 +68,10 @@ fn length(typed: &str) -> Result<Duration, String> {
 }
 
 fn positive(typed: &str) -> Result<f64, String> {
-    let number = typed.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    let number = typed
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
@@ -95,7 +99,9 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
     if let Some(folder) = &args.plots {
         match show::plot::plots(&runs, folder) {
-            Ok(files) => files.iter().for_each(|file| eprintln!("drawn: {}", file.display())),
+            Ok(files) => files
+                .iter()
+                .for_each(|file| eprintln!("drawn: {}", file.display())),
             Err(error) => {
                 eprintln!("longshore sim: {}", words(&error));
                 return ExitCode::from(2);
@@ -104,32 +110,54 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
     let simulated = runs.iter().map(|run| run.totals.time).sum();
     eprintln!("{}", show::text::speed(simulated, began.elapsed()));
-    ExitCode::from(u8::from(runs.iter().any(|run| !run.totals.violations.is_empty())))
+    ExitCode::from(u8::from(
+        runs.iter().any(|run| !run.totals.violations.is_empty()),
+    ))
 }
 
 /// An error with its cause.
 fn words(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+    error
+        .source()
+        .map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 /// The scenario with each policy, as many at once as there are cores.
 fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
     let scenario = scenario(args)?;
-    let own = args.policy.as_deref().map(Policy::typed).transpose()?.unwrap_or_else(|| scenario.policy.clone());
-    let others = args.compare.iter().map(|typed| Policy::typed(typed)).collect::<Result<Vec<_>, _>>()?;
+    let own = args
+        .policy
+        .as_deref()
+        .map(Policy::typed)
+        .transpose()?
+        .unwrap_or_else(|| scenario.policy.clone());
+    let others = args
+        .compare
+        .iter()
+        .map(|typed| Policy::typed(typed))
+        .collect::<Result<Vec<_>, _>>()?;
     let policies: Vec<Policy> = std::iter::once(own).chain(others).collect();
     policies.iter().try_for_each(offline)?;
     if args.live {
-        let options = live::Options { seconds: args.seconds, speed: args.speed, plain: args.plain };
+        let options = live::Options {
+            seconds: args.seconds,
+            speed: args.speed,
+            plain: args.plain,
+        };
         return Ok(vec![live::show(scenario, &policies[0], options)?]);
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut runs = Vec::new();
     for some in policies.chunks(cores) {
         let some: Vec<Result<Outcome, Failure>> = std::thread::scope(|scope| {
-            let begun: Vec<_> =
-                some.iter().map(|policy| scope.spawn(|| play(&scenario, policy, args.journal.as_deref()))).collect();
-            begun.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
+            let begun: Vec<_> = some
+                .iter()
+                .map(|policy| scope.spawn(|| play(&scenario, policy, args.journal.as_deref())))
+                .collect();
+            begun
+                .into_iter()
+                .map(|one| one.join().unwrap_or_else(|_| Err(panicked())))
+                .collect()
         });
         runs.extend(some.into_iter().collect::<Result<Vec<_>, _>>()?);
     }
@@ -137,7 +165,10 @@ fn tried(args: &RunArgs) -> Result<Vec<Outcome>, Unread> {
 }
 
 fn panicked() -> Failure {
-    Failure::Usage { message: "a run has ended in a panic: a defect, please report it".into(), hint: String::new() }
+    Failure::Usage {
+        message: "a run has ended in a panic: a defect, please report it".into(),
+        hint: String::new(),
+    }
 }
 
 fn offline(policy: &Policy) -> Result<(), Failure> {

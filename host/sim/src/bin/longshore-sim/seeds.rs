@@ -19,7 +19,8 @@ pub struct How {
     /// Nodes at the busiest, about
     #[arg(long, value_name = "N", default_value_t = SEEDS_SIZE, value_parser = clap::value_parser!(u32).range(1..=1000))]
     size: u32,
-    /// Which stories: `usual`, or `safe` with two processes, late watches, stopped processes, clouds that say half
+    /// Which stories: `usual`, or `safe` with two processes, late watches, stopped processes,
+    /// clouds that say half
     #[arg(long, value_name = "KIND", default_value = "usual", value_parser = stories)]
     stories: Stories,
     /// With a defect of the daemon switched on; needs --features mutants
@@ -56,9 +57,16 @@ pub struct SeedsArgs {
 
 fn range(typed: &str) -> Result<Range<u64>, String> {
     let (from, to) = typed.split_once("..").ok_or("write it as 0..100")?;
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|error| format!("{text:?}: {error}"))
+    };
     let range = number(from)?..number(to)?;
-    if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
+    if range.is_empty() {
+        Err("there is no seed in it".to_owned())
+    } else {
+        Ok(range)
+    }
 }
 
 fn stories(typed: &str) -> Result<Stories, String> {
@@ -79,23 +87,62 @@ struct Options {
 
 /// Tells one story again.
 pub fn seed(args: SeedArgs) -> ExitCode {
-    let SeedArgs { seed, log, how: How { size, stories, mutant } } = args;
+    let SeedArgs {
+        seed,
+        log,
+        how: How {
+            size,
+            stories,
+            mutant,
+        },
+    } = args;
     let seeds = seed..seed.saturating_add(1);
-    start(&Options { seeds, one: true, size, stories, threads: 1, log, mutant, stop: false })
+    start(&Options {
+        seeds,
+        one: true,
+        size,
+        stories,
+        threads: 1,
+        log,
+        mutant,
+        stop: false,
+    })
 }
 
 /// Tells many.
 pub fn seeds(args: SeedsArgs) -> ExitCode {
-    let SeedsArgs { seeds, threads, stop, how: How { size, stories, mutant } } = args;
+    let SeedsArgs {
+        seeds,
+        threads,
+        stop,
+        how: How {
+            size,
+            stories,
+            mutant,
+        },
+    } = args;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or(cores, |threads| threads as usize);
-    start(&Options { seeds, one: false, size, stories, threads, log: None, mutant, stop })
+    start(&Options {
+        seeds,
+        one: false,
+        size,
+        stories,
+        threads,
+        log: None,
+        mutant,
+        stop,
+    })
 }
 
 fn start(asked: &Options) -> ExitCode {
     if !mutants::switch(asked.mutant.as_deref()) {
-        eprintln!("longshore-sim: no such mutant, or not compiled in (--features mutants). There are:");
-        mutants::ALL.iter().for_each(|(name, what)| eprintln!("  {name:<20} {what}"));
+        eprintln!(
+            "longshore-sim: no such mutant, or not compiled in (--features mutants). There are:"
+        );
+        mutants::ALL
+            .iter()
+            .for_each(|(name, what)| eprintln!("  {name:<20} {what}"));
         return ExitCode::from(2);
     }
     run(asked)
@@ -123,13 +170,24 @@ fn run(asked: &Options) -> ExitCode {
                     next.store(asked.seeds.end, Ordering::Relaxed);
                 }
             }
-            all.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+            all.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(told);
         }
     };
-    let threads = asked.threads.min((asked.seeds.end - asked.seeds.start) as usize).max(1);
+    let threads = asked
+        .threads
+        .min((asked.seeds.end - asked.seeds.start) as usize)
+        .max(1);
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a thread has panicked".into()))).collect()
+        running
+            .into_iter()
+            .map(|one| {
+                one.join()
+                    .unwrap_or_else(|_| Err("a thread has panicked".into()))
+            })
+            .collect()
     });
     let took = began.elapsed();
     if let Some(why) = outcomes.into_iter().find_map(Result::err) {
@@ -149,7 +207,10 @@ fn run(asked: &Options) -> ExitCode {
 
 fn failed(told: &SeedResult, asked: &Options) -> String {
     let mut text = format!("seed {} fails:\n", told.seed);
-    told.wrong.iter().take(12).for_each(|line| text += &format!("  {line}\n"));
+    told.wrong
+        .iter()
+        .take(12)
+        .for_each(|line| text += &format!("  {line}\n"));
     if told.wrong.len() > 12 {
         text += &format!("  and {} more\n", told.wrong.len() - 12);
     }
@@ -157,9 +218,16 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
         Some(name) => (" --features mutants", format!(" --mutant {name}")),
         None => ("", String::new()),
     };
-    let size = if asked.size == SEEDS_SIZE { String::new() } else { format!(" --size {}", asked.size) };
-    let stories =
-        if asked.stories == Stories::Usual { String::new() } else { format!(" --stories {}", asked.stories.name()) };
+    let size = if asked.size == SEEDS_SIZE {
+        String::new()
+    } else {
+        format!(" --size {}", asked.size)
+    };
+    let stories = if asked.stories == Stories::Usual {
+        String::new()
+    } else {
+        format!(" --stories {}", asked.stories.name())
+    };
     let seed = told.seed;
     text + &format!(
         "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed {seed}{size}{stories}{mutant}\n"

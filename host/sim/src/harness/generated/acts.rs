@@ -52,21 +52,35 @@ pub(super) fn acts(
     faults: &Faults,
     replicas: u32,
 ) -> Vec<(Duration, ScenarioEvent)> {
-    let mut acts = vec![(Duration::from_secs(1), ScenarioEvent::Apply(workloads.base.clone()))];
+    let mut acts = vec![(
+        Duration::from_secs(1),
+        ScenarioEvent::Apply(workloads.base.clone()),
+    )];
     let minute = |n: u64| Duration::from_secs(60 * n);
     // They come in the first ten minutes, some of them all at once.
     for workload in &workloads.workloads {
-        let begins = if rng.hits(0.3) { Duration::from_secs(5) } else { rng.time(minute(10)) };
+        let begins = if rng.hits(0.3) {
+            Duration::from_secs(5)
+        } else {
+            rng.time(minute(10))
+        };
         let (least, most) = workload.replicas;
         let begin = rng.between(1, u64::from(most)) as u32;
         acts.push((begins, ScenarioEvent::Apply(workload.with(begin))));
         for _ in 0..rng.between(1, 5) {
             let at = begins + rng.time(minute(45));
-            let replicas = if rng.hits(0.3) { most } else { rng.between(u64::from(least), u64::from(most)) as u32 };
+            let replicas = if rng.hits(0.3) {
+                most
+            } else {
+                rng.between(u64::from(least), u64::from(most)) as u32
+            };
             acts.push((at, ScenarioEvent::Scale(workload.name.clone(), replicas)));
         }
         if rng.hits(0.5) {
-            acts.push((minute(56), ScenarioEvent::Scale(workload.name.clone(), (least + most) / 4)));
+            acts.push((
+                minute(56),
+                ScenarioEvent::Scale(workload.name.clone(), (least + most) / 4),
+            ));
         }
     }
     for other in &workloads.others {
@@ -88,7 +102,10 @@ pub(super) fn acts(
     some(2, &mut |rng| {
         let zone = rng.one_of(&["*", "test-zone-a", "test-zone-b"]);
         let capacity = rng.one_of(&["*", "spot", "spot", "on-demand"]);
-        ScenarioEvent::CapacityOutage(format!("*/{zone}/{capacity}"), rng.time(Duration::from_secs(900)))
+        ScenarioEvent::CapacityOutage(
+            format!("*/{zone}/{capacity}"),
+            rng.time(Duration::from_secs(900)),
+        )
     });
     let watches = rng.hits(0.6);
     let mut some = |most: u64, make: &mut dyn FnMut(&mut Rng) -> ScenarioEvent| {
@@ -100,11 +117,18 @@ pub(super) fn acts(
     };
     if watches {
         some(4, &mut |_| ScenarioEvent::DropWatches);
-        some(2, &mut |rng| ScenarioEvent::Stall(rng.time(Duration::from_secs(60))));
+        some(2, &mut |rng| {
+            ScenarioEvent::Stall(rng.time(Duration::from_secs(60)))
+        });
         some(3, &mut |_| ScenarioEvent::Compact);
     }
-    // Who was deaf for a while and then finds the past forgotten has to find out from a list what is gone.
-    let stalls: Vec<_> = acts.iter().filter(|(_, act)| matches!(act, ScenarioEvent::Stall(_))).cloned().collect();
+    // Who was deaf for a while and then finds the past forgotten has to find out from a list what
+    // is gone.
+    let stalls: Vec<_> = acts
+        .iter()
+        .filter(|(_, act)| matches!(act, ScenarioEvent::Stall(_)))
+        .cloned()
+        .collect();
     for (at, act) in stalls {
         if let (ScenarioEvent::Stall(length), true) = (act, rng.hits(0.6)) {
             acts.push((at + length.mul_f64(0.9), ScenarioEvent::Compact));
@@ -121,7 +145,9 @@ pub(super) fn acts(
         some(4, &mut |rng| ScenarioEvent::Kill(lot(rng)));
     }
     if replicas > 1 {
-        some(4, &mut |rng| ScenarioEvent::CutLease(Duration::from_secs(20) + rng.time(Duration::from_secs(60))));
+        some(4, &mut |rng| {
+            ScenarioEvent::CutLease(Duration::from_secs(20) + rng.time(Duration::from_secs(60)))
+        });
     }
     for n in 1..60 {
         acts.push((minute(n), ScenarioEvent::OperatorCleanup));
@@ -142,10 +168,14 @@ impl ScenarioEvent {
         match self {
             ScenarioEvent::Apply(manifests) => {
                 if let Err(error) = world.apply(manifests) {
-                    world.log.say(world.clock, format!("VIOLATION of the story: {error}"));
+                    world
+                        .log
+                        .say(world.clock, format!("VIOLATION of the story: {error}"));
                 }
             }
-            ScenarioEvent::Scale(name, replicas) => drop(world.scale("Deployment", "default", name, *replicas)),
+            ScenarioEvent::Scale(name, replicas) => {
+                world.scale("Deployment", "default", name, *replicas);
+            }
             ScenarioEvent::DeletePod(lot) => {
                 let pods = server.list_in(resources::POD, "default");
                 if let Some(pod) = pods.get(*lot as usize % pods.len().max(1)) {
@@ -166,7 +196,10 @@ impl ScenarioEvent {
             }
             ScenarioEvent::Interrupt(lot) | ScenarioEvent::Break(lot) => {
                 let ledger = world.cloud.ledger();
-                let running: Vec<&str> = ledger.running().map(|entry| entry.provider_id.as_str()).collect();
+                let running: Vec<&str> = ledger
+                    .running()
+                    .map(|entry| entry.provider_id.as_str())
+                    .collect();
                 if let Some(id) = running.get(*lot as usize % running.len().max(1)) {
                     match self {
                         ScenarioEvent::Interrupt(_) => world.cloud.interrupt(id),
@@ -174,7 +207,9 @@ impl ScenarioEvent {
                     };
                 }
             }
-            ScenarioEvent::CapacityOutage(pattern, length) => world.cloud.capacity_outage(pattern, *length),
+            ScenarioEvent::CapacityOutage(pattern, length) => {
+                world.cloud.capacity_outage(pattern, *length)
+            }
             ScenarioEvent::DropWatches => server.drop_watches(),
             ScenarioEvent::Stall(length) => harness.stall_watches(*length),
             ScenarioEvent::Compact => server.compact(),
@@ -191,12 +226,22 @@ pub(crate) fn operator_cleanup(harness: &Harness) {
     let world = &harness.world;
     let now = world.clock.now().as_second();
     for node in world.server.list(resources::NODE) {
-        let ready = fields::items(&node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
+        let ready = fields::items(&node, "/status/conditions")
+            .iter()
+            .find(|c| c["type"] == "Ready");
         let unready = ready.is_none_or(|c| c["status"] != "True");
         let since = ready.and_then(|c| fields::time(c, "/lastTransitionTime"));
-        let since = since.or(fields::time(&node, "/metadata/creationTimestamp")).map_or(now, |at| at.as_second());
+        let since = since
+            .or(fields::time(&node, "/metadata/creationTimestamp"))
+            .map_or(now, |at| at.as_second());
         if unready && now - since > UNREADY && !fields::deleting(&node) {
-            world.log.say(world.clock, format!("the operator deletes {}: it is not ready", fields::name(&node)));
+            world.log.say(
+                world.clock,
+                format!(
+                    "the operator deletes {}: it is not ready",
+                    fields::name(&node)
+                ),
+            );
             world.delete("Node", "", fields::name(&node));
         }
     }

@@ -34,13 +34,22 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Instances that each offering must have, so that all pods can run. Three of the types are big enough for every pod.
-    /// Those of one zone may each have a node of its own there, and others may have come before. If all pools want the
-    /// same capacity type, the four zones have to hold everybody, nodes that are on their way out included.
+    /// Instances that each offering must have, so that all pods can run. Three of the types are big
+    /// enough for every pod. Those of one zone may each have a node of its own there, and others
+    /// may have come before. If all pools want the same capacity type, the four zones have to hold
+    /// everybody, nodes that are on their way out included.
     pub fn needs_of_each_offering(&self, size: u32) -> u32 {
-        let tied: u32 =
-            self.workloads.iter().filter(|workload| workload.in_one_zone).map(|workload| workload.replicas.1).sum();
-        let in_one_zone = if tied == 0 { 0 } else { (tied + size).div_ceil(3) };
+        let tied: u32 = self
+            .workloads
+            .iter()
+            .filter(|workload| workload.in_one_zone)
+            .map(|workload| workload.replicas.1)
+            .sum();
+        let in_one_zone = if tied == 0 {
+            0
+        } else {
+            (tied + size).div_ceil(3)
+        };
         in_one_zone.max((2 * size).div_ceil(3 * 4))
     }
 }
@@ -72,7 +81,8 @@ const SHAPES: [Shape; 10] = [
 
 /// A workloads that needs about `size` nodes of two to four CPUs at its busiest.
 pub fn workloads(rng: &mut Rng, size: u32) -> Workloads {
-    // Half of the CPUs of a node are asked for, on average, for not all workloads are at their most at once.
+    // Half of the CPUs of a node are asked for, on average, for not all workloads are at their most
+    // at once.
     let mut cpus = i64::from(size) * 3000;
     let mut workloads = Vec::new();
     while cpus > 0 && workloads.len() < 12 {
@@ -93,20 +103,48 @@ value: 1000
         base += &workload("DaemonSet", "agent", "100m", "64Mi", "", "", "");
     }
     if rng.hits(0.3) {
-        base += &workload("DaemonSet", "critical", "50m", "32Mi", "", "", "priorityClassName: system-node-critical");
+        base += &workload(
+            "DaemonSet",
+            "critical",
+            "50m",
+            "32Mi",
+            "",
+            "",
+            "priorityClassName: system-node-critical",
+        );
     }
     let mut others = Vec::new();
     if rng.hits(0.3) {
         let count = rng.between(2, 10);
         let spec = "restartPolicy: Never";
         let meta = "annotations: {sim.longshore.dev/runs-for: 120s}";
-        others.push(workload("Job", "batch", "900m", "512Mi", &parallel(count), meta, spec));
+        others.push(workload(
+            "Job",
+            "batch",
+            "900m",
+            "512Mi",
+            &parallel(count),
+            meta,
+            spec,
+        ));
     }
     if rng.hits(0.3) {
         let count = rng.between(2, 5);
-        others.push(workload("StatefulSet", "store", "700m", "1Gi", &format!("replicas: {count}"), "", ""));
+        others.push(workload(
+            "StatefulSet",
+            "store",
+            "700m",
+            "1Gi",
+            &format!("replicas: {count}"),
+            "",
+            "",
+        ));
     }
-    Workloads { workloads, base, others }
+    Workloads {
+        workloads,
+        base,
+        others,
+    }
 }
 
 fn parallel(count: u64) -> String {
@@ -156,23 +194,54 @@ fn new_workload(rng: &mut Rng, number: usize, room: i64) -> (Workload, i64) {
         more("priorityClassName: important");
     }
     if rng.hits(0.2) {
-        more(&format!("terminationGracePeriodSeconds: {}", rng.between(5, 60)));
+        more(&format!(
+            "terminationGracePeriodSeconds: {}",
+            rng.between(5, 60)
+        ));
     }
-    let meta = if rng.hits(0.15) { "annotations: {sim.longshore.dev/ignores-sigterm: 'true'}" } else { "" };
+    let meta = if rng.hits(0.15) {
+        "annotations: {sim.longshore.dev/ignores-sigterm: 'true'}"
+    } else {
+        ""
+    };
     let memory = rng.one_of(&["128Mi", "256Mi", "512Mi", "1Gi"]);
     let port = if shape == Shape::Port {
-        format!(", ports: [{{hostPort: {}, containerPort: 80}}]", 8080 + number)
+        format!(
+            ", ports: [{{hostPort: {}, containerPort: 80}}]",
+            8080 + number
+        )
     } else {
         String::new()
     };
     let cpu_text = format!("{cpu}m");
-    let mut manifest = workload_with("Deployment", &name, &cpu_text, memory, "replicas: REPLICAS", meta, &spec, &port);
+    let mut manifest = workload_with(
+        "Deployment",
+        &name,
+        &cpu_text,
+        memory,
+        "replicas: REPLICAS",
+        meta,
+        &spec,
+        &port,
+    );
     if rng.hits(0.4) {
-        let of = rng.one_of(&["maxUnavailable: 1", "maxUnavailable: 25%", "maxUnavailable: 50%"]);
+        let of = rng.one_of(&[
+            "maxUnavailable: 1",
+            "maxUnavailable: 25%",
+            "maxUnavailable: 50%",
+        ]);
         manifest += &budget(&name, of);
     }
     let asked = if alone { 3000 } else { cpu } * i64::from(most);
-    (Workload { name, manifest, replicas: (0, most), in_one_zone: shape == Shape::Zone }, asked)
+    (
+        Workload {
+            name,
+            manifest,
+            replicas: (0, most),
+            in_one_zone: shape == Shape::Zone,
+        },
+        asked,
+    )
 }
 
 /// A disruption budget for the pods of a Deployment.
@@ -193,8 +262,17 @@ pub fn with_disks(rng: &mut Rng) -> String {
     let policy = rng.one_of(&["OrderedReady", "Parallel"]);
     let disk = "{metadata: {name: disk}, spec: {storageClassName: disk, accessModes: [ReadWriteOnce], \
                 resources: {requests: {storage: 1Gi}}}}";
-    let own = format!("replicas: {count}, podManagementPolicy: {policy}, volumeClaimTemplates: [{disk}]");
-    workload("StatefulSet", "vault", "700m", "1Gi", &own, "", "terminationGracePeriodSeconds: 20")
+    let own =
+        format!("replicas: {count}, podManagementPolicy: {policy}, volumeClaimTemplates: [{disk}]");
+    workload(
+        "StatefulSet",
+        "vault",
+        "700m",
+        "1Gi",
+        &own,
+        "",
+        "terminationGracePeriodSeconds: 20",
+    )
 }
 
 /// A Deployment without pods, to be scaled up all at once.
@@ -203,15 +281,31 @@ pub fn burst(name: &str, cpu: &str, spread: bool) -> String {
         "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: \
          DoNotSchedule, labelSelector: {{matchLabels: {{app: {name}}}}}}}]"
     );
-    workload("Deployment", name, cpu, "128Mi", "replicas: 0", "", if spread { &zones } else { "" })
+    workload(
+        "Deployment",
+        name,
+        cpu,
+        "128Mi",
+        "replicas: 0",
+        "",
+        if spread { &zones } else { "" },
+    )
 }
 
-fn workload(kind: &str, name: &str, cpu: &str, memory: &str, own: &str, meta: &str, spec: &str) -> String {
+fn workload(
+    kind: &str,
+    name: &str,
+    cpu: &str,
+    memory: &str,
+    own: &str,
+    meta: &str,
+    spec: &str,
+) -> String {
     workload_with(kind, name, cpu, memory, own, meta, spec, "")
 }
 
-/// `own` are further fields of its spec, `meta` of its pods' metadata, `spec` of their spec, `container` of the
-/// container's, in flow style.
+/// `own` are further fields of its spec, `meta` of its pods' metadata, `spec` of their spec,
+/// `container` of the container's, in flow style.
 #[allow(clippy::too_many_arguments)]
 fn workload_with(
     kind: &str,
@@ -224,9 +318,23 @@ fn workload_with(
     container: &str,
 ) -> String {
     let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-    let selector = if kind == "Job" { String::new() } else { format!("selector: {{matchLabels: {{app: {name}}}}},") };
-    let comma = |part: &str| if part.is_empty() { String::new() } else { format!(", {part}") };
-    let own = if own.is_empty() { String::new() } else { format!("{own}, ") };
+    let selector = if kind == "Job" {
+        String::new()
+    } else {
+        format!("selector: {{matchLabels: {{app: {name}}}}},")
+    };
+    let comma = |part: &str| {
+        if part.is_empty() {
+            String::new()
+        } else {
+            format!(", {part}")
+        }
+    };
+    let own = if own.is_empty() {
+        String::new()
+    } else {
+        format!("{own}, ")
+    };
     format!(
         "---
 apiVersion: {group}

@@ -18,13 +18,29 @@ pub fn pools(rng: &mut Rng) -> String {
     pool(&mut text, rng, "general", kinds, "");
     if rng.hits(0.6) {
         let cpus = rng.between(4, 60);
-        let limits = if rng.hits(0.5) { format!("\n  limits: {{cpu: '{cpus}'}}") } else { String::new() };
+        let limits = if rng.hits(0.5) {
+            format!("\n  limits: {{cpu: '{cpus}'}}")
+        } else {
+            String::new()
+        };
         let weight = rng.between(1, 100);
-        pool(&mut text, rng, "spot", "spot", &format!("\n  weight: {weight}{limits}"));
+        pool(
+            &mut text,
+            rng,
+            "spot",
+            "spot",
+            &format!("\n  weight: {weight}{limits}"),
+        );
     }
     if rng.hits(0.3) {
         let nodes = rng.between(1, 8);
-        pool(&mut text, rng, "small", "spot, on-demand", &format!("\n  weight: 50\n  limits: {{nodes: '{nodes}'}}"));
+        pool(
+            &mut text,
+            rng,
+            "small",
+            "spot, on-demand",
+            &format!("\n  weight: 50\n  limits: {{nodes: '{nodes}'}}"),
+        );
     }
     text
 }
@@ -34,7 +50,13 @@ pub fn tight(rng: &mut Rng, size: u32) -> String {
     let mut text = String::new();
     if rng.hits(0.5) {
         let cpus = rng.between(8, u64::from(size) * 2 + 8);
-        pool(&mut text, rng, "tight", "spot, on-demand", &format!("\n  weight: 100\n  limits: {{cpu: '{cpus}'}}"));
+        pool(
+            &mut text,
+            rng,
+            "tight",
+            "spot, on-demand",
+            &format!("\n  weight: 100\n  limits: {{cpu: '{cpus}'}}"),
+        );
     }
     text
 }

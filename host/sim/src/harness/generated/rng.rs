@@ -14,7 +14,10 @@ pub struct Rng {
 impl Rng {
     /// Dice that have not been thrown.
     pub fn new(seed: u64) -> Self {
-        Rng { seed: seed ^ 0x5107_ae5e, thrown: 0 }
+        Rng {
+            seed: seed ^ 0x5107_ae5e,
+            thrown: 0,
+        }
     }
 
     /// From 0 to just below 1.

@@ -1,7 +1,8 @@
-//! Stories of the second kind: everything of the first, and what tempts a controller to buy twice or to end what is in
-//! use. Each scale-up has its own stall, at a time that the seed decides.
+//! Stories of the second kind: everything of the first, and what tempts a controller to buy twice
+//! or to end what is in use. Each scale-up has its own stall, at a time that the seed decides.
 //!
-//! Their seeds are other ones: seed 7 here tells nothing of what seed 7 of [`GeneratedScenario::new`](super::GeneratedScenario::new) does.
+//! Their seeds are other ones: seed 7 here tells nothing of what seed 7 of
+//! [`GeneratedScenario::new`](super::GeneratedScenario::new) does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +51,16 @@ struct Burst {
 }
 
 /// The story of a seed.
-pub(super) fn scenario(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> GeneratedScenario {
+pub(super) fn scenario(
+    seed: u64,
+    size: u32,
+    types: Arc<(Catalogue, Symbols)>,
+) -> GeneratedScenario {
     let mut rng = Rng::new(seed ^ SAFE);
-    let mut world = world::Options { types: Some(types), ..world::Options::default() };
+    let mut world = world::Options {
+        types: Some(types),
+        ..world::Options::default()
+    };
     world.timing.scheduler_lag = seconds(rng.one_of(&[0, 1, 2, 4]));
     world.timing.detach = seconds(rng.one_of(&[0, 5, 20]));
     cloud_of(&mut rng, &mut world.cloud);
@@ -61,7 +69,9 @@ pub(super) fn scenario(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -
     let faults = faults_of(&mut rng);
     let base = pools::pools(&mut rng) + &pools::tight(&mut rng, size) + DISKS;
     let mut workloads = pods::workloads(&mut rng, size);
-    workloads.others.retain(|other| !other.contains("name: store"));
+    workloads
+        .others
+        .retain(|other| !other.contains("name: store"));
     if rng.hits(0.6) {
         workloads.others.push(pods::with_disks(&mut rng));
     }
@@ -81,8 +91,22 @@ pub(super) fn scenario(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -
     acts.sort_by_key(|(at, _)| *at);
     let jumps = jumps(&mut rng, replicas);
     let repairs = rng.hits(0.7);
-    let operator = vec![ScenarioEvent::OperatorCleanup, ScenarioEvent::Trouble(Trouble::LetGo)];
-    GeneratedScenario { seed, world, replicas, elects, repairs, faults, base, acts, jumps, operator }
+    let operator = vec![
+        ScenarioEvent::OperatorCleanup,
+        ScenarioEvent::Trouble(Trouble::LetGo),
+    ];
+    GeneratedScenario {
+        seed,
+        world,
+        replicas,
+        elects,
+        repairs,
+        faults,
+        base,
+        acts,
+        jumps,
+        operator,
+    }
 }
 
 const DISKS: &str = "---
@@ -94,7 +118,11 @@ volumeBindingMode: WaitForFirstConsumer
 ";
 
 fn share(rng: &mut Rng, chance: f64, most: f64) -> f64 {
-    if rng.hits(chance) { rng.unit() * most } else { 0.0 }
+    if rng.hits(chance) {
+        rng.unit() * most
+    } else {
+        0.0
+    }
 }
 
 fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
@@ -130,8 +158,11 @@ fn faults_of(rng: &mut Rng) -> Faults {
 fn hold_some(rng: &mut Rng, workloads: &mut Workloads) {
     for workload in &mut workloads.workloads {
         if rng.hits(0.25) && !workload.manifest.contains("annotations") {
-            let held = "template: {metadata: {annotations: {karpenter.sh/do-not-disrupt: 'true'}, labels";
-            workload.manifest = workload.manifest.replacen("template: {metadata: {labels", held, 1);
+            let held =
+                "template: {metadata: {annotations: {karpenter.sh/do-not-disrupt: 'true'}, labels";
+            workload.manifest = workload
+                .manifest
+                .replacen("template: {metadata: {labels", held, 1);
         }
     }
 }
@@ -139,12 +170,22 @@ fn hold_some(rng: &mut Rng, workloads: &mut Workloads) {
 /// Nobody may leave for a while.
 fn budgets(rng: &mut Rng, workloads: &Workloads) -> Vec<(Duration, ScenarioEvent)> {
     let mut acts = Vec::new();
-    for workload in workloads.workloads.iter().filter(|workload| !workload.manifest.contains("PodDisruptionBudget")) {
+    for workload in workloads
+        .workloads
+        .iter()
+        .filter(|workload| !workload.manifest.contains("PodDisruptionBudget"))
+    {
         if rng.hits(0.4) {
             let at = seconds(60) + rng.time(seconds(40 * 60));
             let until = at + seconds(30) + rng.time(seconds(600));
-            acts.push((at, ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 0"))));
-            acts.push((until, ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 50%"))));
+            acts.push((
+                at,
+                ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 0")),
+            ));
+            acts.push((
+                until,
+                ScenarioEvent::Apply(pods::budget(&workload.name, "maxUnavailable: 50%")),
+            ));
         }
     }
     acts
@@ -154,16 +195,28 @@ fn bursts(rng: &mut Rng) -> Vec<Burst> {
     let mut all = Vec::new();
     for number in 0..rng.between(1, 2) {
         let name = format!("burst{number}");
-        let (pods, cpus) = if rng.hits(0.06) { (400, ["50m", "100m"]) } else { (40, ["250m", "900m"]) };
+        let (pods, cpus) = if rng.hits(0.06) {
+            (400, ["50m", "100m"])
+        } else {
+            (40, ["250m", "900m"])
+        };
         let manifest = pods::burst(&name, rng.one_of(&cpus), rng.hits(0.3));
-        all.push(Burst { at: seconds(60) + rng.time(seconds(40 * 60)), pods, manifest, name });
+        all.push(Burst {
+            at: seconds(60) + rng.time(seconds(40 * 60)),
+            pods,
+            manifest,
+            name,
+        });
     }
     all
 }
 
 fn watches(rng: &mut Rng) -> Watches {
     let process = rng.hits(0.4).then(|| rng.between(0, 1 << 20));
-    Watches { process, kind: rng.one_of(&KINDS) }
+    Watches {
+        process,
+        kind: rng.one_of(&KINDS),
+    }
 }
 
 /// Scale-ups, each with a stall of its own from before it begins until its nodes are there.
@@ -171,14 +224,31 @@ fn scale_ups(rng: &mut Rng, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> 
     let mut acts = Vec::new();
     for burst in bursts {
         acts.push((seconds(2), ScenarioEvent::Apply(burst.manifest.clone())));
-        acts.push((burst.at, ScenarioEvent::Scale(burst.name.clone(), burst.pods)));
+        acts.push((
+            burst.at,
+            ScenarioEvent::Scale(burst.name.clone(), burst.pods),
+        ));
         let down = burst.at + seconds(300) + rng.time(seconds(1200));
-        acts.push((down, ScenarioEvent::Scale(burst.name.clone(), rng.between(0, 10) as u32)));
+        acts.push((
+            down,
+            ScenarioEvent::Scale(burst.name.clone(), rng.between(0, 10) as u32),
+        ));
         if rng.hits(0.8) {
             let at = (burst.at + rng.time(seconds(70))).saturating_sub(seconds(10));
             let (whose, length) = (watches(rng), rng.one_of(&STALLS));
-            let late = Trouble::Late(whose, seconds(rng.one_of(&[3, 10, 30, 100])), length + seconds(60));
-            acts.push((at, ScenarioEvent::Trouble(if rng.hits(0.6) { Trouble::Silent(whose, length) } else { late })));
+            let late = Trouble::Late(
+                whose,
+                seconds(rng.one_of(&[3, 10, 30, 100])),
+                length + seconds(60),
+            );
+            acts.push((
+                at,
+                ScenarioEvent::Trouble(if rng.hits(0.6) {
+                    Trouble::Silent(whose, length)
+                } else {
+                    late
+                }),
+            ));
         }
     }
     acts
@@ -197,28 +267,41 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
         }
     };
     let lot = |rng: &mut Rng| rng.between(0, 1 << 20);
-    some(0.5, 3, &mut |rng| Trouble::Freeze(lot(rng), seconds(rng.one_of(&[3, 12, 20, 60, 180]))));
+    some(0.5, 3, &mut |rng| {
+        Trouble::Freeze(lot(rng), seconds(rng.one_of(&[3, 12, 20, 60, 180])))
+    });
     some(0.5, 3, &mut |rng| Trouble::Terminate(lot(rng)));
     some(0.2, 1, &mut |_| Trouble::Restore);
     some(0.4, 2, &mut |rng| {
         let listed = rng.one_of(&[0.0, 0.5, 0.9]);
         Trouble::PartialLists(listed, seconds(30) + rng.time(seconds(270)))
     });
-    some(0.3, 2, &mut |rng| Trouble::Throttled(seconds(30) + rng.time(seconds(240))));
-    some(0.3, 2, &mut |rng| Trouble::NothingEnds(seconds(30) + rng.time(seconds(240))));
-    some(0.4, 2, &mut |rng| Trouble::Silent(watches(rng), rng.one_of(&STALLS)));
+    some(0.3, 2, &mut |rng| {
+        Trouble::Throttled(seconds(30) + rng.time(seconds(240)))
+    });
+    some(0.3, 2, &mut |rng| {
+        Trouble::NothingEnds(seconds(30) + rng.time(seconds(240)))
+    });
+    some(0.4, 2, &mut |rng| {
+        Trouble::Silent(watches(rng), rng.one_of(&STALLS))
+    });
     acts
 }
 
-/// What one story in ten has: the leader is refused while it buys and loses its Lease meanwhile, or most nodes are sick at
-/// once. By dice of their own, so that all other stories stay what they are.
+/// What one story in ten has: the leader is refused while it buys and loses its Lease meanwhile, or
+/// most nodes are sick at once. By dice of their own, so that all other stories stay what they are.
 fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
     let mut rng = Rng::new(seed ^ RARE);
     match seed % 10 {
         3 => {
             let overload = |burst: &Burst| {
                 let at = burst.at + rng.time(seconds(20));
-                (at, ScenarioEvent::Trouble(Trouble::Overloaded(seconds(12) + rng.time(seconds(20)))))
+                (
+                    at,
+                    ScenarioEvent::Trouble(Trouble::Overloaded(
+                        seconds(12) + rng.time(seconds(20)),
+                    )),
+                )
             };
             bursts.iter().map(overload).collect()
         }
@@ -226,7 +309,10 @@ fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
             let at = seconds(15 * 60) + rng.time(seconds(30 * 60));
             let sick = Trouble::Sick(rng.one_of(&[0.3, 0.6, 0.9]), rng.between(0, 1 << 20));
             let well = at + seconds(200) + rng.time(seconds(300));
-            vec![(at, ScenarioEvent::Trouble(sick)), (well, ScenarioEvent::Trouble(Trouble::Well))]
+            vec![
+                (at, ScenarioEvent::Trouble(sick)),
+                (well, ScenarioEvent::Trouble(Trouble::Well)),
+            ]
         }
         _ => Vec::new(),
     }
@@ -240,7 +326,18 @@ fn jumps(rng: &mut Rng, replicas: u32) -> Vec<Jump> {
         let by = rng.one_of(&[90, 600, 3600, -90, -600, -3600]);
         let at = seconds(60) + rng.time(seconds(30 * 60));
         let back = at + seconds(60) + rng.time(seconds(15 * 60));
-        jumps.extend([Jump { slot, at, seconds: by }, Jump { slot, at: back, seconds: -by }]);
+        jumps.extend([
+            Jump {
+                slot,
+                at,
+                seconds: by,
+            },
+            Jump {
+                slot,
+                at: back,
+                seconds: -by,
+            },
+        ]);
     }
     jumps
 }

@@ -1,5 +1,6 @@
-//! What goes wrong in stories of the second kind: watches that are silent or late, processes that are stopped and go on
-//! or are told to end, a cloud that says less than it knows, claims that come back from a backup.
+//! What goes wrong in stories of the second kind: watches that are silent or late, processes that
+//! are stopped and go on or are told to end, a cloud that says less than it knows, claims that come
+//! back from a backup.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ pub struct Watches {
     pub kind: Option<Resource>,
 }
 
-/// Something that goes wrong, and for how long. A lot picks one of the processes that are there then.
+/// Something that goes wrong, and for how long. A lot picks one of the processes that are there
+/// then.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
     /// Watches say nothing, not even bookmarks, and then all at once.
@@ -39,13 +41,16 @@ pub enum Trouble {
     Throttled(Duration),
     /// The cloud ends no instance.
     NothingEnds(Duration),
-    /// The API server refuses all that the leader asks but its Lease, which it cannot renew either for a minute longer.
+    /// The API server refuses all that the leader asks but its Lease, which it cannot renew either
+    /// for a minute longer.
     Overloaded(Duration),
-    /// The network of this share of the nodes, drawn by a lot, fails: they are not ready, and their instances run.
+    /// The network of this share of the nodes, drawn by a lot, fails: they are not ready, and their
+    /// instances run.
     Sick(f64, u64),
     /// Nodes whose network had failed are ready again.
     Well,
-    /// Whoever has pods that must not be disrupted lets those go whose node has waited for them for long.
+    /// Whoever has pods that must not be disrupted lets those go whose node has waited for them for
+    /// long.
     LetGo,
 }
 
@@ -75,7 +80,13 @@ impl Trouble {
 const SICK: &str = "NetworkPluginNotReady";
 
 fn sicken(harness: &Harness, share: f64, lot: u64) {
-    for (number, node) in harness.world.server.list(resources::NODE).iter().enumerate() {
+    for (number, node) in harness
+        .world
+        .server
+        .list(resources::NODE)
+        .iter()
+        .enumerate()
+    {
         if fields::condition(node, "Ready") == "True" && unit(lot, number as u64) < share {
             say_ready(harness, node, "False", SICK);
         }
@@ -84,7 +95,9 @@ fn sicken(harness: &Harness, share: f64, lot: u64) {
 
 fn heal(harness: &Harness) {
     for node in harness.world.server.list(resources::NODE) {
-        let ready = fields::items(&node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
+        let ready = fields::items(&node, "/status/conditions")
+            .iter()
+            .find(|c| c["type"] == "Ready");
         if ready.is_some_and(|c| c["reason"] == SICK) {
             say_ready(harness, &node, "True", "KubeletReady");
         }
@@ -98,14 +111,19 @@ fn say_ready(harness: &Harness, node: &Value, status: &str, reason: &str) {
         fields::set_condition(node, "Ready", status, reason, "", now);
     });
     if done.is_ok() {
-        world.log.say(world.clock, format!("{}: Ready is {status}, {reason}", key.name));
+        world.log.say(
+            world.clock,
+            format!("{}: Ready is {status}, {reason}", key.name),
+        );
     }
 }
 
 fn unnominate_all(harness: &Harness) {
     let world = &harness.world;
     let now = world.clock.now().as_second();
-    let since = |node: &serde_json::Value| fields::time(node, "/metadata/deletionTimestamp").map(|at| at.as_second());
+    let since = |node: &serde_json::Value| {
+        fields::time(node, "/metadata/deletionTimestamp").map(|at| at.as_second())
+    };
     for node in world.server.list(resources::NODE) {
         if since(&node).is_none_or(|at| now - at < HELD) {
             continue;
@@ -113,8 +131,19 @@ fn unnominate_all(harness: &Harness) {
         for pod in world.server.pods_on(fields::name(&node)) {
             let held = fields::annotation(&pod, "karpenter.sh/do-not-disrupt").is_some();
             if held && !fields::deleting(&pod) && !fields::ended(&pod) {
-                world.log.say(world.clock, format!("{} is let go from {}", fields::name(&pod), fields::name(&node)));
-                world.delete("Pod", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
+                world.log.say(
+                    world.clock,
+                    format!(
+                        "{} is let go from {}",
+                        fields::name(&pod),
+                        fields::name(&node)
+                    ),
+                );
+                world.delete(
+                    "Pod",
+                    fields::text(&pod, "/metadata/namespace"),
+                    fields::name(&pod),
+                );
             }
         }
     }

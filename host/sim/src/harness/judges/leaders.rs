@@ -8,12 +8,14 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
 use crate::server::{RequestInfo, resources};
 
-/// A holder acts for 10 s after its last renewal, and others take over after 15 s. So what it sends last has 5 s to
-/// arrive before it can lose the Lease; what is under way for longer ([`LATEST`]) arrives so much later at most, and
-/// nobody can call it back. A tenth of a second is for timers in whole milliseconds.
+/// A holder acts for 10 s after its last renewal, and others take over after 15 s. So what it sends
+/// last has 5 s to arrive before it can lose the Lease; what is under way for longer ([`LATEST`])
+/// arrives so much later at most, and nobody can call it back. A tenth of a second is for timers in
+/// whole milliseconds.
 const UNDER_WAY: Duration = LATEST.saturating_sub(Duration::from_millis(4_900));
 
-/// Who holds the Lease, and since when. By the server's time: the Lease itself has the holder's, whose clock may be wrong.
+/// Who holds the Lease, and since when. By the server's time: the Lease itself has the holder's,
+/// whose clock may be wrong.
 #[derive(Default)]
 pub(super) struct Leaders {
     holder: String,
@@ -25,7 +27,10 @@ impl Leaders {
     pub fn lease(&mut self, interceptor: &Interceptor, change: &Change) {
         let holder = fields::text(&change.object, "/spec/holderIdentity");
         if holder != self.holder {
-            *self = Leaders { holder: holder.to_owned(), since: interceptor.clock.elapsed() };
+            *self = Leaders {
+                holder: holder.to_owned(),
+                since: interceptor.clock.elapsed(),
+            };
         }
     }
 }
@@ -33,7 +38,12 @@ impl Leaders {
 /// A write is about to be carried out.
 pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     // Who competes for the Lease does not hold it. An Event changes nothing that anybody acts on.
-    let Some(resource) = asked.resource.filter(|r| ![resources::LEASE, resources::EVENT].contains(r)) else { return };
+    let Some(resource) = asked
+        .resource
+        .filter(|r| ![resources::LEASE, resources::EVENT].contains(r))
+    else {
+        return;
+    };
     if !interceptor.elects {
         return;
     }
@@ -47,8 +57,14 @@ pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) 
     let since = interceptor.clock.elapsed().saturating_sub(taken);
     if holder.is_empty() || since > UNDER_WAY {
         let what = format!("{} {}", asked.verb, resource.plural);
-        let held = if holder.is_empty() { "nobody holds the Lease".to_owned() } else { format!("{holder} leads") };
-        interceptor
-            .violated(format!("{} does not lead ({held}), and its {what} {} is carried out", asked.who, asked.name));
+        let held = if holder.is_empty() {
+            "nobody holds the Lease".to_owned()
+        } else {
+            format!("{holder} leads")
+        };
+        interceptor.violated(format!(
+            "{} does not lead ({held}), and its {what} {} is carried out",
+            asked.who, asked.name
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! What is on a node: the labels and taints of its claim when it registers, and nothing of it lost later.
+//! What is on a node: the labels and taints of its claim when it registers, and nothing of it lost
+//! later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,12 @@ impl Nodes {
     }
 
     /// A Node came, changed or went.
-    pub fn on_change(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
+    pub fn on_change(
+        &mut self,
+        interceptor: &Interceptor,
+        change: &Change,
+        by: Option<&RequestInfo>,
+    ) {
         let (node, name) = (&change.object, fields::name(&change.object));
         if change.event == Event::Deleted {
             self.last.remove(name);
@@ -42,11 +48,15 @@ impl Nodes {
             return;
         }
         if has_taint(node, DISRUPTED) {
-            self.tainted.entry(name.to_owned()).or_insert(interceptor.clock.elapsed());
+            self.tainted
+                .entry(name.to_owned())
+                .or_insert(interceptor.clock.elapsed());
         } else {
             self.tainted.remove(name);
         }
-        let Some(before) = self.last.insert(name.to_owned(), node.clone()) else { return };
+        let Some(before) = self.last.insert(name.to_owned(), node.clone()) else {
+            return;
+        };
         if by.is_none() {
             return;
         }
@@ -66,18 +76,34 @@ fn registered(interceptor: &Interceptor, node: &Value) {
     let name = fields::name(node);
     let id = fields::text(node, "/spec/providerID");
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    let Some(claim) = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id) else {
+    let Some(claim) = claims
+        .iter()
+        .find(|claim| fields::text(claim, "/status/providerID") == id)
+    else {
         return interceptor.violated(format!("{name} is registered without a claim"));
     };
     let labels = claim.pointer("/metadata/labels").and_then(Value::as_object);
-    let missing = labels.into_iter().flatten().find(|(key, value)| fields::label(node, key) != value.as_str());
+    let missing = labels
+        .into_iter()
+        .flatten()
+        .find(|(key, value)| fields::label(node, key) != value.as_str());
     if let Some((key, value)) = missing {
-        interceptor.violated(format!("{name} is registered without its claim's label {key}={value}"));
+        interceptor.violated(format!(
+            "{name} is registered without its claim's label {key}={value}"
+        ));
     }
-    let promised = ["/spec/taints", "/spec/startupTaints"].into_iter().flat_map(|path| fields::items(claim, path));
+    let promised = ["/spec/taints", "/spec/startupTaints"]
+        .into_iter()
+        .flat_map(|path| fields::items(claim, path));
     let synced = fields::label(node, NO_TAINT_SYNC) != Some("true");
-    if let Some(taint) = promised.filter(|_| synced).find(|taint| !has_same(node, taint)) {
-        interceptor.violated(format!("{name} is registered without its claim's taint {}", fields::text(taint, "/key")));
+    if let Some(taint) = promised
+        .filter(|_| synced)
+        .find(|taint| !has_same(node, taint))
+    {
+        interceptor.violated(format!(
+            "{name} is registered without its claim's taint {}",
+            fields::text(taint, "/key")
+        ));
     }
     if has_taint(node, UNREGISTERED) {
         interceptor.violated(format!("{name} is registered and still closed to pods"));
@@ -85,34 +111,56 @@ fn registered(interceptor: &Interceptor, node: &Value) {
     if !fields::holds(node, FINALIZER) {
         interceptor.violated(format!("{name} is registered without our finalizer"));
     }
-    // Or what its claim was before a backup has brought it back under another UID, for as long as that may not be known.
+    // Or what its claim was before a backup has brought it back under another UID, for as long as
+    // that may not be known.
     let created = fields::time(claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let restored = pods::now(interceptor) - created <= safety::SILENT.as_secs() as i64;
-    let owns = |owner: &Value| owner["uid"] == fields::uid(claim) || (restored && owner["name"] == fields::name(claim));
-    let owned = fields::items(node, "/metadata/ownerReferences").iter().any(owns);
+    let owns = |owner: &Value| {
+        owner["uid"] == fields::uid(claim) || (restored && owner["name"] == fields::name(claim))
+    };
+    let owned = fields::items(node, "/metadata/ownerReferences")
+        .iter()
+        .any(owns);
     if !owned {
-        interceptor.violated(format!("{name} is registered without its claim as its owner"));
+        interceptor.violated(format!(
+            "{name} is registered without its claim as its owner"
+        ));
     }
 }
 
-/// What a process of the daemon writes takes no label away and no taint but the one that keeps a node closed. A list that
-/// is written from an old copy would.
+/// What a process of the daemon writes takes no label away and no taint but the one that keeps a
+/// node closed. A list that is written from an old copy would.
 fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     let name = fields::name(node);
-    let labels = before.pointer("/metadata/labels").and_then(Value::as_object);
-    if let Some((key, _)) = labels.into_iter().flatten().find(|(key, _)| fields::label(node, key).is_none()) {
+    let labels = before
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object);
+    if let Some((key, _)) = labels
+        .into_iter()
+        .flatten()
+        .find(|(key, _)| fields::label(node, key).is_none())
+    {
         interceptor.violated(format!("{name} loses its label {key}"));
     }
-    let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| t["key"] != UNREGISTERED);
+    let mut taints = fields::items(before, "/spec/taints")
+        .iter()
+        .filter(|t| t["key"] != UNREGISTERED);
     if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
-        interceptor.violated(format!("{name} loses its taint {}", fields::text(taint, "/key")));
+        interceptor.violated(format!(
+            "{name} loses its taint {}",
+            fields::text(taint, "/key")
+        ));
     }
 }
 
 fn has_same(node: &Value, taint: &Value) -> bool {
-    fields::items(node, "/spec/taints").iter().any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"])
+    fields::items(node, "/spec/taints")
+        .iter()
+        .any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"])
 }
 
 fn has_taint(node: &Value, key: &str) -> bool {
-    fields::items(node, "/spec/taints").iter().any(|t| t["key"] == key)
+    fields::items(node, "/spec/taints")
+        .iter()
+        .any(|t| t["key"] == key)
 }

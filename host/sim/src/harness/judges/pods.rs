@@ -1,4 +1,5 @@
-//! How pods are asked to leave: none that must be left alone, each with its own time to end, in order.
+//! How pods are asked to leave: none that must be left alone, each with its own time to end, in
+//! order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,15 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::Key;
 use crate::server::{RequestInfo, resources};
 
-/// A pod that is put on a node this long before an eviction of another one arrives may not have been known to who sent
-/// it: requests are under way for [`LATEST`] at most, and a drain looks again every second, by watches that are as late
-/// as a request at most. Seconds.
+/// A pod that is put on a node this long before an eviction of another one arrives may not have
+/// been known to who sent it: requests are under way for [`LATEST`] at most, and a drain looks
+/// again every second, by watches that are as late as a request at most. Seconds.
 const FRESH: i64 = LATEST.as_secs() as i64 + 4;
-/// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks in whole seconds.
+/// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks
+/// in whole seconds.
 const STUCK: i64 = 59;
-/// Who moves the end of a claim's time (a repair does not wait) may do so while a deletion is under way, and for as long
-/// again until the watch has brought it to who sends one.
+/// Who moves the end of a claim's time (a repair does not wait) may do so while a deletion is under
+/// way, and for as long again until the watch has brought it to who sends one.
 const MOVED: Duration = LATEST.saturating_mul(2);
 const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -31,13 +33,25 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value
         return;
     }
     let key = fields::key(resources::POD, &asked.namespace, &asked.name);
-    let Some(pod) = interceptor.server.get(&key) else { return };
+    let Some(pod) = interceptor.server.get(&key) else {
+        return;
+    };
     match (asked.verb, asked.subresource.as_str()) {
         ("delete", _) if is_meant(&pod, body, "/preconditions/uid") => {
-            deletes(interceptor, &key, &pod, fields::number(body, "/gracePeriodSeconds"));
+            deletes(
+                interceptor,
+                &key,
+                &pod,
+                fields::number(body, "/gracePeriodSeconds"),
+            );
         }
         ("create", "eviction") if is_meant(&pod, body, "/deleteOptions/preconditions/uid") => {
-            evicts(interceptor, &key, &pod, fields::number(body, "/deleteOptions/gracePeriodSeconds"));
+            evicts(
+                interceptor,
+                &key,
+                &pod,
+                fields::number(body, "/deleteOptions/gracePeriodSeconds"),
+            );
         }
         _ => {}
     }
@@ -49,27 +63,44 @@ fn is_meant(pod: &Value, body: &Value, path: &str) -> bool {
     wanted.is_empty() || wanted == fields::uid(pod)
 }
 
-/// Only pods whose node's time is over before they would end by themselves are deleted, and they get all of that time;
-/// all others are asked to leave.
+/// Only pods whose node's time is over before they would end by themselves are deleted, and they
+/// get all of that time; all others are asked to leave.
 fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
-    let node = interceptor.server.get(&fields::key(resources::NODE, "", fields::text(pod, "/spec/nodeName")));
-    let claim = node.as_deref().and_then(|node| claim_of(interceptor, fields::text(node, "/spec/providerID")));
+    let node = interceptor.server.get(&fields::key(
+        resources::NODE,
+        "",
+        fields::text(pod, "/spec/nodeName"),
+    ));
+    let claim = node
+        .as_deref()
+        .and_then(|node| claim_of(interceptor, fields::text(node, "/spec/providerID")));
     let own = own_grace(pod);
     let name = &key.name;
-    let Some(ends) = claim.as_deref().and_then(terminates).filter(|ends| now(interceptor) + own >= *ends) else {
-        return interceptor.violated(format!("pod {name} is deleted without asking its disruption budget"));
+    let Some(ends) = claim
+        .as_deref()
+        .and_then(terminates)
+        .filter(|ends| now(interceptor) + own >= *ends)
+    else {
+        return interceptor.violated(format!(
+            "pod {name} is deleted without asking its disruption budget"
+        ));
     };
-    // What was right when it was sent is as much too long as the request was under way, and as clocks are whole.
+    // What was right when it was sent is as much too long as the request was under way, and as
+    // clocks are whole.
     let late = LATEST.as_secs() as i64 + 1;
     let left = ends - now(interceptor);
     let (least, mut most) = (left.max(1), (left + late).clamp(1, own.max(1)));
-    if claim.as_deref().is_some_and(|claim| super::moved(interceptor, claim).is_some_and(|ago| ago <= MOVED)) {
+    if claim
+        .as_deref()
+        .is_some_and(|claim| super::moved(interceptor, claim).is_some_and(|ago| ago <= MOVED))
+    {
         most = own.max(1);
     }
     let grace = grace.unwrap_or(own);
     if grace < least.min(own.max(1)) - 1 || grace > most {
-        interceptor
-            .violated(format!("pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"));
+        interceptor.violated(format!(
+            "pod {name} is deleted with {grace} s of grace: its own are {own}, {least} s are left"
+        ));
     }
 }
 
@@ -77,10 +108,14 @@ fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>
 fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
     let (name, own) = (&key.name, own_grace(pod));
     if is_held(interceptor, pod) && !fields::deleting(pod) {
-        interceptor.violated(format!("pod {name} is evicted in spite of {DO_NOT_DISRUPT}"));
+        interceptor.violated(format!(
+            "pod {name} is evicted in spite of {DO_NOT_DISRUPT}"
+        ));
     }
     if grace.is_some_and(|grace| grace < own) {
-        interceptor.violated(format!("pod {name} is evicted with {grace:?} s of grace instead of its own {own}"));
+        interceptor.violated(format!(
+            "pod {name} is evicted with {grace:?} s of grace instead of its own {own}"
+        ));
     }
     let tier = tier(pod);
     let known = |pod: &Value| bound(pod).is_some_and(|at| now(interceptor) - at > FRESH);
@@ -88,7 +123,10 @@ fn evicts(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>)
         .into_iter()
         .find(|other| self::tier(other) < tier && counts(interceptor, other) && known(other));
     if let Some(earlier) = earlier {
-        interceptor.violated(format!("pod {name} is evicted before {}, whose turn it is", fields::name(&earlier)));
+        interceptor.violated(format!(
+            "pod {name} is evicted before {}, whose turn it is",
+            fields::name(&earlier)
+        ));
     }
 }
 
@@ -99,7 +137,9 @@ fn tier(pod: &Value) -> u8 {
 }
 
 fn owned_by(pod: &Value, kind: &str) -> bool {
-    fields::items(pod, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == kind)
+    fields::items(pod, "/metadata/ownerReferences")
+        .iter()
+        .any(|owner| owner["kind"] == kind)
 }
 
 fn own_grace(pod: &Value) -> i64 {
@@ -112,7 +152,8 @@ fn is_held(interceptor: &Interceptor, pod: &Value) -> bool {
         None | Some("false") => false,
         Some("true") => true,
         Some(text) => fields::duration(text).is_some_and(|held| {
-            let started = fields::time(pod, "/status/startTime").map_or(now(interceptor), |at| at.as_second());
+            let started = fields::time(pod, "/status/startTime")
+                .map_or(now(interceptor), |at| at.as_second());
             now(interceptor) < started + held.as_secs() as i64
         }),
     }
@@ -120,7 +161,9 @@ fn is_held(interceptor: &Interceptor, pod: &Value) -> bool {
 
 /// When it was put on its node.
 fn bound(pod: &Value) -> Option<i64> {
-    let scheduled = fields::items(pod, "/status/conditions").iter().find(|c| c["type"] == "PodScheduled")?;
+    let scheduled = fields::items(pod, "/status/conditions")
+        .iter()
+        .find(|c| c["type"] == "PodScheduled")?;
     fields::time(scheduled, "/lastTransitionTime").map(|at| at.as_second())
 }
 
@@ -136,7 +179,8 @@ pub(in crate::harness) fn counts(interceptor: &Interceptor, pod: &Value) -> bool
 }
 
 fn is_stuck(interceptor: &Interceptor, pod: &Value) -> bool {
-    fields::time(pod, "/metadata/deletionTimestamp").is_some_and(|at| now(interceptor) > at.as_second() + STUCK)
+    fields::time(pod, "/metadata/deletionTimestamp")
+        .is_some_and(|at| now(interceptor) > at.as_second() + STUCK)
 }
 
 /// Pods on a node.
@@ -146,12 +190,17 @@ pub(in crate::harness) fn on_node(interceptor: &Interceptor, node: &str) -> Vec<
 
 fn claim_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    claims.into_iter().find(|claim| fields::text(claim, "/status/providerID") == provider_id)
+    claims
+        .into_iter()
+        .find(|claim| fields::text(claim, "/status/providerID") == provider_id)
 }
 
 /// When a claim's time is over.
 pub(in crate::harness) fn terminates(claim: &Value) -> Option<i64> {
-    fields::annotation(claim, TERMINATION_TIME)?.parse::<k8s_openapi::jiff::Timestamp>().ok().map(|at| at.as_second())
+    fields::annotation(claim, TERMINATION_TIME)?
+        .parse::<k8s_openapi::jiff::Timestamp>()
+        .ok()
+        .map(|at| at.as_second())
 }
 
 /// Seconds since 1970.

@@ -1,5 +1,5 @@
-//! Nothing is given back without proof: an instance ends empty and by the order of its claim, a claim for one of a few
-//! reasons, and what nobody owns only slowly.
+//! Nothing is given back without proof: an instance ends empty and by the order of its claim, a
+//! claim for one of a few reasons, and what nobody owns only slowly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,15 +15,17 @@ use crate::server::{RequestInfo, resources};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const POOL: &str = "karpenter.sh/nodepool";
-/// A node lives at least this long after the taint that keeps kube-scheduler away from it, for kube-scheduler may not
-/// have seen it yet.
+/// A node lives at least this long after the taint that keeps kube-scheduler away from it, for
+/// kube-scheduler may not have seen it yet.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long nobody owns an instance before it may be taken for lost: it is seen twice, two minutes apart, by passes that
-/// take a call's time.
+/// How long nobody owns an instance before it may be taken for lost: it is seen twice, two minutes
+/// apart, by passes that take a call's time.
 const LOST: Duration = Duration::from_secs(110);
-/// Instances that nobody owns are looked for every two minutes; what ends within one is of one pass.
+/// Instances that nobody owns are looked for every two minutes; what ends within one is of one
+/// pass.
 const PASS: Duration = Duration::from_secs(60);
-/// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on the way and a watch's.
+/// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on
+/// the way and a watch's.
 const KNOWN: i64 = 15;
 
 /// What is remembered of what was given back.
@@ -42,12 +44,14 @@ impl Proof {
     pub fn claim(&mut self, interceptor: &Interceptor, change: &Change) {
         let uid = fields::uid(&change.object);
         if change.event == Event::Deleted {
-            self.gone.insert(uid.to_owned(), interceptor.clock.elapsed());
+            self.gone
+                .insert(uid.to_owned(), interceptor.clock.elapsed());
             self.ends.remove(uid);
         } else if let Some(ends) = pods::terminates(&change.object)
             && self.ends.get(uid).is_none_or(|known| known.0 != ends)
         {
-            self.ends.insert(uid.to_owned(), (ends, interceptor.clock.elapsed()));
+            self.ends
+                .insert(uid.to_owned(), (ends, interceptor.clock.elapsed()));
         }
     }
 
@@ -70,10 +74,14 @@ pub(in crate::harness) fn end(interceptor: &Interceptor, who: &str, provider_id:
     if !interceptor.cloud.runs(provider_id) {
         return;
     }
-    let Some(claim) = owner(interceptor, provider_id) else { return sweeps(interceptor, who, provider_id) };
+    let Some(claim) = owner(interceptor, provider_id) else {
+        return sweeps(interceptor, who, provider_id);
+    };
     let name = fields::name(&claim);
     if !fields::deleting(&claim) {
-        return interceptor.violated(format!("{provider_id} is ended, and nobody has deleted its claim {name}"));
+        return interceptor.violated(format!(
+            "{provider_id} is ended, and nobody has deleted its claim {name}"
+        ));
     }
     let over = pods::terminates(&claim).is_some_and(|at| at <= pods::now(interceptor));
     if !over {
@@ -81,38 +89,64 @@ pub(in crate::harness) fn end(interceptor: &Interceptor, who: &str, provider_id:
     }
 }
 
-/// The node of an instance, if it has registered, is closed to pods for long enough and has none that a drain waits for.
+/// The node of an instance, if it has registered, is closed to pods for long enough and has none
+/// that a drain waits for.
 fn is_empty(interceptor: &Interceptor, provider_id: &str) {
-    let Some(node) = node_of(interceptor, provider_id) else { return };
+    let Some(node) = node_of(interceptor, provider_id) else {
+        return;
+    };
     let name = fields::name(&node);
-    if let Some(pod) = pods::on_node(interceptor, name).iter().find(|pod| pods::counts(interceptor, pod)) {
-        return interceptor.violated(format!("{provider_id} is ended while {} runs on it", fields::name(pod)));
+    if let Some(pod) = pods::on_node(interceptor, name)
+        .iter()
+        .find(|pod| pods::counts(interceptor, pod))
+    {
+        return interceptor.violated(format!(
+            "{provider_id} is ended while {} runs on it",
+            fields::name(pod)
+        ));
     }
     if fields::label(&node, REGISTERED) != Some("true") {
         return;
     }
     match super::tainted(interceptor, name).map(|at| interceptor.clock.elapsed() - at) {
-        None => interceptor.violated(format!("{provider_id} is ended without closing {name} to pods")),
+        None => interceptor.violated(format!(
+            "{provider_id} is ended without closing {name} to pods"
+        )),
         Some(closed) if closed < DRAIN => {
             let closed = closed.as_secs_f64();
-            interceptor.violated(format!("{provider_id} is ended {closed:.1} s after {name} was closed to pods"));
+            interceptor.violated(format!(
+                "{provider_id} is ended {closed:.1} s after {name} was closed to pods"
+            ));
         }
         Some(_) => {}
     }
 }
 
-/// An instance that no claim owns is ended: after some time, without pods, and few of them in a pass.
+/// An instance that no claim owns is ended: after some time, without pods, and few of them in a
+/// pass.
 fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
     is_empty(interceptor, provider_id);
     let ledger = interceptor.cloud.ledger();
-    let Some(entry) = ledger.running().find(|entry| entry.provider_id == provider_id) else { return };
+    let Some(entry) = ledger
+        .running()
+        .find(|entry| entry.provider_id == provider_id)
+    else {
+        return;
+    };
     let now = interceptor.clock.elapsed();
     let mut memory = interceptor.judges.memory();
     let proof = &mut memory.proof;
-    let since = proof.gone.get(&entry.claim_uid).copied().unwrap_or(entry.start).max(entry.start);
+    let since = proof
+        .gone
+        .get(&entry.claim_uid)
+        .copied()
+        .unwrap_or(entry.start)
+        .max(entry.start);
     if since + LOST > now {
         let lost = (now - since).as_secs();
-        interceptor.violated(format!("{who} ends {provider_id}, which nobody has owned for {lost} s alone"));
+        interceptor.violated(format!(
+            "{who} ends {provider_id}, which nobody has owned for {lost} s alone"
+        ));
     }
     proof.swept.push_back(now);
     while proof.swept.front().is_some_and(|at| *at + PASS < now) {
@@ -120,8 +154,9 @@ fn sweeps(interceptor: &Interceptor, who: &str, provider_id: &str) {
     }
     let (running, swept) = (ledger.running().count(), proof.swept.len());
     if swept > 5.max((running + swept).div_ceil(20)) {
-        interceptor
-            .violated(format!("{who} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"));
+        interceptor.violated(format!(
+            "{who} ends {provider_id}, the {swept}th that nobody owns in a minute, of {running}"
+        ));
     }
 }
 
@@ -132,54 +167,88 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     }
 }
 
-/// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is unhealthy, or its
-/// instance is gone.
+/// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is
+/// unhealthy, or its instance is gone.
 fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
-    let Some(claim) = interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", &asked.name)) else { return };
+    let Some(claim) = interceptor
+        .server
+        .get(&fields::key(resources::NODE_CLAIM, "", &asked.name))
+    else {
+        return;
+    };
     let id = fields::text(&claim, "/status/providerID");
-    if fields::deleting(&claim) || fields::condition(&claim, "Registered") != "True" || !interceptor.cloud.runs(id) {
+    if fields::deleting(&claim)
+        || fields::condition(&claim, "Registered") != "True"
+        || !interceptor.cloud.runs(id)
+    {
         return;
     }
-    let created = fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
+    let created =
+        fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let after = fields::duration(fields::text(&claim, "/spec/expireAfter"));
     if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(interceptor)) {
         return;
     }
     // A Node that is gone takes its claim with it.
-    let Some(node) = node_of(interceptor, id).filter(|node| !fields::deleting(node)) else { return };
+    let Some(node) = node_of(interceptor, id).filter(|node| !fields::deleting(node)) else {
+        return;
+    };
     let (who, name) = (&asked.who, &asked.name);
     if unhealthy_for(interceptor, &node).is_none() {
-        return interceptor.violated(format!("{who} deletes claim {name}, whose node {} is well", fields::name(&node)));
+        return interceptor.violated(format!(
+            "{who} deletes claim {name}, whose node {} is well",
+            fields::name(&node)
+        ));
     }
     let pool = fields::label(&claim, POOL);
     let nodes = interceptor.server.list(resources::NODE);
-    let scope: Vec<_> = nodes.iter().filter(|node| fields::label(node, POOL) == pool).collect();
-    let sick = scope.iter().filter(|node| unhealthy_for(interceptor, node).is_some_and(|since| since >= KNOWN)).count();
+    let scope: Vec<_> = nodes
+        .iter()
+        .filter(|node| fields::label(node, POOL) == pool)
+        .collect();
+    let sick = scope
+        .iter()
+        .filter(|node| unhealthy_for(interceptor, node).is_some_and(|since| since >= KNOWN))
+        .count();
     if sick > scope.len().div_ceil(5) {
         let all = scope.len();
-        interceptor.violated(format!("{who} repairs {}, and {sick} of {all} nodes are unhealthy", fields::name(&node)));
+        interceptor.violated(format!(
+            "{who} repairs {}, and {sick} of {all} nodes are unhealthy",
+            fields::name(&node)
+        ));
     }
 }
 
 /// For how long, seconds, a node has not been ready.
 fn unhealthy_for(interceptor: &Interceptor, node: &Value) -> Option<i64> {
-    let ready = fields::items(node, "/status/conditions").iter().find(|c| c["type"] == "Ready");
+    let ready = fields::items(node, "/status/conditions")
+        .iter()
+        .find(|c| c["type"] == "Ready");
     let ready = ready.filter(|c| c["status"] != "True")?;
-    Some(fields::time(ready, "/lastTransitionTime").map_or(0, |at| pods::now(interceptor) - at.as_second()))
+    Some(
+        fields::time(ready, "/lastTransitionTime")
+            .map_or(0, |at| pods::now(interceptor) - at.as_second()),
+    )
 }
 
 /// The claim that an instance belongs to: by what it says itself, or by what the cloud was told.
 fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let ledger = interceptor.cloud.ledger();
-    let entry = ledger.entries.iter().find(|entry| entry.provider_id == provider_id);
+    let entry = ledger
+        .entries
+        .iter()
+        .find(|entry| entry.provider_id == provider_id);
     let uid = entry.map_or("", |entry| entry.claim_uid.as_str());
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    let owns =
-        |claim: &&Arc<Value>| fields::text(claim, "/status/providerID") == provider_id || fields::uid(claim) == uid;
+    let owns = |claim: &&Arc<Value>| {
+        fields::text(claim, "/status/providerID") == provider_id || fields::uid(claim) == uid
+    };
     claims.iter().find(owns).cloned()
 }
 
 fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let nodes = interceptor.server.list(resources::NODE);
-    nodes.into_iter().find(|node| fields::text(node, "/spec/providerID") == provider_id)
+    nodes
+        .into_iter()
+        .find(|node| fields::text(node, "/spec/providerID") == provider_id)
 }

@@ -17,14 +17,14 @@ use crate::server::{RequestInfo, resources};
 const PODS: &str = "longshore.dev/planned-pods";
 /// The second that a claim was planned at, and a number.
 const ROUND: &str = "longshore.dev/round";
-/// A registered node has so long to take its pods, seconds, before they are planned again; a little less than the daemon
-/// gives it.
+/// A registered node has so long to take its pods, seconds, before they are planned again; a little
+/// less than the daemon gives it.
 const TAKES: i64 = 25;
-/// A watch may be silent for so long before rounds wait for it: bookmarks come every minute. What became of a pod in
-/// that time need not be known; five seconds more for a round that has begun.
+/// A watch may be silent for so long before rounds wait for it: bookmarks come every minute. What
+/// became of a pod in that time need not be known; five seconds more for a round that has begun.
 const SILENT: Duration = Duration::from_secs(95);
-/// Before a second purchase for a pod the server is asked; what has become of the pod within this time may have come
-/// between the answer and the plan.
+/// Before a second purchase for a pod the server is asked; what has become of the pod within this
+/// time may have come between the answer and the plan.
 const ASKED: Duration = Duration::from_secs(5);
 
 /// What is remembered of pods and of what was bought for them.
@@ -87,91 +87,160 @@ impl Purchases {
         if pods.is_empty() {
             return interceptor.violated(format!("{name} is made for no pod"));
         }
-        let planned = interceptor.clock.elapsed().saturating_sub(under_way(interceptor, claim));
+        let planned = interceptor
+            .clock
+            .elapsed()
+            .saturating_sub(under_way(interceptor, claim));
         for pod in pods {
-            let may = if self.bought.contains_key(pod) { ASKED } else { SILENT };
+            let may = if self.bought.contains_key(pod) {
+                ASKED
+            } else {
+                SILENT
+            };
             if let Some(gone) = self.gone.get(pod).filter(|gone| **gone + may < planned) {
                 let since = (planned - *gone).as_secs();
-                interceptor.violated(format!("{name} is made for pod {pod}, which is gone since {since} s"));
+                interceptor.violated(format!(
+                    "{name} is made for pod {pod}, which is gone since {since} s"
+                ));
             }
-            if let Some(bound) = self.bound.get(pod).filter(|bound| **bound + may < planned && stays(interceptor, pod))
+            if let Some(bound) = self
+                .bound
+                .get(pod)
+                .filter(|bound| **bound + may < planned && stays(interceptor, pod))
             {
                 let since = (planned - *bound).as_secs();
-                interceptor.violated(format!("{name} is made for pod {pod}, which has a node since {since} s"));
+                interceptor.violated(format!(
+                    "{name} is made for pod {pod}, which has a node since {since} s"
+                ));
             }
         }
     }
 
     /// Nothing is bought for a pod that another claim was made for and still can take.
     fn once(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
-        // One that was held up was planned by what was true then: whether there was room on a node that pods may go to
-        // is not known any more. Whether a node was on its way is.
+        // One that was held up was planned by what was true then: whether there was room on a node
+        // that pods may go to is not known any more. Whether a node was on its way is.
         let held_up = under_way(interceptor, claim) > Duration::from_secs(1);
         for (name, theirs) in &self.planned {
-            let Some(pod) = pods.iter().find(|pod| theirs.contains(pod)) else { continue };
-            let Some(other) = interceptor.server.get(&fields::key(resources::NODE_CLAIM, "", name)) else { continue };
-            let Some((namespace, plain)) = pod.split_once('/') else { continue };
-            let Some(waiting) = interceptor.server.get(&fields::key(resources::POD, namespace, plain)) else {
+            let Some(pod) = pods.iter().find(|pod| theirs.contains(pod)) else {
+                continue;
+            };
+            let Some(other) = interceptor
+                .server
+                .get(&fields::key(resources::NODE_CLAIM, "", name))
+            else {
+                continue;
+            };
+            let Some((namespace, plain)) = pod.split_once('/') else {
+                continue;
+            };
+            let Some(waiting) =
+                interceptor
+                    .server
+                    .get(&fields::key(resources::POD, namespace, plain))
+            else {
                 continue;
             };
             let second = |object: &Value, path| fields::time(object, path).map(|at| at.as_second());
             let born = |object| second(object, "/metadata/creationTimestamp");
-            let registered = fields::items(&other, "/status/conditions").iter().find(|c| c["type"] == "Registered");
-            let since = registered.filter(|c| c["status"] == "True").and_then(|c| second(c, "/lastTransitionTime"));
-            let over = since.is_some_and(|since| held_up || interceptor.clock.now().as_second() - since > TAKES);
-            let waits = fields::text(&waiting, "/spec/nodeName").is_empty() && born(&waiting) <= born(&other);
-            let may =
-                || has_room(interceptor, &other, theirs) && !one_too_many(interceptor, &waiting, &other, &self.planned);
+            let registered = fields::items(&other, "/status/conditions")
+                .iter()
+                .find(|c| c["type"] == "Registered");
+            let since = registered
+                .filter(|c| c["status"] == "True")
+                .and_then(|c| second(c, "/lastTransitionTime"));
+            let over = since.is_some_and(|since| {
+                held_up || interceptor.clock.now().as_second() - since > TAKES
+            });
+            let waits = fields::text(&waiting, "/spec/nodeName").is_empty()
+                && born(&waiting) <= born(&other);
+            let may = || {
+                has_room(interceptor, &other, theirs)
+                    && !one_too_many(interceptor, &waiting, &other, &self.planned)
+            };
             if waits && !over && !fields::deleting(&other) && may() {
-                interceptor
-                    .violated(format!("pod {pod} is planned for {} while {name} is on its way", fields::name(claim)));
+                interceptor.violated(format!(
+                    "pod {pod} is planned for {} while {name} is on its way",
+                    fields::name(claim)
+                ));
             }
         }
     }
 }
 
-/// Whether a pod that has a node can stay there: a node that is going, or that nothing is known of, needs a successor.
+/// Whether a pod that has a node can stay there: a node that is going, or that nothing is known of,
+/// needs a successor.
 fn stays(interceptor: &Interceptor, pod: &str) -> bool {
-    let Some((namespace, name)) = pod.split_once('/') else { return false };
-    let Some(pod) = interceptor.server.get(&fields::key(resources::POD, namespace, name)) else { return false };
-    let Some(node) = interceptor.server.get(&fields::key(resources::NODE, "", fields::text(&pod, "/spec/nodeName")))
+    let Some((namespace, name)) = pod.split_once('/') else {
+        return false;
+    };
+    let Some(pod) = interceptor
+        .server
+        .get(&fields::key(resources::POD, namespace, name))
     else {
+        return false;
+    };
+    let Some(node) = interceptor.server.get(&fields::key(
+        resources::NODE,
+        "",
+        fields::text(&pod, "/spec/nodeName"),
+    )) else {
         return false;
     };
     let id = fields::text(&node, "/spec/providerID");
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    let claim = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id);
+    let claim = claims
+        .iter()
+        .find(|claim| fields::text(claim, "/status/providerID") == id);
     !fields::deleting(&node) && claim.is_some_and(|claim| !fields::deleting(claim))
 }
 
 fn pods_of(claim: &Value) -> impl Iterator<Item = &str> {
     let list = fields::annotation(claim, PODS).unwrap_or_default();
-    list.split(',').filter(|pod| !pod.is_empty()).map(|pod| pod.split('~').next().unwrap_or(pod))
+    list.split(',')
+        .filter(|pod| !pod.is_empty())
+        .map(|pod| pod.split('~').next().unwrap_or(pod))
 }
 
 /// How long it took from the plan to the claim, in whole seconds.
 fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
-    let round = fields::annotation(claim, ROUND).and_then(|round| round.split('-').next()?.parse::<i64>().ok());
+    let round = fields::annotation(claim, ROUND)
+        .and_then(|round| round.split('-').next()?.parse::<i64>().ok());
     let seconds = round.map_or(0, |planned| interceptor.clock.now().as_second() - planned);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Whether a claim's node still has room for all that wait for it, the claim's pods and those that were told of it since:
-/// others may have taken their places.
+/// Whether a claim's node still has room for all that wait for it, the claim's pods and those that
+/// were told of it since: others may have taken their places.
 fn has_room(interceptor: &Interceptor, claim: &Value, planned: &[String]) -> bool {
-    // The claim may not say so yet: a node is open before the answer to the patch that opened it has come. One whose
-    // instance was taken back takes nobody any more.
+    // The claim may not say so yet: a node is open before the answer to the patch that opened it
+    // has come. One whose instance was taken back takes nobody any more.
     let Some(name) = interceptor.cloud.runs_for(fields::uid(claim)) else {
         return fields::text(claim, "/status/providerID").is_empty();
     };
-    let Some(node) = interceptor.server.get(&fields::key(resources::NODE, "", &name)) else { return true };
+    let Some(node) = interceptor
+        .server
+        .get(&fields::key(resources::NODE, "", &name))
+    else {
+        return true;
+    };
     let mut names = Symbols::default();
-    let room = amounts(node.pointer("/status/allocatable").unwrap_or(&Value::Null), &mut names);
+    let room = amounts(
+        node.pointer("/status/allocatable").unwrap_or(&Value::Null),
+        &mut names,
+    );
     let mut wanted = Resources::default();
     for pod in interceptor.server.list(resources::POD) {
         let on = fields::text(&pod, "/spec/nodeName");
-        let full = || format!("{}/{}", fields::text(&pod, "/metadata/namespace"), fields::name(&pod));
-        let promised = || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());
+        let full = || {
+            format!(
+                "{}/{}",
+                fields::text(&pod, "/metadata/namespace"),
+                fields::name(&pod)
+            )
+        };
+        let promised =
+            || fields::text(&pod, "/status/nominatedNodeName") == name || planned.contains(&full());
         if on == name && !fields::ended(&pod) || on.is_empty() && promised() {
             wanted.add(&requests(&pod["spec"], &mut names));
         }

@@ -10,7 +10,8 @@ use crate::server::resources;
 const KINDS: u64 = 30;
 /// Competing for the Lease every two seconds: a read and a write.
 const LEASE: u64 = 60;
-/// What a change may cost: a launch writes a claim about ten times, and a pod is told, forgotten and told again.
+/// What a change may cost: a launch writes a claim about ten times, and a pod is told, forgotten
+/// and told again.
 const CHANGE: u64 = 6;
 /// A minute of a node that is being drained: looked at every second at most.
 const DRAIN: u64 = 60;
@@ -40,7 +41,10 @@ impl Requests {
     pub fn minute(&mut self, interceptor: &Interceptor) {
         let nodes = interceptor.server.list(resources::NODE);
         let going: Vec<_> = nodes.iter().filter(|node| fields::deleting(node)).collect();
-        let pods: usize = going.iter().map(|node| interceptor.server.pods_on(fields::name(node)).len()).sum();
+        let pods: usize = going
+            .iter()
+            .map(|node| interceptor.server.pods_on(fields::name(node)).len())
+            .sum();
         let leaving = (going.len() as u64, pods as u64);
         let (nodes, pods) = (leaving.0.max(self.leaving.0), leaving.1.max(self.leaving.1));
         let lease = if interceptor.elects { LEASE } else { 0 };
@@ -50,7 +54,13 @@ impl Requests {
             "watch" => KINDS * (2 + dropped - self.dropped),
             // After a start, or when the server has forgotten the past, everything is listed.
             "list" => KINDS * 2 + nodes * DRAIN + CHANGE * (self.changes + self.before) / 2,
-            _ => KINDS + lease + CHANGE * (self.changes + self.before) + nodes * DRAIN + pods * BLOCKED,
+            _ => {
+                KINDS
+                    + lease
+                    + CHANGE * (self.changes + self.before)
+                    + nodes * DRAIN
+                    + pods * BLOCKED
+            }
         };
         let mut now: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
         for ((who, verb, _), count) in interceptor.server.requests().by {
@@ -59,7 +69,12 @@ impl Requests {
             }
         }
         for ((who, verb), count) in &now {
-            let more = count - self.counted.get(&(who.clone(), *verb)).copied().unwrap_or(0);
+            let more = count
+                - self
+                    .counted
+                    .get(&(who.clone(), *verb))
+                    .copied()
+                    .unwrap_or(0);
             let most = most(verb);
             if more > most {
                 let changes = self.changes + self.before;

@@ -1,4 +1,5 @@
-//! Where nothing happens, nothing is done: a process whose cluster is as it must be writes nothing but its Lease.
+//! Where nothing happens, nothing is done: a process whose cluster is as it must be writes nothing
+//! but its Lease.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
 use crate::server::{RequestInfo, resources};
 
-/// What the daemon still does about the last thing that happened: hints are taken back after 30 s, garbage is looked for
-/// twice, two minutes apart, failures are tried again within a minute.
+/// What the daemon still does about the last thing that happened: hints are taken back after 30 s,
+/// garbage is looked for twice, two minutes apart, failures are tried again within a minute.
 const AFTERMATH: Duration = Duration::from_secs(5 * 60);
 
 /// When something last happened that the daemon has not done itself.
@@ -24,7 +25,12 @@ impl Rest {
     }
 
     /// Something has changed.
-    pub fn on_change(&mut self, interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
+    pub fn on_change(
+        &mut self,
+        interceptor: &Interceptor,
+        change: &Change,
+        by: Option<&RequestInfo>,
+    ) {
         let matters = ![resources::LEASE, resources::EVENT].contains(&change.key.resource);
         if let Some(since) = self.since.as_mut().filter(|_| by.is_none() && matters) {
             *since = interceptor.clock.elapsed();
@@ -35,10 +41,21 @@ impl Rest {
     pub fn write(&mut self, interceptor: &Interceptor, asked: &RequestInfo) {
         let Some(since) = &mut self.since else { return };
         let now = interceptor.clock.elapsed();
-        let Some(resource) = asked.resource.filter(|resource| *resource != resources::LEASE) else { return };
+        let Some(resource) = asked
+            .resource
+            .filter(|resource| *resource != resources::LEASE)
+        else {
+            return;
+        };
         let goes = |claim: &std::sync::Arc<serde_json::Value>| fields::deleting(claim);
-        if interceptor.server.list(resources::NODE_CLAIM).iter().any(goes) {
-            // Its time was over: something happens again. Whether that is so is another rule's (`proof`).
+        if interceptor
+            .server
+            .list(resources::NODE_CLAIM)
+            .iter()
+            .any(goes)
+        {
+            // Its time was over: something happens again. Whether that is so is another rule's
+            // (`proof`).
             *since = now;
         } else if *since + AFTERMATH < now {
             let (verb, kind, sub) = (asked.verb, resource.plural, &asked.subresource);

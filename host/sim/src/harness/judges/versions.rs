@@ -1,34 +1,53 @@
 //! A write names what it was made from.
 //!
-//! A patch that brings a whole list (taints, finalizers, owners, conditions) undoes what others have put there since,
-//! unless it names the version that it was made from. A claim whose name the server draws is bought a second time where the
-//! answer is lost. A deletion by name ends another object of that name, unless it names the UID.
+//! A patch that brings a whole list (taints, finalizers, owners, conditions) undoes what others
+//! have put there since, unless it names the version that it was made from. A claim whose name the
+//! server draws is bought a second time where the answer is lost. A deletion by name ends another
+//! object of that name, unless it names the UID.
 
 use serde_json::Value;
 
 use crate::harness::interceptor::Interceptor;
 use crate::server::{RequestInfo, resources};
 
-const LISTS: [&str; 4] = ["/spec/taints", "/metadata/finalizers", "/metadata/ownerReferences", "/status/conditions"];
+const LISTS: [&str; 4] = [
+    "/spec/taints",
+    "/metadata/finalizers",
+    "/metadata/ownerReferences",
+    "/status/conditions",
+];
 
 /// A write is about to be carried out.
 pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo, body: &Value) {
-    let Some(resource) = asked.resource else { return };
+    let Some(resource) = asked.resource else {
+        return;
+    };
     let (who, name, kind) = (&asked.who, &asked.name, resource.plural);
-    let named = |path: &str| body.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let named = |path: &str| {
+        body.pointer(path)
+            .and_then(Value::as_str)
+            .is_some_and(|text| !text.is_empty())
+    };
     match asked.verb {
         "patch" if [resources::NODE, resources::NODE_CLAIM].contains(&resource) => {
-            let list = LISTS.iter().find(|path| body.pointer(path).is_some_and(Value::is_array));
+            let list = LISTS
+                .iter()
+                .find(|path| body.pointer(path).is_some_and(Value::is_array));
             if let Some(list) = list.filter(|_| !named("/metadata/resourceVersion")) {
-                interceptor
-                    .violated(format!("{who} writes {list} of {kind} {name} without the version that it has read"));
+                interceptor.violated(format!(
+                    "{who} writes {list} of {kind} {name} without the version that it has read"
+                ));
             }
         }
         "create" if resource == resources::NODE_CLAIM && !named("/metadata/name") => {
-            interceptor
-                .violated(format!("{who} creates one of {kind} without a name: a lost answer cannot be looked up"));
+            interceptor.violated(format!(
+                "{who} creates one of {kind} without a name: a lost answer cannot be looked up"
+            ));
         }
-        "delete" if [resources::POD, resources::NODE_CLAIM].contains(&resource) && !named("/preconditions/uid") => {
+        "delete"
+            if [resources::POD, resources::NODE_CLAIM].contains(&resource)
+                && !named("/preconditions/uid") =>
+        {
             interceptor.violated(format!("{who} deletes {kind} {name} by its name alone"));
         }
         _ => {}

@@ -15,7 +15,11 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
     if let Some(mut table) = root.table("cloud") {
         options.latencies = pace(&mut table);
         options.capacity = table
-            .number("capacity", 0.0..=1e6, "how many instances there can be of each offering")
+            .number(
+                "capacity",
+                0.0..=1e6,
+                "how many instances there can be of each offering",
+            )
             .map(|capacity| capacity as u32);
         table.finish();
     }
@@ -23,7 +27,11 @@ pub fn disturbances(root: &mut Table, known: &Known) -> (Options, Vec<Window>) {
         options.disturbances = spot(&mut table);
         table.finish();
     }
-    let windows = root.tables("faults").into_iter().map(|table| window(table, known)).collect();
+    let windows = root
+        .tables("faults")
+        .into_iter()
+        .map(|table| window(table, known))
+        .collect();
     (options, windows)
 }
 
@@ -42,25 +50,48 @@ fn pace(table: &mut Table) -> Latencies {
 fn spot(table: &mut Table) -> Disturbances {
     let default = Disturbances::default();
     let disturbances = Disturbances {
-        prices_every: table.duration("prices-every", Duration::from_secs(10)..=LONGEST).unwrap_or_default(),
-        volatility: table.number("volatility", 0.0..=1.0, "the largest change in one move, as a share").unwrap_or(0.0),
-        interruptions: table.number("interruptions", 0.0..=60.0, "of one instance in an hour").unwrap_or(0.0),
-        capacity_outages: table.number("storms", 0.0..=60.0, "in an hour").unwrap_or(0.0),
+        prices_every: table
+            .duration("prices-every", Duration::from_secs(10)..=LONGEST)
+            .unwrap_or_default(),
+        volatility: table
+            .number(
+                "volatility",
+                0.0..=1.0,
+                "the largest change in one move, as a share",
+            )
+            .unwrap_or(0.0),
+        interruptions: table
+            .number("interruptions", 0.0..=60.0, "of one instance in an hour")
+            .unwrap_or(0.0),
+        capacity_outages: table
+            .number("storms", 0.0..=60.0, "in an hour")
+            .unwrap_or(0.0),
         outage_length: table
             .duration("storm-length", Duration::from_secs(60)..=LONGEST)
             .unwrap_or(default.outage_length),
     };
     if disturbances.prices_every.is_zero() != (disturbances.volatility <= 0.0) {
-        let message = "prices move by `volatility`, every `prices-every`: expected both or none".into();
-        let key = if table.has("volatility") { "volatility" } else { "prices-every" };
-        table.fault_at(key, message, "for example `prices-every = \"5m\"` and `volatility = 0.03`".into());
+        let message =
+            "prices move by `volatility`, every `prices-every`: expected both or none".into();
+        let key = if table.has("volatility") {
+            "volatility"
+        } else {
+            "prices-every"
+        };
+        table.fault_at(
+            key,
+            message,
+            "for example `prices-every = \"5m\"` and `volatility = 0.03`".into(),
+        );
     }
     disturbances
 }
 
 fn window(mut table: Table, known: &Known) -> Window {
     let from = moment(&mut table, "from", known.duration).unwrap_or_default();
-    let to = table.duration("to", Duration::ZERO..=LONGEST).unwrap_or(known.duration);
+    let to = table
+        .duration("to", Duration::ZERO..=LONGEST)
+        .unwrap_or(known.duration);
     if to <= from || to > known.duration {
         let message = format!(
             "`to` is {}: expected a moment after `from` and not after the end",
@@ -89,11 +120,26 @@ fn window(mut table: Table, known: &Known) -> Window {
         never_ready: of("nodes-never-ready", "nodes"),
     };
     if server == Faults::default()
-        && [cloud.fail, cloud.slow, cloud.lost, cloud.never_register, cloud.never_ready] == [0.0; 5]
+        && [
+            cloud.fail,
+            cloud.slow,
+            cloud.lost,
+            cloud.never_register,
+            cloud.never_ready,
+        ] == [0.0; 5]
     {
         let hint = "add a share, as `busy = 0.02`, or delete the table".into();
-        table.fault_at("from", "[[faults]] in which nothing goes wrong".into(), hint);
+        table.fault_at(
+            "from",
+            "[[faults]] in which nothing goes wrong".into(),
+            hint,
+        );
     }
     table.finish();
-    Window { from, to, server, cloud }
+    Window {
+        from,
+        to,
+        server,
+        cloud,
+    }
 }

@@ -48,7 +48,9 @@ pub fn events(root: &mut Table, known: &Known) -> Vec<(Duration, ScenarioEvent)>
         let at = moment(&mut table, "at", known.duration).unwrap_or_default();
         let every = table.duration("every", Duration::from_secs(60)..=LONGEST);
         table.required_text("do");
-        let Some(kind) = table.one_of("do", &KINDS) else { continue };
+        let Some(kind) = table.one_of("do", &KINDS) else {
+            continue;
+        };
         if let Some(act) = act(&mut table, kind, known) {
             let mut at = at;
             while at < known.duration {
@@ -70,32 +72,53 @@ fn act(table: &mut Table, kind: Kind, known: &Known) -> Option<ScenarioEvent> {
         Kind::CutLease => {
             if known.replicas < 2 {
                 let hint = "write `replicas = 2` in [daemon]".into();
-                table.fault_at("do", "`cut-lease` with one daemon, which competes for no Lease".into(), hint);
+                table.fault_at(
+                    "do",
+                    "`cut-lease` with one daemon, which competes for no Lease".into(),
+                    hint,
+                );
             }
             ScenarioEvent::CutLease(length(table)?)
         }
-        Kind::Shortage => ScenarioEvent::Shortage { offerings: offerings(table, known), length: length(table)? },
+        Kind::Shortage => ScenarioEvent::Shortage {
+            offerings: offerings(table, known),
+            length: length(table)?,
+        },
         Kind::Interrupt => {
             let share = share(table, "share", "the spot instances that run").unwrap_or(1.0);
-            ScenarioEvent::Interrupt { offerings: offerings(table, known), share }
+            ScenarioEvent::Interrupt {
+                offerings: offerings(table, known),
+                share,
+            }
         }
         Kind::Break => {
             let nodes = table.count("nodes").unwrap_or(1);
-            ScenarioEvent::Break { offerings: offerings(table, known), nodes }
+            ScenarioEvent::Break {
+                offerings: offerings(table, known),
+                nodes,
+            }
         }
         Kind::Prices => {
             if !table.has("times") {
                 table.missing("times", "2.5");
             }
-            let times = table.number("times", 0.01..=100.0, "a factor").unwrap_or(1.0);
-            ScenarioEvent::Prices { offerings: offerings(table, known), times }
+            let times = table
+                .number("times", 0.01..=100.0, "a factor")
+                .unwrap_or(1.0);
+            ScenarioEvent::Prices {
+                offerings: offerings(table, known),
+                times,
+            }
         }
         Kind::Apply => {
             if !table.has("manifests") {
                 table.missing("manifests", "[\"…\"]");
             }
             let objects = files::manifests(table, known.folder);
-            ScenarioEvent::Apply { what: format!("{} manifests applied", objects.len()), objects }
+            ScenarioEvent::Apply {
+                what: format!("{} manifests applied", objects.len()),
+                objects,
+            }
         }
         Kind::Delete => delete(table)?,
         Kind::Policy => ScenarioEvent::Policy(Box::new(policy(table, known)?)),
@@ -114,7 +137,11 @@ fn offerings(table: &mut Table, known: &Known) -> String {
     if !known.offerings.any(&typed) {
         let zone = known.offerings.zones.first().map_or("ZONE", String::as_str);
         let hint = format!("write TYPE/ZONE/CAPACITY-TYPE with * for any, as `*/{zone}/spot`");
-        table.fault_at("offerings", format!("`offerings` is `{typed}`, and there is no such offering"), hint);
+        table.fault_at(
+            "offerings",
+            format!("`offerings` is `{typed}`, and there is no such offering"),
+            hint,
+        );
     }
     typed
 }
@@ -126,13 +153,22 @@ fn delete(table: &mut Table) -> Option<ScenarioEvent> {
         [kind, name] => (kind, "", name),
         [kind, namespace, name] => (kind, *namespace, name),
         _ => {
-            let message = format!("`object` is `{typed}`: expected Kind/namespace/name, or Kind/name");
-            table.fault_at("object", message, "for example `Deployment/default/web`".into());
+            let message =
+                format!("`object` is `{typed}`: expected Kind/namespace/name, or Kind/name");
+            table.fault_at(
+                "object",
+                message,
+                "for example `Deployment/default/web`".into(),
+            );
             return None;
         }
     };
     let (kind, namespace, name) = (kind.to_string(), namespace.to_owned(), name.to_string());
-    Some(ScenarioEvent::Delete { kind, namespace, name })
+    Some(ScenarioEvent::Delete {
+        kind,
+        namespace,
+        name,
+    })
 }
 
 fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
@@ -141,12 +177,15 @@ fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
         (Some(config), None) => Policy::read(&path(known.folder, config)),
         (None, Some("price")) => Ok(Policy::price()),
         (None, Some(scorer)) => {
-            let parts: Vec<String> =
-                scorer.splitn(2, ',').map(|part| path(known.folder, part).display().to_string()).collect();
+            let parts: Vec<String> = scorer
+                .splitn(2, ',')
+                .map(|part| path(known.folder, part).display().to_string())
+                .collect();
             Policy::typed(&parts.join(","))
         }
         _ => {
-            let message = "a policy comes from `config` or from `scorer`: expected one of them".into();
+            let message =
+                "a policy comes from `config` or from `scorer`: expected one of them".into();
             let hint = "`config = \"longshore.toml\"`, `scorer = \"FILE.wasm,SETTINGS.toml\"` or `scorer = \"price\"`";
             table.fault_at("do", message, hint.into());
             return None;
@@ -156,13 +195,22 @@ fn policy(table: &mut Table, known: &Known) -> Option<Policy> {
     match read {
         Ok(policy) => {
             if let Some((name, url)) = policy.network() {
-                let message = format!("signal `{name}` comes from {url}, and a simulation asks no network");
-                table.fault_at(key, message, "save it and name the file: `file = \"…\"`".into());
+                let message =
+                    format!("signal `{name}` comes from {url}, and a simulation asks no network");
+                table.fault_at(
+                    key,
+                    message,
+                    "save it and name the file: `file = \"…\"`".into(),
+                );
             }
             Some(policy)
         }
         Err(failure) => {
-            table.fault_at(key, failure.report(), "paths are relative to the scenario's folder".into());
+            table.fault_at(
+                key,
+                failure.report(),
+                "paths are relative to the scenario's folder".into(),
+            );
             None
         }
     }

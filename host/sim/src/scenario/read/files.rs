@@ -34,10 +34,14 @@ pub fn types(root: &mut Table, folder: &Path) -> Result<Arc<(Catalogue, Symbols)
             return Ok(Arc::default());
         }
     };
-    let (catalogue, problems) = longshore_kwok::catalogue::parse(&file.display().to_string(), &bytes, &mut names);
+    let (catalogue, problems) =
+        longshore_kwok::catalogue::parse(&file.display().to_string(), &bytes, &mut names);
     match problems.list.first() {
         None => Ok(Arc::new((catalogue, names))),
-        Some(first) => Err(Failure::Unusable { source_name: first.location.source.clone(), problems }),
+        Some(first) => Err(Failure::Unusable {
+            source_name: first.location.source.clone(),
+            problems,
+        }),
     }
 }
 
@@ -58,11 +62,19 @@ impl Offerings {
         let (catalogue, names) = types;
         let text = |s: Option<_>| s.map_or("", |s| names.text(s)).to_owned();
         let offering = |o: &longshore_core::model::Offering| {
-            let name = names.text(catalogue.instance_type(o.instance_type).name).to_owned();
+            let name = names
+                .text(catalogue.instance_type(o.instance_type).name)
+                .to_owned();
             [name, text(o.zone), text(o.capacity_type)]
         };
         let all: BTreeSet<[String; 3]> = catalogue.offerings().iter().map(offering).collect();
-        let some = |at: usize| all.iter().map(|o| o[at].clone()).collect::<BTreeSet<_>>().into_iter().collect();
+        let some = |at: usize| {
+            all.iter()
+                .map(|o| o[at].clone())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect()
+        };
         let (types, zones) = (some(0), some(1));
         Offerings { all, zones, types }
     }
@@ -70,7 +82,12 @@ impl Offerings {
     /// Whether a pattern `TYPE/ZONE/CAPACITY-TYPE` means any of them.
     pub fn any(&self, pattern: &str) -> bool {
         let parts: Vec<&str> = pattern.split('/').collect();
-        let fits = |o: &[String; 3]| parts.iter().zip(o).all(|(part, text)| *part == "*" || part == text);
+        let fits = |o: &[String; 3]| {
+            parts
+                .iter()
+                .zip(o)
+                .all(|(part, text)| *part == "*" || part == text)
+        };
         parts.len() <= 3 && self.all.iter().any(fits)
     }
 }
@@ -80,20 +97,31 @@ pub fn manifests(table: &mut Table, folder: &Path) -> Vec<Value> {
     let mut objects = Vec::new();
     for typed in table.texts("manifests").unwrap_or_default() {
         let file = path(folder, &typed);
-        let read = std::fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()));
+        let read = std::fs::read_to_string(&file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()));
         let read = read.and_then(|text| {
             let parsed: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
             parsed.map_err(|error| format!("{} is not YAML: {error}", file.display()))
         });
         match read {
-            Ok(documents) => objects.extend(documents.into_iter().filter(|document| !document.is_null())),
-            Err(why) => table.fault_at("manifests", why, "each is a file of YAML documents, as for kubectl".into()),
+            Ok(documents) => {
+                objects.extend(documents.into_iter().filter(|document| !document.is_null()))
+            }
+            Err(why) => table.fault_at(
+                "manifests",
+                why,
+                "each is a file of YAML documents, as for kubectl".into(),
+            ),
         }
     }
     for object in &objects {
         if object["kind"].as_str().is_none() || object["metadata"]["name"].as_str().is_none() {
             let message = "a manifest has no `kind` or no `metadata.name`".into();
-            table.fault_at("manifests", message, "lists and generateName are not read here".into());
+            table.fault_at(
+                "manifests",
+                message,
+                "lists and generateName are not read here".into(),
+            );
             break;
         }
     }

@@ -22,7 +22,10 @@ pub fn pools(root: &mut Table, known: &Known) -> Vec<Value> {
         table.finish();
     }
     let class = (!pools.is_empty()).then(node_class);
-    class.into_iter().chain(pools.iter().map(Pool::object)).collect()
+    class
+        .into_iter()
+        .chain(pools.iter().map(Pool::object))
+        .collect()
 }
 
 fn pool(table: &mut Table, known: &Known) -> Pool {
@@ -34,15 +37,27 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
     let types: Vec<&str> = known.offerings.types.iter().map(String::as_str).collect();
     let mut requirements = Vec::new();
     let keys: [(&str, &str, &str, Option<&[&str]>); 6] = [
-        ("capacity-types", labels::CAPACITY_TYPE, "capacity type", Some(&CAPACITY)),
+        (
+            "capacity-types",
+            labels::CAPACITY_TYPE,
+            "capacity type",
+            Some(&CAPACITY),
+        ),
         ("zones", labels::ZONE, "zone", Some(&zones)),
-        ("instance-types", labels::INSTANCE_TYPE, "instance type", Some(&types)),
+        (
+            "instance-types",
+            labels::INSTANCE_TYPE,
+            "instance type",
+            Some(&types),
+        ),
         ("instance-families", kwok::FAMILY, "family", None),
         ("instance-sizes", kwok::SIZE, "size", None),
         ("arch", labels::ARCH, "architecture", Some(&ARCH)),
     ];
     for (key, label, what, among) in keys {
-        let Some(values) = table.texts(key) else { continue };
+        let Some(values) = table.texts(key) else {
+            continue;
+        };
         if let Some(among) = among {
             for value in &values {
                 check_word(table, key, value, among, what);
@@ -50,13 +65,19 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
         }
         if values.is_empty() {
             let hint = "leave the line out for any".into();
-            table.fault_at(key, format!("`{key}` is empty: nothing could be bought"), hint);
+            table.fault_at(
+                key,
+                format!("`{key}` is empty: nothing could be bought"),
+                hint,
+            );
         }
         requirements.push((label.to_owned(), values));
     }
     Pool {
         name,
-        weight: table.number("weight", 1.0..=100.0, "the largest is asked first").map(|weight| weight as u64),
+        weight: table
+            .number("weight", 1.0..=100.0, "the largest is asked first")
+            .map(|weight| weight as u64),
         limits: pairs(table, "limits"),
         expires: table.duration("expire-after", minute..=year),
         grace: table.duration("grace", Duration::from_secs(1)..=year),
@@ -68,9 +89,20 @@ fn pool(table: &mut Table, known: &Known) -> Pool {
 
 /// Strings or numbers of a table, by key.
 fn pairs(table: &mut Table, key: &str) -> Vec<(String, String)> {
-    let Some(pairs) = table.table(key).map(Table::into_json) else { return Vec::new() };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    pairs.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+    let Some(pairs) = table.table(key).map(Table::into_json) else {
+        return Vec::new();
+    };
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    pairs
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect()
 }
 
 /// `KEY=VALUE:EFFECT`, as `kubectl taint` has it.
@@ -86,8 +118,9 @@ fn taints(table: &mut Table) -> Vec<(String, String, String)> {
                 taints.push((key.to_owned(), value.to_owned(), effect.to_owned()));
             }
             None => {
-                let message =
-                    format!("taint `{typed}`: expected `key=value:NoSchedule`, `:PreferNoSchedule` or `:NoExecute`");
+                let message = format!(
+                    "taint `{typed}`: expected `key=value:NoSchedule`, `:PreferNoSchedule` or `:NoExecute`"
+                );
                 table.fault_at("taints", message, "as in `kubectl taint`".into());
             }
         }

@@ -1,4 +1,5 @@
-//! `[[deployment]]`, `[[daemonset]]`, `[[job]]`, `[[load]]`: who needs nodes, and how many of them there are.
+//! `[[deployment]]`, `[[daemonset]]`, `[[job]]`, `[[load]]`: who needs nodes, and how many of them
+//! there are.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::scenario::curve::Part;
 use crate::scenario::objects::Workload;
 use crate::scenario::{Curve, Load, ScenarioEvent};
 
-/// How often replicas follow a load, unless said otherwise: five minutes, as autoscalers of pods that are not nervous.
+/// How often replicas follow a load, unless said otherwise: five minutes, as autoscalers of pods
+/// that are not nervous.
 const ADJUSTS: Duration = Duration::from_secs(300);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -21,7 +23,12 @@ pub fn workloads(
     known: &Known,
     manifests: &[Value],
 ) -> (Vec<Value>, Vec<Load>, Vec<(Duration, ScenarioEvent)>) {
-    let mut all = Workloads { objects: Vec::new(), loads: Vec::new(), acts: Vec::new(), names: Vec::new() };
+    let mut all = Workloads {
+        objects: Vec::new(),
+        loads: Vec::new(),
+        acts: Vec::new(),
+        names: Vec::new(),
+    };
     for mut table in root.tables("deployment") {
         all.deployment(&mut table, known);
         table.finish();
@@ -54,7 +61,13 @@ impl Workloads {
     fn deployment(&mut self, table: &mut Table, known: &Known) {
         let workload = self.workload(table, known);
         let replicas = replicas(table);
-        let load = load(table, "Deployment", &workload.namespace, &workload.name, replicas);
+        let load = load(
+            table,
+            "Deployment",
+            &workload.namespace,
+            &workload.name,
+            replicas,
+        );
         // The number of the beginning is set when it begins: it is the curve's.
         self.objects.extend(workload.deployment(0));
         self.loads.push(load);
@@ -62,12 +75,19 @@ impl Workloads {
 
     fn job(&mut self, table: &mut Table, known: &Known) {
         let workload = self.workload(table, known);
-        let pods =
-            table.number("pods", 1.0..=100_000.0, "how many run at once, each until its end").unwrap_or(1.0) as u32;
+        let pods = table
+            .number(
+                "pods",
+                1.0..=100_000.0,
+                "how many run at once, each until its end",
+            )
+            .unwrap_or(1.0) as u32;
         if !table.has("runs-for") {
             table.missing("runs-for", "\"20m\"");
         }
-        let runs_for = table.duration("runs-for", Duration::from_secs(1)..=LONGEST).unwrap_or(MINUTE);
+        let runs_for = table
+            .duration("runs-for", Duration::from_secs(1)..=LONGEST)
+            .unwrap_or(MINUTE);
         let first = moment(table, "at", known.duration).unwrap_or(MINUTE);
         let every = table.duration("every", MINUTE..=LONGEST);
         let mut at = first;
@@ -75,7 +95,13 @@ impl Workloads {
         while at < known.duration {
             let name = format!("{}-{number}", workload.name);
             let objects = vec![workload.job(&name, pods, runs_for)];
-            self.acts.push((at, ScenarioEvent::Apply { what: format!("job {name}: {pods} pods"), objects }));
+            self.acts.push((
+                at,
+                ScenarioEvent::Apply {
+                    what: format!("job {name}: {pods} pods"),
+                    objects,
+                },
+            ));
             number += 1;
             at = every.map_or(LONGEST, |every| at + every);
         }
@@ -83,7 +109,10 @@ impl Workloads {
 
     /// A load on a workload of the manifests.
     fn load(&mut self, table: &mut Table, manifests: &[Value]) {
-        let typed = table.required_text("deployment").unwrap_or_default().to_owned();
+        let typed = table
+            .required_text("deployment")
+            .unwrap_or_default()
+            .to_owned();
         let (namespace, name) = typed.split_once('/').unwrap_or(("default", &typed));
         let there: Vec<String> = manifests
             .iter()
@@ -95,9 +124,17 @@ impl Workloads {
             .collect();
         let there: Vec<&str> = there.iter().map(String::as_str).collect();
         let full = format!("{namespace}/{name}");
-        if self.loads.iter().any(|load| load.namespace == namespace && load.name == name) {
+        if self
+            .loads
+            .iter()
+            .any(|load| load.namespace == namespace && load.name == name)
+        {
             let hint = "a [[deployment]] of this file has its `replicas` and `load` itself".into();
-            table.fault_at("deployment", format!("Deployment `{full}` has a load already"), hint);
+            table.fault_at(
+                "deployment",
+                format!("Deployment `{full}` has a load already"),
+                hint,
+            );
         } else {
             check_word(table, "deployment", &full, &there, "Deployment");
         }
@@ -110,7 +147,11 @@ impl Workloads {
         let name = table.required_text("name").unwrap_or_default().to_owned();
         let namespace = table.text("namespace").unwrap_or("default").to_owned();
         if self.names.contains(&(namespace.clone(), name.clone())) {
-            table.fault_at("name", format!("workload `{name}` is there twice"), "give each a name of its own".into());
+            table.fault_at(
+                "name",
+                format!("workload `{name}` is there twice"),
+                "give each a name of its own".into(),
+            );
         }
         self.names.push((namespace.clone(), name.clone()));
         let spread = table.texts("spread").unwrap_or_default();
@@ -123,7 +164,8 @@ impl Workloads {
             check_word(table, "zones", zone, &there, "zone");
         }
         let same = |table: &mut Table, key: &str, words: &[&'static str]| {
-            let choices: Vec<(&str, &'static str)> = words.iter().map(|word| (*word, *word)).collect();
+            let choices: Vec<(&str, &'static str)> =
+                words.iter().map(|word| (*word, *word)).collect();
             table.one_of(key, &choices).map(str::to_owned)
         };
         let hour = Duration::from_secs(3600);
@@ -132,7 +174,10 @@ impl Workloads {
             zones,
             capacity_type: same(table, "capacity-type", &["spot", "on-demand", "reserved"]),
             arch: same(table, "arch", &["amd64", "arm64"]),
-            spread: (spread.iter().any(|word| word == "zone"), spread.iter().any(|word| word == "node")),
+            spread: (
+                spread.iter().any(|word| word == "zone"),
+                spread.iter().any(|word| word == "node"),
+            ),
             budget: budget(table),
             grace: table.duration("grace", Duration::ZERO..=hour),
             starts_after: table.duration("starts-after", Duration::from_secs(1)..=hour),
@@ -149,9 +194,15 @@ fn requests(table: &mut Table) -> Vec<(String, String)> {
         if let Some(typed) = table.required_text(key) {
             let hint = "write it as `500m` or `2` (cpu), `512Mi` or `4Gi` (memory)";
             match Quantity::parse(typed) {
-                Err(error) => table.fault_at(key, format!("`{key}` is `{typed}`: {error}"), hint.into()),
+                Err(error) => {
+                    table.fault_at(key, format!("`{key}` is `{typed}`: {error}"), hint.into())
+                }
                 Ok(amount) if amount.is_negative() => {
-                    table.fault_at(key, format!("`{key}` is `{typed}`: expected at least 0"), hint.into());
+                    table.fault_at(
+                        key,
+                        format!("`{key}` is `{typed}`: expected at least 0"),
+                        hint.into(),
+                    );
                 }
                 Ok(_) => requests.push((key.to_owned(), typed.to_owned())),
             }
@@ -165,7 +216,11 @@ fn budget(table: &mut Table) -> Option<String> {
     let number = typed.strip_suffix('%').unwrap_or(typed);
     if number.parse::<u32>().is_err() {
         let message = format!("`max-unavailable` is `{typed}`: expected a count or a share");
-        table.fault_at("max-unavailable", message, "write it as `\"1\"` or `\"25%\"`".into());
+        table.fault_at(
+            "max-unavailable",
+            message,
+            "write it as `\"1\"` or `\"25%\"`".into(),
+        );
         return None;
     }
     Some(typed.to_owned())
@@ -175,13 +230,26 @@ fn replicas(table: &mut Table) -> f64 {
     if !table.has("replicas") && !table.has("load") {
         table.missing("replicas", "3");
     }
-    table.number("replicas", 0.0..=100_000.0, "how many pods there are beside what `load` adds").unwrap_or(0.0)
+    table
+        .number(
+            "replicas",
+            0.0..=100_000.0,
+            "how many pods there are beside what `load` adds",
+        )
+        .unwrap_or(0.0)
 }
 
 fn load(table: &mut Table, kind: &str, namespace: &str, name: &str, base: f64) -> Load {
     let parts = table.tables("load").into_iter().filter_map(part).collect();
-    let noise = share(table, "noise", "the load, by which it differs every ten minutes").unwrap_or(0.0);
-    let adjusts = table.duration("adjust-every", Duration::from_secs(10)..=LONGEST).unwrap_or(ADJUSTS);
+    let noise = share(
+        table,
+        "noise",
+        "the load, by which it differs every ten minutes",
+    )
+    .unwrap_or(0.0);
+    let adjusts = table
+        .duration("adjust-every", Duration::from_secs(10)..=LONGEST)
+        .unwrap_or(ADJUSTS);
     Load {
         kind: kind.to_owned(),
         namespace: namespace.to_owned(),
@@ -199,20 +267,36 @@ enum Shape {
 }
 
 fn part(mut table: Table) -> Option<Part> {
-    const SHAPES: [(&str, Shape); 3] = [("wave", Shape::Wave), ("ramp", Shape::Ramp), ("burst", Shape::Burst)];
+    const SHAPES: [(&str, Shape); 3] = [
+        ("wave", Shape::Wave),
+        ("ramp", Shape::Ramp),
+        ("burst", Shape::Burst),
+    ];
     table.required_text("shape")?;
     let shape = table.one_of("shape", &SHAPES)?;
     if !table.has("add") {
         table.missing("add", "20");
     }
-    let add = table.number("add", -100_000.0..=100_000.0, "how many pods it adds, at its most").unwrap_or(0.0);
+    let add = table
+        .number(
+            "add",
+            -100_000.0..=100_000.0,
+            "how many pods it adds, at its most",
+        )
+        .unwrap_or(0.0);
     let any = Duration::ZERO..=LONGEST;
     let part = match shape {
         Shape::Wave => Part::Wave {
-            every: table.duration("every", 10 * MINUTE..=LONGEST).unwrap_or(Duration::from_secs(86_400)),
-            peak: table.duration("peak", any).unwrap_or(Duration::from_secs(14 * 3600)),
+            every: table
+                .duration("every", 10 * MINUTE..=LONGEST)
+                .unwrap_or(Duration::from_secs(86_400)),
+            peak: table
+                .duration("peak", any)
+                .unwrap_or(Duration::from_secs(14 * 3600)),
             add,
-            weekends: table.number("weekends", 0.0..=10.0, "a factor on Saturdays and Sundays").unwrap_or(1.0),
+            weekends: table
+                .number("weekends", 0.0..=10.0, "a factor on Saturdays and Sundays")
+                .unwrap_or(1.0),
         },
         Shape::Ramp => Part::Ramp {
             at: table.duration("at", any.clone()).unwrap_or_default(),
@@ -227,9 +311,18 @@ fn part(mut table: Table) -> Option<Part> {
             let every = table.duration("every", SHORTEST..=LONGEST);
             if every.is_some_and(|every| every <= length) {
                 let message = "`every` is no longer than `for`: the burst would never end".into();
-                table.fault_at("every", message, "make `every` longer, or `replicas` larger".into());
+                table.fault_at(
+                    "every",
+                    message,
+                    "make `every` longer, or `replicas` larger".into(),
+                );
             }
-            Part::Burst { at: table.duration("at", any).unwrap_or_default(), length, add, every }
+            Part::Burst {
+                at: table.duration("at", any).unwrap_or_default(),
+                length,
+                add,
+                every,
+            }
         }
     };
     table.finish();

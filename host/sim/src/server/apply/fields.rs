@@ -1,5 +1,5 @@
-//! Sets of fields, as `fieldsV1` writes them: a tree of steps, `f:NAME` for a field, `k:{…}` for an item by its keys,
-//! `v:VALUE` for an item of a set.
+//! Sets of fields, as `fieldsV1` writes them: a tree of steps, `f:NAME` for a field, `k:{…}` for an
+//! item by its keys, `v:VALUE` for an item of a set.
 
 use std::collections::BTreeMap;
 
@@ -32,13 +32,19 @@ impl Fields {
             .filter(|(step, _)| *step != ".")
             .map(|(step, value)| (step.clone(), Fields::read_below(value)))
             .collect();
-        Fields { own: below.is_empty() || value.get(".").is_some(), below }
+        Fields {
+            own: below.is_empty() || value.get(".").is_some(),
+            below,
+        }
     }
 
     /// As `fieldsV1`.
     pub fn write(&self) -> Value {
-        let mut steps: Map<String, Value> =
-            self.below.iter().map(|(step, fields)| (step.clone(), fields.write())).collect();
+        let mut steps: Map<String, Value> = self
+            .below
+            .iter()
+            .map(|(step, fields)| (step.clone(), fields.write()))
+            .collect();
         if self.own && !steps.is_empty() {
             steps.insert(".".to_owned(), Value::Object(Map::new()));
         }
@@ -58,9 +64,15 @@ impl Fields {
 
     /// What is in it and not in another.
     pub fn without(&self, other: &Fields) -> Fields {
-        let mut rest = Fields { own: self.own && !other.own, below: BTreeMap::new() };
+        let mut rest = Fields {
+            own: self.own && !other.own,
+            below: BTreeMap::new(),
+        };
         for (step, fields) in &self.below {
-            let left = other.below.get(step).map_or_else(|| fields.clone(), |other| fields.without(other));
+            let left = other
+                .below
+                .get(step)
+                .map_or_else(|| fields.clone(), |other| fields.without(other));
             rest.insert(step.clone(), left);
         }
         rest
@@ -68,7 +80,10 @@ impl Fields {
 
     /// What is in both.
     pub fn common(&self, other: &Fields) -> Fields {
-        let mut both = Fields { own: self.own && other.own, below: BTreeMap::new() };
+        let mut both = Fields {
+            own: self.own && other.own,
+            below: BTreeMap::new(),
+        };
         for (step, fields) in &self.below {
             if let Some(other) = other.below.get(step) {
                 both.insert(step.clone(), fields.common(other));
@@ -82,7 +97,10 @@ impl Fields {
         let mut all = self.clone();
         all.own |= other.own;
         for (step, fields) in &other.below {
-            let joined = all.below.get(step).map_or_else(|| fields.clone(), |mine| mine.with(fields));
+            let joined = all
+                .below
+                .get(step)
+                .map_or_else(|| fields.clone(), |mine| mine.with(fields));
             all.insert(step.clone(), joined);
         }
         all
@@ -93,8 +111,15 @@ impl Fields {
         self.filtered_at(&mut Vec::new(), holds)
     }
 
-    fn filtered_at<'a>(&'a self, path: &mut Vec<&'a str>, holds: &dyn Fn(&[&str]) -> bool) -> Fields {
-        let mut rest = Fields { own: self.own && holds(path), below: BTreeMap::new() };
+    fn filtered_at<'a>(
+        &'a self,
+        path: &mut Vec<&'a str>,
+        holds: &dyn Fn(&[&str]) -> bool,
+    ) -> Fields {
+        let mut rest = Fields {
+            own: self.own && holds(path),
+            below: BTreeMap::new(),
+        };
         for (step, fields) in &self.below {
             path.push(step);
             rest.insert(step.clone(), fields.filtered_at(path, holds));
@@ -122,7 +147,8 @@ impl Fields {
     }
 }
 
-/// The fields that can be owned: all but what tells an object from others, and what the server itself writes.
+/// The fields that can be owned: all but what tells an object from others, and what the server
+/// itself writes.
 pub fn owned(place: Position<'_>, object: &Value) -> Fields {
     let mut all = fields_of(place, object);
     for step in ["f:apiVersion", "f:kind"] {
@@ -141,7 +167,11 @@ pub fn owned(place: Position<'_>, object: &Value) -> Fields {
             "managedFields",
             "selfLink",
         ];
-        metadata.below.retain(|step, _| !SERVERS.iter().any(|name| step.strip_prefix("f:") == Some(name)));
+        metadata.below.retain(|step, _| {
+            !SERVERS
+                .iter()
+                .any(|name| step.strip_prefix("f:") == Some(name))
+        });
         metadata.own = false;
         if metadata.is_empty() {
             all.below.remove("f:metadata");
@@ -165,7 +195,13 @@ fn fields_of(place: Position<'_>, value: &Value) -> Fields {
             for item in items {
                 match &kind {
                     ListKind::Atomic => {}
-                    ListKind::Set => fields.insert(step(&kind, item), Fields { own: true, ..Fields::default() }),
+                    ListKind::Set => fields.insert(
+                        step(&kind, item),
+                        Fields {
+                            own: true,
+                            ..Fields::default()
+                        },
+                    ),
                     ListKind::Map(_) => {
                         let mut below = fields_of(place.item(), item);
                         below.own = true;
@@ -184,7 +220,10 @@ fn fields_of(place: Position<'_>, value: &Value) -> Fields {
 fn step(kind: &ListKind, item: &Value) -> String {
     match kind {
         ListKind::Map(keys) => {
-            let keys: Map<String, Value> = keys.iter().map(|key| (key.clone(), key_of(item, key))).collect();
+            let keys: Map<String, Value> = keys
+                .iter()
+                .map(|key| (key.clone(), key_of(item, key)))
+                .collect();
             format!("k:{}", Value::Object(keys))
         }
         _ => format!("v:{item}"),
@@ -193,12 +232,17 @@ fn step(kind: &ListKind, item: &Value) -> String {
 
 /// What is at a place.
 pub fn at<'a>(place: Position<'_>, value: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    let Some((first, rest)) = path.split_first() else { return Some(value) };
+    let Some((first, rest)) = path.split_first() else {
+        return Some(value);
+    };
     if let Some(name) = first.strip_prefix("f:") {
         return at(place.field(name), value.get(name)?, rest);
     }
     let kind = place.list();
-    let item = value.as_array()?.iter().find(|item| step(&kind, item) == *first)?;
+    let item = value
+        .as_array()?
+        .iter()
+        .find(|item| step(&kind, item) == *first)?;
     at(place.item(), item, rest)
 }
 
@@ -207,8 +251,12 @@ pub fn remove(place: Position<'_>, value: &mut Value, gone: &Fields) {
     match value {
         Value::Object(parts) => {
             for (step, fields) in &gone.below {
-                let Some(name) = step.strip_prefix("f:") else { continue };
-                let Some(part) = parts.get_mut(name) else { continue };
+                let Some(name) = step.strip_prefix("f:") else {
+                    continue;
+                };
+                let Some(part) = parts.get_mut(name) else {
+                    continue;
+                };
                 remove(place.field(name), part, fields);
                 let is_empty = match &*part {
                     Value::Object(parts) => parts.is_empty(),
@@ -246,7 +294,10 @@ pub fn path_text(path: &[&str]) -> String {
             }
             Some(("k", keys)) => {
                 let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
-                let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let keys: Vec<String> = keys
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
                 out.push_str(&format!("[{}]", keys.join(",")));
             }
             Some(("v", value)) => out.push_str(&format!("[={value}]")),

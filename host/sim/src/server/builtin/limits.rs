@@ -1,4 +1,5 @@
-//! LimitRanges: what they say without being told, and what pods get from them. Pods outside their bounds are not refused.
+//! LimitRanges: what they say without being told, and what pods get from them. Pods outside their
+//! bounds are not refused.
 
 use serde_json::{Map, Value, json};
 
@@ -7,31 +8,59 @@ use crate::server::meta;
 use crate::server::resources::LIMIT_RANGE;
 use crate::server::state::State;
 
-/// Fills in the defaults of entries for containers: of limits the maximum, of requests the default of limits, else the
-/// minimum.
+/// Fills in the defaults of entries for containers: of limits the maximum, of requests the default
+/// of limits, else the minimum.
 pub fn complete(range: &mut Value) {
-    for entry in part(range, "spec").get_mut("limits").and_then(Value::as_array_mut).into_iter().flatten() {
+    for entry in part(range, "spec")
+        .get_mut("limits")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if entry["type"] != "Container" {
             continue;
         }
-        for (into, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+        for (into, from) in [
+            ("default", "max"),
+            ("defaultRequest", "default"),
+            ("defaultRequest", "min"),
+        ] {
             let from = entry.get(from).cloned().unwrap_or_default();
             fill(meta::fields(entry), into, &from);
         }
     }
 }
 
-/// Gives every container of a new pod what the LimitRanges of its namespace say, in the order of their names.
+/// Gives every container of a new pod what the LimitRanges of its namespace say, in the order of
+/// their names.
 pub fn apply(state: &State, namespace: &str, spec: &mut Map<String, Value>) {
     for range in state.store.within(LIMIT_RANGE, namespace) {
-        let entries = range.value.pointer("/spec/limits").and_then(Value::as_array).into_iter().flatten();
-        let of_containers: Vec<&Value> = entries.filter(|entry| entry["type"] == "Container").collect();
+        let entries = range
+            .value
+            .pointer("/spec/limits")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let of_containers: Vec<&Value> = entries
+            .filter(|entry| entry["type"] == "Container")
+            .collect();
         for list in ["containers", "initContainers"] {
-            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                let resources = meta::fields(container).entry("resources").or_insert_with(|| json!({}));
+            for container in spec
+                .get_mut(list)
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                let resources = meta::fields(container)
+                    .entry("resources")
+                    .or_insert_with(|| json!({}));
                 // Of several entries the last counts.
                 for entry in of_containers.iter().rev() {
-                    fill(meta::fields(resources), "requests", &entry["defaultRequest"]);
+                    fill(
+                        meta::fields(resources),
+                        "requests",
+                        &entry["defaultRequest"],
+                    );
                     fill(meta::fields(resources), "limits", &entry["default"]);
                 }
             }
@@ -41,9 +70,13 @@ pub fn apply(state: &State, namespace: &str, spec: &mut Map<String, Value>) {
 
 /// Adds amounts to a list of them that it does not have yet.
 fn fill(to: &mut Map<String, Value>, list: &str, amounts: &Value) {
-    let Some(amounts) = amounts.as_object().filter(|amounts| !amounts.is_empty()) else { return };
+    let Some(amounts) = amounts.as_object().filter(|amounts| !amounts.is_empty()) else {
+        return;
+    };
     let there = meta::fields(to.entry(list).or_insert_with(|| json!({})));
     for (resource, amount) in amounts {
-        there.entry(resource.clone()).or_insert_with(|| amount.clone());
+        there
+            .entry(resource.clone())
+            .or_insert_with(|| amount.clone());
     }
 }

@@ -23,7 +23,10 @@ pub fn admit(state: &State, pod: &mut Value) -> Result<(), ApiErrorWithDetails> 
         return Err(ApiErrorWithDetails::invalid(POD, &name, &causes));
     }
     let quality = quality(spec);
-    meta::fields(pod).insert("status".into(), json!({"phase": "Pending", "qosClass": quality}));
+    meta::fields(pod).insert(
+        "status".into(),
+        json!({"phase": "Pending", "qosClass": quality}),
+    );
     Ok(())
 }
 
@@ -39,26 +42,56 @@ pub fn complete(spec: &mut Map<String, Value>) {
         default(spec, field, value);
     }
     for list in ["containers", "initContainers"] {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+        for container in spec
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             complete_container(meta::fields(container));
         }
     }
 }
 
 fn complete_container(container: &mut Map<String, Value>) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let image = container
+        .get("image")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let last = image.rsplit('/').next().unwrap_or_default();
     let is_latest = !last.contains([':', '@']) || last.ends_with(":latest");
-    default(container, "imagePullPolicy", json!(if is_latest { "Always" } else { "IfNotPresent" }));
-    default(container, "terminationMessagePath", json!("/dev/termination-log"));
+    default(
+        container,
+        "imagePullPolicy",
+        json!(if is_latest { "Always" } else { "IfNotPresent" }),
+    );
+    default(
+        container,
+        "terminationMessagePath",
+        json!("/dev/termination-log"),
+    );
     default(container, "terminationMessagePolicy", json!("File"));
     default(container, "resources", json!({}));
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in container
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         default(meta::fields(port), "protocol", json!("TCP"));
     }
     // What is limited is asked for, unless less is.
-    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
-    let limits = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
+    let Some(resources) = container
+        .get_mut("resources")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    let limits = resources
+        .get("limits")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     if limits.is_empty() {
         return;
     }
@@ -68,8 +101,15 @@ fn complete_container(container: &mut Map<String, Value>) {
     }
 }
 
-fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Result<(), ApiErrorWithDetails> {
-    let given = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or_default();
+fn prioritize(
+    state: &State,
+    spec: &mut Map<String, Value>,
+    name: &str,
+) -> Result<(), ApiErrorWithDetails> {
+    let given = spec
+        .get("priorityClassName")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let class = match given {
         "" => default_priority_class(state),
         given => Some(given.to_owned()),
@@ -77,8 +117,11 @@ fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Resul
     let (priority, policy) = match &class {
         None => (0, json!("PreemptLowerPriority")),
         Some(class) => priority_class(state, class).ok_or_else(|| {
-            let mut refused =
-                ApiErrorWithDetails::forbidden(POD, name, &format!("no PriorityClass with name {class} was found"));
+            let mut refused = ApiErrorWithDetails::forbidden(
+                POD,
+                name,
+                &format!("no PriorityClass with name {class} was found"),
+            );
             refused.details.remove("group");
             refused
         })?,
@@ -94,8 +137,13 @@ fn prioritize(state: &State, spec: &mut Map<String, Value>, name: &str) -> Resul
 /// Every pod stays on a node that is in trouble for five minutes, unless it says something else.
 fn tolerate(spec: &mut Map<String, Value>) {
     let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    let Some(tolerations) = tolerations.as_array_mut() else { return };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    let Some(tolerations) = tolerations.as_array_mut() else {
+        return;
+    };
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let covers = |t: &Value| {
             let keys = text(t, &["key"]);
             let effects = text(t, &["effect"]);
@@ -111,20 +159,33 @@ fn tolerate(spec: &mut Map<String, Value>) {
 /// What is wrong with the specification of a pod.
 pub fn check(path: &str, spec: &Map<String, Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let containers = spec.get("containers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let containers = spec
+        .get("containers")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
     if containers.is_empty() {
         causes.push(Cause::required(format!("{path}.containers"), ""));
     }
     for list in ["initContainers", "containers"] {
         let mut seen = Vec::new();
-        for (n, container) in spec.get(list).and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (n, container) in spec
+            .get(list)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
             let name = text(container, &["name"]);
             let at = format!("{path}.{list}[{n}]");
             if name.is_empty() {
                 causes.push(Cause::required(format!("{at}.name"), ""));
             } else if seen.contains(&name) {
                 let message = format!("Duplicate value: {name:?}");
-                causes.push(Cause { field: format!("{at}.name"), reason: "FieldValueDuplicate", message });
+                causes.push(Cause {
+                    field: format!("{at}.name"),
+                    reason: "FieldValueDuplicate",
+                    message,
+                });
             }
             if text(container, &["image"]).is_empty() {
                 causes.push(Cause::required(format!("{at}.image"), ""));
@@ -132,25 +193,38 @@ pub fn check(path: &str, spec: &Map<String, Value>) -> Vec<Cause> {
             seen.push(name);
         }
     }
-    if let Some(policy) =
-        spec.get("restartPolicy").filter(|p| !["Always", "OnFailure", "Never"].iter().any(|k| *p == k))
+    if let Some(policy) = spec
+        .get("restartPolicy")
+        .filter(|p| !["Always", "OnFailure", "Never"].iter().any(|k| *p == k))
     {
-        let message = format!("Unsupported value: {policy}: supported values: \"Always\", \"OnFailure\", \"Never\"");
-        causes.push(Cause { field: format!("{path}.restartPolicy"), reason: "FieldValueNotSupported", message });
+        let message = format!(
+            "Unsupported value: {policy}: supported values: \"Always\", \"OnFailure\", \"Never\""
+        );
+        causes.push(Cause {
+            field: format!("{path}.restartPolicy"),
+            reason: "FieldValueNotSupported",
+            message,
+        });
     }
     causes
 }
 
 /// How well a pod is served when its node runs short.
 fn quality(spec: &Map<String, Value>) -> &'static str {
-    let lists = ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array());
+    let lists = ["containers", "initContainers"]
+        .into_iter()
+        .filter_map(|list| spec.get(list)?.as_array());
     let all: Vec<&Value> = lists.flatten().collect();
     let amount = |container: &Value, what: &str, resource: &str| {
         at(container, &["resources", what, resource]).map(ToString::to_string)
     };
     let resources = ["cpu", "memory"];
     let any = |container: &&&Value| {
-        resources.iter().any(|r| amount(container, "requests", r).or(amount(container, "limits", r)).is_some())
+        resources.iter().any(|r| {
+            amount(container, "requests", r)
+                .or(amount(container, "limits", r))
+                .is_some()
+        })
     };
     let exact = |container: &&Value| {
         resources.iter().all(|r| {
@@ -171,9 +245,19 @@ fn quality(spec: &Map<String, Value>) -> &'static str {
 pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
     complete(part(pod, "spec"));
     let name = text(pod, &["metadata", "name"]).to_owned();
-    let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    let tolerations = |pod: &Value| {
+        pod["spec"]["tolerations"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
     let (before, after) = (tolerations(old), tolerations(pod));
-    let gates = |pod: &Value| pod["spec"]["schedulingGates"].as_array().cloned().unwrap_or_default();
+    let gates = |pod: &Value| {
+        pod["spec"]["schedulingGates"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
     let (closed, left) = (gates(old), gates(pod));
     let mut causes = Vec::new();
     if !before.iter().all(|toleration| after.contains(toleration)) {
@@ -191,7 +275,12 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
             fields.remove(name);
         }
         for list in ["containers", "initContainers"] {
-            for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            for container in fields
+                .get_mut(list)
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 meta::fields(container).remove("image");
                 meta::fields(container).remove("imagePullPolicy");
             }
@@ -204,5 +293,9 @@ pub fn change(pod: &mut Value, old: &Value) -> Result<(), ApiErrorWithDetails> {
             tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         causes.push(Cause::forbidden("spec", why));
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(POD, &name, &causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiErrorWithDetails::invalid(POD, &name, &causes))
+    }
 }

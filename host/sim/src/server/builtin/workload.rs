@@ -10,7 +10,10 @@ use crate::server::select::Selector;
 
 /// Fills in what is not said.
 pub fn complete(resource: Resource, object: &mut Value) {
-    if let Some(spec) = object.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
+    if let Some(spec) = object
+        .pointer_mut("/spec/template/spec")
+        .and_then(Value::as_object_mut)
+    {
         pod::complete(spec);
     }
     if resource.plural == "jobs" {
@@ -38,11 +41,20 @@ pub fn complete(resource: Resource, object: &mut Value) {
         "statefulsets" => {
             default(spec, "replicas", json!(1));
             default(spec, "podManagementPolicy", json!("OrderedReady"));
-            default(spec, "updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}));
+            default(
+                spec,
+                "updateStrategy",
+                json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+            );
             default(spec, "revisionHistoryLimit", json!(10));
             let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
             default(spec, "persistentVolumeClaimRetentionPolicy", retention);
-            for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+            for claim in spec
+                .get_mut("volumeClaimTemplates")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 default(part(claim, "spec"), "volumeMode", json!("Filesystem"));
             }
         }
@@ -72,7 +84,10 @@ fn job(object: &mut Value) {
     if spec["manualSelector"] == json!(true) || spec.contains_key("selector") {
         return;
     }
-    spec.insert("selector".into(), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    spec.insert(
+        "selector".into(),
+        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}),
+    );
     let template = meta::fields(spec.entry("template").or_insert_with(|| json!({})));
     let metadata = meta::fields(template.entry("metadata").or_insert_with(|| json!({})));
     let labels = meta::fields(metadata.entry("labels").or_insert_with(|| json!({})));
@@ -99,15 +114,23 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetai
     if resource.plural == "jobs" {
         let policy = text(template, &["spec", "restartPolicy"]);
         if !matches!(policy, "OnFailure" | "Never") {
-            let message = format!("Unsupported value: {policy:?}: supported values: \"OnFailure\", \"Never\"");
+            let message = format!(
+                "Unsupported value: {policy:?}: supported values: \"OnFailure\", \"Never\""
+            );
             let field = "spec.template.spec.restartPolicy".to_owned();
-            causes.push(Cause { field, reason: "FieldValueNotSupported", message });
+            causes.push(Cause {
+                field,
+                reason: "FieldValueNotSupported",
+                message,
+            });
         }
     } else if selector.is_null() {
         causes.push(Cause::required("spec.selector", ""));
     } else {
         let takes = match resource.plural {
-            "replicationcontrollers" => Selector::of(&json!({"matchLabels": selector})).takes_labels(labels),
+            "replicationcontrollers" => {
+                Selector::of(&json!({"matchLabels": selector})).takes_labels(labels)
+            }
             _ => Selector::of(selector).takes_labels(labels),
         };
         if !takes {
@@ -117,7 +140,11 @@ pub fn check(resource: Resource, object: &Value) -> Result<(), ApiErrorWithDetai
         }
     }
     let name = text(object, &["metadata", "name"]);
-    if causes.is_empty() { Ok(()) } else { Err(ApiErrorWithDetails::invalid(resource, name, &causes)) }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiErrorWithDetails::invalid(resource, name, &causes))
+    }
 }
 
 /// Refuses changes of what can never be changed.
@@ -131,7 +158,11 @@ pub fn change(resource: Resource, object: &Value, old: &Value) -> Result<(), Api
         let value = &object["spec"][field];
         if *value != old["spec"][field] {
             let cause = Cause::invalid(format!("spec.{field}"), value, "field is immutable");
-            return Err(ApiErrorWithDetails::invalid(resource, text(object, &["metadata", "name"]), &[cause]));
+            return Err(ApiErrorWithDetails::invalid(
+                resource,
+                text(object, &["metadata", "name"]),
+                &[cause],
+            ));
         }
     }
     Ok(())

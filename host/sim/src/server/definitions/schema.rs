@@ -1,4 +1,5 @@
-//! A structural schema: which fields an object may have, which it gets, and what their values may be.
+//! A structural schema: which fields an object may have, which it gets, and what their values may
+//! be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,23 +72,36 @@ impl Schema {
         let is = |name: &str| schema[name] == json!(true);
         let words = |name: &str| {
             let list = schema[name].as_array().into_iter().flatten();
-            list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+            list.filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
-        let part = |name: &str| schema[name].is_object().then(|| Box::new(Schema::read(&schema[name])));
+        let part = |name: &str| {
+            schema[name]
+                .is_object()
+                .then(|| Box::new(Schema::read(&schema[name])))
+        };
         let properties = schema["properties"].as_object().into_iter().flatten();
         Schema {
             kind: word("type").to_owned(),
             int_or_string: is("x-kubernetes-int-or-string"),
             nullable: is("nullable"),
-            properties: properties.map(|(name, part)| (name.clone(), Schema::read(part))).collect(),
+            properties: properties
+                .map(|(name, part)| (name.clone(), Schema::read(part)))
+                .collect(),
             additional: part("additionalProperties"),
             open: is("x-kubernetes-preserve-unknown-fields") || is("additionalProperties"),
             items: part("items"),
             required: words("required"),
             one_of: schema["enum"].as_array().cloned().unwrap_or_default(),
-            pattern: schema["pattern"].as_str().and_then(|pattern| Regex::new(pattern).ok()),
+            pattern: schema["pattern"]
+                .as_str()
+                .and_then(|pattern| Regex::new(pattern).ok()),
             is_time: word("format") == "date-time",
-            limits: LIMITS.iter().filter_map(|(name, limit)| Some((*limit, schema[*name].as_f64()?))).collect(),
+            limits: LIMITS
+                .iter()
+                .filter_map(|(name, limit)| Some((*limit, schema[*name].as_f64()?)))
+                .collect(),
             default: schema.get("default").cloned(),
             list: match word("x-kubernetes-list-type") {
                 "set" => ListKind::Set,
@@ -110,7 +124,9 @@ impl Schema {
 
     /// Takes away what it does not know. Of a whole object, the metadata is left alone.
     pub fn clean(&self, object: &mut Value) {
-        let Value::Object(fields) = object else { return };
+        let Value::Object(fields) = object else {
+            return;
+        };
         let is_own = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata");
         fields.retain(|name, _| self.open || is_own(name) || self.field(name).is_some());
         for (name, value) in fields.iter_mut().filter(|(name, _)| !is_own(name)) {
@@ -171,11 +187,14 @@ impl Schema {
 
     /// Says what is wrong with an object.
     pub fn check_object(&self, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
-        let Value::Object(fields) = object else { return };
+        let Value::Object(fields) = object else {
+            return;
+        };
         self.check_required("", fields, causes);
         for (name, part) in &self.properties {
-            if let Some(value) =
-                fields.get(name).filter(|_| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
+            if let Some(value) = fields
+                .get(name)
+                .filter(|_| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
             {
                 part.check(name, value, old.and_then(|old| old.get(name)), causes);
             }
@@ -183,8 +202,16 @@ impl Schema {
     }
 
     fn check_required(&self, path: &str, fields: &Map<String, Value>, causes: &mut Vec<Cause>) {
-        for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        for name in self
+            .required
+            .iter()
+            .filter(|name| !fields.contains_key(*name))
+        {
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
             causes.push(Cause::required(path, ""));
         }
     }
@@ -194,11 +221,18 @@ impl Schema {
             return;
         }
         if !self.is_of_kind(value) {
-            let kind = if self.int_or_string { "integer,string" } else { &self.kind };
+            let kind = if self.int_or_string {
+                "integer,string"
+            } else {
+                &self.kind
+            };
             let has = kind_of(value);
             let why = format!("{path} in body must be of type {kind}: {has:?}");
             let cause = Cause::invalid(path, &json!(has), &why);
-            causes.push(Cause { reason: "FieldValueTypeInvalid", ..cause });
+            causes.push(Cause {
+                reason: "FieldValueTypeInvalid",
+                ..cause
+            });
             return;
         }
         self.check_value(path, value, causes);
@@ -207,7 +241,12 @@ impl Schema {
                 self.check_required(path, fields, causes);
                 for (name, value) in fields {
                     if let Some(part) = self.field(name) {
-                        part.check(&format!("{path}.{name}"), value, old.and_then(|old| old.get(name)), causes);
+                        part.check(
+                            &format!("{path}.{name}"),
+                            value,
+                            old.and_then(|old| old.get(name)),
+                            causes,
+                        );
                     }
                 }
             }
@@ -225,8 +264,12 @@ impl Schema {
 
     /// The item of a list that an item was before.
     fn same<'a>(&self, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
-        let ListKind::Map(keys) = &self.list else { return None };
-        old?.as_array()?.iter().find(|before| keys.iter().all(|key| before[key] == item[key]))
+        let ListKind::Map(keys) = &self.list else {
+            return None;
+        };
+        old?.as_array()?
+            .iter()
+            .find(|before| keys.iter().all(|key| before[key] == item[key]))
     }
 
     fn is_of_kind(&self, value: &Value) -> bool {
@@ -245,22 +288,37 @@ impl Schema {
     }
 
     fn check_value(&self, path: &str, value: &Value, causes: &mut Vec<Cause>) {
-        let mut wrong = |reason, message: String| causes.push(Cause { field: path.to_owned(), reason, message });
+        let mut wrong = |reason, message: String| {
+            causes.push(Cause {
+                field: path.to_owned(),
+                reason,
+                message,
+            })
+        };
         if !self.one_of.is_empty() && !self.one_of.contains(value) {
             let known: Vec<String> = self.one_of.iter().map(Value::to_string).collect();
-            let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
+            let message = format!(
+                "Unsupported value: {value}: supported values: {}",
+                known.join(", ")
+            );
             wrong("FieldValueNotSupported", message);
         }
         let invalid = |why: String| format!("Invalid value: {value}: {path} in body {why}");
         if let (Some(pattern), Some(text)) = (&self.pattern, value.as_str())
             && !pattern.is_match(text)
         {
-            wrong("FieldValueInvalid", invalid(format!("should match '{pattern}'")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("should match '{pattern}'")),
+            );
         }
         if let (true, Some(text)) = (self.is_time, value.as_str())
             && text.parse::<Timestamp>().is_err()
         {
-            wrong("FieldValueInvalid", invalid(format!("must be of type date-time: {text:?}")));
+            wrong(
+                "FieldValueInvalid",
+                invalid(format!("must be of type date-time: {text:?}")),
+            );
         }
         let number = value.as_f64();
         let letters = value.as_str().map(|text| text.chars().count() as f64);
@@ -273,23 +331,39 @@ impl Schema {
                 Limit::MinItems | Limit::MaxItems => (items, matches!(limit, Limit::MaxItems)),
                 Limit::MaxProperties => (fields, true),
             };
-            let Some(has) = has.filter(|has| if most { has > bound } else { has < bound }) else { continue };
+            let Some(has) = has.filter(|has| if most { has > bound } else { has < bound }) else {
+                continue;
+            };
             match limit {
-                Limit::Maximum => {
-                    wrong("FieldValueInvalid", invalid(format!("should be less than or equal to {bound}")))
-                }
+                Limit::Maximum => wrong(
+                    "FieldValueInvalid",
+                    invalid(format!("should be less than or equal to {bound}")),
+                ),
                 Limit::Minimum => {
-                    wrong("FieldValueInvalid", invalid(format!("should be greater than or equal to {bound}")));
+                    wrong(
+                        "FieldValueInvalid",
+                        invalid(format!("should be greater than or equal to {bound}")),
+                    );
                 }
-                Limit::MinLength => {
-                    wrong("FieldValueInvalid", invalid(format!("should be at least {bound} chars long")))
-                }
-                Limit::MinItems => wrong("FieldValueInvalid", invalid(format!("should have at least {bound} items"))),
+                Limit::MinLength => wrong(
+                    "FieldValueInvalid",
+                    invalid(format!("should be at least {bound} chars long")),
+                ),
+                Limit::MinItems => wrong(
+                    "FieldValueInvalid",
+                    invalid(format!("should have at least {bound} items")),
+                ),
                 Limit::MaxLength => {
-                    wrong("FieldValueTooLong", format!("Too long: may not be more than {bound} bytes"));
+                    wrong(
+                        "FieldValueTooLong",
+                        format!("Too long: may not be more than {bound} bytes"),
+                    );
                 }
                 Limit::MaxItems | Limit::MaxProperties => {
-                    wrong("FieldValueTooMany", format!("Too many: {has}: must have at most {bound} items"));
+                    wrong(
+                        "FieldValueTooMany",
+                        format!("Too many: {has}: must have at most {bound} items"),
+                    );
                 }
             }
         }
@@ -300,7 +374,9 @@ impl Schema {
         let key = |item: &Value| match &self.list {
             ListKind::Atomic => None,
             ListKind::Set => Some(item.to_string()),
-            ListKind::Map(keys) => Some(json!(keys.iter().map(|key| &item[key]).collect::<Vec<_>>()).to_string()),
+            ListKind::Map(keys) => {
+                Some(json!(keys.iter().map(|key| &item[key]).collect::<Vec<_>>()).to_string())
+            }
         };
         let mut seen = BTreeSet::new();
         for (n, item) in items.iter().enumerate() {
@@ -308,7 +384,11 @@ impl Schema {
                 && !seen.insert(key)
             {
                 let message = format!("Duplicate value: {item}");
-                causes.push(Cause { field: format!("{path}[{n}]"), reason: "FieldValueDuplicate", message });
+                causes.push(Cause {
+                    field: format!("{path}[{n}]"),
+                    reason: "FieldValueDuplicate",
+                    message,
+                });
             }
         }
     }

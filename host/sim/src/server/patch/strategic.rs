@@ -1,5 +1,5 @@
-//! Strategic merge patches: as merge patches, but lists whose items have names are merged item by item, and `$patch`
-//! and `$deleteFromPrimitiveList` say what else is to be done.
+//! Strategic merge patches: as merge patches, but lists whose items have names are merged item by
+//! item, and `$patch` and `$deleteFromPrimitiveList` say what else is to be done.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,11 @@ use crate::server::meta;
 use crate::server::types::Position;
 
 /// Merges a patch into an object of a built-in kind.
-pub fn strategic(resource: Resource, target: &mut Value, patch: &Value) -> Result<(), ApiErrorWithDetails> {
+pub fn strategic(
+    resource: Resource,
+    target: &mut Value,
+    patch: &Value,
+) -> Result<(), ApiErrorWithDetails> {
     merge(Position::of(resource), target, patch)
 }
 
@@ -18,7 +22,11 @@ const DELETE: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 
-fn merge(place: Position<'_>, target: &mut Value, patch: &Value) -> Result<(), ApiErrorWithDetails> {
+fn merge(
+    place: Position<'_>,
+    target: &mut Value,
+    patch: &Value,
+) -> Result<(), ApiErrorWithDetails> {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return Ok(());
@@ -34,7 +42,9 @@ fn merge(place: Position<'_>, target: &mut Value, patch: &Value) -> Result<(), A
         }
         Some("merge") | None => {}
         Some(other) => {
-            return Err(ApiErrorWithDetails::bad(format!("unknown patch type {other:?} in a strategic merge patch")));
+            return Err(ApiErrorWithDetails::bad(format!(
+                "unknown patch type {other:?} in a strategic merge patch"
+            )));
         }
     }
     let fields = meta::fields(target);
@@ -55,20 +65,40 @@ fn merge(place: Position<'_>, target: &mut Value, patch: &Value) -> Result<(), A
         let place = place.field(name);
         match (value, place.patch_key()) {
             (Value::Array(items), Some(key)) => {
-                let list = fields.entry(name.as_str()).or_insert_with(|| Value::Array(Vec::new()));
+                let list = fields
+                    .entry(name.as_str())
+                    .or_insert_with(|| Value::Array(Vec::new()));
                 merge_list(place, list, items, key)?;
             }
-            _ => merge(place, fields.entry(name.as_str()).or_insert(Value::Null), value)?,
+            _ => merge(
+                place,
+                fields.entry(name.as_str()).or_insert(Value::Null),
+                value,
+            )?,
         }
     }
     if let Some(kept) = patch.get(RETAIN).and_then(Value::as_array) {
         fields.retain(|name, _| kept.iter().any(|kept| kept == name));
     }
-    for (name, order) in patch.iter().filter_map(|(name, order)| Some((name.strip_prefix(ORDER)?, order))) {
+    for (name, order) in patch
+        .iter()
+        .filter_map(|(name, order)| Some((name.strip_prefix(ORDER)?, order)))
+    {
         let key = place.field(name).patch_key().unwrap_or_default();
         if let (Some(Value::Array(items)), Some(order)) = (fields.get_mut(name), order.as_array()) {
-            let of = |item: &Value| if key.is_empty() { item.clone() } else { item[key].clone() };
-            let rank = |item: &Value| order.iter().position(|other| of(other) == of(item)).unwrap_or(order.len());
+            let of = |item: &Value| {
+                if key.is_empty() {
+                    item.clone()
+                } else {
+                    item[key].clone()
+                }
+            };
+            let rank = |item: &Value| {
+                order
+                    .iter()
+                    .position(|other| of(other) == of(item))
+                    .unwrap_or(order.len())
+            };
             items.sort_by_key(rank);
         }
     }
@@ -76,14 +106,25 @@ fn merge(place: Position<'_>, target: &mut Value, patch: &Value) -> Result<(), A
 }
 
 fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
-    patch.iter().filter(|(name, _)| !name.starts_with('$')).map(|(name, value)| (name.clone(), value.clone())).collect()
+    patch
+        .iter()
+        .filter(|(name, _)| !name.starts_with('$'))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
-fn merge_list(place: Position<'_>, list: &mut Value, patch: &[Value], key: &str) -> Result<(), ApiErrorWithDetails> {
+fn merge_list(
+    place: Position<'_>,
+    list: &mut Value,
+    patch: &[Value],
+    key: &str,
+) -> Result<(), ApiErrorWithDetails> {
     if !list.is_array() {
         *list = Value::Array(Vec::new());
     }
-    let Value::Array(items) = list else { return Ok(()) };
+    let Value::Array(items) = list else {
+        return Ok(());
+    };
     if key.is_empty() {
         for value in patch {
             if !items.contains(value) {
@@ -101,7 +142,9 @@ fn merge_list(place: Position<'_>, list: &mut Value, patch: &[Value], key: &str)
             continue;
         }
         let Some(name) = item.get(key) else {
-            return Err(ApiErrorWithDetails::bad(format!("map: {item} does not contain declared merge key: {key}")));
+            return Err(ApiErrorWithDetails::bad(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            )));
         };
         let found = items.iter().position(|other| other[key] == *name);
         match (directive, found) {

@@ -1,4 +1,5 @@
-//! Pods that come and go on nodes that are there: nobody waits long, and the controller does not grow.
+//! Pods that come and go on nodes that are there: nobody waits long, and the controller does not
+//! grow.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,26 +24,46 @@ const IDLE: Duration = Duration::from_secs(60);
 
 const HEADINGS: [&str; 5] = ["MINUTE", "PODS DELETED", "LONGEST WAIT S", "MIB", "CPU %"];
 
-/// 2 000 pods on about 100 nodes, 300 a minute deleted and made again, for some minutes; ours alone.
+/// 2 000 pods on about 100 nodes, 300 a minute deleted and made again, for some minutes; ours
+/// alone.
 pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
     let kind = &bench.kinds[0];
     let plane = ControlPlane::start("bench-churn")?;
     // Twenty pods of 0.7 CPUs fill such a node.
-    let types = ["m7i.4xlarge", "m7a.4xlarge", "m6i.4xlarge", "m6a.4xlarge", "m7g.4xlarge", "m6g.4xlarge"];
-    let size = json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": types});
+    let types = [
+        "m7i.4xlarge",
+        "m7a.4xlarge",
+        "m6i.4xlarge",
+        "m6a.4xlarge",
+        "m7g.4xlarge",
+        "m6g.4xlarge",
+    ];
+    let size =
+        json!({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": types});
     plane.apply(&load::list(&load::pool(&[size])))?;
     let mut controller = Controller::start(kind, &plane, &bench.types)?;
     pool_is_ready(&plane)?;
     let service = |at: usize| {
         let requests = json!({"cpu": "700m", "memory": "600Mi"});
         let spec = json!({"containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}]});
-        load::deployment(&format!("web{at}"), REPLICAS, &json!({"app": format!("web{at}")}), &spec)
+        load::deployment(
+            &format!("web{at}"),
+            REPLICAS,
+            &json!({"app": format!("web{at}")}),
+            &spec,
+        )
     };
     let begun = Instant::now();
-    plane.apply(&load::list(&(0..DEPLOYMENTS).map(service).collect::<Vec<_>>()))?;
+    plane.apply(&load::list(
+        &(0..DEPLOYMENTS).map(service).collect::<Vec<_>>(),
+    ))?;
     Readiness::watch(&plane)?.until(DEPLOYMENTS * REPLICAS)?;
     let nodes = plane.run(&["get", "nodes", "-o", "name"])?.lines().count();
-    println!("    {} pods run on {nodes} nodes after {:.0} s", DEPLOYMENTS * REPLICAS, begun.elapsed().as_secs_f64());
+    println!(
+        "    {} pods run on {nodes} nodes after {:.0} s",
+        DEPLOYMENTS * REPLICAS,
+        begun.elapsed().as_secs_f64()
+    );
     let mut rows = Vec::new();
     let (mut deleted, mut turn) = (0, 0);
     let mut waits: BTreeMap<String, Instant> = BTreeMap::new();
@@ -53,9 +74,18 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
             let step = Instant::now();
             // Another service each time, so that every node is hit.
             let app = format!("--selector=app=web{}", turn % DEPLOYMENTS);
-            let names = plane.run(&["get", "pods", &app, "-o", "jsonpath={.items[*].metadata.name}"])?;
-            let victims: Vec<&str> =
-                names.split_whitespace().skip(turn / DEPLOYMENTS % 3 * AT_ONCE).take(AT_ONCE).collect();
+            let names = plane.run(&[
+                "get",
+                "pods",
+                &app,
+                "-o",
+                "jsonpath={.items[*].metadata.name}",
+            ])?;
+            let victims: Vec<&str> = names
+                .split_whitespace()
+                .skip(turn / DEPLOYMENTS % 3 * AT_ONCE)
+                .take(AT_ONCE)
+                .collect();
             if !victims.is_empty() {
                 let mut delete = vec!["delete", "pods", "--wait=false", "--now"];
                 delete.extend(&victims);
@@ -63,13 +93,22 @@ pub fn churn(bench: &Bench, minutes: u64) -> anyhow::Result<String> {
                 deleted += victims.len();
             }
             turn += 1;
-            let lonely = plane.run(&["get", "pods", "--field-selector=spec.nodeName=", "-o", "name"])?;
+            let lonely = plane.run(&[
+                "get",
+                "pods",
+                "--field-selector=spec.nodeName=",
+                "-o",
+                "name",
+            ])?;
             let now = Instant::now();
             waits.retain(|name, _| lonely.lines().any(|line| line == name));
             lonely.lines().for_each(|name| {
                 waits.entry(name.to_owned()).or_insert(now);
             });
-            let wait = waits.values().map(|since| (now - *since).as_secs_f64()).fold(0.0, f64::max);
+            let wait = waits
+                .values()
+                .map(|since| (now - *since).as_secs_f64())
+                .fold(0.0, f64::max);
             longest = longest.max(wait);
             std::thread::sleep(EVERY.saturating_sub(step.elapsed()));
         }

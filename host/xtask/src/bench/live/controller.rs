@@ -42,7 +42,10 @@ fn ask(port: u16, path: &str) -> Option<String> {
     };
     let answer = ask().ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    head.lines().next()?.ends_with(" 200 OK").then(|| body.to_owned())
+    head.lines()
+        .next()?
+        .ends_with(" 200 OK")
+        .then(|| body.to_owned())
 }
 
 /// One that runs; killed when dropped.
@@ -72,19 +75,32 @@ pub struct Usage {
 impl Controller {
     /// Starts it: with its rights by `deploy/` if it is ours, else with all rights.
     pub fn start(kind: &Kind, plane: &ControlPlane, types: &Path) -> anyhow::Result<Self> {
-        let config = if kind.is_ours() { plane.longshore_kubeconfig() } else { plane.other_kubeconfig() };
+        let config = if kind.is_ours() {
+            plane.longshore_kubeconfig()
+        } else {
+            plane.other_kubeconfig()
+        };
         Controller::start_at(kind, &config, types, true)
     }
 
     /// Starts it beside any server, to lead or to ask for the Lease first.
-    pub fn start_at(kind: &Kind, kubeconfig: &Path, types: &Path, leads: bool) -> anyhow::Result<Self> {
+    pub fn start_at(
+        kind: &Kind,
+        kubeconfig: &Path,
+        types: &Path,
+        leads: bool,
+    ) -> anyhow::Result<Self> {
         let [metrics, probes, status] = control_plane::free_ports()?;
         let log = crate::target().join(format!("bench/live-{}.log", kind.name));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&kind.program);
         if kind.is_ours() {
             command.arg("run");
-            command.args(kind.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]));
+            command.args(
+                kind.config
+                    .iter()
+                    .flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]),
+            );
         }
         let child = command
             .env("KUBECONFIG", kubeconfig)
@@ -100,12 +116,26 @@ impl Controller {
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {}", kind.program.display()))?;
-        Ok(Controller { child, log, metrics, status, probes })
+        Ok(Controller {
+            child,
+            log,
+            metrics,
+            status,
+            probes,
+        })
     }
 
-    /// What is at a path, if it answers: of the metrics port, or of the status address what is there.
+    /// What is at a path, if it answers: of the metrics port, or of the status address what is
+    /// there.
     pub fn ask(&self, path: &str) -> Option<String> {
-        ask(if path == "/metrics" { self.metrics } else { self.status }, path)
+        ask(
+            if path == "/metrics" {
+                self.metrics
+            } else {
+                self.status
+            },
+            path,
+        )
     }
 
     /// Whether it says that it knows everything.
@@ -116,19 +146,42 @@ impl Controller {
     /// What it has taken, as the kernel counts.
     pub fn usage(&mut self) -> anyhow::Result<Usage> {
         let ended = self.child.try_wait()?;
-        ensure!(ended.is_none(), "it ended; its log is {}", self.log.display());
+        ensure!(
+            ended.is_none(),
+            "it ended; its log is {}",
+            self.log.display()
+        );
         let pid = self.child.id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // After the name, which may hold spaces: state is the first, user and system time are the 12th and 13th.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let ticks: f64 = fields[11..13].iter().filter_map(|text| text.parse::<f64>().ok()).sum();
+        // After the name, which may hold spaces: state is the first, user and system time are the
+        // 12th and 13th.
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
+        let ticks: f64 = fields[11..13]
+            .iter()
+            .filter_map(|text| text.parse::<f64>().ok())
+            .sum();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
-            line.split_whitespace().next().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or("");
+            line.split_whitespace()
+                .next()
+                .and_then(|text| text.parse::<f64>().ok())
+                .unwrap_or(0.0)
         };
         let tick = rustix::param::clock_ticks_per_second() as f64;
-        Ok(Usage { cpu: ticks / tick, memory: kib("VmRSS:") / 1024.0, most: kib("VmHWM:") / 1024.0 })
+        Ok(Usage {
+            cpu: ticks / tick,
+            memory: kib("VmRSS:") / 1024.0,
+            most: kib("VmHWM:") / 1024.0,
+        })
     }
 }
 

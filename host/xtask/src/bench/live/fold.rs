@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// 10 000 nodes with 100 000 pods, from the first byte of a list to readiness; ours alone.
 pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     let cluster = mixes.large()?;
-    let list: Value = serde_json::from_slice(&std::fs::read(&cluster)?).context("a large cluster")?;
+    let list: Value =
+        serde_json::from_slice(&std::fs::read(&cluster)?).context("a large cluster")?;
     let listing = Listing::serve(&list)?;
     drop(list);
     let server = format!("http://{}", listing.address);
@@ -35,11 +36,19 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
     while !controller.is_ready() {
         controller.usage()?;
         if begun.elapsed() > PATIENCE {
-            bail!("not ready within {} s; its log is {}", PATIENCE.as_secs(), controller.log.display());
+            bail!(
+                "not ready within {} s; its log is {}",
+                PATIENCE.as_secs(),
+                controller.log.display()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let seconds = listing.first_byte().context("nothing was listed")?.elapsed().as_secs_f64();
+    let seconds = listing
+        .first_byte()
+        .context("nothing was listed")?
+        .elapsed()
+        .as_secs_f64();
     let folded = controller.usage()?;
     std::thread::sleep(Duration::from_secs(10));
     let later = controller.usage()?;
@@ -50,5 +59,8 @@ pub fn fold(bench: &Bench, mixes: &Mixes) -> anyhow::Result<String> {
         format!("{:.0}", later.most),
         format!("{:.1}", 10.0 * (later.cpu - folded.cpu)),
     ];
-    Ok(table(&["SECONDS", "CPU S", "MIB", "MIB AT MOST", "CPU % AFTERWARDS"], &[row.to_vec()]))
+    Ok(table(
+        &["SECONDS", "CPU S", "MIB", "MIB AT MOST", "CPU % AFTERWARDS"],
+        &[row.to_vec()],
+    ))
 }

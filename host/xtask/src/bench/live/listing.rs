@@ -1,4 +1,5 @@
-//! A server that lists what a file holds, in pages, and has no news: the API server as far as a fold needs one.
+//! A server that lists what a file holds, in pages, and has no news: the API server as far as a
+//! fold needs one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,11 +25,17 @@ impl Listing {
     pub fn serve(list: &Value) -> anyhow::Result<Self> {
         let mut lists = Lists::new();
         for object in list["items"].as_array().context("a List")? {
-            lists.entry(path(object)?).or_default().push(object.to_string());
+            lists
+                .entry(path(object)?)
+                .or_default()
+                .push(object.to_string());
         }
         let (lists, first) = (Arc::new(lists), Arc::new(Mutex::new(None)));
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let listing = Listing { address: listener.local_addr()?, first: first.clone() };
+        let listing = Listing {
+            address: listener.local_addr()?,
+            first: first.clone(),
+        };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (lists, first) = (lists.clone(), first.clone());
@@ -47,14 +54,22 @@ impl Listing {
 
 /// The path under which objects of a kind are listed.
 fn path(object: &Value) -> anyhow::Result<String> {
-    let text = |key: &str| object[key].as_str().with_context(|| format!("an object without {key}"));
+    let text = |key: &str| {
+        object[key]
+            .as_str()
+            .with_context(|| format!("an object without {key}"))
+    };
     let (version, kind) = (text("apiVersion")?, text("kind")?.to_lowercase());
     let root = if version.contains('/') { "apis" } else { "api" };
     let ending = if kind.ends_with('s') { "es" } else { "s" };
     Ok(format!("/{root}/{version}/{kind}{ending}"))
 }
 
-fn converse(stream: TcpStream, lists: &Lists, first: &Mutex<Option<Instant>>) -> std::io::Result<()> {
+fn converse(
+    stream: TcpStream,
+    lists: &Lists,
+    first: &Mutex<Option<Instant>>,
+) -> std::io::Result<()> {
     let mut out = stream.try_clone()?;
     let mut lines = BufReader::new(stream);
     loop {
@@ -82,11 +97,22 @@ fn converse(stream: TcpStream, lists: &Lists, first: &Mutex<Option<Instant>>) ->
             out.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")?;
             continue;
         }
-        let (status, body) = if method == "GET" { ("200 OK", page(lists, path, query)) } else { refusal() };
+        let (status, body) = if method == "GET" {
+            ("200 OK", page(lists, path, query))
+        } else {
+            refusal()
+        };
         if lists.contains_key(path) {
-            first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+            first
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(Instant::now);
         }
-        write!(out, "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len())?;
+        write!(
+            out,
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )?;
         out.write_all(body.as_bytes())?;
     }
 }
@@ -94,15 +120,25 @@ fn converse(stream: TcpStream, lists: &Lists, first: &Mutex<Option<Instant>>) ->
 /// Some objects, and the token for the next.
 fn page(lists: &Lists, path: &str, query: &str) -> String {
     let number = |key: &str| {
-        let value = query.split('&').find_map(|part| part.strip_prefix(key)).unwrap_or("");
+        let value = query
+            .split('&')
+            .find_map(|part| part.strip_prefix(key))
+            .unwrap_or("");
         value.parse::<usize>().ok()
     };
     let all = lists.get(path).map_or(&[][..], Vec::as_slice);
     let from = number("continue=").unwrap_or(0).min(all.len());
     let to = number("limit=").map_or(all.len(), |limit| (from + limit).min(all.len()));
-    let next = if to < all.len() { to.to_string() } else { String::new() };
+    let next = if to < all.len() {
+        to.to_string()
+    } else {
+        String::new()
+    };
     let metadata = json!({"resourceVersion": "1", "continue": next});
-    format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":[{}]}}"#, all[from..to].join(","))
+    format!(
+        r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":[{}]}}"#,
+        all[from..to].join(",")
+    )
 }
 
 fn refusal() -> (&'static str, String) {
@@ -122,11 +158,28 @@ mod tests {
         let object = |name: &str| json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}});
         let at = path(&object("a")).unwrap();
         assert_eq!(at, "/apis/apps/v1/daemonsets");
-        let lists = Lists::from([(at.clone(), ["a", "b", "c"].map(|name| object(name).to_string()).to_vec())]);
+        let lists = Lists::from([(
+            at.clone(),
+            ["a", "b", "c"]
+                .map(|name| object(name).to_string())
+                .to_vec(),
+        )]);
         let page = |query: &str| serde_json::from_str::<Value>(&page(&lists, &at, query)).unwrap();
         let first = page("limit=2&continue=");
-        assert_eq!((first["items"].as_array().unwrap().len(), &first["metadata"]["continue"]), (2, &json!("2")));
+        assert_eq!(
+            (
+                first["items"].as_array().unwrap().len(),
+                &first["metadata"]["continue"]
+            ),
+            (2, &json!("2"))
+        );
         let last = page("limit=2&continue=2");
-        assert_eq!((&last["items"][0]["metadata"]["name"], &last["metadata"]["continue"]), (&json!("c"), &json!("")));
+        assert_eq!(
+            (
+                &last["items"][0]["metadata"]["name"],
+                &last["metadata"]["continue"]
+            ),
+            (&json!("c"), &json!(""))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How many pods of Deployments are ready, told as it happens: to ask twice a second takes a tenth of a small machine.
+//! How many pods of Deployments are ready, told as it happens: to ask twice a second takes a tenth
+//! of a small machine.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -34,8 +35,16 @@ impl Readiness {
             .context("cannot start kubectl")?;
         let out = BufReader::new(kubectl.stdout.take().context("kubectl has no output")?);
         let (sender, lines) = channel();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Ok(Readiness { kubectl, lines, ready: BTreeMap::new() })
+        std::thread::spawn(move || {
+            out.lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Ok(Readiness {
+            kubectl,
+            lines,
+            ready: BTreeMap::new(),
+        })
     }
 
     /// How many are ready as far as is known.
@@ -47,10 +56,17 @@ impl Readiness {
     pub fn until(&mut self, wanted: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while self.count() < wanted {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self
+                .lines
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(line) => self.read(&line),
-                Err(RecvTimeoutError::Timeout) => bail!("not within {} s: all pods run", PATIENCE.as_secs_f64()),
-                Err(RecvTimeoutError::Disconnected) => bail!("kubectl has stopped to watch Deployments"),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("not within {} s: all pods run", PATIENCE.as_secs_f64())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("kubectl has stopped to watch Deployments")
+                }
             }
         }
         Ok(())
@@ -60,7 +76,10 @@ impl Readiness {
     fn read(&mut self, line: &str) {
         let mut words = line.split_whitespace();
         if let Some(name) = words.next() {
-            let ready = words.next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            let ready = words
+                .next()
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0);
             self.ready.insert(name.to_owned(), ready);
         }
     }

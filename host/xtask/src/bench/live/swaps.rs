@@ -1,8 +1,9 @@
-//! A policy that is replaced over and over while rounds are made: none is lost, and none is held up.
+//! A policy that is replaced over and over while rounds are made: none is lost, and none is held
+//! up.
 //!
-//! 1 000 pods run; a pod that no node will ever take comes at every step, so that a round is made for it, and the file
-//! of the policy is replaced just before. Two components take turns; every tenth replacement is broken, each time in
-//! another way, and must leave the one before in place.
+//! 1 000 pods run; a pod that no node will ever take comes at every step, so that a round is made
+//! for it, and the file of the policy is replaced just before. Two components take turns; every
+//! tenth replacement is broken, each time in another way, and must leave the one before in place.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,17 +54,27 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("policy.wasm");
     let config = folder.join("longshore.toml");
-    std::fs::write(&config, "[[policy]]\nname = \"it\"\npath = \"policy.wasm\"\n")?;
+    std::fs::write(
+        &config,
+        "[[policy]]\nname = \"it\"\npath = \"policy.wasm\"\n",
+    )?;
     put(&folder, &file, &Broken::Bytes(good[0].clone()))?;
     let plane = ControlPlane::start("bench-swaps")?;
     plane.apply(&load::list(&load::pool(&[])))?;
     let ours = &bench.kinds[0];
-    let kind = Kind { name: ours.name, program: ours.program.clone(), config: Some(config), variables: QUICK };
+    let kind = Kind {
+        name: ours.name,
+        program: ours.program.clone(),
+        config: Some(config),
+        variables: QUICK,
+    };
     let mut controller = Controller::start(&kind, &plane, &bench.types)?;
     pool_is_ready(&plane)?;
     plane.apply(&load::list(&load::plain(PODS.0, PODS.1, &load::A_CORE)))?;
     Readiness::watch(&plane)?.until(PODS.0 * PODS.1)?;
-    until("the policy is loaded", || Ok(status(&controller)?["policies"]["policies"][0]["digest"].is_string()))?;
+    until("the policy is loaded", || {
+        Ok(status(&controller)?["policies"]["policies"][0]["digest"].is_string())
+    })?;
     let before = controller.usage()?;
     let (mut waiting, mut turn) = (0, 0);
     // Seconds from a pod to its answer, by what happened to the policy meanwhile.
@@ -71,7 +82,13 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let begun = Instant::now();
     for step in 1..=count {
         if waiting >= WAITING {
-            plane.run(&["delete", "pods", "--selector=nowhere=yes", "--wait=false", "--now"])?;
+            plane.run(&[
+                "delete",
+                "pods",
+                "--selector=nowhere=yes",
+                "--wait=false",
+                "--now",
+            ])?;
             waiting = 0;
             until("nobody waits", || Ok(told(&controller)? == 0))?;
         }
@@ -89,7 +106,9 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             let since = Instant::now();
             plane.apply(&load::list(&[nowhere(&format!("nowhere-{step}-{at}"))]))?;
             waiting += 1;
-            within(PATIENCE, EVERY, "a pod is answered", || Ok(told(&controller)? == waiting))?;
+            within(PATIENCE, EVERY, "a pod is answered", || {
+                Ok(told(&controller)? == waiting)
+            })?;
             rounds[if at == 0 { first } else { 0 }].push(since.elapsed().as_secs_f64());
             let seen = within(LOOK, EVERY, "the replacement is seen", || {
                 let policy = &status(&controller)?["policies"]["policies"][0];
@@ -103,7 +122,11 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
             }
         }
         if step % 100 == 0 {
-            println!("    {step}: {:.1} MiB, {:.0} s", controller.usage()?.memory, begun.elapsed().as_secs_f64());
+            println!(
+                "    {step}: {:.1} MiB, {:.0} s",
+                controller.usage()?.memory,
+                begun.elapsed().as_secs_f64()
+            );
         }
     }
     let refused = count / BROKEN;
@@ -113,11 +136,20 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
     let later = controller.usage()?;
     let policies = &status(&controller)?["policies"];
     let metrics = controller.ask("/metrics").unwrap_or_default();
-    let lost = metrics.lines().filter(|l| l.starts_with("longshore_rounds_total") && !l.ends_with(" 0"));
-    let lost: Vec<&str> = lost.filter(|l| l.contains("rejected") || l.contains("replaced")).collect();
+    let lost = metrics
+        .lines()
+        .filter(|l| l.starts_with("longshore_rounds_total") && !l.ends_with(" 0"));
+    let lost: Vec<&str> = lost
+        .filter(|l| l.contains("rejected") || l.contains("replaced"))
+        .collect();
     let row = |name: &str, times: &mut Vec<f64>| {
         times.sort_by(f64::total_cmp);
-        let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or_default();
+        let at = |share: f64| {
+            times
+                .get((times.len() as f64 * share) as usize)
+                .copied()
+                .unwrap_or_default()
+        };
         let most = times.last().copied().unwrap_or_default();
         vec![
             name.to_owned(),
@@ -128,14 +160,25 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
         ]
     };
     let [still, swap, bad] = &mut rounds;
-    let rows = [row("nothing", still), row("a new component", swap), row("a broken one", bad)];
+    let rows = [
+        row("nothing", still),
+        row("a new component", swap),
+        row("a broken one", bad),
+    ];
     Ok(format!(
         "{}\n{swapped} components taken over, {refused} refused; rounds took over something new {} times, the longest hold-up was {:.0} µs.\n\
          Rounds that failed: {}.\nMemory {:.1} MiB before, {:.1} at the end, {:.1} ten seconds later; {:.1} CPU-seconds.\n",
-        table(&["MEANWHILE", "ROUNDS", "MEDIAN S", "99 % S", "LONGEST S"], &rows),
+        table(
+            &["MEANWHILE", "ROUNDS", "MEDIAN S", "99 % S", "LONGEST S"],
+            &rows
+        ),
         policies["swaps"],
         policies["longest_swap_micros"].as_f64().unwrap_or(f64::NAN),
-        if lost.is_empty() { "none".to_owned() } else { lost.join(", ") },
+        if lost.is_empty() {
+            "none".to_owned()
+        } else {
+            lost.join(", ")
+        },
         before.memory,
         after.memory,
         later.memory,
@@ -145,7 +188,9 @@ pub fn swaps(bench: &Bench, count: u64) -> anyhow::Result<String> {
 
 /// What `longshore status` is made from.
 fn status(controller: &Controller) -> anyhow::Result<Value> {
-    let body = controller.ask("/status").context("the daemon does not answer")?;
+    let body = controller
+        .ask("/status")
+        .context("the daemon does not answer")?;
     Ok(serde_json::from_str(&body)?)
 }
 
@@ -153,7 +198,10 @@ fn status(controller: &Controller) -> anyhow::Result<Value> {
 fn told(controller: &Controller) -> anyhow::Result<usize> {
     let status = status(controller)?;
     let reasons = status["waiting"].as_array().cloned().unwrap_or_default();
-    Ok(reasons.iter().filter_map(|reason| reason["pods"].as_u64()).sum::<u64>() as usize)
+    Ok(reasons
+        .iter()
+        .filter_map(|reason| reason["pods"].as_u64())
+        .sum::<u64>() as usize)
 }
 
 /// A pod that wants a label that nothing has.

@@ -1,10 +1,12 @@
 //! What is counted of a pod before it is taken in, and what is kept of one that has too much.
 //!
-//! Of a pod beyond a limit only this is kept: what it asks for, whose it is, labels up to the limit, the shortest first,
-//! and who it must not run beside. The last concerns other pods once it runs: where kube-scheduler honours a term and
-//! the planner does not, a node is planned for a pod that kube-scheduler keeps away. So its required anti-affinity is
-//! kept as one term per topology key, which selects every pod of the namespaces that the terms name. That is stricter
-//! than what it says, as cheap as any other pod's, and no more than one term of that pod could say in a few words.
+//! Of a pod beyond a limit only this is kept: what it asks for, whose it is, labels up to the
+//! limit, the shortest first, and who it must not run beside. The last concerns other pods once it
+//! runs: where kube-scheduler honours a term and the planner does not, a node is planned for a pod
+//! that kube-scheduler keeps away. So its required anti-affinity is kept as one term per topology
+//! key, which selects every pod of the namespaces that the terms name. That is stricter than what
+//! it says, as cheap as any other pod's, and no more than one term of that pod could say in a few
+//! words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +16,8 @@ use super::{WirePodTerm, WireTerm};
 use crate::manifests::pod::{WirePod, WireSpec};
 use crate::manifests::wire::{Map, Text};
 
-/// Topology keys of which the anti-affinity of a pod beyond a limit is kept: more than any cluster's nodes have, in
-/// alphabetical order, the hostname and the zone before all others.
+/// Topology keys of which the anti-affinity of a pod beyond a limit is kept: more than any
+/// cluster's nodes have, in alphabetical order, the hostname and the zone before all others.
 const KEYS: usize = 64;
 
 /// The first limit that a pod passes.
@@ -56,15 +58,31 @@ struct Counts<'w> {
 
 impl<'w> Counts<'w> {
     fn of(spec: &'w WireSpec<'_>) -> Self {
-        let mut counts = Counts { node_values: spec.node_selector.len() as u64, ..Counts::default() };
+        let mut counts = Counts {
+            node_values: spec.node_selector.len() as u64,
+            ..Counts::default()
+        };
         counts.bytes += bytes_of_map(&spec.node_selector);
         for (required, term) in pod_terms(spec) {
-            *(if required { &mut counts.terms } else { &mut counts.preferred }) += 1;
+            *(if required {
+                &mut counts.terms
+            } else {
+                &mut counts.preferred
+            }) += 1;
             counts.pod_term(term);
         }
-        if let Some(node) = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref()) {
-            let required = node.required.iter().flat_map(|required| required.node_selector_terms.iter());
-            required.chain(node.preferred.iter().map(|term| &term.preference)).for_each(|t| counts.node_term(t));
+        if let Some(node) = spec
+            .affinity
+            .as_ref()
+            .and_then(|affinity| affinity.node_affinity.as_ref())
+        {
+            let required = node
+                .required
+                .iter()
+                .flat_map(|required| required.node_selector_terms.iter());
+            required
+                .chain(node.preferred.iter().map(|term| &term.preference))
+                .for_each(|t| counts.node_term(t));
         }
         for spread in spec.topology_spread_constraints.iter() {
             counts.bytes += spread.topology_key.len() as u64 + bytes(&spread.match_label_keys);
@@ -73,16 +91,26 @@ impl<'w> Counts<'w> {
         }
         for toleration in spec.tolerations.iter() {
             let texts = [&toleration.key, &toleration.value];
-            counts.bytes += texts.into_iter().flatten().map(|text| text.len() as u64).sum::<u64>();
+            counts.bytes += texts
+                .into_iter()
+                .flatten()
+                .map(|text| text.len() as u64)
+                .sum::<u64>();
         }
         let containers = spec.containers.iter().chain(spec.init_containers.iter());
-        let of_host = |port: &&super::super::WirePort<'_>| port.host_port.is_some() || spec.host_network == Some(true);
-        counts.ports = containers.flat_map(|container| container.ports.iter()).filter(of_host).count() as u64;
+        let of_host = |port: &&super::super::WirePort<'_>| {
+            port.host_port.is_some() || spec.host_network == Some(true)
+        };
+        counts.ports = containers
+            .flat_map(|container| container.ports.iter())
+            .filter(of_host)
+            .count() as u64;
         counts
     }
 
     fn pod_term(&mut self, term: &'w WirePodTerm<'_>) {
-        self.namespaces.extend(term.namespaces.iter().map(|name| &**name));
+        self.namespaces
+            .extend(term.namespaces.iter().map(|name| &**name));
         self.bytes += term.topology_key.len() as u64 + bytes(&term.namespaces);
         for keys in [&term.match_label_keys, &term.mismatch_label_keys] {
             self.selectors += keys.len() as u64;
@@ -110,10 +138,18 @@ impl<'w> Counts<'w> {
 /// Terms of pod affinity and anti-affinity, and whether they are required.
 fn pod_terms<'w, 'a>(spec: &'w WireSpec<'a>) -> impl Iterator<Item = (bool, &'w WirePodTerm<'a>)> {
     let affinity = spec.affinity.as_ref();
-    let both = affinity.into_iter().flat_map(|all| all.pod_affinity.iter().chain(&all.pod_anti_affinity));
+    let both = affinity
+        .into_iter()
+        .flat_map(|all| all.pod_affinity.iter().chain(&all.pod_anti_affinity));
     both.flat_map(|all| {
-        let preferred = all.preferred.iter().map(|term| (false, &term.pod_affinity_term));
-        all.required.iter().map(|term| (true, term)).chain(preferred)
+        let preferred = all
+            .preferred
+            .iter()
+            .map(|term| (false, &term.pod_affinity_term));
+        all.required
+            .iter()
+            .map(|term| (true, term))
+            .chain(preferred)
     })
 }
 
@@ -122,12 +158,17 @@ fn bytes(texts: &[Text<'_>]) -> u64 {
 }
 
 fn bytes_of_map(map: &Map<'_, Option<Text<'_>>>) -> u64 {
-    map.iter().map(|(key, value)| (key.len() + value.as_deref().map_or(0, str::len)) as u64).sum()
+    map.iter()
+        .map(|(key, value)| (key.len() + value.as_deref().map_or(0, str::len)) as u64)
+        .sum()
 }
 
 /// Labels up to the limit, the shortest first: those that people select by are short.
 pub(crate) fn fewer_labels<'m, 'a>(map: &'m Map<'a, Option<Text<'a>>>) -> Vec<(&'m str, &'m str)> {
-    let mut all: Vec<(&str, &str)> = map.iter().map(|(key, value)| (&**key, value.as_deref().unwrap_or(""))).collect();
+    let mut all: Vec<(&str, &str)> = map
+        .iter()
+        .map(|(key, value)| (&**key, value.as_deref().unwrap_or("")))
+        .collect();
     all.sort_by_key(|&(key, value)| (key.len() + value.len(), key, value));
     let mut left = Part::LabelBytes.most() as usize;
     let fits = |&&(key, value): &&(&str, &str)| {
@@ -138,29 +179,47 @@ pub(crate) fn fewer_labels<'m, 'a>(map: &'m Map<'a, Option<Text<'a>>>) -> Vec<(&
     all.iter().take_while(fits).copied().collect()
 }
 
-/// The required anti-affinity of a pod beyond a limit, which is in namespace `own`: one term per topology key, for every
-/// pod of the namespaces that its terms name, or of all where they select namespaces or name too many.
+/// The required anti-affinity of a pod beyond a limit, which is in namespace `own`: one term per
+/// topology key, for every pod of the namespaces that its terms name, or of all where they select
+/// namespaces or name too many.
 pub(crate) fn wider(spec: &WireSpec<'_>, own: Symbol, names: &mut Symbols) -> Vec<PodTerm> {
-    let anti = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let anti = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let mut by_key: BTreeMap<(bool, &str), Reach<'_>> = BTreeMap::new();
-    for term in anti.into_iter().flat_map(|anti| anti.required.iter()).filter(|term| term.label_selector.is_some()) {
+    for term in anti
+        .into_iter()
+        .flat_map(|anti| anti.required.iter())
+        .filter(|term| term.label_selector.is_some())
+    {
         let key = &*term.topology_key;
         let common = [crate::labels::HOSTNAME, "topology.kubernetes.io/zone"].contains(&key);
         let reach = by_key.entry((!common, key)).or_default();
-        reach.all |= term.namespace_selector.is_some() || reach.named.len() as u64 > Part::Namespaces.most();
+        reach.all |=
+            term.namespace_selector.is_some() || reach.named.len() as u64 > Part::Namespaces.most();
         reach.own |= term.namespaces.is_empty();
         if !reach.all {
-            reach.named.extend(term.namespaces.iter().map(|name| &**name));
+            reach
+                .named
+                .extend(term.namespaces.iter().map(|name| &**name));
         }
     }
     let everything = || LabelSelector(Some(Vec::new()));
     let term = |((_, key), reach): ((bool, &str), Reach<'_>)| {
-        let named = reach.named.into_iter().filter(|_| !reach.all).map(|name| names.intern(name));
+        let named = reach
+            .named
+            .into_iter()
+            .filter(|_| !reach.all)
+            .map(|name| names.intern(name));
         let named: Vec<Symbol> = named.collect();
         PodTerm {
             key: names.intern(key),
             selector: everything(),
-            namespaces: named.into_iter().chain((reach.own && !reach.all).then_some(own)).collect(),
+            namespaces: named
+                .into_iter()
+                .chain((reach.own && !reach.all).then_some(own))
+                .collect(),
             namespace_selector: reach.all.then(everything),
         }
     };
