@@ -347,7 +347,12 @@ impl Server {
     pub fn restore(&self, resource: Resource) {
         let mut state = self.lock();
         let now = state.clock.elapsed();
-        let old: Vec<_> = state.store.all(resource).cloned().collect();
+        let old: Vec<_> = state
+            .store
+            .all(resource)
+            .filter(|o| !meta::is_leaving(&o.value))
+            .cloned()
+            .collect();
         let gone: Vec<String> = old
             .iter()
             .map(|o| meta::text(&o.value, &["metadata", "uid"]).to_owned())
@@ -381,10 +386,6 @@ impl Server {
             let mut value = (*stored.value).clone();
             value["metadata"]["uid"] = json!(state.ids.uid());
             value["metadata"]["creationTimestamp"] = meta::time(state.clock.now());
-            if let Some(metadata) = value["metadata"].as_object_mut() {
-                metadata.remove("deletionTimestamp");
-                metadata.remove("deletionGracePeriodSeconds");
-            }
             state.store.put(&stored.key, value, now);
         }
     }

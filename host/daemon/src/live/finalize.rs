@@ -124,18 +124,10 @@ async fn provider_id(ctx: &Context, claim: &NodeClaim) -> Result<Owned, StepErro
     {
         return Ok(Owned::Instance(instance.provider_id.clone()));
     }
-    let (since, now) = (ctx.leadership.since(), Instant::now());
-    let created = claim
-        .metadata
-        .creation_timestamp
-        .as_ref()
-        .map_or(0, |at| at.0.as_second());
-    // Times on objects are whole seconds of the server's clock.
-    let term = ctx.now().as_second() - now.duration_since(since).as_secs() as i64 + 2;
-    Ok(ctx
+    let left = ctx
         .launches
-        .unlisted(uid, created >= term, since, now)
-        .map_or(Owned::Nothing, Owned::Unlisted))
+        .unlisted(uid, ctx.leadership.since(), Instant::now());
+    Ok(left.map_or(Owned::Nothing, Owned::Unlisted))
 }
 
 /// Deletes the Nodes of an instance. Says whether there still are any.

@@ -27,19 +27,10 @@ pub struct Launches(Mutex<Term>);
 struct Term {
     /// When the term began.
     since: Option<Instant>,
-    /// Claims that a launch was asked for, by UID.
-    asked: BTreeMap<String, LaunchOutcome>,
+    /// Whether no launch can have succeeded, by the claim's UID.
+    sure: BTreeMap<String, bool>,
     /// Since when the lists lack an instance, by the claim's UID.
     unlisted: BTreeMap<String, Instant>,
-}
-
-/// What came of the launches of one claim.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LaunchOutcome {
-    /// All were refused.
-    Refused,
-    /// One has not been answered, or was answered by an error that says nothing.
-    Unknown,
 }
 
 impl Term {
@@ -53,21 +44,27 @@ impl Term {
     }
 }
 
+/// A launch that is being asked for: whether no launch before it can have succeeded.
+pub struct Pending(bool);
+
 impl Launches {
-    /// A launch is about to be asked for. `since` is when this process began to lead.
+    /// This process has written a claim, which nothing was launched for yet. `since` is when it began to lead.
+    pub fn made(&self, uid: &str, since: Instant) {
+        let mut term = lock(&self.0);
+        term.is(since);
+        term.sure.entry(uid.to_owned()).or_insert(true);
+    }
+
+    /// A launch is about to be asked for.
     pub fn ask(&self, uid: &str, since: Instant) -> Pending {
         let mut term = lock(&self.0);
         term.is(since);
-        Pending(
-            term.asked
-                .insert(uid.to_owned(), LaunchOutcome::Unknown)
-                .is_none_or(|before| before == LaunchOutcome::Refused),
-        )
+        Pending(term.sure.insert(uid.to_owned(), false).unwrap_or(false))
     }
 
-    /// A launch was refused.
-    pub fn refused(&self, uid: &str, pending: Pending, error: &CloudError) {
-        let says_so = match error {
+    /// A launch has failed.
+    pub fn failed(&self, uid: &str, pending: Pending, error: &CloudError) {
+        let refused = match error {
             CloudError::InsufficientCapacity(_)
             | CloudError::NodeClassNotReady(_)
             | CloudError::Throttled(_)
@@ -75,30 +72,17 @@ impl Launches {
             | CloudError::Invalid(_) => true,
             CloudError::NotFound(_) | CloudError::Other(_) => false,
         };
-        if pending.0 && says_so {
-            lock(&self.0)
-                .asked
-                .insert(uid.to_owned(), LaunchOutcome::Refused);
+        if pending.0 && refused {
+            lock(&self.0).sure.insert(uid.to_owned(), true);
         }
     }
 
-    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to
-    /// lack it before the claim may be let go; nothing if that is long enough. `young` says that
-    /// the claim was made in this term.
-    pub fn unlisted(
-        &self,
-        uid: &str,
-        young: bool,
-        since: Instant,
-        now: Instant,
-    ) -> Option<Duration> {
+    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to lack it before the claim
+    /// may be let go; nothing if that is long enough.
+    pub fn unlisted(&self, uid: &str, since: Instant, now: Instant) -> Option<Duration> {
         let mut term = lock(&self.0);
         term.is(since);
-        let never = match term.asked.get(uid) {
-            None => young,
-            Some(asked) => young && *asked == LaunchOutcome::Refused,
-        };
-        if never {
+        if term.sure.get(uid) == Some(&true) {
             return None;
         }
         let first = *term.unlisted.entry(uid.to_owned()).or_insert(now);
@@ -108,45 +92,43 @@ impl Launches {
     /// Forgets a claim: its instance is known, or it is let go.
     pub fn forget(&self, uid: &str) {
         let mut term = lock(&self.0);
-        term.asked.remove(uid);
+        term.sure.remove(uid);
         term.unlisted.remove(uid);
     }
 }
-
-/// A launch that is being asked for: whether all launches before it were refused.
-pub struct Pending(bool);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(launches: &Launches, since: Instant, error: &CloudError) {
+    fn fails(launches: &Launches, since: Instant, error: &CloudError) {
         let pending = launches.ask("u", since);
-        launches.refused("u", pending, error);
+        launches.failed("u", pending, error);
     }
 
     #[test]
     fn a_claim_waits_unless_no_launch_can_have_succeeded() {
         let since = Instant::now();
-        let full = || CloudError::Invalid("no such image".into());
+        let refused = || CloudError::Invalid("no such image".into());
         let lost = || CloudError::Other("connection reset".into());
         let launches = Launches::default();
         assert_eq!(
-            launches.unlisted("u", true, since, since),
-            None,
-            "never asked for"
-        );
-        assert_eq!(
-            launches.unlisted("old", false, since, since),
+            launches.unlisted("old", since, since),
             Some(UNLISTED),
             "another process may have asked"
         );
-        refused(&launches, since, &full());
-        assert_eq!(launches.unlisted("u", true, since, since), None, "refused");
-        refused(&launches, since, &lost());
-        refused(&launches, since, &full());
+        launches.made("u", since);
         assert_eq!(
-            launches.unlisted("u", true, since, since),
+            launches.unlisted("u", since, since),
+            None,
+            "never asked for"
+        );
+        fails(&launches, since, &refused());
+        assert_eq!(launches.unlisted("u", since, since), None, "refused");
+        fails(&launches, since, &lost());
+        fails(&launches, since, &refused());
+        assert_eq!(
+            launches.unlisted("u", since, since),
             Some(UNLISTED),
             "the second one may have succeeded"
         );
@@ -155,20 +137,18 @@ mod tests {
     #[test]
     fn lists_have_to_lack_it_for_long_and_from_the_start_in_every_term() {
         let since = Instant::now();
-        let minutes = |minutes: u64| since + Duration::from_secs(60 * minutes);
+        let minutes = |minutes| since + Duration::from_secs(60 * minutes);
         let launches = Launches::default();
+        launches.made("u", since);
         drop(launches.ask("u", since));
+        assert_eq!(launches.unlisted("u", since, minutes(1)), Some(UNLISTED));
         assert_eq!(
-            launches.unlisted("u", true, since, minutes(1)),
-            Some(UNLISTED)
-        );
-        assert_eq!(
-            launches.unlisted("u", true, since, minutes(6)),
+            launches.unlisted("u", since, minutes(6)),
             Some(Duration::from_secs(60))
         );
-        assert_eq!(launches.unlisted("u", true, since, minutes(7)), None);
+        assert_eq!(launches.unlisted("u", since, minutes(7)), None);
         assert_eq!(
-            launches.unlisted("u", false, minutes(8), minutes(9)),
+            launches.unlisted("u", minutes(8), minutes(9)),
             Some(UNLISTED),
             "a new term"
         );

@@ -234,7 +234,7 @@ async fn launch(
     let pending = ctx.launches.ask(&uid, ctx.leadership.since());
     let made = ctx.provider.create(&wanted).await;
     if let Err(error) = &made {
-        ctx.launches.refused(&uid, pending, error);
+        ctx.launches.failed(&uid, pending, error);
     }
     match made {
         Ok(instance) => {

@@ -202,6 +202,7 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
         }
         match create(ctx, &want).await {
             Ok(text) => {
+                ctx.launches.made(&uid_of(&text), ctx.leadership.since());
                 ctx.echo(Kind::NodeClaim, &want.name, &text);
                 tracing::info!(
                     nodeclaim = want.name,
@@ -282,6 +283,14 @@ async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError>
 /// Whether a request with this answer may have been carried out.
 fn may_have_happened(code: u16) -> bool {
     code == 409 || code >= 500
+}
+
+/// The UID of a claim that the server has answered with; empty if it has none.
+fn uid_of(text: &str) -> String {
+    let claim = serde_json::from_str::<NodeClaim>(text).ok();
+    claim
+        .and_then(|claim| claim.metadata.uid)
+        .unwrap_or_default()
 }
 
 /// Whether a claim is the one that was to be created: of the same round, for the same pods.

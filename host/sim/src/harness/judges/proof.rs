@@ -24,6 +24,8 @@ const LOST: Duration = Duration::from_secs(110);
 /// Instances that nobody owns are looked for every two minutes; what ends within one is of one
 /// pass.
 const PASS: Duration = Duration::from_secs(60);
+/// The daemon's clock and the server's agree to so many seconds: the server names whole ones.
+const CLOCK: i64 = 3;
 /// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on
 /// the way and a watch's.
 const KNOWN: i64 = 15;
@@ -186,7 +188,8 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let created =
         fields::time(&claim, "/metadata/creationTimestamp").map_or(0, |at| at.as_second());
     let after = fields::duration(fields::text(&claim, "/spec/expireAfter"));
-    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(interceptor)) {
+    if after.is_some_and(|after| created + after.as_secs() as i64 <= pods::now(interceptor) + CLOCK)
+    {
         return;
     }
     // A Node that is gone takes its claim with it.
