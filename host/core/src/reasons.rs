@@ -105,7 +105,7 @@ pub enum Unfit {
     },
     /// Reserved capacity that would fit is used up; the pod waits for it instead of paying more.
     ReservedCapacity,
-    /// The scorer excludes every offering that would do.
+    /// The scorer excludes every offering that fits.
     Excluded,
     /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or
     /// of its reasons.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use longshore_core::plan::Effort;
 
-/// Plans the nodes of a Kubernetes cluster, from files, without touching it.
+/// Kubernetes node autoscaler: plan offline, run the daemon, replay, simulate.
 #[derive(Debug, Parser)]
 #[command(name = "longshore", version, about, arg_required_else_help = true)]
 pub struct Args {
@@ -17,7 +17,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What to buy for the pending pods of a cluster, and what each pod left over was refused for
+    /// Plans nodes for the pending pods of a cluster dump; says why a pod cannot be placed
     Plan(PlanArgs),
     /// Why one pod got its node, or none
     Explain(ExplainArgs),
@@ -25,16 +25,15 @@ pub enum Command {
     Types(TypesArgs),
     /// Looks at WebAssembly policies
     Policy(PolicyArgs),
-    /// Runs beside a cluster: makes nodes for pods that wait, and sees them to their end
+    /// Runs the daemon: creates nodes for pending pods and manages them until they terminate
     Run(RunArgs),
     /// What a running daemon is doing
     Status(StatusArgs),
-    /// Decides the rounds of a journal again: as they were, or with another policy
+    /// Plans the rounds of a journal again, with the recorded policies or another one
     Replay(ReplayArgs),
     /// What is in a journal
     Journal(JournalArgs),
-    /// Tries a scenario in a simulated cluster, in virtual time: what it costs, who waits, what
-    /// goes wrong
+    /// Runs a scenario in a simulated cluster in virtual time: cost, waiting pods, failures
     #[command(disable_help_flag = true)]
     Sim(SimArgs),
 }
@@ -131,8 +130,8 @@ pub struct RunArgs {
     /// in the configuration]
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
-    /// Where `longshore status` and `longshore explain` are answered, to whoever can reach it; also
-    /// as STATUS_ADDRESS [default: 127.0.0.1:8082]
+    /// Address that serves `longshore status` and `longshore explain` to anyone who can reach it;
+    /// also STATUS_ADDRESS [default: 127.0.0.1:8082]
     #[arg(long, value_name = "HOST:PORT")]
     pub status_address: Option<String>,
     /// How to write the log, on standard error
@@ -219,16 +218,16 @@ pub struct GrepArgs {
 /// What of a journal is looked at.
 #[derive(Debug, ClapArgs)]
 pub struct OnlyArgs {
-    /// Not what was before this time
+    /// Only records from this time on
     #[arg(long, value_name = "2026-11-01T12:00:00Z")]
     pub from: Option<String>,
-    /// Not what was after this time
+    /// Only records up to this time
     #[arg(long, value_name = "2026-11-01T12:30:00Z")]
     pub to: Option<String>,
     /// One kind of object alone: pod, node, nodeclaim, …
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
-    /// Rounds alone
+    /// Only rounds
     #[arg(long)]
     pub rounds: bool,
 }
@@ -338,7 +337,8 @@ mod tests {
                 Ok(other) => panic!("not a run: {other:?}"),
                 Err(error) => Err(error.to_string()),
             };
-        let line = "longshore run --metrics-port 9000 --disable-leader-election --isolated-vpc=false --log-level=debug";
+        let line = "longshore run --metrics-port 9000 --disable-leader-election \
+            --isolated-vpc=false --log-level=debug";
         let flags = typed(line).unwrap();
         let of = |name| flags.get(name);
         assert_eq!(

@@ -465,18 +465,19 @@ mod tests {
     #[test]
     fn unknown_keys_are_faults_with_the_nearest_known_one() {
         faults(
-            "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath = 'x'\n",
+            "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath \
+            = 'x'\n",
             expect![[r#"
                 conf/longshore.toml:1:2: unknown table `planing`: expected one of `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
                 conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: did you mean `improve`?
                 conf/longshore.toml:5:1: unknown key `colour` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
-                    hint: delete the line, or look at README.md for the keys
+                    hint: delete the line; host/docs/configuration.md lists the keys
                 conf/longshore.toml:6:1: `file` is missing in [signals.x]
                     hint: add `file = "…"`
                 conf/longshore.toml:7:1: unknown key `path` in [signals.x]: expected one of `every`, `file`, `url`
-                    hint: delete the line, or look at README.md for the keys
+                    hint: delete the line; host/docs/configuration.md lists the keys
             "#]],
         );
     }
@@ -484,7 +485,8 @@ mod tests {
     #[test]
     fn values_of_the_wrong_kind_say_what_was_expected() {
         faults(
-            "planning = 3\n[[policy]]\nname = 1\nsettings = 'x'\nnodepools = 'default'\n[[policy]]\nname = 'a'\npath = 'a.wasm'\nnodepools = [1]\n",
+            "planning = 3\n[[policy]]\nname = 1\nsettings = 'x'\nnodepools = \
+            'default'\n[[policy]]\nname = 'a'\npath = 'a.wasm'\nnodepools = [1]\n",
             expect![[r#"
                 conf/longshore.toml:1:12: `planning` is an integer: expected a table
                     hint: write it as [planning]
@@ -505,7 +507,8 @@ mod tests {
     #[test]
     fn values_out_of_range_are_faults() {
         faults(
-            "[planning]\nimprove = 'fast'\nnode-cost = -1\nseed = -4\npreference-policy = 'ignore'\n",
+            "[planning]\nimprove = 'fast'\nnode-cost = -1\nseed = -4\npreference-policy = \
+            'ignore'\n",
             expect![[r#"
                 conf/longshore.toml:2:11: `improve` is `fast`: expected one of `none`, `quick`, `normal`, `thorough`
                     hint: choose one of them
@@ -522,7 +525,8 @@ mod tests {
     #[test]
     fn policies_have_names_of_their_own_and_known_modes() {
         faults(
-            "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'canary'\n[[policy]]\nname = 'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
+            "[[policy]]\nname = 'a'\npath = 'a.wasm'\nmode = 'canary'\n[[policy]]\nname = \
+            'a'\npath = 'b.wasm'\nmode = 'maybe'\n",
             expect![[r#"
                 conf/longshore.toml:4:8: mode `canary` is not there yet
                     hint: write `mode = "shadow"` to compare without obeying, or `nodepools` to obey for some
@@ -537,7 +541,8 @@ mod tests {
     #[test]
     fn a_signal_has_one_source_and_a_sensible_schedule() {
         faults(
-            "[signals.a]\nfile = 'a'\nurl = 'http://a'\n[signals.b]\nfile = 'b'\nevery = '5m'\n[signals.c]\nurl = 'ftp://c'\nevery = '5 parsecs'\n[signals.d]\nurl = 'http://d'\nevery = '10ms'\n[[policy]]\nname = 'p'\npath = 'p'\nsettings = {}\nsettings-file = 'x'\n",
+            "[signals.a]\nfile = 'a'\nurl = 'http://a'\n[signals.b]\nfile = 'b'\nevery = \
+            '5m'\n[signals.c]\nurl = 'ftp://c'\nevery = '5 parsecs'\n[signals.d]\nurl = 'http://d'\nevery = '10ms'\n[[policy]]\nname = 'p'\npath = 'p'\nsettings = {}\nsettings-file = 'x'\n",
             expect![[r#"
                 conf/longshore.toml:3:7: `url` stands beside `file`: expected one of them
                     hint: delete one of the two

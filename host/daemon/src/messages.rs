@@ -104,15 +104,25 @@ impl Messages<'_> {
         match unfit {
             Unfit::Invalid(why) => format!("the pod cannot be planned: {why}"),
             Unfit::Excess(Excess { part, count }) => {
-                format!("it has {count} {}, and pods with more than {} are not planned for", part.words(), part.most())
+                format!(
+                    "it has {count} {}, and pods with more than {} are not planned for",
+                    part.words(),
+                    part.most()
+                )
             }
-            Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned for yet".into(),
+            Unfit::ResourceClaims => "it asks for dynamic resource claims, which are not planned \
+                for yet"
+                .into(),
             Unfit::Volume(why) => format!("volume: {why}"),
             Unfit::NoPools => "there is no NodePool".into(),
             Unfit::Unusable(why) => self.unusable(why),
             Unfit::Taint(taint) => format!("it does not tolerate taint {}", self.taint(taint)),
             Unfit::Label { key } => self.label(*key),
-            Unfit::Resource { resource, wants, free } => format!(
+            Unfit::Resource {
+                resource,
+                wants,
+                free,
+            } => format!(
                 "too little {}: wants {}, free {}",
                 resource.name(&self.world.names),
                 amount(*resource, *wants),
@@ -125,34 +135,51 @@ impl Messages<'_> {
                     // A node that exists is refused because they are not there; a new one because
                     // they cannot be.
                     TopologyRule::Affinity if self.pool.is_some() && key == labels::HOSTNAME => {
-                        "its affinity wants pods on the same node that a new one does not have: they run where there is \
-                         no room for it, or not at all"
+                        "its affinity requires pods on the same node; they run on full nodes or \
+                        do not run"
                             .into()
                     }
                     TopologyRule::Spread => {
-                        let least = least.as_ref().map(|least| self.least(least)).unwrap_or_default();
+                        let least = least
+                            .as_ref()
+                            .map(|least| self.least(least))
+                            .unwrap_or_default();
                         format!("topology spread over {key} leaves no domain{least}")
                     }
-                    TopologyRule::Affinity => format!("no {key} has the pods that its affinity wants"),
+                    TopologyRule::Affinity => format!(
+                        "no {key} has the pods that its affinity \
+                        requires"
+                    ),
                     TopologyRule::AntiAffinity => {
-                        format!("every {key} has pods that its anti-affinity keeps away from")
+                        format!("its anti-affinity excludes pods that run in every {key}")
                     }
                     TopologyRule::InverseAntiAffinity => {
-                        format!("pods in every {key} keep it away by their anti-affinity")
+                        format!("anti-affinity of pods in every {key} excludes it")
                     }
                 }
             }
             Unfit::HostPort { port } => format!("host port {port} is taken"),
-            Unfit::VolumeLimit { driver } => format!("no more volumes of {} can be attached", self.text(*driver)),
+            Unfit::VolumeLimit { driver } => {
+                format!("no more volumes of {} can be attached", self.text(*driver))
+            }
             Unfit::LimitReached { resource } => {
-                format!("the NodePool's limit of {} is reached", resource.name(&self.world.names))
+                format!(
+                    "the NodePool's limit of {} is reached",
+                    resource.name(&self.world.names)
+                )
             }
             Unfit::NodeLimitReached => "the NodePool's limit of nodes is reached".into(),
-            Unfit::MinValues { key } => format!("too few values of {} are left for minValues", self.text(*key)),
-            Unfit::ReservedCapacity => "reserved capacity that fits is used up, and it waits for more".into(),
-            Unfit::Excluded => "the scorer excludes every offering that would do".into(),
+            Unfit::MinValues { key } => format!(
+                "too few values of {} are left for minValues",
+                self.text(*key)
+            ),
+            Unfit::ReservedCapacity => "all matching reserved capacity is in use; the pod waits \
+                for it"
+                .into(),
+            Unfit::Excluded => "the scorer excludes every offering that fits".into(),
             Unfit::Unexplained => {
-                "no rule is known that refuses it, and yet it was not placed: a defect of longshore, please report it"
+                "no rule refuses the pod, but it was not placed: a defect of Longshore, please \
+                report it"
                     .into()
             }
         }
@@ -167,7 +194,8 @@ impl Messages<'_> {
             Barred::NotOffered => format!("{has}, and no NodePool offers it"),
             Barred::TooFewDomains { domains, wanted } => {
                 format!(
-                    "{has}, and each counts as if another had none, for minDomains is {wanted} and there are {domains}"
+                    "{has}; minDomains is {wanted} and only {domains} domains exist, so the \
+                    minimum counts as 0"
                 )
             }
             Barred::Refused(refusal) => {
@@ -206,9 +234,9 @@ impl Messages<'_> {
                 taint,
                 until,
             }) => format!(
-                "{} that it has just got are empty, for something has tainted them ({}); the next one is not bought \
-                 before {} UTC. A taint that goes away by itself belongs in its startupTaints",
-                count(*nodes as usize, "node"),
+                "{} unusable because of taint {}; next purchase at {} UTC. If the taint is \
+                temporary, add it to startupTaints",
+                count(*nodes as usize, "new node"),
                 self.taint(taint),
                 time_of_day(*until)
             ),
@@ -243,10 +271,11 @@ impl Messages<'_> {
                     .unwrap_or_default();
                 let key = self.text(key);
                 format!(
-                    "no instance type can be had: {why}; none has what the NodePool requires of {key}{wanted}"
+                    "no compatible instance type: {why}; none satisfies the NodePool's \
+                    requirement on {key}{wanted}"
                 )
             }
-            (_, None) => format!("no instance type can be had: {why}"),
+            (_, None) => format!("no compatible instance type: {why}"),
         }
     }
 
@@ -294,7 +323,7 @@ impl Messages<'_> {
                 if left.short == 1 { "is" } else { "are" },
             );
             sentences.push(format!(
-                "{offerings} {are} without capacity until {} UTC",
+                "{offerings} {are} unavailable until {} UTC",
                 time_of_day(left.short_until)
             ));
         }
@@ -434,7 +463,7 @@ mod tests {
         };
         assert_eq!(
             words(&ClusterObjects::default()).sentence(&Unfit::Types(left)),
-            "3 of 3 types: no offering available; 5 offerings are without capacity until 14:03:20 UTC"
+            "3 of 3 types: no offering available; 5 offerings are unavailable until 14:03:20 UTC"
         );
     }
 
@@ -455,7 +484,8 @@ mod tests {
                 least,
             })
         };
-        let start = "topology spread over topology.kubernetes.io/zone leaves no domain: us-east-1e has the fewest pods (2)";
+        let start = "topology spread over topology.kubernetes.io/zone leaves no domain: \
+            us-east-1e has the fewest pods (2)";
         assert_eq!(said(Barred::Unasked), start);
         assert_eq!(
             said(Barred::NotOffered),
@@ -476,7 +506,7 @@ mod tests {
             said(Barred::Refused(refusal)),
             format!(
                 "{start}, and none can be added there: 3 of 3 types: no offering available; \
-                 5 offerings are without capacity until 14:03:20 UTC"
+                 5 offerings are unavailable until 14:03:20 UTC"
             )
         );
     }

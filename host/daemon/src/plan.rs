@@ -96,7 +96,10 @@ fn report(planned: &Planned) -> Report {
     let (survives, survives_told) = robustness(planned);
     let mut notes = planned.scorers.notes();
     notes.extend(planned.plan.rejected_candidates.first().map(|violation| {
-        format!("a cheaper plan broke a rule and first-fit-decreasing stands in; please report this: {violation}")
+        format!(
+            "optimised plan rejected by check, first-fit plan used; please report this: \
+            {violation}"
+        )
     }));
     Report {
         seconds: planned.seconds,

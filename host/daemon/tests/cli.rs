@@ -183,7 +183,8 @@ fn standard_input_is_a_file_like_any_other() {
 
 #[test]
 fn a_bad_object_is_reported_and_the_others_are_planned() {
-    let bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd, namespace: shop}\nspec: {containers: [{name: a, resources: {requests: {cpu: lots}}}]}\n";
+    let bad = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd, namespace: shop}\nspec: \
+        {containers: [{name: a, resources: {requests: {cpu: lots}}}]}\n";
     let bad = file("bad.yaml", bad);
     let output = run(&[
         "plan",
@@ -297,7 +298,8 @@ fn a_pod_left_over_is_explained_by_pool_and_node() {
 
 #[test]
 fn a_pod_whose_affinity_binds_it_to_a_full_node_is_explained() {
-    let guest = "apiVersion: v1\nkind: Pod\nmetadata: {name: guest, namespace: shop, uid: g0}\nspec: {containers: [{name: main, \
+    let guest = "apiVersion: v1\nkind: Pod\nmetadata: {name: guest, namespace: shop, uid: \
+        g0}\nspec: {containers: [{name: main, \
                  resources: {requests: {cpu: 950m}}}], affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{\
                  topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: resident}}}]}}}\nstatus: {phase: Pending, \
                  conditions: [{type: PodScheduled, status: \"False\", reason: Unschedulable}]}\n";
@@ -319,7 +321,7 @@ fn a_pod_whose_affinity_binds_it_to_a_full_node_is_explained() {
         Pod shop/guest (950m cpu) is left over.
 
         WHERE             WHY
-        NodePool default  its affinity wants pods on the same node that a new one does not have: they run where there is no room for it, or not at all
+        NodePool default  its affinity requires pods on the same node; they run on full nodes or do not run
         node old          too little cpu: wants 950m, free 100m
     "#]],
     );
@@ -408,12 +410,15 @@ fn version_is_said() {
 fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
     let pod = |name: &str| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, uid: {name}, labels: {{app: free}}}}\n\
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, uid: {name}, \
+            labels: {{app: free}}}}\n\
              spec: {{containers: [{{name: main, resources: {{requests: {{cpu: 100m, memory: 1Gi}}}}}}]}}\n\
-             status: {{phase: Pending, conditions: [{{type: PodScheduled, status: \"False\", reason: Unschedulable}}]}}\n"
+             status: {{phase: Pending, conditions: [{{type: PodScheduled, status: \"False\", \
+                 reason: Unschedulable}}]}}\n"
         )
     };
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: {selector: {app: free}}\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: free, namespace: shop}\nspec: \
+        {selector: {app: free}}\n";
     let small = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(SMALL)).unwrap();
     let pool: Vec<&str> = small.split("\n---\n").take(2).collect();
     let documents = [
@@ -423,7 +428,8 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
         pod("free-1"),
     ];
     let cluster = file("spread.yaml", &documents.join("\n---\n"));
-    let constraints = "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}\n";
+    let constraints = "podTopologySpread:\n  defaultConstraints:\n  - {maxSkew: 1, topologyKey: \
+        topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}\n";
     let constraints = file("constraints.yaml", constraints);
     let claims = |more: &[&str]| {
         let plan = [
@@ -456,7 +462,8 @@ fn default_constraints_spread_pods_that_have_none_as_the_daemon_does() {
 
 #[test]
 fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
-    let incompatible = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: risc}\nspec: {template: {spec: {\
+    let incompatible = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: \
+        risc}\nspec: {template: {spec: {\
                   nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: [\
                   {key: kubernetes.io/arch, operator: In, values: [riscv64]}]}}}\n";
     let incompatible = file("barren.yaml", incompatible);
@@ -467,7 +474,8 @@ fn a_nodepool_that_nothing_can_be_bought_for_is_told_with_its_requirement() {
         "--instance-types",
         TYPES,
     ];
-    let why = "no instance type can be had: 5 of 5 types: labels do not match; none has what the NodePool requires of kubernetes.io/arch: riscv64";
+    let why = "no compatible instance type: 5 of 5 types: labels do not match; none satisfies the \
+        NodePool's requirement on kubernetes.io/arch: riscv64";
     let planned = run(&[&["plan"], &args[..]].concat());
     exits(&planned, 0);
     assert!(
@@ -492,7 +500,8 @@ fn a_nodepool_that_may_not_be_bought_from_is_told_with_the_reason() {
         .collect();
     let pool = |name: &str, class: &str, more: &str| {
         format!(
-            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{\
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: \
+            {{template: {{spec: {{\
              nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: {class}}}}}}}{more}}}\n"
         )
     };
@@ -574,7 +583,8 @@ status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', re
     let range = |namespace: &str| {
         let entry = "{type: Container, default: {cpu: 500m}}";
         format!(
-            "---\n{{apiVersion: v1, kind: LimitRange, metadata: {{name: r, namespace: {namespace}}}, spec: {{limits: [{entry}]}}}}\n"
+            "---\n{{apiVersion: v1, kind: LimitRange, metadata: {{name: r, namespace: \
+            {namespace}}}, spec: {{limits: [{entry}]}}}}\n"
         )
     };
     assert!(bought("no-range.yaml", "").contains(&"m7g.large".to_owned()));

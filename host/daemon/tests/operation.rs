@@ -87,7 +87,8 @@ fn scratch(name: &str, text: &str) -> Result<PathBuf> {
 /// A kubeconfig of a server that is not there.
 fn nowhere(name: &str) -> Result<PathBuf> {
     let config = format!(
-        "{{apiVersion: v1, kind: Config, current-context: x, contexts: [{{name: x, context: {{cluster: x, user: x}}}}], \
+        "{{apiVersion: v1, kind: Config, current-context: x, contexts: [{{name: x, context: \
+        {{cluster: x, user: x}}}}], \
          clusters: [{{name: x, cluster: {{server: 'http://127.0.0.1:{}'}}}}], users: [{{name: x, user: {{}}}}]}}",
         control_plane::free_ports::<1>()?[0]
     );
@@ -360,14 +361,11 @@ fn storm() -> Result<()> {
     })?;
     until("the pods are told until when", || {
         let told = daemon.ask(&["status"])?;
-        Ok(told.contains("are without capacity until") && told.contains("capacity  "))
+        Ok(told.contains("are unavailable until") && told.contains("capacity  "))
     })?;
     let pod = get(&plane, "pods", "{.items[0].metadata.name}")?;
     let explained = daemon.ask(&["explain", "pod", &format!("default/{pod}")])?;
-    ensure!(
-        explained.contains("are without capacity until"),
-        "{explained}"
-    );
+    ensure!(explained.contains("are unavailable until"), "{explained}");
     let events = plane.run(&["get", "events", "-o", "jsonpath={.items[*].reason}"])?;
     ensure!(events.contains("InsufficientCapacityError"), "{events}");
     // A claim for each shape of need, and no other for three minutes.
@@ -423,7 +421,8 @@ fn storm() -> Result<()> {
 fn spread() -> Result<()> {
     let plane = ControlPlane::start("operation-spread")?;
     plane.apply(&usual_pool())?;
-    let config = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, \
+    let config = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, topologyKey: \
+        topology.kubernetes.io/zone, \
                   whenUnsatisfiable: DoNotSchedule}]}}";
     let daemon = Daemon::start(
         &plane.longshore_kubeconfig(),

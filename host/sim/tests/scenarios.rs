@@ -58,7 +58,8 @@ fn what_happens_is_in_the_timeline_and_in_the_totals() {
         [[event]]\nat = \"6m\"\ndo = \"kill-daemon\"\n\
         [[event]]\nat = \"7m\"\ndo = \"shortage\"\nfor = \"3m\"\nofferings = \"*/*/spot\"\n\
         [[event]]\nat = \"12m\"\ndo = \"break\"\n\
-        [[job]]\nname = \"night\"\ncpu = \"1\"\nmemory = \"1Gi\"\npods = 3\nruns-for = \"2m\"\nat = \"8m\"\n";
+        [[job]]\nname = \"night\"\ncpu = \"1\"\nmemory = \"1Gi\"\npods = 3\nruns-for = \"2m\"\nat \
+            = \"8m\"\n";
     let scenario = read::parse(Path::new("day.toml"), &small(more))
         .unwrap_or_else(|unread| panic!("{}", unread.report()));
     let (text, _) = shown(&scenario);
@@ -166,7 +167,7 @@ fn slips_are_named_with_their_place_and_a_hint() {
         expect![[r#"
         the scenario has 1 fault
           day.toml:15:1: unknown key `for` in [[event]]: expected one of `at`, `do`, `every`
-            hint: delete the line, or look at README.md for the keys"#]],
+            hint: delete the line; host/docs/configuration.md lists the keys"#]],
     );
     refused(
         &small("zones = [\"test-zone-e\"]\nspread = [\"zones\"]\n"),
@@ -179,7 +180,8 @@ fn slips_are_named_with_their_place_and_a_hint() {
     );
     refused(
         &small(
-            "max-unavailable = \"some\"\nload = [{ shape = \"weave\", add = 3 }, { shape = \"burst\", add = 3 }]\n",
+            "max-unavailable = \"some\"\nload = [{ shape = \"weave\", add = 3 }, { shape = \
+            \"burst\", add = 3 }]\n",
         ),
         expect![[r#"
             the scenario has 3 faults
@@ -234,7 +236,8 @@ fn contradictions_are_refused() {
     );
     refused(
         &small(
-            "[[load]]\ndeployment = \"wbe\"\nreplicas = 3\n[[load]]\ndeployment = \"web\"\nreplicas = 3\n",
+            "[[load]]\ndeployment = \"wbe\"\nreplicas = 3\n[[load]]\ndeployment = \
+            \"web\"\nreplicas = 3\n",
         ),
         expect![[r#"
             the scenario has 2 faults
@@ -275,7 +278,8 @@ fn contradictions_are_refused() {
     );
     refused(
         &small(
-            "[[event]]\nat = \"5m\"\ndo = \"shortage\"\nfor = \"1m\"\nofferings = \"*/us-east-1a/spot\"\n",
+            "[[event]]\nat = \"5m\"\ndo = \"shortage\"\nfor = \"1m\"\nofferings = \
+            \"*/us-east-1a/spot\"\n",
         ),
         expect![[r#"
             the scenario has 1 fault

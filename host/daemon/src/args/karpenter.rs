@@ -1,6 +1,5 @@
-//! Karpenter's flags, so that whoever starts Karpenter today can start this instead. Each is an
-//! environment variable as well; what they mean, and that some mean nothing here, is for
-//! [`crate::live`] to say.
+//! Karpenter's flags, accepted so that a Karpenter deployment starts Longshore unchanged. Each is
+//! an environment variable as well. [`crate::live`] says what they mean, and which have no effect.
 
 use std::collections::BTreeMap;
 
@@ -91,13 +90,13 @@ pub const FLAGS: [Flag; 39] = [
         "batch-idle-duration",
         "BATCH_IDLE_DURATION",
         "TIME",
-        Supported("How long a round waits for one more pod [default: 1s]"),
+        Supported("Batching window: closes after this time without a new pod [default: 1s]"),
     ),
     flag(
         "batch-max-duration",
         "BATCH_MAX_DURATION",
         "TIME",
-        Supported("How long it waits in all [default: 10s]"),
+        Supported("Batching window: longest duration [default: 10s]"),
     ),
     flag(
         "preference-policy",
@@ -116,7 +115,8 @@ pub const FLAGS: [Flag; 39] = [
         "SCHEDULER_CONFIG",
         "YAML|FILE",
         Supported(
-            "Default topology spread constraints: podTopologySpread.defaultConstraints, or a KubeSchedulerConfiguration",
+            "Default topology spread constraints: podTopologySpread.defaultConstraints, or a \
+            KubeSchedulerConfiguration",
         ),
     ),
     flag(
@@ -132,8 +132,8 @@ pub const FLAGS: [Flag; 39] = [
         "GARBAGE_LIMIT",
         "N",
         Supported(
-            "Most instances without NodeClaim, and NodeClaims without instance, that go in two minutes; with more, none \
-             goes [default: 5, or 5 % of all]",
+            "Garbage collection limit per 2-minute pass, instances and NodeClaims each; above it \
+            nothing is removed [default: 5, or 5 % of all]",
         ),
     ),
     flag(
@@ -175,9 +175,7 @@ pub const FLAGS: [Flag; 39] = [
     switch(
         "disable-cluster-state-observability",
         "DISABLE_CLUSTER_STATE_OBSERVABILITY",
-        Supported(
-            "No metrics and Events of the state of pods, nodes and conditions, only of what is done",
-        ),
+        Supported("Turns off metrics and Events about the state of pods, nodes and conditions"),
     ),
     flag(
         "karpenter-service",
@@ -194,7 +192,8 @@ pub const FLAGS: [Flag; 39] = [
         "legacy-node-repair",
         "LEGACY_NODE_REPAIR",
         Supported(
-            "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, the other way is not there yet]",
+            "With feature gate NodeRepair: unhealthy nodes are replaced at once [default: true, \
+            the other way is not there yet]",
         ),
     ),
     flag(

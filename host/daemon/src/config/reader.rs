@@ -465,7 +465,7 @@ impl<'d, 't> Table<'d, 't> {
                 (false, _) => ("key", format!(" in {}", self.title)),
             };
             let hint = did_you_mean(key.get_ref(), &known)
-                .unwrap_or("delete the line, or look at README.md for the keys".into());
+                .unwrap_or("delete the line; host/docs/configuration.md lists the keys".into());
             let message = format!(
                 "unknown {kind} `{}`{place}: expected {}",
                 key.get_ref(),

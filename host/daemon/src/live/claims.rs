@@ -185,8 +185,7 @@ pub fn new_node_claims(
 /// Most bytes of a claim's name, for its node may be called so, and a node's name is the value of a
 /// label.
 const NAME_BYTES: usize = 63;
-/// What stands behind it: the letters and digits that Kubernetes draws names from, so that no word
-/// comes of it.
+/// Alphabet of the name suffix: Kubernetes' own, which forms no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// So many of them: that two of a hundred thousand claims get the same has a chance of 1 in 1 500,
 /// and then the second is planned again.

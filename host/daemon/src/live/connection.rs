@@ -236,7 +236,7 @@ fn set<B>(clock: &Clock, answer: &Response<B>, begun: Instant) {
     if let Some(ahead) = date.and_then(|date| clock.learn(date, begun.elapsed())) {
         tracing::warn!(
             seconds = ahead,
-            "the clock here was ahead of the API server's by so much; the server's is taken"
+            "local clock is ahead of the API server; using the server's time"
         );
     }
 }

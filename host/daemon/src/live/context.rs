@@ -1,4 +1,4 @@
-//! What everybody who acts on the cluster has at hand.
+//! Shared context of all steps: clients, clock, leadership, metrics.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,7 +178,7 @@ impl Context {
                     if status.code == 403 && self.nominates.swap(false, Ordering::Relaxed) =>
                 {
                     tracing::warn!(
-                        "RBAC does not let us patch pods/status; kube-scheduler places pods without our hint"
+                        "missing permission to patch pods/status; pods are not nominated"
                     );
                 }
                 Err(_) => {}

@@ -330,7 +330,8 @@ impl Controller {
             let (ctx, claim) = (self.ctx.clone(), claim.clone());
             tokio::spawn(async move {
                 if let Err(error) = lifecycle::pod_event(&ctx, &claim, &time).await {
-                    tracing::debug!(%error, "lastPodEventTime was not written; the next pod does it");
+                    tracing::debug!(%error, "writing lastPodEventTime failed; retried with the \
+                        next pod event");
                 }
             });
         }
@@ -343,7 +344,7 @@ impl Controller {
             Done::Step(what, outcome) => {
                 let failures = self.work.ended(&what, &outcome, Instant::now());
                 if let (Some(failures), Err(error)) = (failures, outcome) {
-                    tracing::warn!(?what, %error, failures, "not done yet; trying again");
+                    tracing::warn!(?what, %error, failures, "reconcile failed; retrying");
                 }
             }
             Done::Round(round) => {
@@ -359,7 +360,7 @@ impl Controller {
                     .with_label_values(&["outdated"])
                     .inc();
                 tracing::warn!(
-                    "pods that were planned for do not wait any more: the watch of pods is behind; listing them"
+                    "watch of pods lags: planned pods are already bound; listing pods again"
                 );
                 self.relist(Kind::Pod);
                 self.round_timer.pod_arrived(Instant::now());
@@ -877,7 +878,7 @@ impl Controller {
             )
             .await;
             if let Some(Err(error)) = collected {
-                tracing::warn!(%error, "garbage was not collected; trying again in two minutes");
+                tracing::warn!(%error, "garbage collection failed; retrying in 120 s");
             }
             let _ = done.send(Done::Collected).await;
         });

@@ -66,7 +66,7 @@ fn difference(ours: &Definition, theirs: &Value) -> Option<String> {
             String::new()
         };
     Some(format!(
-        "the cluster's {name} is of another version and drops what is written to {fields}; {INSTALL}"
+        "CRD {name} in the cluster is outdated and drops the fields {fields}; {INSTALL}"
     ))
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let said = difference(&ours, &older).unwrap();
         assert_eq!(
             said,
-            "the cluster's nodepools.karpenter.sh is of another version and drops what is written to \
+            "CRD nodepools.karpenter.sh in the cluster is outdated and drops the fields \
              spec.disruption.budgets.reasons, spec.replicas; \
              kubectl apply --server-side --force-conflicts -f deploy/crds"
         );

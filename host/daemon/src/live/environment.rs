@@ -258,7 +258,8 @@ impl Daemon {
         tokio::select! {
             biased;
             () = control => {}
-            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "work is still under way; stopping all the same"),
+            () = retiring => tracing::warn!(seconds = FINISH.as_secs(), "stopping with work in \
+                progress after the timeout"),
             Some(ended) = tasks.join_next() => {
                 let ended = match ended {
                     Ok(what) => Ended::Task(what),
@@ -275,7 +276,7 @@ impl Daemon {
         {
             tracing::warn!(
                 seconds = HAND_OVER.as_secs(),
-                "writes are still under way; giving the Lease back all the same"
+                "releasing the Lease with writes in progress after the timeout"
             );
         }
         leadership.stop();

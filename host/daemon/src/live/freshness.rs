@@ -1,11 +1,9 @@
 //! How far the watches can be trusted, and what this process has written that they have not brought
 //! back yet.
 //!
-//! Nothing is planned from a picture that is known to be old: while a watch is behind something
-//! that this process wrote, was silent for longer than bookmarks allow, cannot be had, or is to be
-//! listed again. What was written is folded into the state from the answer of the write, so that no
-//! plan forgets it meanwhile; what a watch brings of the same object from before that write is
-//! passed over.
+//! No round is made while a watch lags behind an own write, is silent for 90 s, fails, or has to be
+//! listed again. The answer of a write is folded into the state at once, so that no plan forgets it
+//! meanwhile. Older versions of the same object that a watch brings later are ignored.
 //!
 //! Versions of objects are numbers that grow over all objects of a kind (Kubernetes promises that
 //! since 1.35). A version that is no number says nothing here.

@@ -112,7 +112,7 @@ async fn tell(ctx: &Context, refusals: Vec<Refusal>) {
         tracing::warn!(
             reason = refusal.what.reason(),
             message,
-            "garbage is not collected"
+            "garbage collection stopped itself"
         );
         ctx.events.own(true, refusal.what.reason(), &message).await;
     }

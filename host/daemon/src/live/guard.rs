@@ -1,5 +1,4 @@
-//! Panics are defects, and are not to be silent ones: what panics is said and counted, and whoever
-//! waits for it goes on.
+//! Catches panics of rounds and steps. Each is logged and counted, and its waiters continue.
 
 use std::panic::AssertUnwindSafe;
 

@@ -1,12 +1,10 @@
-//! Nodes that were bought together open to pods together.
+//! Nodes of one round register together.
 //!
-//! kube-scheduler spreads pods over the domains that are there. Were the first node of a round
-//! opened before the others are there, pods that must spread would crowd onto it and take places
-//! that the plan means for others; and each node that opens has kube-scheduler try every pod that
-//! waits, in vain where its node is still to come, and then wait longer before it tries again. So a
-//! node is registered when the other nodes of its round have joined, or a few seconds later unless
-//! one more has just come; and not before it is Ready, or some seconds later: pods could not start
-//! on it.
+//! kube-scheduler spreads pods over existing domains only, so an early node would attract spread
+//! pods that are planned for others. Each registered node also makes kube-scheduler retry every
+//! unschedulable pod. A pod whose node is not registered yet fails again and backs off longer. So a
+//! node registers once all nodes of its round have joined, or a few seconds after the last one that
+//! joined. It also waits some seconds to become Ready, because pods cannot start earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long a node waits to be Ready.
 const READY: Duration = Duration::from_secs(3);
 
-/// Who has joined and who is awaited.
+/// Nodes that have joined, and NodeClaims without a node, by round.
 #[derive(Default)]
 pub struct LaunchGroups {
     /// Claims without a node, by round.

@@ -228,14 +228,14 @@ pub async fn run_election(candidate: &Elector, leadership: &Leadership) {
                 error = trouble,
                 lease,
                 namespace,
-                "the Lease could not be renewed; trying again"
+                "renewing the Lease failed; retrying"
             );
         }
         nominated = trouble;
         match answer {
             Ok(Ok(true)) => {
                 if !leadership.is_leader() {
-                    tracing::info!(holder = candidate.holder, "leading");
+                    tracing::info!(holder = candidate.holder, "became leader");
                 }
                 leadership.renew(started);
             }

@@ -144,8 +144,8 @@ pub async fn step(
     Ok(waits.into_iter().flatten().min())
 }
 
-/// How long after it joined a node may be kept closed so that kube-scheduler hears first what is
-/// meant for it.
+/// Longest delay of registration after the Node appeared, so that kube-scheduler sees nominations
+/// first.
 const TOLD_FIRST: i64 = 30;
 
 fn may_wait(ctx: &Context, node: &NodeView) -> bool {
@@ -274,7 +274,7 @@ async fn launch(
                         tracing::info!(
                             offerings = news,
                             seconds = UNAVAILABLE_TTL,
-                            "without capacity; not asked for"
+                            "offerings unavailable; skipped for 180 s"
                         );
                     }
                     ("insufficient_capacity", "InsufficientCapacityError")
@@ -350,7 +350,8 @@ async fn register(
         }
     };
     if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.is_registered() {
-        let message = "its node joined without the taint karpenter.sh/unregistered, which keeps pods away until then";
+        let message = "its node joined without the taint karpenter.sh/unregistered, which keeps \
+            pods away until then";
         ctx.events
             .claim(claim, true, "UnregisteredTaintMissing", message)
             .await;
@@ -485,13 +486,13 @@ fn is_initialized(
     if let Some(taint) = taints.iter().find(startup) {
         return Err((
             "StartupTaintsExist",
-            format!("startup taint {} is still there", taint.key),
+            format!("startup taint {} has not been removed", taint.key),
         ));
     }
     if let Some(taint) = taints.iter().find(|t| is_ephemeral(t)) {
         return Err((
             "KnownEphemeralTaintsExist",
-            format!("taint {} is still there", taint.key),
+            format!("taint {} has not been removed", taint.key),
         ));
     }
     let missing = claim
@@ -509,7 +510,7 @@ fn is_initialized(
     match missing {
         Some((resource, _)) => Err((
             "ResourceNotRegistered",
-            format!("its node does not offer {resource} yet"),
+            format!("the Node does not report {resource} yet"),
         )),
         None => Ok(()),
     }

@@ -278,20 +278,21 @@ impl Metrics {
             decision: unlabelled(
                 &registry,
                 "karpenter_pods_scheduling_decision_duration_seconds",
-                "Seconds from when a pod was seen to wait until a round had a place for it or none.",
+                "Seconds from when a pod was first seen unschedulable until a round decided about \
+                it.",
                 &LONG,
             ),
             provisioning_bound: histogram(
                 &registry,
                 "karpenter_pods_provisioning_bound_duration_seconds",
-                "Seconds from when a round had a place for a pod until it has a node.",
+                "Seconds from when a round placed a pod until it was bound.",
                 &LONG,
                 &["dynamic_resources"],
             ),
             provisioning_startup: unlabelled(
                 &registry,
                 "karpenter_pods_provisioning_startup_duration_seconds",
-                "Seconds from when a round had a place for a pod until it runs.",
+                "Seconds from when a round placed a pod until it ran.",
                 &LONG,
             ),
             nodes_termination: registered(
@@ -305,7 +306,7 @@ impl Metrics {
             ignored: gauge(
                 &registry,
                 "karpenter_scheduler_ignored_pods_count",
-                "Pods that cannot be planned for whatever there is.",
+                "Pending pods that the scheduler ignores because their spec cannot be planned.",
             ),
             scheduling: registered(&registry, scheduling),
             nodes_terminated: counter(
@@ -426,7 +427,7 @@ impl Metrics {
             policies: counter(
                 &registry,
                 "longshore_policy_notices_total",
-                "What policies had to say, by kind: loaded, refused, failing, …",
+                "Notices about policies, by kind: PolicyLoaded, PolicyRefused, PolicyFailing, …",
                 &["kind", "policy"],
             ),
             without_capacity: registered(
@@ -434,7 +435,7 @@ impl Metrics {
                 IntGaugeVec::new(
                     Opts::new(
                         "longshore_offerings_without_capacity",
-                        "Offerings not asked for after a shortage.",
+                        "Offerings left out after an insufficient-capacity error.",
                     ),
                     &["capacity_type", "zone"],
                 ),
@@ -457,7 +458,7 @@ impl Metrics {
             journal_lost: gauge(
                 &registry,
                 "longshore_journal_lost",
-                "Observations and rounds that the journal has not.",
+                "Observations and rounds missing in the journal.",
             ),
             journal_failing: gauge(
                 &registry,

@@ -78,8 +78,8 @@ struct Stated {
 }
 
 impl Stated {
-    /// Nodes' conditions are written by whoever likes to: a status that is none is unknown, and one
-    /// without a time has been so since the node is there.
+    /// Any agent may write Node conditions. An invalid status is read as Unknown. A missing time is
+    /// read as the creation of the Node.
     fn condition(self, created: Option<&Time>) -> Condition {
         Condition {
             type_: self.kind,

@@ -1,12 +1,11 @@
-//! Pods that kube-scheduler was told a node for (`status.nominatedNodeName`).
+//! Nominated pods (`status.nominatedNodeName`).
 //!
-//! kube-scheduler tries that node first and, since 1.35, keeps its room for the pod. It counts a
-//! nominated pod as if it were there when it looks at pods that must spread, so of those only one
-//! of a group is named for a node at a time, and the next one once that one is bound. It forgets
-//! what it was told of a pod that it tries in vain, as it does with those that it comes to before
-//! their node is open, and then gives their room away: so it is told again. Pods that find room
-//! anyhow are not told at all. A hint that has not been followed for a while is taken back, and the
-//! pod is planned for again.
+//! kube-scheduler tries the nominated node first and, since 1.35, reserves its room for the pod. It
+//! counts nominated pods as running. So only one pod of a spread group is nominated per node at a
+//! time; the next one follows once that pod is bound. kube-scheduler clears the nomination of a pod
+//! that it tries in vain, for instance before the node is registered. Such pods are nominated
+//! again. Pods that find room without a nomination get none. A nomination not followed within 30 s
+//! is cleared, and the pod is planned again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl Pulse {
         let silent = now.saturating_duration_since(heard.beat);
         if silent > SILENCE {
             return Err(format!(
-                "the loop has not turned for {} s",
+                "the main loop has not run for {} s",
                 silent.as_secs()
             ));
         }
@@ -96,7 +96,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(
             pulse.check(Instant::now()),
-            Err("the loop has not turned for 31 s".into())
+            Err("the main loop has not run for 31 s".into())
         );
         pulse.beat(Instant::now());
         assert_eq!(pulse.check(Instant::now()), Ok(()));

@@ -1,10 +1,11 @@
 //! In which order the nodes of a round are opened to pods.
 //!
-//! They open in as short a time as can be: until then pods that are meant for one that is still
-//! closed take places on the others. First come nodes of pods that others have to follow
-//! ([`Planned::affinity_leader`](super::claims::Planned)), and nothing else opens until
-//! kube-scheduler has placed one of each: on a node without room for the others it would be a trap.
-//! Last come those with places that are kept for nobody, the more of them the later.
+//! Nodes of a round register within a short time, because pods of unregistered nodes take room on
+//! registered ones. Nodes of affinity leaders
+//! ([`Planned::affinity_leader`](super::claims::Planned)) register first. No other node registers
+//! until kube-scheduler has bound one leader of each group: bound to a node without room for its
+//! followers, a leader would leave them unschedulable. Nodes with unreserved room register last,
+//! those with most of it at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,24 +18,23 @@ use tokio::time::Instant;
 use super::claims::planned_pods;
 use super::lock::lock;
 
-/// Nodes are opened so many at a time. Claims are written so many at a time too, so that
-/// connections are there: making new ones takes longer than what is asked over them.
+/// Number of registrations written at a time. NodeClaims are created so many at a time too, so that
+/// the connections exist already: a new connection takes longer than a request.
 const OPENS: usize = 16;
-/// What else is to be written about a node that is open waits no longer than this for the other
-/// nodes, nor does one that is to open after them, nor anybody for pods that others have to follow.
+/// Longest wait of a registered node's other writes for other nodes, of a late node for the earlier
+/// ones, and of any node for affinity leaders.
 const OTHERS: Duration = Duration::from_secs(1);
-/// Nodes that are to be opened at the same time are found within this.
+/// Nodes that become ready to register within this time register together.
 const GATHERS: Duration = Duration::from_millis(10);
 
-/// When a node's turn is.
+/// Priority of a node's registration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Priority {
-    /// It has pods that others have to follow.
+    /// It has affinity leaders.
     AffinityLeader,
-    /// All its places are kept for somebody.
+    /// All its room is nominated.
     Reserved,
-    /// So many of its places are kept for nobody: kube-scheduler is not told of their pods, or not
-    /// yet.
+    /// Number of its pods without a nomination, or without one yet.
     Unreserved(usize),
 }
 

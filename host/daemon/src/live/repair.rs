@@ -1,6 +1,7 @@
-//! Nodes that have been unhealthy for longer than their cloud tolerates are replaced, as
-//! Karpenter's controller `node.health` does it: at once, whatever budgets, pods and grace periods
-//! say. Unless so many nodes are unhealthy that it is hardly the nodes.
+//! Replaces nodes that are unhealthy for longer than their cloud tolerates, as Karpenter's
+//! controller `node.health` does: at once, regardless of budgets, pods and grace periods. If more
+//! than 20 % of a NodePool's nodes are unhealthy, the cause is probably elsewhere, so none is
+//! replaced.
 //!
 //! Like [`lifecycle`](super::lifecycle), a step can be run twice or killed anywhere.
 
@@ -171,7 +172,8 @@ async fn step(
         );
         let RepairScope { nodes, unhealthy } = scope;
         let message = format!(
-            "{what} for too long, but {unhealthy} of the {nodes} nodes of {of} are unhealthy: more than 20 %"
+            "{what} exceeds its toleration, but {unhealthy} of {nodes} nodes of {of} are \
+            unhealthy (more than 20 %), so none is replaced"
         );
         let reason = "NodeRepairBlocked";
         ctx.events.node(&node.name, true, reason, &message).await;
@@ -189,7 +191,7 @@ async fn step(
     }
     let since = now.as_second() - unhealthy.due;
     let why = format!(
-        "node {} is unhealthy: {what}, which was tolerated until {since} s ago",
+        "replacing unhealthy node {}: {what}; toleration expired {since} s ago",
         node.name
     );
     if delete(ctx, &claim, &why).await? {
@@ -205,8 +207,7 @@ pub fn is_left_over(claim: &NodeClaim) -> bool {
     claim.metadata.deletion_timestamp.is_none() && ends(claim).is_some()
 }
 
-/// Takes that end back, for the node has recovered: whoever deletes the claim later would not ask
-/// its pods.
+/// Removes the termination time after the node recovered, so that a later deletion drains normally.
 pub async fn take_back(ctx: &Context, claim: &NodeClaim) -> Outcome {
     patch_meta(
         ctx,

@@ -219,7 +219,8 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
                 })
             }
             Err(error) => {
-                tracing::error!(nodeclaim = want.name, nodepool = want.pool, %error, "a NodeClaim could not be created");
+                tracing::error!(nodeclaim = want.name, nodepool = want.pool, %error, "creating \
+                    NodeClaim failed");
                 None
             }
         }

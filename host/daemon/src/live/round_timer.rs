@@ -1,10 +1,10 @@
 //! When rounds are made.
 //!
-//! Pods that come open a batching window; it closes when none has come for a while. Pods that a
-//! round had no node for, or whose node others have filled, are planned for again later: soon where
-//! nodes have just opened, for then it is decided who runs where, but not while kube-scheduler is
-//! at it. It refuses pods whose place another one has taken, and places some of them a moment later
-//! where that one should have gone; a node that is bought in between is one too many.
+//! An arriving pod opens a batching window; the window closes when no further pod arrives for a
+//! while. Pods without a place are planned again after 10 s, after 3 s where nodes have just
+//! registered, and not while kube-scheduler is still binding pods. kube-scheduler refuses a pod
+//! whose room another pod has taken, and may bind it moments later where that pod was planned. A
+//! node bought in between is one too many.
 
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ impl RoundTimer {
         }
     }
 
-    /// There may be a place for somebody who has none, or somebody without one has come.
+    /// A pod without a node has arrived, or room for one has.
     pub fn pod_arrived(&mut self, now: Instant) {
         let opened = self.window.map_or(now, |(opened, _)| opened);
         self.window = Some((opened, now));
     }
 
-    /// A node was opened to pods.
+    /// A node has registered.
     pub fn node_registered(&mut self, now: Instant) {
         self.registered_at = Some(now);
     }

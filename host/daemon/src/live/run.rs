@@ -137,8 +137,7 @@ fn logging(settings: &Settings, log: Log) {
     };
 }
 
-/// What is logged. What comes of a request is for whoever asked to say, once; every frame of a
-/// connection is for nobody.
+/// Log filter. Callers log failed requests once, so HTTP libraries log warnings only.
 fn directives(level: &str) -> String {
     format!("{level},kube=warn,hyper=warn,h2=warn,tower=warn")
 }
@@ -157,7 +156,8 @@ async fn live(
     let mut meant = meant.clone();
     if let Some(config) = &settings.scheduler {
         meant.default_spread = default_spread(config, &mut world.names)?;
-        tracing::info!(source = %config, constraints = meant.default_spread.len(), "default topology spread constraints");
+        tracing::info!(source = %config, constraints = meant.default_spread.len(), "default \
+            topology spread constraints");
     }
     let leadership = Leadership::new(!settings.elects);
     let clock = Clock::system();
@@ -231,7 +231,7 @@ async fn live(
     let ended = tokio::select! {
         ended = &mut running => ended,
         () = told_to_stop() => {
-            tracing::info!("stopping: waiting for what is under way");
+            tracing::info!("stopping; waiting for work in progress");
             leadership.retire();
             running.await
         }
@@ -344,7 +344,7 @@ mod tests {
             tracing::warn!(target: "kube_client::config", "no proxy");
             tracing::info!(target: "kube_runtime", "too much");
             tracing::debug!(target: "h2::codec::framed_read", "received a frame");
-            tracing::warn!(target: "longshore_daemon::live", "cannot watch; trying again");
+            tracing::warn!(target: "longshore_daemon::live", "watch failed; retrying");
         });
         String::from_utf8(lock(&written.0).clone()).unwrap()
     }
@@ -359,7 +359,8 @@ mod tests {
 
     #[test]
     fn the_client_says_no_more_than_warnings() {
-        let nominated = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: cannot watch; trying again";
+        let nominated = "WARN kube_client::config: no proxy\n WARN longshore_daemon::live: watch \
+            failed; retrying";
         assert_eq!(logged("info").trim(), nominated);
         assert_eq!(logged("debug").trim(), nominated);
     }

@@ -168,7 +168,7 @@ const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 async fn metrics_text(State(s): State<Shared>) -> Response {
     let Ok(Ok(reading)) = timeout(SCRAPE_TIMEOUT, s.metrics_readers.clone().acquire_owned()).await
     else {
-        let busy = format!("{PICTURES} others are reading metrics; ask again in a moment\n");
+        let busy = format!("{PICTURES} readers of metrics are served already; retry later\n");
         return (StatusCode::SERVICE_UNAVAILABLE, busy).into_response();
     };
     let picture = async {
@@ -219,7 +219,7 @@ async fn explain(
     Path(pod): Path<String>,
 ) -> Result<axum::Json<Explained>, Response> {
     let Ok(turn) = s.turns.clone().try_acquire_owned() else {
-        let busy = "another question about a pod is being answered, and one at a time is; ask again in a moment\n";
+        let busy = "another explanation is in progress; only one runs at a time; retry later\n";
         return Err((
             StatusCode::TOO_MANY_REQUESTS,
             [(header::RETRY_AFTER, "1")],
@@ -239,7 +239,8 @@ async fn explain(
         Ok(Some(Ok(explained))) => Ok(axum::Json(explained)),
         Ok(Some(Err(why))) => Err((StatusCode::NOT_FOUND, why).into_response()),
         Ok(None) | Err(_) => {
-            let late = "no answer yet: not everything has been listed, or rounds go first; see `longshore status`\n";
+            let late = "no answer yet: not everything has been listed, or rounds go first; see \
+                `longshore status`\n";
             Err((StatusCode::SERVICE_UNAVAILABLE, late).into_response())
         }
     }

@@ -59,10 +59,12 @@ const GATES: [&str; 7] = [
     "PodDeletionCostManagement",
 ];
 
-const REPAIRED_AT_ONCE: &str = "feature gate NodeRepair: unhealthy nodes are replaced at once, as by Karpenter 1.14 and \
+const REPAIRED_AT_ONCE: &str = "feature gate NodeRepair: unhealthy nodes are replaced at once, as \
+    by Karpenter 1.14 and \
     by 1.15 with --legacy-node-repair; within disruption budgets, as by 1.15 without it, is not there yet \
     (--legacy-node-repair=false leaves them alone)";
-const NOT_REPAIRED: &str = "feature gate NodeRepair has no effect with --legacy-node-repair=false: repair within \
+const NOT_REPAIRED: &str = "feature gate NodeRepair has no effect with \
+    --legacy-node-repair=false: repair within \
     disruption budgets is not there yet";
 
 /// Reads settings: `get` answers what was set for a variable, by its flag or in the environment.
@@ -121,7 +123,10 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             }
             Some((name, value)) if GATES.contains(&name) => {
                 if value == "true" {
-                    notes.push(format!("feature gate {name}=true has no effect: not yet"));
+                    notes.push(format!(
+                        "feature gate {name} is not implemented yet and has no \
+                        effect"
+                    ));
                 }
             }
             // As Karpenter does, which is silent about it.
@@ -417,7 +422,8 @@ mod tests {
             said,
             [
                 "environment variable METRIC_PORT is not known, did you mean METRICS_PORT?",
-                "environment variable BATCH_MAX_DURATOIN is not known, did you mean BATCH_MAX_DURATION?"
+                "environment variable BATCH_MAX_DURATOIN is not known, did you mean \
+                BATCH_MAX_DURATION?"
             ]
         );
     }

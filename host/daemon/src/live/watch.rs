@@ -129,7 +129,7 @@ enum Ended {
     ReceiverClosed,
 }
 
-/// Runs for ever; ends when nobody reads any more.
+/// Runs until the receiver is closed.
 pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Observed>) {
     let mut pause = Pause::default();
     loop {

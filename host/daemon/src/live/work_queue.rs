@@ -13,9 +13,8 @@ use super::lifecycle::Outcome;
 use super::state::WorkItem;
 use super::step_error::StepError;
 
-/// After somebody else wrote first: the watch brings the new version in a moment, and that is when
-/// it is looked at again; this long if the watch says nothing. To ask sooner with the same old copy
-/// is refused again.
+/// Delay after a write conflict. Usually the watch brings the new version earlier and triggers the
+/// retry. A retry with the same old copy would conflict again.
 const CONFLICT: Duration = Duration::from_secs(2);
 
 /// What kind of work it is.

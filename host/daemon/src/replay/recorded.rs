@@ -1,5 +1,5 @@
-//! Policies asked again: whoever answered in a round answers again, one version for each answer, as
-//! it was; or another scorer answers for all.
+//! Recorded policies: each version that answered in a round answers again. With another scorer,
+//! that one answers for all.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

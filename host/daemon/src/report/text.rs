@@ -1,4 +1,4 @@
-//! A plan for people at a terminal: what to buy, what it costs, who is left over and why.
+//! Renders a plan as text: NodeClaims, cost, unplaced pods with reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -220,7 +220,8 @@ fn totals(report: &Report, world: &ClusterObjects) -> String {
         usd(decision.lower_bound),
         format!("USD/h, gap {:.1} %", report.gap * 100.0),
     );
-    let nominated = "runs of kube-scheduler leave no pod over if it is told of the plan, as `longshore run` does";
+    let nominated = "runs of kube-scheduler leave no pod over if it is told of the plan, as \
+        `longshore run` does";
     let alone = "if it is not";
     for (name, survival, words) in [
         ("Robust", report.robustness_nominated, nominated),

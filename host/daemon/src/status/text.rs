@@ -14,8 +14,8 @@ pub fn text(status: &Value) -> String {
     let number = |name: &str| status[name].as_u64().unwrap_or(0) as usize;
     let leads = match (status["synced"].as_bool(), status["leads"].as_bool()) {
         (Some(true), Some(true)) => "leads",
-        (Some(true), _) => "watches; another replica leads, or none yet",
-        _ => "waits: not everything could be listed yet",
+        (Some(true), _) => "standby: another replica leads, or none does yet",
+        _ => "starting: initial lists are not complete",
     };
     line("daemon", leads.to_owned());
     line(
@@ -169,7 +169,7 @@ mod tests {
                 "some": ["m5.large/z1/spot", "m5.large/z2/spot"],
             },
             "waiting": [{"why": "NodePool web: 3 of 3 types: too little cpu", "pods": 3, "some": ["shop/a", "shop/b"]}],
-            "barren": {"arm": "no instance type can be had: 3 of 3 types: labels do not match"},
+            "barren": {"arm": "no compatible instance type: 3 of 3 types: labels do not match"},
             "troubles": {"Pod": "cannot watch pods: no answer"},
             "policies": {
                 "config": {"file": "/etc/longshore.toml", "error": null},
@@ -184,13 +184,13 @@ mod tests {
             rounds    4; in the last, 50 pods got 3 NodeClaims at 1.2500 USD/h, 2 left over, 12 ms
             capacity  2 offerings without, until 14:03:20 UTC: m5.large/z1/spot, m5.large/z2/spot
             waiting   3 pods (shop/a, shop/b, …): NodePool web: 3 of 3 types: too little cpu
-            nodepool  arm: no instance type can be had: 3 of 3 types: labels do not match
+            nodepool  arm: no compatible instance type: 3 of 3 types: labels do not match
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml
             policy    cost (enforce): cost 1.2.0
             signal    carbon from http://x/y: 4 rows; http://x/y: it answers with status 500
         "#]]
         .assert_eq(&text(&status));
-        assert!(text(&json!({"synced": false})).starts_with("daemon    waits"));
+        assert!(text(&json!({"synced": false})).starts_with("daemon    starting"));
     }
 }

@@ -1,5 +1,4 @@
-//! What comes of a round: claims are written, pods told where they are expected, and who is left
-//! over why.
+//! Applies a plan: creates NodeClaims, nominates pods, writes Events for unplaced pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +41,7 @@ impl Controller {
             Err(why) => {
                 tracing::error!(
                     why,
-                    "the plan breaks a rule and is dropped: a defect, please report it"
+                    "plan rejected by check: a defect of Longshore, please report it"
                 );
                 self.ctx
                     .metrics
@@ -56,7 +55,8 @@ impl Controller {
         if let Some(violation) = plan.rejected_candidates.first() {
             tracing::error!(
                 %violation,
-                "a cheaper plan broke a rule, first-fit-decreasing stands in: a defect, please report it"
+                "optimised plan rejected by check, first-fit plan used: a defect of Longshore, \
+                please report it"
             );
             self.ctx
                 .metrics
@@ -150,7 +150,8 @@ impl Controller {
                         return;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "which pods wait cannot be asked; nothing is bought for them a second time");
+                        tracing::warn!(%error, "listing unbound pods failed; no second purchase \
+                            for them in this round");
                         let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
                         return;
                     }
@@ -165,7 +166,8 @@ impl Controller {
                         return;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "whether pods have to move cannot be asked; nothing is bought for them");
+                        tracing::warn!(%error, "listing pods of terminating nodes failed; nothing \
+                            is bought for them in this round");
                         let _ = done.send(Done::Written(Vec::new(), wanted.len())).await;
                         return;
                     }
@@ -267,7 +269,11 @@ impl Controller {
             .iter()
             .filter(|(pool, why)| self.incompatible_pools.get(*pool) != Some(why))
         {
-            tracing::warn!(nodepool = pool, why, "nothing can be bought for a NodePool");
+            tracing::warn!(
+                nodepool = pool,
+                why,
+                "no compatible instance type for NodePool"
+            );
         }
         let name = |pool: PoolIx| {
             snapshot

@@ -75,9 +75,9 @@ impl Controller {
         match (&change, self.state.trouble(kind)) {
             // Said once, however often it is tried.
             (Change::Failed(why), nominated) if nominated != Some(why) => {
-                tracing::warn!(?kind, why, "cannot watch; trying again");
+                tracing::warn!(?kind, why, "watch failed; retrying");
             }
-            (Change::End | Change::Recovered, Some(_)) => tracing::info!(?kind, "watching again"),
+            (Change::End | Change::Recovered, Some(_)) => tracing::info!(?kind, "watch recovered"),
             _ => {}
         }
         let (touched, refused) = self.state.fold(kind, &change);

@@ -83,7 +83,7 @@ impl Controller {
                 .map(|what| ("garbage".to_owned(), what)),
         );
         if let Some(why) = &self.blocked {
-            troubles.insert("planning".to_owned(), format!("nothing is planned: {why}"));
+            troubles.insert("planning".to_owned(), format!("planning is blocked: {why}"));
         }
         self.ctx
             .metrics

@@ -38,7 +38,7 @@ const fn family(
 pub const FAMILIES: [Family; 26] = [
     family(
         "karpenter_nodes_allocatable",
-        "What pods can have of a node.",
+        "Allocatable resources of a Node.",
         nodes,
         |p, at, out| {
             let node = &p.nodes[at];
@@ -47,7 +47,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_nodes_system_overhead",
-        "What a node keeps for itself.",
+        "Capacity minus allocatable of a Node.",
         nodes,
         |p, at, out| {
             let view = &p.nodes[at].view;
@@ -59,7 +59,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_nodes_total_pod_requests",
-        "What the pods on a node request, daemons too.",
+        "Requests of the pods on a Node, including daemons.",
         nodes,
         |p, at, out| {
             resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.requests), out);
@@ -67,7 +67,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_nodes_total_pod_limits",
-        "Limits of the pods on a node, daemons too.",
+        "Limits of the pods on a Node, including daemons.",
         nodes,
         |p, at, out| {
             resources(p, &p.nodes[at], amounts(p, &p.nodes[at].pods.limits), out);
@@ -75,7 +75,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_nodes_total_daemon_requests",
-        "What the daemons on a node request.",
+        "Requests of the daemons on a Node.",
         nodes,
         |p, at, out| {
             resources(
@@ -112,7 +112,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_cluster_utilization_percent",
-        "Requests, of what pods can have.",
+        "Pod requests in percent of allocatable, over all Nodes.",
         one,
         utilization,
     ),
@@ -174,7 +174,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "karpenter_scheduler_queue_depth",
-        "Pods that wait and are expected on no node.",
+        "Pending pods that no node was planned for.",
         one,
         |p, _, out| {
             out.put([("controller", "provisioner")], p.queue as f64);
@@ -241,7 +241,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "operator_nodeclaim_termination_current_time_seconds",
-        "For how long it is ending.",
+        "Seconds since the deletion of a NodeClaim was requested.",
         claims,
         |p, at, out| {
             let meta = &p.claims[at].metadata;
@@ -255,7 +255,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "operator_nodepool_termination_current_time_seconds",
-        "For how long it is ending.",
+        "Seconds since the deletion of a NodePool was requested.",
         pools,
         |p, at, out| {
             let meta = &p.pools[at].metadata;
@@ -269,7 +269,7 @@ pub const FAMILIES: [Family; 26] = [
     ),
     family(
         "operator_node_termination_current_time_seconds",
-        "For how long it is ending.",
+        "Seconds since the deletion of a Node was requested.",
         nodes,
         |p, at, out| {
             let view = &p.nodes[at].view;

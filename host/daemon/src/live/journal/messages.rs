@@ -215,7 +215,7 @@ pub fn round(round: &Round) -> String {
     };
     let summary = match outcome {
         Outcome::Rejected(why) => {
-            return format!("round {number}: its plan broke a rule and was dropped: {why}");
+            return format!("round {number}: plan rejected by check: {why}");
         }
         Outcome::Decided(summary) => summary,
     };
@@ -228,7 +228,8 @@ pub fn round(round: &Round) -> String {
             .join(", "),
     };
     format!(
-        "round {number} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for {}, {} to nodes that exist, {} \
+        "round {number} decided in {milliseconds} ms{limit} by {by}: buys {} at {:.4} USD/h for \
+        {}, {} to nodes that exist, {} \
          left over; plan {}",
         count(summary.claims, "node"),
         // A sum of nothing is a zero with a sign.
@@ -260,7 +261,8 @@ pub fn gap(gap: &Gap) -> String {
         format!(" of {}", some_kinds(kinds))
     };
     format!(
-        "missing from {} to {}: {observations} observations{of}, {rounds} beginnings and decisions of rounds",
+        "missing from {} to {}: {observations} observations{of}, {rounds} beginnings and \
+        decisions of rounds",
         time(since),
         time(until)
     )
@@ -271,7 +273,8 @@ pub fn end(end: End) -> Option<String> {
     match end {
         End::Closed => None,
         End::Open { at } => Some(format!(
-            "ends at byte {at} without saying so: its process was ended, or still writes, or it was cut there"
+            "ends at byte {at} without saying so: its process was ended, or still writes, or it \
+            was cut there"
         )),
         End::Cut { at } => Some(format!(
             "is cut in the middle of a record; it was read up to byte {at}"

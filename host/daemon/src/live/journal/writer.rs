@@ -200,9 +200,7 @@ impl Shared {
         let mut lost = lock(&self.lost);
         if *lost == Gap::default() {
             *lost = gap;
-            tracing::warn!(
-                "the journal does not keep up: observations are not written down until it does"
-            );
+            tracing::warn!("journal queue is full; observations are dropped until it drains");
         } else {
             *lost = lost.and(gap);
         }
@@ -275,7 +273,7 @@ impl Writer {
                 Some(Message::Close(done)) => {
                     let closed = self.files.write().and_then(|()| self.files.close());
                     if let Err(error) = closed {
-                        tracing::warn!(%error, "the journal's end is missing");
+                        tracing::warn!(%error, "journal was not closed cleanly");
                     }
                     let _ = done.send(());
                     return;
@@ -471,7 +469,7 @@ impl Writer {
             match work(&mut self.files) {
                 Ok(done) => {
                     if failing.swap(false, Ordering::Relaxed) {
-                        tracing::info!("the journal is written again");
+                        tracing::info!("journal writes recovered");
                     }
                     return Ok(done);
                 }
@@ -484,7 +482,7 @@ impl Writer {
                         continue;
                     }
                     if !failing.swap(true, Ordering::Relaxed) {
-                        tracing::error!(%error, "the journal cannot be written; trying again every second");
+                        tracing::error!(%error, "journal write failed; retrying every second");
                     }
                     std::thread::sleep(AGAIN);
                 }

@@ -1,11 +1,10 @@
-//! Shadows: policies that are asked what the round's policies were asked, and compared. Never
-//! obeyed, and never waited for.
+//! Shadow policies get the questions of the round's policies. Their answers are compared and never
+//! used; no round waits for them.
 //!
-//! Compared is claim by claim: of the offerings that a claim admits, which would have been cheapest
-//! by the shadow's costs? Had the shadow been obeyed, packing might have gone otherwise too, so
-//! these numbers are a lower bound of the difference it makes, not a second plan;
-//! `longshore plan --scorer` makes that. Commitments are left out: an offering counts as what it
-//! costs outside of them.
+//! The comparison is per claim: which of its offerings would be cheapest by the shadow's costs?
+//! With the shadow's costs the packing might differ too. So the numbers are a lower bound of the
+//! difference and not a second plan; `longshore plan --scorer` makes one. Commitments are left out:
+//! an offering counts as what it costs outside of them.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

@@ -248,7 +248,7 @@ impl Sources {
                         ),
                         None => "policies see none".into(),
                     };
-                    let message = format!("signal {name} cannot be had from {problem}; {instead}");
+                    let message = format!("fetching signal {name} failed: {problem}; {instead}");
                     let hint = problem.hint.clone();
                     status.error = Some(problem);
                     board.note(Kind::SignalLost, name, message, &hint);

@@ -367,8 +367,7 @@ impl PolicyBoard {
             Err(error) => {
                 sum.failures += 1;
                 if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
-                    let message =
-                        format!("policy {name}, which is compared and not obeyed, failed {error}");
+                    let message = format!("shadow policy {name} failed {error}");
                     self.note(
                         Kind::ShadowFailing,
                         name,

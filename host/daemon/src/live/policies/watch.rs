@@ -373,7 +373,7 @@ impl Watcher {
             };
             if !first {
                 let message = format!(
-                    "another configuration is in force; policies named: {}",
+                    "configuration reloaded; {} policies changed",
                     change.steps.len()
                 );
                 board.note(Kind::ConfigLoaded, &name, message, "");

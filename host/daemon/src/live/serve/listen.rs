@@ -1,5 +1,4 @@
-//! Listeners that nobody can exhaust: connections are limited in number and in time, and each
-//! carries one request.
+//! Listeners with limits: number of connections, lifetime of each, one request per connection.
 //!
 //! A client that sends or reads slowly holds a connection, and what is being written to it, until
 //! the connection's time is up. Further connections wait in the kernel's queue until one ends.

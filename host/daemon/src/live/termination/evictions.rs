@@ -69,7 +69,7 @@ pub async fn drain(
     }
     if !refused.is_empty() {
         refused.truncate(NAMED);
-        let message = format!("pods that cannot leave yet: {}", refused.join(", "));
+        let message = format!("evictions refused: {}", refused.join(", "));
         ctx.events
             .node(node, true, "FailedDraining", &message)
             .await;
@@ -139,7 +139,7 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
                     &pod.full(),
                     false,
                     "Evicted",
-                    "Evicted pod: its node is going",
+                    "Evicted pod: node is terminating",
                 )
                 .await;
             Ok(Answer::Leaves)
@@ -168,7 +168,8 @@ async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, S
     match api.delete(pod.name(), &params).await {
         Ok(_) => {
             let message = format!(
-                "Deleted pod with {grace} s of grace: its node's termination grace period is over"
+                "Deleted pod with {grace} s grace period: the node's termination grace period \
+                expires"
             );
             ctx.events
                 .pod(&pod.full(), false, "Disrupted", &message)
