@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn lists_have_to_lack_it_for_long_and_from_the_start_in_every_term() {
         let since = Instant::now();
-        let minutes = |minutes| since + Duration::from_secs(60 * minutes);
+        let minutes = |minutes: u64| since + Duration::from_secs(60 * minutes);
         let launches = Launches::default();
         launches.made("u", since);
         drop(launches.ask("u", since));
