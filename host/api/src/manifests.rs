@@ -45,7 +45,7 @@ use crate::json;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
 pub use explain::explain;
 pub use scheduler::default_spread;
-pub use store::Store;
+pub use store::{Frozen, Store};
 
 use diagnostic::Fault;
 use explain::unreadable;

@@ -10,6 +10,7 @@ pub mod excess;
 pub mod node;
 pub mod pod;
 pub mod pool;
+pub mod records;
 pub mod requirement;
 pub mod resources;
 pub mod storage;
@@ -28,6 +29,7 @@ pub use pod::{
     ShapeId, Shapes, Spread, Toleration,
 };
 pub use pool::{Budget, ConsolidationPolicy, NodeClass, NodeClassRef, NodePool};
+pub use records::Records;
 pub use requirement::{Op, Requirement};
 pub use resources::{ResourceId, Resources};
 pub use symbols::{Labels, Symbol, Symbols};

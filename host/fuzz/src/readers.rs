@@ -32,7 +32,7 @@ pub fn manifests(bytes: &[u8]) {
             pod.name.clone(),
         )
     };
-    assert!(world.pods.is_sorted_by(|a, b| key(a) < key(b)));
+    assert!(world.pods.iter().is_sorted_by(|a, b| key(a) < key(b)));
 }
 
 /// Any bytes are read as instance types, and what comes out can be bought.

@@ -168,10 +168,10 @@ pub(super) fn renumber_shapes(world: &mut ClusterObjects) {
         shapes.intern(world.shapes.get(shape).clone());
     }
     world.shapes = shapes;
-    for pod in &mut world.pods {
+    for pod in world.pods.iter_mut() {
         pod.shape = ShapeId(new[&pod.shape]);
     }
-    for daemon in &mut world.daemons {
+    for daemon in world.daemons.iter_mut() {
         daemon.template = ShapeId(new[&daemon.template]);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use longshore_core::model::{ClusterObjects, Resources, Symbol, Symbols};
+use longshore_core::model::{ClusterObjects, Records, Resources, Symbol, Symbols};
 use rustc_hash::FxHashMap;
 
 use super::diagnostic::Diagnostic;
@@ -68,12 +68,23 @@ pub struct Store {
     slots: FxHashMap<u64, Slot>,
     /// By table, who is at which index.
     owners: [Vec<u64>; TABLES.len()],
-    /// Priority classes that pods and DaemonSets name, where they have no priority of their own.
-    class_of: FxHashMap<u64, Option<Symbol>>,
+    /// What the priority of each pod is by, by its index.
+    pod_priority: Records<PriorityBy>,
+    /// The same of each DaemonSet's pods.
+    daemon_priority: Records<PriorityBy>,
     /// How many names the table began with, which are never swept.
     lasting: usize,
     /// How many there were after they were last looked through.
     swept: usize,
+}
+
+/// What a pod's priority is by.
+#[derive(Clone, Copy)]
+enum PriorityBy {
+    /// Its own field.
+    Number,
+    /// A class that it names, or the cluster's default.
+    Class(Option<Symbol>),
 }
 
 /// Names that may be in vain before they are looked through: a megabyte of ordinary labels.
@@ -139,14 +150,15 @@ impl Store {
             return Ok(());
         };
         let objects = &mut self.reader.objects;
-        let classes = match table {
-            Table::Pods => objects.pods_by_class.pop(),
-            Table::Daemons => objects.daemons_by_class.pop(),
-            _ => None,
+        let by = |class: Option<(usize, _)>| {
+            class.map_or(PriorityBy::Number, |(_, name)| PriorityBy::Class(name))
         };
-        match classes {
-            Some((_, class)) => drop(self.class_of.insert(identity, class)),
-            None => drop(self.class_of.remove(&identity)),
+        match table {
+            Table::Pods => self.pod_priority.push(by(objects.pods_by_class.pop())),
+            Table::Daemons => self
+                .daemon_priority
+                .push(by(objects.daemons_by_class.pop())),
+            _ => {}
         }
         self.owners[table as usize].push(identity);
         if let Some(old) = self.slots.insert(identity, Slot { table, at }) {
@@ -162,7 +174,6 @@ impl Store {
             "" => identity(group, kind, name),
             namespace => identity(group, kind, &format!("{namespace}/{name}")),
         };
-        self.class_of.remove(&identity);
         let slot = self.slots.remove(&identity);
         slot.inspect(|&slot| self.remove_slot(slot)).is_some()
     }
@@ -183,38 +194,31 @@ impl Store {
         self.reader.objects.limits.get(pod)
     }
 
-    /// Everything as a world of its own, in an order that does not depend on how it came. `now`,
-    /// settings and the catalogue are left to the caller.
-    pub fn world(&self) -> ClusterObjects {
+    /// Everything as it is now. What costs time is left to [`Frozen::world`], so that whoever folds
+    /// observations goes on at once.
+    pub fn freeze(&self) -> Frozen {
         let objects = &self.reader.objects;
-        let classes = objects
-            .priority_classes
-            .iter()
-            .map(|c| PriorityClass { ..*c })
-            .collect();
-        let mut copy = ObjectsBuilder {
-            world: objects.world.clone(),
-            priority_classes: classes,
-            ..ObjectsBuilder::default()
+        let classes = objects.priority_classes.iter();
+        let mut frozen = Frozen {
+            builder: ObjectsBuilder {
+                world: objects.world.clone(),
+                priority_classes: classes.map(|c| PriorityClass { ..*c }).collect(),
+                ..ObjectsBuilder::default()
+            },
+            pod_priority: self.pod_priority.clone(),
+            daemon_priority: self.daemon_priority.clone(),
         };
         if !objects.limit_ranges.is_empty() {
-            copy.limit_ranges.clone_from(&objects.limit_ranges);
-            copy.daemon_needs.clone_from(&objects.daemon_needs);
+            let builder = &mut frozen.builder;
+            builder.limit_ranges.clone_from(&objects.limit_ranges);
+            builder.daemon_needs.clone_from(&objects.daemon_needs);
         }
-        for (identity, &class) in &self.class_of {
-            match self.slots.get(identity) {
-                Some(Slot {
-                    table: Table::Pods,
-                    at,
-                }) => copy.pods_by_class.push((*at, class)),
-                Some(Slot {
-                    table: Table::Daemons,
-                    at,
-                }) => copy.daemons_by_class.push((*at, class)),
-                _ => {}
-            }
-        }
-        copy.finish()
+        frozen
+    }
+
+    /// Everything as a world of its own: [`Store::freeze`] and [`Frozen::world`] at once.
+    pub fn world(&self) -> ClusterObjects {
+        self.freeze().world()
     }
 
     /// Removes what is in a slot; the last of its table takes the place.
@@ -226,6 +230,7 @@ impl Store {
             Table::Pods => {
                 world.pods.swap_remove(at);
                 objects.limits.swap_remove(at);
+                self.pod_priority.swap_remove(at);
             }
             Table::Nodes => drop(world.nodes.swap_remove(at)),
             Table::Claims => drop(world.claims.swap_remove(at)),
@@ -234,6 +239,7 @@ impl Store {
             Table::Daemons => {
                 world.daemons.swap_remove(at);
                 objects.daemon_needs.swap_remove(at);
+                self.daemon_priority.swap_remove(at);
             }
             Table::Workloads => drop(world.workloads.swap_remove(at)),
             Table::Budgets => drop(world.budgets.swap_remove(at)),
@@ -265,14 +271,15 @@ impl Store {
         }
         renumber_shapes(&mut objects.world);
         let (needs, ranges) = (&mut objects.daemon_needs, &mut objects.limit_ranges);
-        let (classes, limits, class_of) = (
-            &mut objects.priority_classes,
-            &mut objects.limits,
-            &mut self.class_of,
-        );
+        let (classes, limits) = (&mut objects.priority_classes, &mut objects.limits);
+        let (pods, daemons) = (&mut self.pod_priority, &mut self.daemon_priority);
         let mut others = |visit: &mut dyn FnMut(&mut Symbol)| {
             classes.iter_mut().for_each(|class| visit(&mut class.name));
-            class_of.values_mut().flatten().for_each(&mut *visit);
+            for by in pods.iter_mut().chain(daemons.iter_mut()) {
+                if let PriorityBy::Class(Some(name)) = by {
+                    visit(name);
+                }
+            }
             limits.each(visit);
             needs
                 .iter_mut()
@@ -304,6 +311,31 @@ impl Store {
             Table::PriorityClasses => self.reader.objects.priority_classes.len(),
             Table::LimitRanges => self.reader.objects.limit_ranges.len(),
         }
+    }
+}
+
+/// The objects of a [`Store`] at a moment, which the store goes on from. Copies share them.
+pub struct Frozen {
+    builder: ObjectsBuilder,
+    pod_priority: Records<PriorityBy>,
+    daemon_priority: Records<PriorityBy>,
+}
+
+impl Frozen {
+    /// Everything as a world, in an order that does not depend on how it came. `now`, settings and
+    /// the catalogue are left to the caller.
+    pub fn world(self) -> ClusterObjects {
+        let by_class = |all: &Records<PriorityBy>| {
+            let classes = all.iter().enumerate().filter_map(|(at, by)| match by {
+                PriorityBy::Number => None,
+                PriorityBy::Class(name) => Some((at, *name)),
+            });
+            classes.collect()
+        };
+        let mut builder = self.builder;
+        builder.pods_by_class = by_class(&self.pod_priority);
+        builder.daemons_by_class = by_class(&self.daemon_priority);
+        builder.finish()
     }
 }
 

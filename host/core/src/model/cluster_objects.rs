@@ -4,6 +4,7 @@ use super::catalogue::Catalogue;
 use super::node::{NodeClaim, NodeRecord};
 use super::pod::{LabelSelector, Pod, ShapeId, Shapes, Spread};
 use super::pool::{NodeClass, NodePool};
+use super::records::Records;
 use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
 use super::symbols::{Labels, Symbol, Symbols};
 
@@ -115,33 +116,33 @@ pub struct ClusterObjects {
     /// What the operator set.
     pub settings: Settings,
     /// NodePools.
-    pub pools: Vec<NodePool>,
+    pub pools: Records<NodePool>,
     /// Node classes.
-    pub classes: Vec<NodeClass>,
+    pub classes: Records<NodeClass>,
     /// NodeClaims.
-    pub claims: Vec<NodeClaim>,
+    pub claims: Records<NodeClaim>,
     /// Nodes.
-    pub nodes: Vec<NodeRecord>,
+    pub nodes: Records<NodeRecord>,
     /// Shapes of pods and daemon templates.
     pub shapes: Shapes,
     /// Pods, running and pending.
-    pub pods: Vec<Pod>,
+    pub pods: Records<Pod>,
     /// DaemonSets.
-    pub daemons: Vec<DaemonSet>,
+    pub daemons: Records<DaemonSet>,
     /// Owners and Services with their selectors.
-    pub workloads: Vec<Workload>,
+    pub workloads: Records<Workload>,
     /// PodDisruptionBudgets.
-    pub budgets: Vec<PodDisruptionBudget>,
+    pub budgets: Records<PodDisruptionBudget>,
     /// Namespaces with their labels.
-    pub namespaces: Vec<(Symbol, Labels)>,
+    pub namespaces: Records<(Symbol, Labels)>,
     /// PersistentVolumeClaims.
-    pub volume_claims: Vec<VolumeClaim>,
+    pub volume_claims: Records<VolumeClaim>,
     /// PersistentVolumes.
-    pub volumes: Vec<Volume>,
+    pub volumes: Records<Volume>,
     /// StorageClasses.
-    pub storage_classes: Vec<StorageClass>,
+    pub storage_classes: Records<StorageClass>,
     /// CSINodes.
-    pub csi_nodes: Vec<CsiNode>,
+    pub csi_nodes: Records<CsiNode>,
     /// Seconds since 1970 that planning happens at.
     pub now: i64,
 }

@@ -1,5 +1,7 @@
 //! Pods: what differs from one to the next, and the shape that thousands share.
 
+use std::sync::Arc;
+
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -227,23 +229,32 @@ impl HostPort {
 /// The shapes of a world, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
-    table: IndexSet<PodShape, FxBuildHasher>,
+    /// Copies share it until a shape is new to one of them.
+    table: Arc<IndexSet<Arc<PodShape>, FxBuildHasher>>,
 }
 
 impl Shapes {
     /// The id of a shape, making one if it is new.
     pub fn intern(&mut self, shape: PodShape) -> ShapeId {
-        ShapeId(self.table.insert_full(shape).0 as u32)
+        if let Some(at) = self.table.get_index_of(&shape) {
+            return ShapeId(at as u32);
+        }
+        ShapeId(
+            Arc::make_mut(&mut self.table)
+                .insert_full(Arc::new(shape))
+                .0 as u32,
+        )
     }
 
     /// All shapes, in order, while something is done with them that changes what tells them apart.
     pub(super) fn take(&mut self) -> Vec<PodShape> {
-        self.table.drain(..).collect()
+        let all = Arc::make_mut(&mut self.table).drain(..);
+        all.map(Arc::unwrap_or_clone).collect()
     }
 
     /// Puts them back. Each still has to be different from the others.
     pub(super) fn put_back(&mut self, shapes: Vec<PodShape>) {
-        self.table.extend(shapes);
+        Arc::make_mut(&mut self.table).extend(shapes.into_iter().map(Arc::new));
     }
 
     /// A shape by id.
@@ -253,7 +264,7 @@ impl Shapes {
 
     /// All shapes, by id.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &PodShape> {
-        self.table.iter()
+        self.table.iter().map(|shape| &**shape)
     }
 
     /// How many there are.

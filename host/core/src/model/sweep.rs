@@ -12,6 +12,7 @@ use super::pod::{
     HostPort, LabelSelector, Pod, PodShape, PodTerm, SelectorOp, SelectorRule, Spread, Toleration,
 };
 use super::pool::{Budget, NodeClass, NodeClassRef, NodePool};
+use super::records::Records;
 use super::requirement::{Op, Requirement};
 use super::resources::{ResourceId, Resources};
 use super::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
@@ -92,10 +93,7 @@ impl ClusterObjects {
         daemons.each(visit);
         workloads.each(visit);
         budgets.each(visit);
-        for (name, labels) in namespaces {
-            visit(name);
-            labels.each(visit);
-        }
+        namespaces.each(visit);
         volume_claims.each(visit);
         volumes.each(visit);
         storage_classes.each(visit);
@@ -112,6 +110,19 @@ impl EachSymbol for Symbol {
 impl<T: EachSymbol> EachSymbol for Vec<T> {
     fn each(&mut self, visit: Visit<'_>) {
         self.iter_mut().for_each(|one| one.each(visit));
+    }
+}
+
+impl<T: EachSymbol + Clone> EachSymbol for Records<T> {
+    fn each(&mut self, visit: Visit<'_>) {
+        self.iter_mut().for_each(|one| one.each(visit));
+    }
+}
+
+impl EachSymbol for (Symbol, Labels) {
+    fn each(&mut self, visit: Visit<'_>) {
+        visit(&mut self.0);
+        self.1.each(visit);
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Symbol(pub u32);
 /// runs for long has met many strings.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    table: Arc<IndexSet<Box<str>, FxBuildHasher>>,
+    table: Arc<IndexSet<Arc<str>, FxBuildHasher>>,
 }
 
 impl Symbols {

@@ -10,8 +10,9 @@
 
 mod apply_plan;
 mod observed;
+mod round_input;
 mod status_view;
-mod world;
+pub use round_input::RoundInput;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -751,11 +752,11 @@ impl Controller {
         self.config
             .journal
             .began(clock.now().as_millisecond(), number, self.state.revision);
-        let world = self.world();
+        let input = self.round_input();
         let (careful, metrics) = (self.panics > 0, self.ctx.metrics.clone());
         let decide = move |how: &RoundConfig| {
             guarded_now(&metrics, "planning", || {
-                round::decide(how, &clock, number, careful, world)
+                round::decide(how, &clock, number, careful, input)
             })
         };
         if self.config.inline {
@@ -788,10 +789,10 @@ impl Controller {
         let Some(question) = self.explain_requests.begin(now) else {
             return;
         };
-        let (how, world) = (self.config.clone(), self.world());
+        let (how, input) = (self.config.clone(), self.round_input());
         let live = how.policies.take().apart();
         let answer = tokio::task::spawn_blocking(move || {
-            let explained = round::explain(&how, &live, world, &question.pod);
+            let explained = round::explain(&how, &live, input, &question.pod);
             let _ = question.reply.send(explained);
             drop(question.turn);
         });

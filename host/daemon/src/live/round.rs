@@ -22,6 +22,7 @@ use super::claims::{NewNodeClaim, NominationPlan, PODS, ROUND};
 use super::clock::Clock;
 use super::connection::is_not_leading;
 use super::context::Context;
+use super::controller::RoundInput;
 use super::fail_points::fail_point;
 use super::journal::{Decided, Journal};
 use super::kinds::Kind;
@@ -105,10 +106,10 @@ fn build_snapshot(
 pub fn explain(
     how: &RoundConfig,
     live: &ActivePolicies,
-    world: ClusterObjects,
+    input: RoundInput,
     pod: &str,
 ) -> Result<Explained, String> {
-    let (snapshot, options, limit) = build_snapshot(how, live, world);
+    let (snapshot, options, limit) = build_snapshot(how, live, input.world());
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
     let stop = Stop::when(&is_over);
@@ -131,12 +132,12 @@ pub fn decide(
     clock: &Clock,
     number: u64,
     careful: bool,
-    world: ClusterObjects,
+    input: RoundInput,
 ) -> Round {
     fail_point("plan");
     let begun = Instant::now();
     let live = how.policies.take();
-    let (snapshot, mut options, limit) = build_snapshot(how, &live, world);
+    let (snapshot, mut options, limit) = build_snapshot(how, &live, input.world());
     if careful {
         options.effort = longshore_core::plan::Effort::None;
     }

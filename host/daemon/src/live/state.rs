@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use longshore_api::crd::{Condition, NodeClaim, NodePool, condition};
-use longshore_api::manifests::Store;
-use longshore_core::model::{ClusterObjects, Symbols};
+use longshore_api::manifests::{Frozen, Store};
+use longshore_core::model::{ClusterObjects, Symbol, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -38,6 +38,27 @@ pub enum WorkItem {
     Pending,
     /// A pod was bound to a node, ended or began to go, there.
     PodEvent(String),
+}
+
+/// What is known at a moment. Copies nothing until its world is asked for.
+pub struct FrozenState {
+    objects: Frozen,
+    /// NodePools whose class is missing.
+    without_class: Vec<Symbol>,
+}
+
+impl FrozenState {
+    /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
+    pub fn world(self) -> ClusterObjects {
+        let mut world = self.objects.world();
+        // Before its status says so: a NodePool without its class can have no nodes.
+        for pool in world.pools.iter_mut() {
+            if self.without_class.contains(&pool.name) {
+                pool.ready = Some(false);
+            }
+        }
+        world
+    }
 }
 
 /// An object that could not be taken in.
@@ -380,16 +401,17 @@ impl ClusterState {
         names.first().map(String::as_str)
     }
 
-    /// Whether there are pods that kube-scheduler has not looked at yet.
-    pub fn any_unattempted(&self) -> bool {
-        self.pending.values().any(|waiting| !waiting.refused)
-    }
-
     /// Whether a pod waits that kube-scheduler has not looked at yet.
     pub fn is_unattempted(&self, pod: &str) -> bool {
         self.pending
             .get(pod)
             .is_some_and(|waiting| !waiting.refused)
+    }
+
+    /// Pods that wait and that kube-scheduler has not looked at yet, `namespace/name`.
+    pub fn unattempted(&self) -> impl Iterator<Item = &str> {
+        let unattempted = self.pending.iter().filter(|(_, waiting)| !waiting.refused);
+        unattempted.map(|(pod, _)| &**pod)
     }
 
     /// Whether a pod waits for a node.
@@ -451,17 +473,17 @@ impl ClusterState {
             .collect()
     }
 
-    /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
-    pub fn world(&self) -> ClusterObjects {
-        let mut world = self.store.world();
-        // Before its status says so: a NodePool without its class can have no nodes.
-        for pool in &mut world.pools {
-            let text = |sym| world.names.text(sym);
-            if self.class(text(pool.class.kind), text(pool.class.name)) == Class::Missing {
-                pool.ready = Some(false);
-            }
+    /// Everything as it is now, to plan on elsewhere: taking it costs next to nothing.
+    pub fn freeze(&self) -> FrozenState {
+        let known = self.store.unsorted();
+        let text = |sym| known.names.text(sym);
+        let missing = known.pools.iter().filter(|pool| {
+            self.class(text(pool.class.kind), text(pool.class.name)) == Class::Missing
+        });
+        FrozenState {
+            without_class: missing.map(|pool| pool.name).collect(),
+            objects: self.store.freeze(),
         }
-        world
     }
 
     fn upsert(&mut self, kind: Kind, json: &str) -> (Vec<WorkItem>, Option<Refused>) {
@@ -991,7 +1013,7 @@ mod tests {
         );
         state.fold(Kind::Pod, &Change::End);
         assert_eq!((state.pending(), state.pods()), (0, 1));
-        assert_eq!(state.world().pods.len(), 1);
+        assert_eq!(state.freeze().world().pods.len(), 1);
     }
 
     #[test]
@@ -1006,6 +1028,6 @@ mod tests {
         let bad = r#"{"metadata":{"name":"a","namespace":"shop"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}"#;
         let (_, refused) = state.fold(Kind::Pod, &Change::Upsert(bad.into()));
         assert!(refused.unwrap().why.contains("cpu"));
-        assert_eq!(state.world().pods.len(), 1);
+        assert_eq!(state.freeze().world().pods.len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use longshore_core::model::{ClusterObjects, Symbols};
+use longshore_core::model::Symbols;
 use longshore_core::plan::{Effort, PodIx};
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
@@ -14,7 +14,7 @@ use crate::live::journal::round::{Round, Short};
 use crate::live::journal::{Wire, messages, read_catalogue, read_signals};
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
-use crate::live::state::ClusterState;
+use crate::live::state::{ClusterState, FrozenState};
 use crate::live::watch::Change;
 use crate::report::pod_name;
 
@@ -23,7 +23,7 @@ use crate::report::pod_name;
 pub struct Folded {
     state: ClusterState,
     /// Worlds of rounds that have begun, by number.
-    rounds: BTreeMap<u64, ClusterObjects>,
+    rounds: BTreeMap<u64, FrozenState>,
     /// Blobs of this segment.
     pub blobs: BlobStore,
     /// Kinds of which something is missing, a bit each.
@@ -85,7 +85,7 @@ impl Folded {
 
     /// A round takes its world.
     pub fn begin_round(&mut self, began: Began) {
-        self.rounds.insert(began.round, self.state.world());
+        self.rounds.insert(began.round, self.state.freeze());
     }
 
     /// Rounds that have begun and are not decided.
@@ -99,7 +99,9 @@ impl Folded {
     /// In words: something that it needs is not in the journal.
     pub fn snapshot(&mut self, round: &Round) -> Result<(Snapshot, Options), String> {
         let world = self.rounds.remove(&round.round);
-        let mut world = world.ok_or("its beginning is not in what was read")?;
+        let mut world = world
+            .ok_or("its beginning is not in what was read")?
+            .world();
         let (settings, mut options) = round.how.meant(&mut world.names)?;
         if round.cut_short {
             options.effort = Effort::None;

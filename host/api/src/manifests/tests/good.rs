@@ -494,7 +494,7 @@ fn a_nodepool_is_read_with_its_defaults() {
          disruption: {{consolidateAfter: Never, consolidationPolicy: WhenEmpty, budgets: [{{nodes: '0', schedule: '0 9 * * 1-5', duration: 8h0s}}]}}\n  \
          template:\n    spec: {{{class}, expireAfter: Never, requirements: [{{key: a, operator: Lte, values: ['3'], minValues: 2}}, {{key: beta.kubernetes.io/os, operator: In, values: [linux]}}]}}\nstatus: {{conditions: [{{type: Ready, status: 'False'}}]}}\n",
     ));
-    let [plain, rich] = &world.pools[..] else {
+    let [plain, rich] = &world.pools.into_vec()[..] else {
         panic!()
     };
     assert_eq!(

@@ -214,6 +214,6 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         0
     );
     assert!(!control.nominations.any());
-    let names = control.state.world().names.len() - lasting;
+    let names = control.state.freeze().world().names.len() - lasting;
     assert!(names < 20_000, "{names} of 30 000 labels are kept");
 }

@@ -115,7 +115,7 @@ impl JournalFixture {
         self.time += 1000;
         self.journal
             .began(self.time, self.rounds, self.state.revision);
-        let mut world = self.state.world();
+        let mut world = self.state.freeze().world();
         // As if the loop had nominated nodes for some.
         for at in (0..world.pods.len()).step_by(5) {
             if world.pods[at].node.is_none() {

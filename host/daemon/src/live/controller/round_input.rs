@@ -1,0 +1,201 @@
+//! What a round plans from: the cluster as it is, and what is known of the pods that wait in it.
+//!
+//! The loop takes it in next to no time, whatever the size of the cluster: [`RoundInput`] shares
+//! all records with the state. The thread that plans makes a world of it.
+
+use std::collections::{HashMap, HashSet};
+
+use longshore_api::crd::{ConditionStatus, condition};
+use longshore_core::model::{ClusterObjects, Symbol};
+use longshore_core::plan::PodIx;
+
+use super::{Controller, planned_for};
+use crate::live::claims::pod_name;
+use crate::live::kinds::Kind;
+use crate::live::mutants::mutant;
+use crate::live::nominations::NOMINATION_TIMEOUT;
+use crate::live::state::FrozenState;
+use crate::live::strip_managed_fields::full_name;
+
+/// The cluster at a moment, and what the loop knows of pods that wait.
+pub struct RoundInput {
+    state: FrozenState,
+    /// Pods that kube-scheduler has not looked at yet, `namespace/name`.
+    unattempted: HashSet<String>,
+    /// The node or claim that a pod was planned for, by `namespace/name`.
+    planned: HashMap<String, PlannedHost>,
+    /// Seconds since 1970.
+    now: i64,
+}
+
+/// A node, or a claim that will be one. The greatest of several is the one that counts.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct PlannedHost {
+    /// It has not registered yet.
+    in_flight: bool,
+    /// When its claim was made, seconds since 1970.
+    created: i64,
+    name: String,
+}
+
+impl Controller {
+    /// What a round plans from. Notes the pods that wait though their nodes should have taken them.
+    pub(super) fn round_input(&mut self) -> RoundInput {
+        let (planned, late) = self.planned_hosts();
+        self.bought.extend(late);
+        RoundInput {
+            state: self.state.freeze(),
+            unattempted: self.state.unattempted().map(str::to_owned).collect(),
+            planned,
+            now: self.ctx.now().as_second(),
+        }
+    }
+
+    /// Claims that this process has written and no watch has brought yet: only mutants tell them
+    /// from others.
+    pub(super) fn unseen_claims(&self) -> Vec<String> {
+        self.watches
+            .unseen(Kind::NodeClaim)
+            .iter()
+            .filter_map(|object| full_name(object))
+            .collect()
+    }
+
+    /// Which claim each pod that waits was planned for, until its node has taken it or should have:
+    /// the one that is still to come, and the newest, for pods are planned again if others have
+    /// taken their place. Then pods that wait though their nodes should have taken them.
+    fn planned_hosts(&self) -> (HashMap<String, PlannedHost>, Vec<String>) {
+        let (mut hosts, mut late) = (HashMap::new(), Vec::new());
+        if mutant("forgets-planned") {
+            return (hosts, late);
+        }
+        let now = self.ctx.now().as_second();
+        for (name, claim) in &self.state.claims {
+            let status = claim.status.as_ref();
+            let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
+            let joined = registered.filter(|c| c.status == ConditionStatus::True);
+            let is_over = joined.is_some_and(|c| {
+                now - c.last_transition_time.0.as_second() > NOMINATION_TIMEOUT.as_secs() as i64
+            });
+            let pods = planned_for(&self.in_flight_pods, name, claim).map(|planned| planned.pod);
+            let waiting = pods.filter(|pod| self.state.waits(pod)).map(str::to_owned);
+            if is_over || claim.metadata.deletion_timestamp.is_some() {
+                late.extend(waiting);
+                continue;
+            }
+            let id = status
+                .map(|s| s.provider_id.as_str())
+                .filter(|id| !id.is_empty());
+            let node = id.and_then(|id| self.state.node_name_of(id));
+            let created = claim.metadata.creation_timestamp.as_ref();
+            let host = PlannedHost {
+                in_flight: joined.is_none(),
+                created: created.map_or(0, |t| t.0.as_second()),
+                name: node.unwrap_or(name).to_owned(),
+            };
+            for pod in waiting {
+                let best = hosts.entry(pod).or_insert_with(|| host.clone());
+                if host > *best {
+                    *best = host.clone();
+                }
+            }
+        }
+        (hosts, late)
+    }
+}
+
+impl RoundInput {
+    /// The world to plan on; settings and catalogue are the caller's.
+    pub fn world(self) -> ClusterObjects {
+        let mut world = self.state.world();
+        world.now = self.now;
+        if !self.unattempted.is_empty() {
+            mark_unattempted(&mut world, &self.unattempted);
+        }
+        if !self.planned.is_empty() {
+            nominate_planned(&mut world, &self.planned);
+        }
+        if mutant("limits-from-cache") {
+            // What a claim may become counts against no limit before its capacity was seen.
+            let unseen = world
+                .claims
+                .iter_mut()
+                .filter(|claim| claim.capacity.is_empty());
+            unseen.for_each(|claim| claim.requirements.clear());
+        }
+        world
+    }
+}
+
+/// Marks pods that kube-scheduler will find no node for, if the plan finds none: it takes its time
+/// over a thousand, and their nodes can be on their way by then. Not those that could preempt
+/// others.
+fn mark_unattempted(world: &mut ClusterObjects, unattempted: &HashSet<String>) {
+    let priority = |at: usize| world.shapes.get(world.pods[at].shape).priority;
+    let run = (0..world.pods.len())
+        .filter(|&at| world.pods[at].node.is_some() && !world.pods[at].terminal);
+    let lowest = run.map(priority).min();
+    for at in 0..world.pods.len() {
+        let pod = &world.pods[at];
+        let preempts =
+            || lowest.is_some_and(|lowest| world.shapes.get(pod.shape).priority > lowest);
+        if pod.node.is_none()
+            && !pod.unschedulable
+            && unattempted.contains(&pod_name(world, PodIx(at as u32)))
+            && !preempts()
+        {
+            world.pods[at].unattempted = true;
+        }
+    }
+}
+
+/// Counts pods to the nodes and claims that they were planned for.
+fn nominate_planned(world: &mut ClusterObjects, planned: &HashMap<String, PlannedHost>) {
+    let stays = Staying::index(world);
+    for at in 0..world.pods.len() {
+        let pod = &world.pods[at];
+        if pod.node.is_some() || !(pod.unschedulable || pod.unattempted) {
+            continue;
+        }
+        let Some(host) = planned.get(&pod_name(world, PodIx(at as u32))) else {
+            continue;
+        };
+        // A pod that is nominated to a node that goes was planned for another one since.
+        let nominated = pod.nominated.is_some_and(|node| stays.is_staying(node));
+        if host.in_flight || !nominated {
+            let host = world.names.intern(&host.name);
+            world.pods[at].nominated = Some(host);
+        }
+    }
+}
+
+/// Which nodes, and claims that will be nodes, are there and are not on their way out.
+struct Staying {
+    nodes: HashMap<Symbol, bool>,
+    claims: HashMap<Symbol, bool>,
+}
+
+impl Staying {
+    fn index(world: &ClusterObjects) -> Self {
+        let leaving = world.claims.iter().filter(|claim| claim.deleting);
+        let leaving: HashSet<Symbol> = leaving.filter_map(|claim| claim.provider_id).collect();
+        let claim_leaves = |id: Option<Symbol>| id.is_some_and(|id| leaving.contains(&id));
+        let nodes = world.nodes.iter();
+        Staying {
+            nodes: nodes
+                .map(|node| (node.name, !node.deleting && !claim_leaves(node.provider_id)))
+                .collect(),
+            claims: world
+                .claims
+                .iter()
+                .map(|claim| (claim.name, !claim.deleting))
+                .collect(),
+        }
+    }
+
+    fn is_staying(&self, name: Symbol) -> bool {
+        let node = self.nodes.get(&name);
+        node.or_else(|| self.claims.get(&name))
+            .is_some_and(|stays| *stays)
+    }
+}
