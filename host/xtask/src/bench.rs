@@ -43,6 +43,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     if let Some((&"live", rest)) = args.split_first() {
         return live::run(rest);
     }
+    if args == ["freeze"] {
+        return questions::freeze();
+    }
     if args == ["questions"] {
         return questions::run();
     }
@@ -93,7 +96,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, questions, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, questions, freeze, live, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -14,6 +14,7 @@ use longshore_core::model::{ClusterObjects, Symbol, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::claims::{PODS, planned_pods};
 use super::kinds::Kind;
 use super::mutants::mutant;
 use super::node::NodeView;
@@ -85,6 +86,8 @@ pub struct ClusterState {
     by_provider: BTreeMap<String, BTreeSet<String>>,
     /// Names of claims by provider ID.
     claims_by_provider: BTreeMap<String, BTreeSet<String>>,
+    /// Names of the claims that pods were planned for, by pod.
+    claims_by_pod: HashMap<Box<str>, Vec<Arc<str>>>,
     /// Nodes that are being deleted.
     deleting: BTreeSet<String>,
     pods: HashMap<Box<str>, PodSummary>,
@@ -414,6 +417,17 @@ impl ClusterState {
         unattempted.map(|(pod, _)| &**pod)
     }
 
+    /// Pods that wait for a node, `namespace/name`.
+    pub fn waiting(&self) -> impl Iterator<Item = &str> {
+        self.pending.keys().map(|pod| &**pod)
+    }
+
+    /// Names of the claims that a pod was planned for.
+    pub fn claims_planned_for(&self, pod: &str) -> impl Iterator<Item = &str> {
+        let claims = self.claims_by_pod.get(pod).into_iter().flatten();
+        claims.map(|claim| &**claim)
+    }
+
     /// Whether a pod waits for a node.
     pub fn waits(&self, pod: &str) -> bool {
         self.pending.contains_key(pod)
@@ -659,10 +673,12 @@ impl ClusterState {
                 .filter(|id| !id.is_empty())
         };
         let new = claim.as_ref().and_then(id);
-        let old = match claim {
-            Some(claim) => self.claims.insert(name.to_owned(), Arc::new(claim)),
+        let claim = claim.map(Arc::new);
+        let old = match &claim {
+            Some(claim) => self.claims.insert(name.to_owned(), claim.clone()),
             None => self.claims.remove(name),
         };
+        self.planned(name, old.as_deref(), claim.as_deref());
         let old = old.and_then(|claim| id(&claim));
         if old == new {
             return;
@@ -680,6 +696,27 @@ impl ClusterState {
                 .entry(new)
                 .or_default()
                 .insert(name.to_owned());
+        }
+    }
+
+    /// Notes which pods a claim was planned for; `old` is the claim as it was.
+    fn planned(&mut self, name: &str, old: Option<&NodeClaim>, new: Option<&NodeClaim>) {
+        let pods = |claim: &NodeClaim| claim.metadata.annotations.as_ref()?.get(PODS).cloned();
+        if old.and_then(pods) == new.and_then(pods) {
+            return;
+        }
+        for planned in old.into_iter().flat_map(planned_pods) {
+            if let Some(claims) = self.claims_by_pod.get_mut(planned.pod) {
+                claims.retain(|claim| **claim != *name);
+                if claims.is_empty() {
+                    self.claims_by_pod.remove(planned.pod);
+                }
+            }
+        }
+        let name: Arc<str> = name.into();
+        for planned in new.into_iter().flat_map(planned_pods) {
+            let claims = self.claims_by_pod.entry(planned.pod.into()).or_default();
+            claims.push(name.clone());
         }
     }
 

@@ -1,5 +1,6 @@
-//! `cargo xtask bench questions`: of each node of a cluster, where its pods would go if the node
-//! were gone.
+//! Benchmarks on clusters of 1 000 and of 10 000 nodes: `cargo xtask bench questions`, of each node
+//! where its pods would go if the node were gone; `cargo xtask bench freeze`, how long a round holds
+//! up the thread that folds observations.
 
 use anyhow::{Context as _, bail};
 
@@ -13,8 +14,19 @@ const CLUSTERS: [(&str, f64); 2] = [
     ("--profile services --nodes 10000 --pods 100000", 10.0),
 ];
 
-/// Measures all clusters; the benchmark prints a line for each.
+/// Asks about every node of all clusters; the benchmark prints a line for each.
 pub fn run() -> anyhow::Result<()> {
+    each(&["longshore-core", "questions"], |seconds| {
+        format!("{seconds} s for all answers, on one core")
+    })
+}
+
+/// Takes the objects of all clusters for a round; the benchmark prints a line for each.
+pub fn freeze() -> anyhow::Result<()> {
+    each(&["longshore-api", "freeze"], |_| "taken in 2 ms".to_owned())
+}
+
+fn each([package, name]: &[&str; 2], goal: impl Fn(f64) -> String) -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let inputs = steps.run("find inputs", Inputs::find)?;
     let Some(data) = &inputs.data else {
@@ -25,19 +37,12 @@ pub fn run() -> anyhow::Result<()> {
     let types = data.join(USUAL);
     for (arguments, seconds) in CLUSTERS {
         let cluster = steps.run(arguments, || inputs.made(data, arguments, &types))?;
-        let mut bench = cargo(&[
-            "bench",
-            "--package",
-            "longshore-core",
-            "--bench",
-            "questions",
-            "--",
-        ]);
+        let mut bench = cargo(&["bench", "--package", package, "--bench", name, "--"]);
         bench.arg(&cluster).arg(&types);
         let said =
             String::from_utf8(commands::output(bench)?).context("the benchmark prints text")?;
         print!("{said}");
-        println!("    to be reached: {seconds} s for all answers, on one core");
+        println!("    to be reached: {}", goal(seconds));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use longshore_api::crd::{ConditionStatus, condition};
 use longshore_core::model::{ClusterObjects, Symbol};
 use longshore_core::plan::PodIx;
 
-use super::{Controller, planned_for};
+use super::Controller;
 use crate::live::claims::pod_name;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
@@ -65,42 +65,59 @@ impl Controller {
     /// the one that is still to come, and the newest, for pods are planned again if others have
     /// taken their place. Then pods that wait though their nodes should have taken them.
     fn planned_hosts(&self) -> (HashMap<String, PlannedHost>, Vec<String>) {
-        let (mut hosts, mut late) = (HashMap::new(), Vec::new());
+        let mut hosts: HashMap<String, Option<PlannedHost>> = HashMap::new();
+        let mut late = Vec::new();
         if mutant("forgets-planned") {
-            return (hosts, late);
+            return (HashMap::new(), late);
         }
-        let now = self.ctx.now().as_second();
-        for (name, claim) in &self.state.claims {
-            let status = claim.status.as_ref();
-            let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
-            let joined = registered.filter(|c| c.status == ConditionStatus::True);
-            let is_over = joined.is_some_and(|c| {
-                now - c.last_transition_time.0.as_second() > NOMINATION_TIMEOUT.as_secs() as i64
-            });
-            let pods = planned_for(&self.in_flight_pods, name, claim).map(|planned| planned.pod);
-            let waiting = pods.filter(|pod| self.state.waits(pod)).map(str::to_owned);
-            if is_over || claim.metadata.deletion_timestamp.is_some() {
-                late.extend(waiting);
-                continue;
+        let mut planned_since: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (claim, pods) in &self.in_flight_pods {
+            for (pod, _) in pods {
+                planned_since.entry(pod).or_default().push(claim);
             }
-            let id = status
-                .map(|s| s.provider_id.as_str())
-                .filter(|id| !id.is_empty());
-            let node = id.and_then(|id| self.state.node_name_of(id));
-            let created = claim.metadata.creation_timestamp.as_ref();
-            let host = PlannedHost {
-                in_flight: joined.is_none(),
-                created: created.map_or(0, |t| t.0.as_second()),
-                name: node.unwrap_or(name).to_owned(),
-            };
-            for pod in waiting {
-                let best = hosts.entry(pod).or_insert_with(|| host.clone());
-                if host > *best {
-                    *best = host.clone();
+        }
+        for pod in self.state.waiting() {
+            let since = planned_since.get(pod).into_iter().flatten().copied();
+            for name in self.state.claims_planned_for(pod).chain(since) {
+                match self.planned_host(name) {
+                    None => {}
+                    Some(None) => late.push(pod.to_owned()),
+                    Some(host) => {
+                        let best = hosts.entry(pod.to_owned()).or_insert(None);
+                        *best = host.max(best.take());
+                    }
                 }
             }
         }
-        (hosts, late)
+        let hosts = hosts
+            .into_iter()
+            .filter_map(|(pod, host)| Some((pod, host?)));
+        (hosts.collect(), late)
+    }
+
+    /// The node that a claim is or will be, or nothing where it should have taken its pods or goes;
+    /// nothing at all for a claim that is not known.
+    fn planned_host(&self, name: &str) -> Option<Option<PlannedHost>> {
+        let claim = self.state.claims.get(name)?;
+        let status = claim.status.as_ref();
+        let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
+        let joined = registered.filter(|c| c.status == ConditionStatus::True);
+        let limit = NOMINATION_TIMEOUT.as_secs() as i64;
+        let is_over = joined.is_some_and(|c| {
+            self.ctx.now().as_second() - c.last_transition_time.0.as_second() > limit
+        });
+        if is_over || claim.metadata.deletion_timestamp.is_some() {
+            return Some(None);
+        }
+        let id = status.map(|s| s.provider_id.as_str());
+        let node = id.filter(|id| !id.is_empty());
+        let node = node.and_then(|id| self.state.node_name_of(id));
+        let created = claim.metadata.creation_timestamp.as_ref();
+        Some(Some(PlannedHost {
+            in_flight: joined.is_none(),
+            created: created.map_or(0, |t| t.0.as_second()),
+            name: node.unwrap_or(name).to_owned(),
+        }))
     }
 }
 
