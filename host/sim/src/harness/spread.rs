@@ -69,6 +69,8 @@ pub(super) fn one_too_many(
                         .get(&fields::key(resources::NODE_CLAIM, "", name))
                 });
                 let node = match [on, told].into_iter().find(|name| !name.is_empty()) {
+                    // Wherever it is nominated to now: what is asked is what if it came here.
+                    _ if fields::uid(other) == fields::uid(pod) => Some(own),
                     Some(name) => called(name),
                     None => claims.filter_map(|claim| node_of(&claim)).last(),
                 };
