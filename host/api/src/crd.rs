@@ -1,14 +1,14 @@
 //! The custom resources as Rust types: NodePool, NodeClaim, NodeOverlay, CapacityBuffer and
 //! KWOKNodeClass.
 //!
-//! These are the wire types, shaped as the API server stores them. The definitions that a cluster
-//! installs (`deploy/crds`) are generated from them by [`definition`], so field, schema and rule
-//! stand in one place. Every optional field may be absent and is left out when empty, so that what
-//! is read can be written back.
+//! These are the wire types, as the API server stores them. [`definition`] generates the
+//! definitions that a cluster installs (`deploy/crds`) from them, so that field, schema and rule
+//! are in one place. Optional fields may be absent and are omitted when empty, so that an object
+//! that was read can be written back.
 //!
-//! Absent on purpose: a client, any decision, and checks that the API server makes from the schema.
-//! An object that holds a value outside a closed list (an unknown operator, say) cannot be read at
-//! all; watches take such objects with kube's `DeserializeGuard`.
+//! Absent on purpose: a client, decisions, and checks that the API server makes from the schema. An
+//! object with a value outside a closed list (an unknown operator, for instance) cannot be read at
+//! all; watches handle such objects with kube's `DeserializeGuard`.
 
 #![allow(
     clippy::duplicated_attributes,
@@ -49,7 +49,7 @@ pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 /// The type inside a [`Time`].
 pub use k8s_openapi::jiff::Timestamp;
 
-/// Whether a field holds what it holds when nobody sets it, and can be left out.
+/// Whether a field has its default and can be left out.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,9 +1,8 @@
-//! Finds the objects of a JSON text without reading them: ranges of bytes, one per object, in one
-//! pass.
+//! Finds the objects of a JSON text without parsing them: byte ranges, one per object, in one pass.
 //!
-//! Nothing is allocated per object and nothing recurses, so neither size nor depth of a text
-//! matters here. Whether an object is well formed inside is left to whoever reads it: a broken one
-//! that still has its brackets costs only itself.
+//! Nothing is allocated per object and nothing recurses, so size and depth of a text do not matter.
+//! The reader of an object decides whether it is well formed: a broken object with balanced
+//! brackets affects only itself.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Kubernetes and Karpenter objects at the boundary: their names, their quantities, and the reader
-//! that folds manifests into the records that planning works on.
+//! that folds manifests into the records used for planning.
 //!
-//! Everything that people or clusters write is checked here, once; behind it nobody checks again.
-//! Absent on purpose: a client, async, files (callers hand over bytes), and any decision.
+//! All input of people and clusters is validated here once; code behind the boundary does not
+//! validate again. Absent on purpose: a client, async, files (callers pass bytes), and decisions.
 
 #[cfg(feature = "crd")]
 pub mod crd;

@@ -1,15 +1,15 @@
-//! Reads Kubernetes manifests, as people have them, into a [`ClusterObjects`].
+//! Reads Kubernetes manifests into [`ClusterObjects`].
 //!
-//! YAML with several documents, JSON, JSON objects one after the other, v1 Lists and typed lists
-//! (`PodList`), from any number of sources. Objects are found one by one and read one by one: no
-//! tree of a whole file is ever built, and a bad object costs only itself. [`Reader::normalize`]
-//! returns what was read, in an order that does not depend on the order of the input, and every
-//! [`Diagnostic`] with its place.
+//! The input is YAML with several documents, JSON, concatenated JSON objects, v1 Lists or typed
+//! lists (`PodList`), from any number of sources. Objects are found and read one by one. No tree of
+//! a whole file is built, and an invalid object affects only itself. [`Reader::normalize`] returns
+//! the objects in an order that does not depend on the order of the input, and every [`Diagnostic`]
+//! with its location.
 //!
-//! Decided here: of two objects of one kind and name the first is kept and the second is a problem;
-//! kinds that planning has no use for are counted, not complained about; a pod that can be read but
-//! never be planned is kept (see [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller:
-//! opening files, `ClusterObjects::now`, settings and the catalogue.
+//! Decided here: the first of two objects of one kind and name is kept and the second is reported;
+//! kinds that planning does not use are counted silently; a pod that can be read but never planned
+//! is kept (see [`Pod::invalid`](longshore_core::model::Pod)). Left to the caller: opening files,
+//! `ClusterObjects::now`, settings and the catalogue.
 
 mod cluster;
 mod diagnostic;
@@ -88,7 +88,7 @@ impl ObjectsBuilder {
     }
 }
 
-/// What tells an object from others; `name` is `namespace/name` for kinds that have one.
+/// The identity of an object; `name` is `namespace/name` for namespaced kinds.
 fn identity(group: &str, kind: &str, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (group, kind, name).hash(&mut hasher);

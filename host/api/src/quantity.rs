@@ -1,9 +1,9 @@
 //! Kubernetes quantities: `1500m`, `2Gi`, `0.5`, `1e3`.
 //!
-//! A quantity is read exactly, to a billionth (finer digits round up, as Kubernetes does), and then
-//! taken as a whole number of its resource's unit, rounded up. Reading never panics and never
-//! wraps; what is too large for the unit is an error, or the largest number where the caller asks
-//! for [`Quantity::whole_saturating`].
+//! A quantity is read exactly, to a billionth (finer digits round up, as in Kubernetes), and then
+//! converted to a whole number of its resource's unit, rounded up. Reading never panics and never
+//! wraps. A value too large for the unit is an error, or the largest number if the caller uses
+//! [`Quantity::whole_saturating`].
 
 /// An amount in billionths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What can go wrong in a cloud, by what the caller does next.
+//! Errors of a cloud, by what the caller does next.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
-//! What Longshore asks of a cloud: make an instance, end it, say what there is.
+//! The interface to a cloud: create an instance, terminate it, list what exists.
 //!
 //! Implementations are in crates of their own (`host/kwok`, later `host/aws`). Absent on purpose:
-//! any decision. Which NodeClaims exist, when they are launched and what follows from an error is
-//! `host/daemon`'s; a provider answers for one call and keeps nothing that it could not find again
-//! after a restart.
+//! decisions. `host/daemon` decides which NodeClaims exist, when they are launched, and what
+//! follows from an error. A provider answers one call, and keeps nothing that it could not find
+//! again after a restart.
 
 mod error;
 

@@ -1,10 +1,11 @@
-//! Does a plan keep every rule? Asked of every plan before it is carried out, and written from the
-//! rules of Kubernetes and Karpenter without a look at the planner: it shares no code with it but
-//! the records and the elementary questions of [`matching`](crate::matching).
+//! Checks that a plan keeps every rule. Every plan is checked before it is carried out.
 //!
-//! What it asks is whether the plan *can* come true: every node that may be launched for a claim,
-//! whichever of its types and offerings that is, takes all the claim's pods; and pods can be placed
-//! in some order in which no topology rule is broken. Preferences (preferred terms, ScheduleAnyway,
+//! The rules are written from those of Kubernetes and Karpenter, independently of the planner. The
+//! two share only the records and the elementary questions of [`matching`](crate::matching).
+//!
+//! The check is whether the plan *can* come true. Every node that may be launched for a claim,
+//! whichever of its types and offerings that is, must take all pods of the claim. Some order of
+//! binding the pods must break no topology rule. Preferences (preferred terms, ScheduleAnyway,
 //! `PreferNoSchedule`) are not rules.
 
 mod hosts;

@@ -1,4 +1,4 @@
-//! Why not: who refuses one pod of a snapshot, NodePool by NodePool and node by node.
+//! Explains which NodePools and nodes refuse one pod of a snapshot, and why.
 
 use crate::plan::{Effort, Plan, PodIx, Refusal, Target};
 use crate::planner::{self, MAX_RETRIES, Once};
@@ -10,10 +10,10 @@ use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
 /// The first rule of each NodePool and each node that refuses `pod`, after first-fit-decreasing has
-/// placed what it could. NodePools are asked only about a pod that it left over: one that took the
-/// pod has nothing to refuse. Nodes that would take the pod are left out; a pod that is not pending
-/// is refused by nobody. Domains count in which `plan` buys a node. If `stop` is raised, pods that
-/// others left no place get no second choice.
+/// placed what it could. NodePools are evaluated only for unplaced pods, because a NodePool that
+/// took the pod refuses nothing. Nodes that would take the pod are left out. A pod that is not
+/// pending has no refusals. Domains count in which `plan` buys a node. If `stop` is raised, pods
+/// that others left no place get no second choice.
 pub fn refusals(
     snapshot: &Snapshot,
     policies: &dyn Policies,

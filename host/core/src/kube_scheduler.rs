@@ -1,30 +1,28 @@
-//! Will kube-scheduler find what a plan has in mind? A model of it, run on the nodes that a plan
-//! buys.
+//! A model of kube-scheduler, run on the nodes that a plan buys, to find out whether it realises
+//! the plan.
 //!
-//! A plan says which pod it bought which node for, but it is kube-scheduler that places pods: one
-//! by one, in queue order, on the node that it likes best at that moment, while nodes come up one
-//! after the other. A plan that only one assignment can realise leaves pods over. [`simulate`] says
-//! which.
+//! A plan assigns each pod to a node, but kube-scheduler binds the pods: one by one, in queue
+//! order, each to the best node at that moment, while nodes register one after the other. A plan
+//! that only one assignment can realise leaves pods unplaced. [`simulate`] says which.
 //!
 //! [`Simulator::new`] resolves what depends on the snapshot only ([`compile`]: selectors to
-//! counters; [`existing_nodes`]: existing nodes); [`Simulator::run`] plays one scenario ([`queue`])
+//! counters; [`existing_nodes`]: existing nodes). [`Simulator::run`] runs one scenario ([`queue`])
 //! on a set of nodes, so that many candidate plans can be tried cheaply. Filters ([`filter`]) and
-//! scores ([`score`]) are those of kube-scheduler 1.36's default profile.
+//! scores ([`score`]) are those of kube-scheduler 1.36's default profile, with one exception.
 //!
-//! Since 1.36 balance of resources counts by its change (kubernetes/kubernetes#135573), which sends
-//! small pods to the emptiest nodes whatever their shape. Plans chosen with that score, played in
-//! sixteen courses, were measured to need a second purchase more often (11 mixes of 40, against 3
-//! of 20), so the older one is still here; why is not known yet.
+//! Since 1.36 balance of resources is scored by its change (kubernetes/kubernetes#135573), which
+//! sends small pods to the emptiest nodes whatever their shape. Plans chosen with that score needed
+//! a second purchase more often (11 mixes of 40, against 3 of 20, with sixteen scenarios each). So
+//! the older score is used here; the cause is not known yet.
 //!
-//! What it leaves out, on purpose:
-//! - preemption, and back-off times: every waiting pod is tried again whenever a node arrives;
-//! - the scheduling of daemons: they are on their nodes before anybody else;
-//! - the selectors that built-in default spread constraints get from Services and owners: pods of
-//!   one owner are taken to be those of the same labels, and pods without an owner get none;
-//! - images; dynamic resources; stand-ins for missing requests container by container (here: pod by
-//!   pod);
-//! - the order of nodes by zone, which above a hundred nodes decides which of them are looked at
-//!   (here: as they came).
+//! The model leaves out on purpose:
+//! - preemption and back-off: every pending pod is tried again whenever a node registers;
+//! - the scheduling of daemons: they run on their nodes before all other pods;
+//! - the selectors that built-in default spread constraints get from Services and owners: pods with
+//!   equal labels count as pods of one owner, and pods without an owner get no constraint;
+//! - images; dynamic resources; default requests per container (here: per pod);
+//! - the order of nodes by zone, which above a hundred nodes decides which nodes are scored (here:
+//!   in order of arrival).
 //!
 //! No clock, no randomness but the seed.
 
@@ -113,8 +111,8 @@ impl SimulationResult {
     }
 }
 
-/// Plays one scenario on a plan. Pods that the plan left over are in the queue and may take places;
-/// they do not count as left over again.
+/// Plays one scenario on a plan. Unplaced pods of the plan are in the queue and may take room. They
+/// do not count as unplaced again.
 pub fn simulate(snapshot: &Snapshot, plan: &Plan, seed: u64) -> SimulationResult {
     Simulator::new(snapshot).simulate(plan, seed)
 }
@@ -153,19 +151,19 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// The same, ended by a signal: from then on nobody is placed any more, and answers are of no
-    /// use.
+    /// The same, ended by a signal. After the signal no pod is placed, and results are useless.
     pub fn until(self, stop: Stop<'a>) -> Self {
         Simulator { stop, ..self }
     }
 
-    /// Whether its answers are of no use: it has been ended, or selectors select more than can be
+    /// Whether results are useless: the run was ended, or selectors select more than can be
     /// modelled.
     pub fn is_stopped(&self) -> bool {
         self.compiled.is_too_large || self.stop.is_raised()
     }
 
-    /// Places the pending pods on existing nodes and `nodes`, in the arrival that the seed says.
+    /// Places the pending pods on existing nodes and `nodes`; the seed decides how nodes become
+    /// ready.
     pub fn run(&self, nodes: &[VirtualNode<'_>], seed: u64) -> SimulationResult {
         self.run_as(nodes, NodeReadiness::of(seed), seed)
     }
@@ -185,11 +183,10 @@ impl<'a> Simulator<'a> {
         self.run_simulation(plan, FxHashMap::default(), seed)
     }
 
-    /// The same where kube-scheduler is told of the plan, as the daemon does
-    /// (`status.nominatedNodeName`): once a pod's node is there it is tried first, and its room is
-    /// kept for the pod. Before that the pod is like any other. Of pods that must spread one of a
-    /// shape is told at a time on each node, since those that are nominated to a node count there
-    /// as if they ran; the others are like any other pod until they are told.
+    /// The same with nominations, as the daemon writes them (`status.nominatedNodeName`). Once the
+    /// nominated node has registered, it is tried first and its room is reserved for the pod.
+    /// Before that the pod has no nomination. Pods with a required topology spread constraint are
+    /// nominated one per shape and node, because kube-scheduler counts nominated pods as running.
     pub fn simulate_nominated(&self, plan: &Plan, seed: u64) -> SimulationResult {
         self.run_simulation(plan, self.nominated(plan), seed)
     }
@@ -212,7 +209,7 @@ impl<'a> Simulator<'a> {
     fn run_simulation(
         &self,
         plan: &Plan,
-        told: FxHashMap<PodIx, u32>,
+        nominated: FxHashMap<PodIx, u32>,
         seed: u64,
     ) -> SimulationResult {
         let nodes: Vec<VirtualNode> = plan
@@ -224,7 +221,8 @@ impl<'a> Simulator<'a> {
                 requirements: &c.requirements,
             })
             .collect();
-        let survival = queue::Run::new(self, &nodes, told, seed).finish(NodeReadiness::of(seed));
+        let survival =
+            queue::Run::new(self, &nodes, nominated, seed).finish(NodeReadiness::of(seed));
         let known: FxHashSet<PodIx> = plan.unplaced.iter().map(|u| u.pod).collect();
         let SimulationResult {
             unplaced: left,

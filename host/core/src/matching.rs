@@ -1,5 +1,4 @@
-//! The elementary questions of scheduling that need no solver: is a taint tolerated, do labels
-//! satisfy requirements.
+//! Elementary questions of scheduling: is a taint tolerated, do labels satisfy requirements.
 
 use crate::model::{
     Labels, Op, PodShape, Requirement, Symbol, Symbols, Taint, TaintEffect, Toleration,
@@ -16,7 +15,7 @@ pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
-/// The first taint that keeps the pod away. `PreferNoSchedule` keeps nobody away where `prefer` is
+/// The first taint that keeps the pod away. `PreferNoSchedule` excludes no pod where `prefer` is
 /// false.
 pub fn untolerated<'a>(
     tolerations: &[Toleration],

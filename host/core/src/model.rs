@@ -1,8 +1,8 @@
-//! The records that every decision is made on: slim, interned, parsed once at the boundary.
+//! The records that every decision is made on: small, interned, parsed once at the boundary.
 //!
-//! Whoever builds them (the manifest reader, later the watches) has already validated them:
-//! quantities are integers in the unit of their resource, operators are one of eight, times are
-//! seconds. Nothing here is checked again by the solver.
+//! The code that builds them (manifest reader, watches) has validated them: quantities are integers
+//! in the unit of their resource, operators are one of eight, times are seconds. The solver
+//! validates nothing again.
 
 pub mod catalogue;
 pub mod cluster_objects;

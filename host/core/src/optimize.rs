@@ -1,14 +1,14 @@
 //! From first fit to a cheaper plan, within a budget of steps.
 //!
 //! First fit has decided which pods can be placed, in which NodePool, with which preferences and in
-//! which topology domain. What is left is packing: pods of the same size and the same demands on
-//! labels form a [`classes::Class`]; what can be bought forms a [`bin_types::BinTypes`]. Prices of
-//! classes come from a linear program over ways to fill a node ([`lp`]); nodes are then bought one
-//! by one, each time the one whose contents are worth most per dollar ([`pack`]), and small groups
-//! of nodes are repacked for as long as the budget lasts. Claims with rules that this does not
-//! model (reservations, host ports, volumes, affinity to a host) stay as first fit made them.
+//! which topology domain. The optimizer only packs. Pods of one size with equal requirements form a
+//! size class ([`classes`]); offerings form bin types ([`bin_types::BinTypes`]). A linear program
+//! over ways to fill a node ([`lp`]) gives a price per class. Nodes are then bought one by one,
+//! each time the one with the most value per dollar ([`pack`]). Small groups of nodes are repacked
+//! while the budget lasts. Claims with rules that this does not model (reservations, host ports,
+//! volumes, affinity to a host) stay as first fit made them.
 //!
-//! The outcome replaces first fit's only where it costs less and keeps limits and `minValues`.
+//! The result replaces first fit's only if it costs less and keeps limits and `minValues`.
 
 pub mod bin_types;
 pub mod classes;
@@ -81,8 +81,8 @@ impl Budget<'_> {
 }
 
 /// Cheaper packings of what first fit placed on new nodes, at least one, and a lower bound on any
-/// packing of it (USD per hour of objective). Where they are `played` through afterwards, pods that
-/// kube-scheduler cannot be told of all at once are bundled, if that is not too dear.
+/// packing of it (USD per hour of objective). If the candidates are `simulated` afterwards, spread
+/// pods that cannot all be nominated at once are colocated, unless that costs too much.
 pub fn optimize(
     p: &mut CompiledCluster<'_>,
     packing: Packing,

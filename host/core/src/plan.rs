@@ -1,4 +1,4 @@
-//! A plan: what to buy, which pods go where, and why the rest go nowhere.
+//! A plan: NodeClaims to create, a node for each pod, and reasons for the pods without one.
 
 pub use crate::ids::{NodeIx, PodIx, PoolIx};
 use crate::model::{OfferingId, Requirement, Resources, Symbol, TypeId};
@@ -19,15 +19,15 @@ pub enum Effort {
     Thorough,
 }
 
-/// What to do for the pods of a snapshot. Complete: whoever carries it out has nothing left to
-/// choose.
+/// What to do for the pods of a snapshot. Complete: the code that carries it out has nothing left
+/// to choose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Plan {
     /// Nodes to buy.
     pub claims: Vec<PlannedClaim>,
     /// Pods for nodes that exist or are in flight, by node.
     pub on_existing_nodes: Vec<Placement>,
-    /// Pods left over, with the reasons, by namespace and name.
+    /// Unplaced pods with reasons, by namespace and name.
     pub unplaced: Vec<Unplaced>,
     /// USD per hour of all claims, each at the price of its offering.
     pub cost: f64,
@@ -39,23 +39,22 @@ pub struct Plan {
     pub lower_bound: f64,
     /// NodePools that nothing can be bought for, whatever pod asks, in order of preference.
     pub incompatible_pools: Vec<IncompatiblePool>,
-    /// What was wrong with a cheaper plan whose place this one has taken: a defect of the planner,
-    /// worth a report.
+    /// Violations of a cheaper plan that this one replaces: a defect of the planner, worth a
+    /// report.
     pub rejected_candidates: Vec<Violation>,
     /// The search for a cheaper plan was stopped, and this is the one that effort `none` gives.
     pub cut_short: bool,
 }
 
-/// A NodePool that no instance type is left for before any pod is looked at.
+/// A NodePool without a compatible instance type, independent of any pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IncompatiblePool {
     /// The NodePool.
     pub pool: PoolIx,
-    /// [`Unfit::Types`], or [`Unfit::MinValues`] where the types that there are have too few
-    /// values.
+    /// [`Unfit::Types`], or [`Unfit::MinValues`] if the compatible types have too few values.
     pub unfit: Unfit,
-    /// The label whose requirement, taken alone, is more than there is; nothing where only several
-    /// together are.
+    /// The label whose requirement alone excludes all types. Nothing if only several requirements
+    /// together do.
     pub requirement: Option<Symbol>,
 }
 

@@ -32,8 +32,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// A plan that breaks a rule all the same: a defect of the planner, caught before anybody acts on
-/// it.
+/// A plan that breaks a rule: a defect of the planner, found before the plan is carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
     /// The plan.
@@ -42,7 +41,7 @@ pub struct Rejected {
     pub violations: Vec<Violation>,
 }
 
-/// Up to this share more is looked at, if fewer pods are left over for it.
+/// Plans up to this share more expensive are considered if they leave fewer pods unplaced.
 const MAX_COST_INCREASE: f64 = 0.10;
 /// How often pods that others left no place get the first choice.
 pub(crate) const MAX_RETRIES: usize = 3;
@@ -77,8 +76,8 @@ pub fn plan_until(
     options: Options,
     stop: Stop<'_>,
 ) -> Result<Plan, Box<Rejected>> {
-    // A round is made for whoever waits, and most of those are on their way to a node already:
-    // nobody is asked for scores, and nothing compiled, to plan for nobody.
+    // Most rounds have no pod to plan for, because the waiting pods are nominated already. Such
+    // rounds ask no policy for scores and compile nothing.
     if snapshot.pending.is_empty() {
         return Ok(Plan::default());
     }
@@ -129,7 +128,7 @@ fn search(
     }
 }
 
-/// What comes of planning with one idea of which domains count.
+/// The result of planning with one set of counted domains.
 enum Attempt {
     /// A plan that keeps every rule.
     Planned(Plan),
@@ -240,8 +239,8 @@ fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> 
     claims > 0 && snapshot.pending.len() * (claims + snapshot.nodes.len()) <= most
 }
 
-/// Plans in the order in which they are wanted, kube-scheduler being who realises them. Where
-/// playing them through would take longer than the effort allows, the cost alone decides.
+/// Plans in order of preference, given that kube-scheduler realises them. If simulating them would
+/// take longer than the effort allows, cost alone decides.
 fn rank_candidates(
     p: &mut CompiledCluster<'_>,
     mut plans: Vec<Plan>,
@@ -282,9 +281,9 @@ fn by_cost(a: &Plan, b: &Plan) -> std::cmp::Ordering {
     a.effective_cost.total_cmp(&b.effective_cost)
 }
 
-/// Plans in the order in which they are wanted. The first is the one that costs least in the end,
-/// with what is to be bought for pods that kube-scheduler leaves over although it is told of the
-/// plan; of several the one that leaves fewest over if it is not told. The others follow by cost.
+/// Plans in order of preference. The first has the lowest expected cost, including purchases for
+/// pods that stay unplaced despite nominations. Ties go to the plan with the fewest unplaced pods
+/// without nominations. The others follow by cost.
 pub fn rank_by_simulation(simulator: &Simulator<'_>, mut plans: Vec<Plan>) -> Vec<Plan> {
     plans.sort_by(by_cost);
     if plans.len() < 2 {
@@ -376,7 +375,7 @@ struct Tries<'t, 'a> {
     compile: &'t dyn Fn() -> CompiledCluster<'a>,
     compiled: CompiledCluster<'a>,
     best: Packing,
-    /// Items that chose first in the best one,
+    /// Pod groups that chose first in the best one,
     first: Vec<usize>,
     /// the one whose counts the compiled cluster has.
     current: bool,
@@ -412,7 +411,7 @@ impl<'t, 'a> Tries<'t, 'a> {
         }
     }
 
-    /// Items with pods left over that have to do with other pods.
+    /// Pod groups with unplaced pods and rules on other pods.
     fn blocked_by_others(&self) -> Vec<usize> {
         blocked_by_others(&self.compiled, &self.best)
     }
@@ -431,7 +430,7 @@ fn count(packing: &Packing) -> u64 {
     packing.placed.iter().map(|&n| u64::from(n)).sum()
 }
 
-/// Items with pods left over that have to do with other pods.
+/// Pod groups with unplaced pods and rules on other pods.
 fn blocked_by_others(compiled: &CompiledCluster<'_>, packing: &Packing) -> Vec<usize> {
     let limited = compiled
         .pools

@@ -1,5 +1,5 @@
 //! What a plan asks of policies. The host of WebAssembly components implements [`Policies`];
-//! [`ByPrice`] is the built-in floor.
+//! [`ByPrice`] is the built-in default.
 
 use crate::model::{Catalogue, OfferingId, Symbol, Symbols};
 

@@ -1,4 +1,5 @@
-//! Why not, as data: why a pod does not fit, a NodePool is not bought from, a plan is refused.
+//! Reasons as data: why a pod does not fit, why a NodePool is not bought from, why a plan is
+//! refused.
 
 use std::fmt;
 
@@ -34,7 +35,7 @@ pub enum TopologyRule {
     Affinity,
     /// Pod anti-affinity of the pod.
     AntiAffinity,
-    /// Anti-affinity of a pod that is there already and selects this one.
+    /// Anti-affinity of a running pod that selects this one.
     InverseAntiAffinity,
 }
 
@@ -45,9 +46,9 @@ pub enum Unfit {
     Invalid(Box<str>),
     /// It has more of something than is planned for.
     Excess(Excess),
-    /// It asks for dynamic resource claims, which are not looked at (IGNORE_DRA_REQUESTS).
+    /// It has dynamic resource claims, which are not supported (IGNORE_DRA_REQUESTS).
     ResourceClaims,
-    /// One of its volumes cannot be had.
+    /// One of its volumes is unavailable.
     Volume(Box<str>),
     /// There is no NodePool.
     NoPools,
@@ -107,8 +108,8 @@ pub enum Unfit {
     ReservedCapacity,
     /// The scorer excludes every offering that fits.
     Excluded,
-    /// Nothing that is looked at refuses it, and yet it was not placed: a defect of the planner or
-    /// of its reasons.
+    /// No evaluated rule refuses it, but it was not placed: a defect of the planner or of its
+    /// reasons.
     Unexplained,
 }
 
@@ -137,8 +138,7 @@ pub enum Barred {
     },
     /// No NodePool offers the domain: only nodes that exist are in it.
     NotOffered,
-    /// A NodePool that offers it refuses the pod there; of several the one whose refusal is
-    /// likeliest to pass.
+    /// The NodePools that offer it refuse the pod; this is the refusal that is likeliest to end.
     Refused(Refusal),
 }
 
@@ -152,7 +152,7 @@ impl Unfit {
     }
 }
 
-/// How many instance types each reason removes, in the order in which they are looked at.
+/// Number of instance types that each reason removes, in the order of evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TypesLeft {
     /// Types in the catalogue.
@@ -187,7 +187,7 @@ pub enum Ineligible {
     ClassDeleting(NodeClassRef),
     /// Its node class has condition Ready False.
     ClassNotReady(NodeClassRef),
-    /// Others make its nodes useless as soon as they are there.
+    /// Other agents taint its new nodes.
     ForeignTaints(ForeignTaintBackoff),
 }
 

@@ -1,11 +1,11 @@
-//! Placing pods: on nodes that exist, on nodes already planned, on new ones.
+//! Places pods on existing nodes, on nodes already planned, and on new nodes.
 //!
-//! [`pod_groups`] groups pods that are alike and works out what each asks for, preference by
-//! preference, with [`by_label`] saying which of them a selector means; [`node_specs`] narrows what
-//! a new node may be, label by label, with every result interned; [`fit`] says which instance types
-//! are big enough; [`incompatible_pools`] finds NodePools that nothing can be bought for;
-//! [`topology`] counts pods by domain, [`domains`] says which domains count; [`first_fit`] packs
-//! first-fit-decreasing with all of them. The improver starts where first fit ends.
+//! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
+//! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
+//! be, label by label, with every result interned. [`fit`] finds the instance types that are large
+//! enough. [`incompatible_pools`] finds NodePools without any compatible instance type.
+//! [`topology`] counts pods by domain, and [`domains`] says which domains count. [`first_fit`]
+//! packs first-fit-decreasing with all of them. The optimizer starts from its result.
 
 pub mod bit_set;
 pub mod by_label;

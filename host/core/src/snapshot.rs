@@ -1,5 +1,5 @@
-//! A world made ready to plan on: nodes joined with their claims and pods, pods that count,
-//! NodePools in order.
+//! The observed objects, ready to plan on: nodes joined with their claims and pods, pods that
+//! count, NodePools in order.
 
 mod foreign_taints;
 mod nodes;
@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// What was observed.
     pub world: Arc<ClusterObjects>,
     /// Nodes that count as capacity, existing and in flight: initialised ones first, then by name.
-    /// Nodes on their way out are not here.
+    /// Terminating nodes are not included.
     pub nodes: Vec<StateNode>,
     /// Pods to plan, in queue order (most CPU first, then most memory, then oldest, then UID).
     pub pending: Vec<PendingPod>,

@@ -1,5 +1,5 @@
-//! A signal that ends the search for a better plan. The core knows no clock: whoever plans decides
-//! when it is raised.
+//! A signal that ends the search for a better plan. The core has no clock, so the caller decides
+//! when to raise it.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl<'a> Stop<'a> {
 impl fmt::Debug for Stop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() {
-            "Stop(when told)"
+            "Stop(on signal)"
         } else {
             "Stop(never)"
         })

@@ -1,4 +1,4 @@
-//! What was typed, exactly; nothing is resolved here.
+//! Command-line arguments exactly as typed. Nothing is resolved here.
 
 pub mod karpenter;
 
@@ -41,12 +41,12 @@ pub enum Command {
 /// All of it is for `longshore-sim run`, which says what there is.
 #[derive(Debug, ClapArgs)]
 pub struct SimArgs {
-    /// The scenario, and how it is told; --help for more
+    /// The scenario and output options; --help for more
     #[arg(value_name = "SCENARIO.toml", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
     pub rest: Vec<std::ffi::OsString>,
 }
 
-/// Where the world comes from and how it is planned on; shared by `plan` and `explain`.
+/// Input and planning options, shared by `plan` and `explain`.
 #[derive(Debug, ClapArgs)]
 pub struct WorldArgs {
     /// Manifests of the cluster (YAML or JSON, `kubectl get … -o yaml`); several files, or - for
@@ -79,7 +79,7 @@ pub struct WorldArgs {
 pub struct PlanArgs {
     #[command(flatten)]
     pub world: WorldArgs,
-    /// Exit with 1 if a pod is left over
+    /// Exit with 1 if a pod cannot be placed
     #[arg(long)]
     pub strict: bool,
     /// How to print the plan
@@ -215,7 +215,7 @@ pub struct GrepArgs {
     pub only: OnlyArgs,
 }
 
-/// What of a journal is looked at.
+/// The selected part of a journal.
 #[derive(Debug, ClapArgs)]
 pub struct OnlyArgs {
     /// Only records from this time on

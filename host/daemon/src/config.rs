@@ -1,9 +1,9 @@
 //! `longshore.toml`: what an operator sets once.
 //!
-//! Owns the file's shape and every message about it. A fault names file, line and column, says what
-//! was expected and gives a hint; unknown keys are faults. All faults of a file are reported at
-//! once. Paths in the file are relative to its folder. What a flag also says, the flag decides
-//! ([`crate::options`]).
+//! This module owns the file's format and every message about it. An error names file, line and
+//! column, says what was expected and gives a hint. Unknown keys are errors. All errors of a file
+//! are reported at once. Paths in the file are relative to its folder. A flag wins over a key of
+//! the same meaning ([`crate::options`]).
 
 pub mod reader;
 
@@ -42,11 +42,10 @@ pub struct JournalEntry {
     pub segment_size: Option<u64>,
 }
 
-/// What becomes of pods that kube-scheduler has not looked at yet.
+/// Handling of pods that kube-scheduler has not tried yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NewPods {
-    /// They are planned for if no node has room for them, and if there is nobody that they could
-    /// preempt.
+    /// They are planned for if no node has room for them, and if they could preempt no pod.
     #[default]
     Immediate,
     /// They are planned for once kube-scheduler has given up on them.
@@ -91,14 +90,14 @@ pub struct PolicyEntry {
     pub line: usize,
 }
 
-/// Whether a policy is obeyed.
+/// Whether a policy is enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Asked and obeyed.
+    /// Its scores are used.
     #[default]
     Enforce,
-    /// Asked and compared, never obeyed.
+    /// Its scores are compared and never used.
     Shadow,
 }
 

@@ -1,9 +1,9 @@
-//! The time at which the search for a cheaper plan ends. The planner asks; it has no clock of its
-//! own.
+//! The time at which the search for a cheaper plan ends. The planner polls it, because it has no
+//! clock.
 
 use std::time::{Duration, Instant};
 
-/// What a plan may take where nobody says otherwise. A round at the default effort takes about 50
+/// Default time limit of a plan. A round at the default effort takes about 50
 /// ms for a thousand pods and a second for ten thousand; beyond ten seconds pods wait longer for
 /// the plan than a cheaper node is worth.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Why a command gave no answer. Every one of these ends with exit code 2.
+//! Why a command failed. All of these end with exit code 2.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! `longshore explain pod NAME`: why it got its node, or none. On files, or in the daemon that is
-//! asked.
+//! `longshore explain pod NAME`: why the pod got its node, or none. It works on files, or asks a
+//! running daemon.
 
 use longshore_core::model::ResourceId;
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
@@ -45,7 +45,7 @@ enum Outcome {
         claim: Box<Claim>,
         alone: Option<Priced>,
     },
-    /// It is left over.
+    /// It is unplaced.
     #[serde(rename = "leftover")]
     Unplaced,
 }

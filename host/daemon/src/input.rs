@@ -1,9 +1,8 @@
-//! Files to a world: manifests and instance types are read, parsed and dropped one after the other.
+//! Reads manifests and instance types from files, one after the other, into observed objects.
 //!
-//! An object that makes no sense is a [`Diagnostic`] and the others go on. A text that holds no
-//! objects at all is a failure, which tells of every problem that was found, for planning on half
-//! of what was meant would mislead. Time is that of the youngest object, so that the same files
-//! give the same plan tomorrow.
+//! An invalid object becomes a [`Diagnostic`] and reading continues. A file without any object is
+//! an error that lists all problems found, because a plan on half of the input would mislead. The
+//! time is that of the youngest object, so that the same files give the same plan tomorrow.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -44,7 +43,7 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
     Ok((world, problems))
 }
 
-/// A world with nothing but instance types.
+/// Objects with nothing but instance types.
 pub fn catalogue_only(file: Option<&Path>) -> Result<(ClusterObjects, Diagnostics), Failure> {
     let (mut world, mut problems) = (ClusterObjects::default(), Diagnostics::default());
     catalogue(&mut world, file, &mut problems)?;
@@ -88,7 +87,7 @@ fn is_bare(world: &ClusterObjects) -> bool {
     world.pods.is_empty() && world.nodes.is_empty() && world.pools.is_empty()
 }
 
-/// The latest time that any object of the world mentions, in seconds since 1970.
+/// The latest timestamp of any object, in seconds since 1970.
 fn youngest(world: &ClusterObjects) -> i64 {
     let pods = world
         .pods

@@ -1,14 +1,14 @@
-//! The `longshore` command as a library, for its own tests: reads files, asks the core, prints the
-//! answer.
+//! The `longshore` command as a library, for its own tests: reads files, calls the core, prints the
+//! result.
 //!
 //! This crate owns everything that touches the outside: arguments, configuration, files, standard
 //! streams, exit codes. It decides nothing about nodes or pods; every number that it prints comes
 //! from a [`longshore_core::plan::Plan`].
 //!
-//! Two steps, two types: [`args`] holds what was typed, [`options`] what is meant once
-//! configuration and defaults are applied. Exit codes: 0 for an answer, 1 for a plan that leaves a
-//! pod over under `--strict`, for a replay that differs and for a text that nothing in a journal
-//! has, 2 for bad input or configuration.
+//! [`args`] holds arguments as typed; [`options`] holds their meaning after configuration and
+//! defaults are applied. Exit codes: 0 for success; 1 for a plan with unplaced pods under
+//! `--strict`, for a replay that differs and for a `grep` without a match; 2 for bad input or
+//! configuration.
 
 mod args;
 pub mod config;

@@ -1,8 +1,8 @@
-//! The daemon: what runs for as long as `longshore run` does.
+//! The daemon behind `longshore run`.
 //!
-//! Data goes round one way. [`watch`] tells changes, [`state`] folds them, [`controller`] decides
-//! what to look at again and when to plan, [`lifecycle`], [`termination`] and [`pools`] act on
-//! single objects, and what they write comes back by the watch. `host/ARCHITECTURE.md` walks one
+//! Data flows one way. [`watch`] reports changes and [`state`] folds them. [`controller`] decides
+//! which objects to reconcile and when to plan. [`lifecycle`], [`termination`] and [`pools`] act on
+//! single objects, and the watch brings back what they write. `host/ARCHITECTURE.md` follows one
 //! pod through it.
 
 mod claims;

@@ -1,5 +1,5 @@
-//! Reasons in words: the one place where an [`Unfit`] becomes a code for programs and a sentence
-//! for people.
+//! Reasons as text: the one place where an [`Unfit`] becomes a code for programs and a sentence for
+//! people.
 
 mod amount;
 
@@ -83,7 +83,7 @@ pub fn type_counts(unfit: &Unfit) -> Option<BTreeMap<&'static str, u32>> {
     Some(counts.into_iter().filter(|&(_, count)| count > 0).collect())
 }
 
-/// Whom a reason is about, so that its sentence can say what was wanted and what is there.
+/// The subject of a reason, so that its sentence can name what was required and what exists.
 #[derive(Clone, Copy)]
 pub struct Messages<'w> {
     /// Everything observed.

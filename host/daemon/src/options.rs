@@ -1,4 +1,5 @@
-//! What is meant: flags over configuration over defaults, files read, nothing left to choose.
+//! Effective options: flags over configuration over defaults, with files read. Nothing is left to
+//! choose.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,8 +31,7 @@ pub struct Options {
     pub time_limit: Duration,
     /// What planning depends on.
     pub settings: Settings,
-    /// Default topology spread constraints; they join `settings` when they are read, in the names
-    /// of the world.
+    /// Default topology spread constraints, added to `settings` once the symbols exist.
     pub scheduler: Option<SchedulerConfig>,
     /// Scorers, in order.
     pub policies: Vec<PolicyEntry>,
@@ -73,7 +73,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
         Some(typed) => vec![scorer(typed)?],
         None => config.policies,
     };
-    // A plan on files obeys who would be obeyed.
+    // A plan on files uses the policies that the daemon would enforce.
     policies.retain(|entry| entry.mode == Mode::Enforce);
     for entry in &mut policies {
         if let Some(file) = &entry.settings_file {

@@ -121,13 +121,13 @@ fn report(planned: &Planned) -> Report {
     }
 }
 
-/// How often kube-scheduler is let loose on a plan: enough to tell one that always holds from one
-/// that hangs by luck, few enough to cost less than planning.
+/// Number of simulated runs of kube-scheduler per plan: enough to find plans that hold by luck
+/// only, few enough to cost less than planning.
 const RUNS: u32 = 10;
 /// Pods times nodes up to which that takes a fraction of a second; above, nothing is said.
 const MOST_PAIRS: usize = 2_000_000;
 
-/// How the plan fares when kube-scheduler places its pods: by itself, and told of the plan. Nothing
+/// The result of the plan when kube-scheduler binds its pods: without and with nominations. Nothing
 /// where to try it takes longer than a plan may.
 fn robustness(planned: &Planned) -> (Option<Robustness>, Option<Robustness>) {
     let (snapshot, plan) = (&planned.snapshot, &planned.plan);

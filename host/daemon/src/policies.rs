@@ -1,4 +1,4 @@
-//! Policies as the command uses them: loaded from files, asked while planning, inspected.
+//! Policies of offline commands: loaded from files, called while planning, inspected.
 
 mod bench;
 mod check;

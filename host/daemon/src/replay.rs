@@ -1,11 +1,9 @@
-//! `longshore replay`: a journal folded again, every round of it decided again, and compared with
-//! what was decided.
+//! `longshore replay`: folds a journal again, plans every round again, and compares the results.
 //!
-//! The same state, snapshot and planner as the daemon's, fed by the journal alone: whatever differs
-//! is a defect, a gap in the journal, or a policy that does not answer twice alike, and each is
-//! said. With another scorer each round is also decided as that one would have it. Rounds are
-//! decided each on what was there: what would have followed from another purchase is not known to a
-//! journal.
+//! It uses the daemon's state, snapshot and planner, fed by the journal alone. A difference is a
+//! defect, a gap in the journal, or a policy that is not deterministic; each is reported. With
+//! another scorer each round is also planned with that one. Every round is planned on the recorded
+//! cluster, because a journal cannot know what would have followed from another purchase.
 
 mod compare;
 mod fold;
@@ -175,7 +173,7 @@ impl Replay {
         }
     }
 
-    /// Rounds that have begun and that nothing can come of any more.
+    /// Rounds that have begun and cannot end any more.
     fn end_rounds(&mut self, goes_on: bool) {
         if !goes_on {
             for round in self.folded.open_rounds() {

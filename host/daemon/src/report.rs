@@ -1,10 +1,8 @@
-//! A plan as it leaves the process: names instead of indexes, everything sorted, and a digest over
-//! it.
+//! A plan as output: names instead of indexes, everything sorted, and a digest.
 //!
-//! The keys are those of Karpenter's oracle (`seconds`, `cost`, `claims`, `existing`, `errors`) and
-//! ours beside them. [`Decision`] is what was decided and nothing else; the digest is taken over
-//! its JSON, so that equal digests mean equal plans, whatever the machine and the time that it
-//! took.
+//! The keys are those of Karpenter's oracle (`seconds`, `cost`, `claims`, `existing`, `errors`),
+//! with ours beside them. [`Decision`] is the decision alone. The digest is computed from its JSON,
+//! so equal digests mean equal plans on every machine.
 
 pub mod table;
 pub mod text;
@@ -47,7 +45,7 @@ pub struct Report {
     /// trying takes too long.
     #[serde(rename = "survives")]
     pub robustness: Option<Robustness>,
-    /// The same where it is told of the plan, as `longshore run` does.
+    /// The same with nominations, as `longshore run` writes them.
     #[serde(rename = "survivesTold")]
     pub robustness_nominated: Option<Robustness>,
     /// Why nothing can be bought for a NodePool, whatever pod asks, by its name. Not part of the
@@ -154,9 +152,9 @@ pub struct Refusal {
 pub struct Robustness {
     /// Runs that were modelled.
     pub runs: u32,
-    /// Runs after which no pod was left over.
+    /// Runs that placed all pods.
     pub survived: u32,
-    /// Pods left over, the mean of all runs.
+    /// Unplaced pods, the mean of all runs.
     pub left_over: f64,
 }
 

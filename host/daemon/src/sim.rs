@@ -1,7 +1,7 @@
-//! `longshore sim`: hands over to `longshore-sim run`.
+//! `longshore sim`: runs `longshore-sim run`.
 //!
-//! The simulator runs this crate's daemon and so cannot be part of it: it is a program of its own,
-//! which is found beside this one, or on the path.
+//! The simulator runs this crate's daemon and so cannot be part of it. It is a separate program,
+//! found beside this one or on the path.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;

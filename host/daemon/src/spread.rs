@@ -1,6 +1,5 @@
-//! Default topology spread constraints: where they are said, for the daemon (SCHEDULER_CONFIG) and
-//! for plans on files (`--scheduler-config`) alike. What such a text may say is
-//! [`longshore_api::manifests::default_spread`]'s to know.
+//! Default topology spread constraints, for the daemon (SCHEDULER_CONFIG) and for plans on files
+//! (`--scheduler-config`). [`longshore_api::manifests::default_spread`] parses them.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `longshore status`: what a running daemon tells at its status address.
+//! `longshore status`: shows what a running daemon reports at its status address.
 
 mod text;
 
@@ -69,7 +69,8 @@ pub fn ask(at: &str, path: &str, alone: &str) -> Result<String, Failure> {
         404 => Err(failure(
             format!("{at} answers, and knows nothing of {path}"),
             &format!(
-                "ask the daemon's status address, by default {STATUS_ADDRESS}, with --at or {STATUS}"
+                "ask the daemon's status address, by default {STATUS_ADDRESS}, with --at or \
+                {STATUS}"
             ),
         )),
         429 | 503 => Err(failure(said, "ask again in a moment")),
@@ -91,7 +92,7 @@ fn get(at: &str, path: &str) -> Result<(u16, String), String> {
     stream
         .set_read_timeout(Some(ANSWERS))
         .map_err(|e| e.to_string())?;
-    // In one piece: whoever answers the first line and hangs up is heard.
+    // In one piece, so that a server that answers the first line and hangs up is still read.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n");
     stream
         .write_all(request.as_bytes())

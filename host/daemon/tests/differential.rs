@@ -84,9 +84,9 @@ fn every_class_of_exceptions_is_explained_and_used() {
     );
 }
 
-/// Adds pods that one places and the other does not, and tells what is wrong whatever Karpenter
-/// does. First-fit is compared with Karpenter; more effort must place as many pods as first-fit,
-/// the same ones unless it places more.
+/// Adds pods that only one of the two places, and reports what is wrong independently of Karpenter.
+/// First-fit is compared with Karpenter; more effort must place as many pods as first-fit, the same
+/// ones unless it places more.
 fn differences(answer: &Answer, found: &mut Differences) -> String {
     let snapshot = snapshot(answer.seed);
     let seed = answer.seed;

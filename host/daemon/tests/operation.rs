@@ -268,7 +268,7 @@ fn missing() -> Result<()> {
     until("it goes on by itself", || {
         Ok(daemon.ask(&["status"])?.starts_with("daemon    leads"))
     })?;
-    // A NodePool whose class is missing, the only class of its kind at first, keeps nobody else
+    // A NodePool with a missing class, the only class of its kind at first, keeps no other NodePool
     // from nodes.
     plane.apply(&pool("orphan", "nowhere", ""))?;
     let reason = "{.status.conditions[?(@.type=='NodeClassReady')].reason}";
@@ -457,7 +457,7 @@ fn metrics() -> Result<()> {
     ))?;
     until("6 pods run", || Ok(running(&plane)? == 6))?;
     let nodes = plane::names(&plane, "nodes")?.len();
-    // Whoever runs was planned for, and the one that waits is told as such.
+    // The running pods were planned for, and the pending one is reported as pending.
     let expected = [
         ("karpenter_pods_state{", "phase=\"Running\"", 6),
         ("karpenter_pods_unbound_time_seconds{", "name=\"huge-", 1),

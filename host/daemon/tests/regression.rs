@@ -112,7 +112,7 @@ impl Stage {
 /// What one spec sees of it.
 struct Scene {
     stage: Arc<Stage>,
-    /// Of the spec, its namespace, its NodePool, and the value of label `spec` on its nodes.
+    /// Name of the spec, its namespace, its NodePool, and the value of label `spec` on its nodes.
     name: &'static str,
 }
 
@@ -466,7 +466,8 @@ fn node_deleted(scene: &Scene) -> Result<()> {
 fn never_registered(scene: &Scene) -> Result<()> {
     scene.admit(
         "{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [nodes]}",
-        "!('registration' in object.metadata.labels) || object.metadata.labels.registration != 'fail'",
+        "!('registration' in object.metadata.labels) || object.metadata.labels.registration != \
+        'fail'",
     )?;
     scene.apply(
         "
@@ -522,8 +523,10 @@ fn class_missing(scene: &Scene) -> Result<()> {
 fn class_not_ready(scene: &Scene) -> Result<()> {
     // Whoever writes another status is refused: the class stays as it is.
     scene.admit(
-        "{apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], resources: [kwoknodeclasses/status]}",
-        "object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && c.reason == 'TestingNotReady')",
+        "{apiGroups: [karpenter.kwok.sh], apiVersions: [v1alpha1], operations: [UPDATE], \
+        resources: [kwoknodeclasses/status]}",
+        "object.metadata.name != '$' || object.status.conditions.exists(c, c.type == 'Ready' && \
+        c.reason == 'TestingNotReady')",
     )?;
     scene.apply(
         "{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: $}}",
@@ -771,7 +774,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
 
 fn limit_range(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
-    // What a container of the daemon asks for is said by nobody but the LimitRange.
+    // The requests of a daemon's container come from the LimitRange only.
     scene.apply(
         "
 apiVersion: v1
@@ -865,7 +868,8 @@ spec:
 
 fn one_a_node(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
-    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
+    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
+        [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
     scene.deployment("web", 100, "1800m", "", apart)?;
     scene.run(180, 100)?;
     let nodes = scene.names("nodes")?.len();
@@ -1099,7 +1103,8 @@ fn repair_by_hand(scene: &Scene) -> Result<()> {
 /// Two of three nodes are unhealthy, one of them for long: none is replaced.
 fn repair_of_few(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
-    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
+    let apart = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
+        [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
     scene.deployment("web", 3, "1", "", apart)?;
     scene.run(60, 3)?;
     let nodes: Vec<String> = scene.names("nodes")?.into_iter().collect();
@@ -1201,12 +1206,14 @@ fn many_kinds(scene: &Scene) -> Result<()> {
     scene.pool("", "")?;
     let spread = |app: &str, key: &str, when: &str| {
         format!(
-            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]"
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: \
+            {when}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]"
         )
     };
     let affinity = |app: &str, kind: &str, key: &str| {
         format!(
-            "affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]}}}}"
+            "affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: \
+            [{{topologyKey: {key}, labelSelector: {{matchLabels: {{app: {app}}}}}}}]}}}}"
         )
     };
     let (zone, host) = ("topology.kubernetes.io/zone", "kubernetes.io/hostname");

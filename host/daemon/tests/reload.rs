@@ -261,7 +261,8 @@ fn planning_options_are_taken_over_too() {
 
 #[test]
 fn a_policy_that_never_loaded_keeps_its_seat_and_the_price_answers_there() {
-    let both = b"[[policy]]\nname = 'bad'\npath = 'bad.wasm'\n[[policy]]\nname = 'one'\npath = 'one.wasm'\n";
+    let both = b"[[policy]]\nname = 'bad'\npath = 'bad.wasm'\n[[policy]]\nname = 'one'\npath = \
+        'one.wasm'\n";
     let mut scene = Scene::new(
         "seat",
         &[
@@ -458,7 +459,7 @@ fn server(answers: Vec<Option<Vec<u8>>>) -> String {
                 None => waiting.push(stream),
             }
         }
-        // The port stays open, and nobody answers.
+        // The port stays open without an answer.
         std::thread::park();
     });
     address
@@ -489,7 +490,7 @@ fn a_signal_that_cannot_be_had_keeps_its_last_table() {
     let mut ask = |scene: &mut Scene| {
         let before = scene.manager.status().signals[0].clone();
         now += Duration::from_secs(3601);
-        // The answer comes from another thread; how many steps that takes is nobody's business.
+        // The answer comes from another thread, after any number of steps.
         for _ in 0..5000 {
             scene.watcher.step(now);
             let status = scene.manager.status().signals[0].clone();

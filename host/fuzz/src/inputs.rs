@@ -1,5 +1,5 @@
-//! Inputs from a seed: entries of a corpus, changed. No coverage steers it, so that it needs no
-//! toolchain of its own.
+//! Inputs from a seed: modified entries of a corpus. They are not guided by coverage, so no special
+//! toolchain is needed.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What may come from outside, and what has to hold whatever comes: each target takes any bytes and
-//! panics where a reader breaks its promise.
+//! Fuzz targets for outside data: each target takes any bytes and panics if a reader breaks its
+//! promise.
 
 mod inputs;
 mod plan;

@@ -1,5 +1,5 @@
-//! `longshore-fuzz TARGET [--seconds N] [--seed N] [--from N]`: inputs from a seed until time is up
-//! or one panics.
+//! `longshore-fuzz TARGET [--seconds N] [--seed N] [--from N]`: runs inputs from a seed until the
+//! time is over or one panics.
 
 #![allow(clippy::print_stdout, reason = "talking is what it is for")]
 

@@ -1,5 +1,5 @@
-//! A small cluster from a seed, its fields exchanged, dropped and bent as the input says, is
-//! planned without a panic and without a plan that breaks a rule, at any effort.
+//! Plans a small cluster from a seed, with fields exchanged, dropped and altered by the input. No
+//! plan may panic or break a rule, at any effort.
 #[path = "../../daemon/tests/differential/generate.rs"]
 mod generate;
 

@@ -135,8 +135,7 @@ pub fn config(bytes: &[u8]) {
     let _ = longshore_daemon::config::parse_settings(Path::new("settings.toml"), text);
 }
 
-/// Any bytes are read as a segment of a journal: as a file, and as a frame whose checksums are
-/// right.
+/// Reads any bytes as a segment of a journal: as a file, and as a frame with correct checksums.
 pub fn journal(bytes: &[u8]) {
     let file = std::env::temp_dir().join(format!("longshore-fuzz-{}.journal", std::process::id()));
     longshore_daemon::live::journal::fuzz::read_any(&file, bytes);

@@ -1,10 +1,9 @@
-//! What can be bought: instance types in the format of Karpenter's KWOK provider, or its 144
-//! built-in ones.
+//! Instance types in the format of Karpenter's KWOK provider, or its 144 built-in ones.
 //!
-//! A type that cannot be used is a [`Diagnostic`] with its place and is left out; the others stay.
-//! Unlike Karpenter, which takes anything, keys that nobody knows, prices that are not above zero,
-//! types without offerings and names given twice are problems: a misspelt key would otherwise
-//! silently change what is bought.
+//! An unusable type becomes a [`Diagnostic`] with its location and is left out; the others stay.
+//! Karpenter accepts anything. Here unknown keys, prices that are not above zero, types without
+//! offerings and duplicate names are problems, because a misspelt key would silently change what is
+//! bought.
 
 mod built_in;
 mod file;

@@ -1,5 +1,5 @@
 //! Nodes without machines: the instance types of Karpenter's KWOK provider, built in or from a file
-//! in its format, and (feature `provider`) the cloud that makes such nodes in any cluster.
+//! in its format, and (feature `provider`) a cloud that creates such nodes in any cluster.
 
 pub mod catalogue;
 #[cfg(feature = "provider")]

@@ -1,10 +1,10 @@
-//! A cloud without machines: an instance is a Node object that kwok plays the kubelet for.
+//! A cloud without machines: an instance is a Node object, and kwok acts as its kubelet.
 //!
-//! Nothing is kept that could not be found again. The name of a node, hence its provider ID, comes
-//! from the claim's UID, and which offering it is follows from the claim alone, so that asking
-//! twice makes one instance. Between the launch and the moment when the node appears
-//! (`nodeRegistrationDelay`) an instance is only a timer in this process: after a restart,
-//! [`CloudProvider::restore_launches`] starts the timers again from the claims themselves.
+//! The provider keeps nothing that it could not find again. The name of a node, and so its provider
+//! ID, is derived from the claim's UID, and its offering from the claim alone, so that a repeated
+//! launch makes one instance. Between the launch and the creation of the Node
+//! (`nodeRegistrationDelay`) an instance is only a timer in this process. After a restart
+//! [`CloudProvider::restore_launches`] starts the timers again from the claims.
 
 mod choose;
 mod faults;
@@ -36,8 +36,7 @@ const FAKE: &str = "kwok.x-k8s.io/node";
 
 /// How long a node may be without a kubelet that reports, or with one that reports failure.
 const UNREADY: Duration = Duration::from_secs(10 * 60);
-/// What nodes do not get over. The last condition is set by hand, by who wants to see a node
-/// replaced soon.
+/// What nodes do not get over. The last condition is set by hand, to have a node replaced soon.
 const REPAIRED: [RepairPolicy; 3] = [
     RepairPolicy {
         condition: "Ready",
@@ -88,8 +87,8 @@ impl Kwok {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The Node of an instance. A provider ID in another provider's form is an instance that is not
-    /// there, and so is one whose name belongs to a Node with another provider ID.
+    /// The Node of an instance. A provider ID in another provider's format is an unknown instance,
+    /// and so is a name that belongs to a Node with another provider ID.
     async fn node_of(&self, provider_id: &str) -> Result<Node, CloudError> {
         let name = name_in(provider_id).ok_or_else(|| gone(provider_id))?;
         let node = self.nodes().get_opt(name).await.map_err(other)?;

@@ -1,9 +1,9 @@
-//! Compiled components on disk, so that a start does not compile again.
+//! Compiled components on disk, so that a restart does not compile again.
 //!
-//! wasmtime runs whatever machine code such a file holds, so the folder must be ours alone (mode
-//! 0700) and every file carries a SHA-256 of its content: a flipped bit is a miss. Files never come
-//! from outside. Failing is a miss too. The folder is bounded: whoever edits a policy all day
-//! leaves a file behind with each version, and the oldest go.
+//! wasmtime runs any machine code in such a file. So the folder must be private (mode 0700) and
+//! every file carries a SHA-256 of its content: a flipped bit is a miss. Files never come from
+//! outside. Errors are misses too. The folder has a size limit, because every version of an edited
+//! policy leaves a file; the oldest are deleted.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

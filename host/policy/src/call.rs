@@ -1,8 +1,7 @@
-//! One instance of a policy: its store, its answers, and what is checked of them.
+//! One instance of a policy: its store, its answers, and their validation.
 //!
-//! Nothing here is trusted that comes out of a guest. An instance that failed in any way is dropped
-//! by whoever holds it: after a trap it refuses to be entered, and after a failed copy it may have
-//! leaked.
+//! Nothing that comes out of a guest is trusted. The owner drops an instance after any failure:
+//! after a trap it cannot be entered again, and after a failed copy it may have leaked.
 
 use std::sync::Arc;
 
@@ -183,7 +182,7 @@ impl Instance {
         }
     }
 
-    /// Asks who it is.
+    /// Asks for its identity.
     pub fn describe(&mut self) -> Result<About, CallError> {
         let (about,) = self.call("describe", self.describe, (), 0)?;
         Ok(about)
@@ -281,7 +280,8 @@ fn allow(store: &mut Store<State>, limits: &Limits, rows: usize) -> wasmtime::Re
     Ok(())
 }
 
-/// What a failed call means. The kinds without a type of their own are told by wasmtime's words.
+/// What a failed call means. Kinds without a type of their own are recognised by wasmtime's
+/// message.
 fn failure(
     asked: &'static str,
     error: &wasmtime::Error,

@@ -1,9 +1,8 @@
-//! Who is asked for which NodePool, and who answers where a policy fails: its last good version,
-//! then the price.
+//! The policy of each NodePool, and its substitutes if it fails: its last good version, then the
+//! price.
 //!
-//! A version that failed is not asked again before the next round, so that a bad policy costs a
-//! round one failure and not one for every NodePool. Which one answered, and why, is in the
-//! reports.
+//! A failed version is not called again before the next round, so that a bad policy costs a round
+//! one failure and not one per NodePool. The reports say which version answered, and why.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +20,7 @@ use crate::signals::Signals;
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
 const CALLS_PER_INSTANCE: u32 = 200;
 
-/// A policy and whom it serves.
+/// A policy and its NodePools.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     /// The policy.
@@ -33,12 +32,12 @@ pub struct Assignment {
 /// A seat among policies that follow others; see [`Host::follow`].
 #[derive(Clone, Debug)]
 pub struct PolicySlot {
-    /// Who sits there; none for a policy that could never be loaded. Its NodePools are scored by
-    /// price then, and not by whoever comes next.
+    /// Who sits there; none for a policy that could never be loaded. Its NodePools are then scored
+    /// by price, and not by the next policy.
     pub policy: Option<LoadedPolicy>,
     /// NodePools by name; empty for all. Of several places for a NodePool the first counts.
     pub node_pools: Vec<String>,
-    /// The place of those before whose policy this is another version of.
+    /// The slot of the policy that this is another version of.
     pub follows: Option<usize>,
 }
 
@@ -55,7 +54,7 @@ pub struct CallStats {
     pub by_price: u64,
 }
 
-/// One answer of a round, for who wants to have it given again.
+/// One answer of a round, recorded for replay.
 #[derive(Clone, Debug)]
 pub struct ScoreRecord {
     /// The NodePool that it is about.
@@ -120,7 +119,8 @@ impl std::fmt::Display for Report {
                 };
                 write!(
                     f,
-                    "policy {policy} failed for NodePool {node_pool}: {error}; {instead} for the rest of the round"
+                    "policy {policy} failed for NodePool {node_pool}: {error}; {instead} for the \
+                    rest of the round"
                 )
             }
             Report::Said {

@@ -1,5 +1,5 @@
-//! A catalogue as policies see it: one array per column, built once and shared, lowered into guests
-//! without a copy of ours.
+//! A catalogue as policies see it: one array per column, built once, shared, and lowered into
+//! guests without another copy.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The engine that all policies share, and the limits that they run under.
+//! The engine that all policies share, and their limits.
 //!
-//! Fuel gives the verdict: the same bytes, input and wasmtime version burn the same fuel on any
-//! machine. The epoch is only a backstop against fuel that turns out to be dearer than thought; it
-//! depends on the clock, so its verdict is reported as one of its own.
+//! Fuel is the deciding limit: equal bytes, input and wasmtime version use equal fuel on every
+//! machine. The epoch is a backstop in case fuel is more expensive than assumed. It depends on the
+//! clock, so it is reported as a limit of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub struct HostConfig {
     /// None compiles every time.
     pub cache: Option<PathBuf>,
     /// Replace NaN bit patterns by one canonical pattern after every float operation. Only programs
-    /// that look at the bits of a NaN can tell; costs up to 70 % on loops over floats.
+    /// that read the bits of a NaN notice; costs up to 70 % on loops over floats.
     pub canonical_nans: bool,
-    /// Compile on the calling thread alone. For who compiles beside work that must not wait for a
+    /// Compile on the calling thread alone. For compiling beside work that must not wait for a
     /// core.
     pub one_thread: bool,
 }

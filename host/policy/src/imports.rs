@@ -1,7 +1,7 @@
-//! What the host offers to guests: the functions of `longshore:policy`, each by name.
+//! The functions that the host offers to guests: `longshore:policy`, by name.
 //!
 //! A column is a function without parameters that returns a list. It is lowered from the shared
-//! array straight into the guest's memory; the guest pays fuel for every call and every byte.
+//! array straight into the guest's memory. The guest pays fuel for every call and every byte.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn charge(cx: &mut StoreContextMut<State>, bytes: usize) -> wasmtime::Result<()>
     cx.set_fuel(left)
 }
 
-/// Something whose size in the guest can be told.
+/// A value with a known size in the guest.
 trait Bytes {
     fn bytes(&self) -> usize;
 }

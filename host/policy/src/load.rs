@@ -1,5 +1,5 @@
-//! From a file to a policy that can be asked: what it is, whether the contract allows it, compiled,
-//! described and configured. Refusals say what was found, what was expected and what to do.
+//! Loads a policy from a file: identified, checked against the contract, compiled, described and
+//! configured. Refusals say what was found, what was expected and what to do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub enum LoadError {
 pub enum Refusal {
     /// No WebAssembly at all.
     #[error(
-        "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools component new` or an SDK made"
+        "not WebAssembly: it begins with {begins:?}; expected a component that `wasm-tools \
+        component new` or an SDK made"
     )]
     NotWasm {
         /// Its first bytes.
@@ -65,7 +66,8 @@ pub enum Refusal {
     },
     /// A core module.
     #[error(
-        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o policy.wasm`"
+        "a core WebAssembly module, not a component; wrap it: `wasm-tools component new {name} -o \
+        policy.wasm`"
     )]
     CoreModule {
         /// The file's name.
@@ -91,7 +93,7 @@ pub enum Refusal {
         /// What is missing, and a hint.
         problem: String,
     },
-    /// It cannot be started or does not say who it is.
+    /// It cannot be started or does not identify itself.
     #[error("it does not start")]
     Start(#[source] CallError),
     /// What it says about itself is wrong.
@@ -288,7 +290,7 @@ impl Host {
         Ok(component)
     }
 
-    /// Checks imports and exports, instantiates once and asks who it is.
+    /// Checks imports and exports, instantiates once and asks for the identity.
     fn start(&self, component: &Component, digest: String) -> Result<Loaded, Refusal> {
         self.check_imports(component)?;
         let exports = find_exports(component, &self.shared.engine)?;
@@ -347,7 +349,8 @@ impl Host {
             .and_then(|rest| rest.strip_prefix('/'))
         else {
             let hint = if name.starts_with("wasi:") {
-                "a policy has no clock, files, network or randomness: build for wasm32-unknown-unknown, or stub WASI"
+                "a policy has no clock, files, network or randomness: build for \
+                wasm32-unknown-unknown, or stub WASI"
             } else {
                 "only longshore:policy is offered"
             };

@@ -1,4 +1,4 @@
-//! What a policy is asked: kept, it can be asked again of somebody else.
+//! The request to a policy. It can be kept, and sent again to another policy.
 
 use std::sync::Arc;
 

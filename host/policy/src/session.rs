@@ -1,5 +1,5 @@
-//! One policy asked directly about one catalogue, without anybody to answer in its place: for
-//! tools, golden vectors and benchmarks.
+//! One policy called directly with one catalogue, without a substitute: for tools, golden vectors
+//! and benchmarks.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Session {
         )
     }
 
-    /// A fresh instance that is asked what somebody was asked before.
+    /// A new instance that gets an earlier request.
     pub fn of(policy: &LoadedPolicy, question: &ScoreRequest) -> Result<Self, CallError> {
         let mut instance = policy.instantiate()?;
         instance.set_question(question);

@@ -1,9 +1,9 @@
-//! Settings of a policy: TOML from the operator, JSON to the guest, held against the JSON Schema
-//! that the guest states.
+//! Settings of a policy: TOML from the operator, JSON to the guest, validated against the guest's
+//! JSON Schema.
 //!
-//! The check covers the keywords that wit/ promises (`type`, `properties`, `required`,
-//! `additionalProperties`, `items`, `enum`, `minimum`, `maximum`) and is strict about unknown keys;
-//! everything else is for the guest's `configure` to refuse.
+//! The validation covers the keywords that wit/ promises (`type`, `properties`, `required`,
+//! `additionalProperties`, `items`, `enum`, `minimum`, `maximum`) and refuses unknown keys.
+//! Everything else is left to the guest's `configure`.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Signals: named tables of numbers, fetched by somebody else and stamped with their time.
+//! Signals: named tables of numbers with a time, fetched by the daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The example policy in every language: all answer what the one in Rust does, bit for bit. A
-//! language whose toolchain is not there is reported as ignored, by name; a toolchain that is there
-//! and gives nothing is a failure.
+//! language without an installed toolchain is reported as ignored, by name. An installed toolchain
+//! that builds nothing is a failure.
 
 mod common;
 

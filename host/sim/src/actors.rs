@@ -1,11 +1,10 @@
-//! Who acts in people's clusters beside the daemon: kubelets, kube-scheduler, the controllers, the
-//! cloud's own ones.
+//! The other actors of a cluster: kubelets, kube-scheduler, controllers, the cloud's controllers.
 //!
-//! One task runs them all: it takes in what has changed, in order, and then does the one thing that
-//! is due next. So every actor sees the cluster as it is and none needs to remember what it has
-//! just asked for; nothing depends on how tasks take turns. Actors speak to the server directly:
-//! faults between it and the daemon do not touch them. While nothing changes nothing is due: there
-//! are no heartbeats.
+//! One task runs them all: it folds the changes in order, and then does the one thing that is due
+//! next. So every actor sees the current cluster and none has to remember its own requests. Nothing
+//! depends on how tasks are scheduled. Actors call the server directly; faults between the server
+//! and the daemon do not affect them. While nothing changes nothing is due: there are no
+//! heartbeats.
 //!
 //! Absent on purpose: anything that the daemon decides, preemption, default ServiceAccounts,
 //! endpoints, autoscaling.
@@ -360,8 +359,8 @@ impl Actors {
     }
 }
 
-/// Who has to look at something because of a change: the object's own controller, its owner's, and
-/// for pods and nodes whoever counts them.
+/// The actors that a change concerns: the object's controller, its owner's, and for pods and nodes
+/// those that count them.
 fn wake_controllers(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
     if has_controller(change.key.resource) {

@@ -1,4 +1,4 @@
-//! The one clock of a world: tokio's, which tests pause and which then jumps from one timer to the
+//! The clock of a world: tokio's, which tests pause and which then jumps from one timer to the
 //! next.
 
 use k8s_openapi::jiff::Timestamp;

@@ -1,12 +1,12 @@
-//! A cloud: instances, what they cost, what there is of each offering, and what goes wrong.
+//! A cloud: instances, prices, capacity of each offering, and faults.
 //!
-//! It outlives the daemon: a call that was begun is carried out whether or not somebody still waits
-//! for the answer, and the token of a launch is the claim's UID, so that asking twice makes one
-//! instance. All that happens is on its agenda and is done in order by whoever drives the world
-//! ([`Cloud::step`]); calls only put something on it. What chance decides follows from the seed and
-//! the claim's UID alone.
+//! The cloud outlives the daemon: a call that has begun is carried out even if its caller is gone.
+//! The token of a launch is the claim's UID, so that a repeated launch makes one instance.
+//! Everything that happens is in its event queue and runs in order when the world is stepped
+//! ([`Cloud::step`]); calls only add events. Random decisions depend on the seed and the claim's
+//! UID only.
 //!
-//! Nodes come by the API server, as their kubelets would register them, with the taint
+//! Nodes are created through the API server, as their kubelets would register them, with the taint
 //! `karpenter.sh/unregistered`.
 
 mod api;
@@ -264,7 +264,7 @@ impl Cloud {
         self.inner().happened.drain(..).collect()
     }
 
-    /// Until somebody has put something on the agenda.
+    /// Waits until the event queue has something new.
     pub async fn asked(&self) {
         self.0.asked.notified().await;
     }
@@ -434,7 +434,7 @@ impl Inner {
         }
     }
 
-    /// Carries out a launch and answers, if anybody waits.
+    /// Carries out a launch and answers if the caller still waits.
     fn launch(&mut self, now: Duration, number: u64) {
         let Some(asked) = self.launches.remove(&number) else {
             return;

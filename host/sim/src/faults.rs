@@ -1,9 +1,9 @@
-//! What goes wrong between the daemon and the API server: by seed, a share of all requests; by
-//! script, one of them.
+//! Faults between the daemon and the API server: by seed, a share of all requests; by script,
+//! single requests.
 //!
-//! Which request fails follows from the seed and the request's number alone. What goes wrong in the
-//! cloud is the cloud's own ([`cloud::Faults`](crate::cloud::Faults)); the watches as a whole are
-//! the server's ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
+//! Which request fails depends on the seed and the number of the request only. Faults of the cloud
+//! are in [`cloud::Faults`](crate::cloud::Faults); faults of whole watches are the server's
+//! ([`Server::drop_watches`](crate::server::Server::drop_watches) and its neighbours).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::server::{RequestInfo, Verdict};
 /// Shares (0 to 1) of requests. By default nothing goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Writes that somebody else was faster with: 409. A list that falls into this share is stale
+    /// Writes that lose to a concurrent one: 409. A list that falls into this share is stale
     /// instead.
     pub conflict: f64,
     /// Too many requests: 429 with `Retry-After`.

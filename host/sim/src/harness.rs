@@ -1,11 +1,10 @@
-//! The daemon in a world: its own code, its processes, what happens to them, and what must hold of
+//! Runs the daemon in a world: its code, its processes, events that happen to them, and checks of
 //! what they do.
 //!
-//! A process is a name (`daemon#1`), a task and a place among those that are alive. A process that
-//! is killed says nothing from then on: whatever it has under way waits for an answer for ever, as
-//! if its machine had been switched off; what the server or the cloud had already taken on is
-//! carried out. Another one follows after a while. Everything follows from the seed: the daemon
-//! plans on the world's own thread.
+//! A process is a name (`daemon#1`), a task and a slot among the live processes. A killed process
+//! sends nothing more: its requests in flight wait for ever, as if its machine had been switched
+//! off. What the server or the cloud had accepted is carried out. A successor follows after a
+//! while. Everything follows from the seed: the daemon plans on the world's own thread.
 
 pub mod generated;
 mod history;
@@ -33,10 +32,10 @@ use generated::Watches;
 use interceptor::Interceptor;
 pub use interceptor::{Kill, Point, When};
 
-/// Nodes of a story at its busiest, about, where nothing else is asked for.
+/// Nodes of a scenario at its busiest, about, where nothing else is asked for.
 pub const SEEDS_SIZE: u32 = 50;
-/// The most CPUs of an instance type in stories: pods of one to two CPUs fill small nodes, so that
-/// there are many.
+/// The most CPUs of an instance type in scenarios: pods of one to two CPUs fill small nodes, so
+/// that there are many.
 pub const SEEDS_TYPES: i64 = 4;
 
 /// How a daemon runs in a world.
@@ -135,7 +134,7 @@ impl Setup {
 /// # Errors
 /// If policies cannot be run here at all.
 pub fn manager() -> Result<PolicyReloader, Failure> {
-    // Without a configuration there is nothing to watch and nobody to compare with.
+    // Without a configuration there is nothing to watch and there are no shadow policies.
     PolicyReloader::manual(Policies::default()).map(|(manager, _, _)| manager)
 }
 
@@ -235,7 +234,7 @@ impl Harness {
             .silence(whose, tokio::time::Instant::now() + length);
     }
 
-    /// Some watches tell of everything later, for a while.
+    /// Some watches are late for a while.
     pub fn delay_watches(&self, watches: Watches, by: Duration, length: Duration) {
         let whose = self.interceptor.whose(watches);
         self.world

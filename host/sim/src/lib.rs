@@ -1,7 +1,6 @@
-//! A cluster in virtual time: what the daemon meets in production, in one process, decided by one
-//! seed.
+//! A cluster in virtual time: production in one process, decided by one seed.
 //!
-//! The daemon's own code runs against it unchanged; only its edges are other ones. Absent on
+//! The daemon's code runs against it unchanged; only its environment is replaced. Absent on
 //! purpose: anything that the daemon decides.
 
 pub mod actors;

@@ -1,10 +1,9 @@
-//! A scenario to look at: the daemon on the simulated cluster in accelerated real time, in a
-//! terminal or as lines.
+//! A scenario to watch: the daemon on the simulated cluster in accelerated real time, in a terminal
+//! or as lines.
 //!
-//! The virtual clock goes in step with the wall clock: each frame plays its slice of virtual time,
-//! in the order in which things happen there, and then waits for its end. So what is seen is what
-//! `run` would have counted, except for what the viewer does: edits the policy file, kills the
-//! daemon, causes a capacity outage.
+//! The virtual clock follows the wall clock: each frame runs its slice of virtual time in order,
+//! and then waits for its end. So the numbers shown are those that `run` would count, except for
+//! what the viewer does: edits the policy file, kills the daemon, causes a capacity outage.
 //!
 //! [`view`] is what is shown, [`screen`] draws it, [`file`] is the policy file that can be edited.
 

@@ -1,4 +1,4 @@
-//! What happened in a world, line by line, for people and for comparing runs.
+//! The log of a world, line by line, for people and for comparing runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

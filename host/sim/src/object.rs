@@ -1,4 +1,4 @@
-//! What the objects of a cluster are called, and how a change to one is told.
+//! Keys of the objects of a cluster, and the description of a change.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,9 +1,9 @@
-//! A scenario: what happens in a cluster for an hour or a month, as somebody wrote it down in TOML.
+//! A scenario: an hour or a month of a cluster, written in TOML.
 //!
-//! Read ([`read`]) once, with a complaint for everything that makes no sense; what is here is meant
-//! as it stands. Loads are curves ([`curve`]), workloads become objects ([`objects`]), and
-//! everything that happens is an act at a time ([`acts`]). Playing it in a world is [`play`]'s
-//! part; counting what comes of it [`tally`](crate::tally)'s.
+//! It is read once ([`read`]), with an error for everything invalid; the types here hold its exact
+//! meaning. Loads are curves ([`curve`]), workloads become objects ([`objects`]), and every event
+//! is an act at a time ([`acts`]). [`play`] runs it in a world, and [`stats`](crate::stats) counts
+//! the result.
 //!
 //! Absent on purpose: a language. Whatever the file has no key for goes into manifests.
 
@@ -82,7 +82,7 @@ pub struct Load {
 /// How the daemon runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Daemon {
-    /// Processes; a Lease decides who acts where there are several.
+    /// Number of processes; a Lease decides which one acts.
     pub replicas: u32,
     /// How long it takes until one that was killed has a successor.
     pub restart: Duration,

@@ -1,16 +1,15 @@
-//! The API server of a simulated cluster: what clients ask is answered as a real one answers, in
-//! process and without sockets.
+//! The API server of a simulated cluster: answers like a real one, in process and without sockets.
 //!
-//! Two ways in. Clients ([`Server::client`]) send requests and pass a gate where they meet faults;
-//! actors, who are the rest of the cluster, call methods, by the same rules and without text. All
-//! writes go through one lock and one counter of revisions, so that "before" and "after" have a
-//! meaning everywhere. UIDs, generated names and stamps come from the seed and the clock: the same
-//! calls make the same bytes.
+//! There are two ways in. Clients ([`Server::client`]) send requests and pass a gate with faults.
+//! Actors, the rest of the cluster, call methods under the same rules and without text. All writes
+//! go through one lock and one counter of revisions, so that "before" and "after" have a meaning
+//! everywhere. UIDs, generated names and timestamps come from the seed and the clock: the same
+//! calls give the same bytes.
 //!
-//! Absent on purpose: authentication and RBAC, discovery, OpenAPI of the built-in kinds (what a
-//! typed server does to them is in [`builtin`], as far as an autoscaler can tell), protobuf,
-//! tables, garbage collection and everything else that controllers do. Objects remember who manages
-//! which field from their first apply on, not from their creation.
+//! Absent on purpose: authentication and RBAC, discovery, OpenAPI of the built-in kinds
+//! ([`builtin`] has what a typed server does to them, as far as an autoscaler notices), protobuf,
+//! tables, garbage collection and everything else that controllers do. Objects track field managers
+//! from their first apply on, not from their creation.
 
 pub mod apply;
 pub mod builtin;
@@ -312,8 +311,8 @@ impl Server {
         state.store.wake();
     }
 
-    /// Until then, some watches tell of each change when it is so old, and their bookmarks say no
-    /// more than that. Then they tell the rest at once.
+    /// Until then some watches deliver each change this much later, and their bookmarks lag as
+    /// well. Then they deliver the rest at once.
     pub fn delay_watches(&self, whose: Whose, by: Duration, until: Instant) {
         let mut state = self.lock();
         state.quiet.delay(whose, by, until);
@@ -395,12 +394,12 @@ impl Server {
         self.0.fault_gate.set(Some(judge));
     }
 
-    /// From now on tells `witness` of each request of a client when it is carried out.
+    /// From now on calls `witness` for each request of a client when it is carried out.
     pub fn set_witness(&self, witness: Witness) {
         self.0.fault_gate.set_witness(Some(witness));
     }
 
-    /// From now on every request is answered, and nobody hears of it.
+    /// From now on every request is carried out, and no answer arrives.
     pub fn open_gate(&self) {
         self.0.fault_gate.set(None);
         self.0.fault_gate.set_witness(None);

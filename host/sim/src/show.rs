@@ -1,4 +1,4 @@
-//! What came of a scenario, for people, for programs, and drawn.
+//! Output of a scenario: text, JSON, drawings.
 
 pub mod compare;
 pub mod json;

@@ -1,8 +1,7 @@
-//! What comes of a scenario: samples over time, what happened, and totals.
+//! Statistics of a scenario: samples over time, events, totals.
 //!
-//! Pods are counted change by change ([`pods`]), so that none is missed; nodes and prices are
-//! looked at with every sample; money comes from the cloud's ledger. Nothing here touches the
-//! world.
+//! Pods are counted at every change ([`pods`]), so that none is missed. Nodes and prices are read
+//! at every sample. Cost comes from the cloud's ledger. Nothing here changes the world.
 
 mod pods;
 mod totals;
@@ -35,7 +34,7 @@ pub struct Sample {
     pub usd_per_hour: f64,
 }
 
-/// What instances are told apart by.
+/// The properties that instances are grouped by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// NodePool.

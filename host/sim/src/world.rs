@@ -1,9 +1,8 @@
-//! A whole world: clock, API server, actors and cloud, from one seed.
+//! A world: clock, API server, actors and cloud, from one seed.
 //!
-//! What runs in it besides (the daemon) gets [`World::server`]'s client and [`World::cloud`];
-//! faults between them are set there. A world lives inside a tokio runtime of one thread, whose
-//! clock [`paused`] makes jump from one timer to the next: an hour in which nothing happens takes
-//! no time.
+//! The daemon gets [`World::server`]'s client and [`World::cloud`]; faults between them are set
+//! there. A world lives in a tokio runtime of one thread, whose clock [`paused`] makes jump from
+//! one timer to the next: an idle hour takes no time.
 
 mod describe;
 

@@ -71,8 +71,7 @@ enum Lists {
     Empty,
 }
 
-/// A cloud whose list can be wrong. Keeps which instances it was told to end, and what was on them
-/// then.
+/// A cloud with lists that can be wrong. It records terminated instances and the pods on them.
 #[derive(Clone)]
 struct Told {
     cloud: Cloud,
@@ -262,7 +261,7 @@ impl Scene {
         locked(&self.told.ended).clone()
     }
 
-    /// The first time that each instance was told to end.
+    /// The first termination request of each instance.
     fn first_ended(&self) -> Vec<Ended> {
         let all: BTreeMap<String, Ended> = self
             .ended()
@@ -432,7 +431,7 @@ fn an_empty_node_ends_five_seconds_after_its_taint_even_if_its_process_is_anothe
 #[test]
 fn a_node_that_the_watch_does_not_know_keeps_its_instance() {
     told(async |mut scene| {
-        // The list of nodes at the start is answered; what joins later is never told.
+        // The initial list of nodes is answered; later nodes are never sent.
         scene.world.server.set_gate(Box::new(|asked: &RequestInfo| {
             match (asked.verb, asked.resource) {
                 ("watch", Some(resources::NODE)) => Verdict::Kill,
@@ -718,7 +717,8 @@ fn a_hundred_nodes_that_cannot_be_drained_cost_a_tenth_of_what_they_did() {
     told(async |scene| {
         let budget = |name: &str| {
             format!(
-                "---\n{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: {name}}},\n\
+                "---\n{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: \
+                {name}}},\n\
                  spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: {name}}}}}}}}}\n"
             )
         };

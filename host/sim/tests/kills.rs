@@ -1,10 +1,8 @@
-//! A process killed at every write to the API server and every call of the cloud's API, one after
-//! the other: whoever comes next ends where the first would have ended, and nothing is bought twice
-//! or forgotten.
+//! A process is killed at every write to the API server and every call of the cloud's API in turn.
+//! Its successor ends in the same state, and nothing is bought twice or forgotten.
 //!
-//! Enumerated, not sampled: a run without a death tells how many writes and calls there are, and
-//! each of them is the place of a death before it and after it; calls, also while they are under
-//! way.
+//! The points are enumerated, not sampled: a run without a kill counts writes and calls, and each
+//! of them is a point of death before and after it; calls also while in flight.
 
 use std::fmt::Write as _;
 use std::time::Duration;

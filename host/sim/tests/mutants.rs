@@ -66,9 +66,9 @@ fn the_table_names_every_mutant_once_and_seeds_among_the_first_five_hundred() {
     );
 }
 
-/// What a seed tells, with a mutant switched on or without.
+/// The result of a seed, with a mutant or without.
 type Tell<'a> = dyn Fn(Which, Option<&str>) -> Vec<String> + 'a;
-/// Seed, size and kind of a story.
+/// Seed, size and kind of a scenario.
 type Which = (u64, u32, Stories);
 
 /// What is wrong with a line of the table; empty if nothing.

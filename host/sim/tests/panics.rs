@@ -1,4 +1,4 @@
-//! Panics where it matters: the process ends, or the task alone; whoever comes next carries on, and
+//! Panics at critical points: the process ends, or only the task. Its successor continues, and
 //! nothing is bought twice.
 
 use std::path::Path;

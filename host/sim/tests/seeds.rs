@@ -1,5 +1,5 @@
-//! The daemon in a world: it does its work, the same seed tells the same story, and what chance
-//! breaks it mends.
+//! The daemon in a world: it does its work, equal seeds give equal runs, and it recovers from
+//! random faults.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -135,8 +135,8 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a st
     Some(found.unwrap_or(("one is longer", "")))
 }
 
-/// Stories with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what CI
-/// has time for.
+/// Scenarios with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what
+/// CI has time for.
 #[test]
 fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
     let seeds = std::env::var("LONGSHORE_SEEDS")

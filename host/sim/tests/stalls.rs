@@ -61,7 +61,7 @@ const PHASES: [i64; 6] = [-500, 900, 1_500, 4_000, 25_000, 38_000];
 /// A stall.
 #[derive(Clone, Copy)]
 struct Stall {
-    /// The kind whose watch is silent; all of them if none is named.
+    /// The kind with the silent watch; all kinds if none is named.
     kind: Option<Resource>,
     phase: i64,
     length: u64,

@@ -1,9 +1,8 @@
-//! `cargo xtask bench`: what our plans cost and how long they take, Karpenter's beside them where
-//! its oracle is.
+//! `cargo xtask bench`: cost and time of plans, beside Karpenter's if its oracle is installed.
 //!
-//! Both get the same files, one after the other, in the same run, on the same machine; quote ratios
-//! from one run only. `seconds` is deciding alone on both sides (each says so itself), reading and
-//! parsing left out.
+//! Both get the same files, one after the other, in the same run, on the same machine. Quote ratios
+//! from one run only. `seconds` is the time of deciding alone on both sides, as each reports it,
+//! without reading and parsing.
 
 mod cases;
 mod karpenter_baseline;

@@ -1,4 +1,4 @@
-//! `cargo xtask cluster …`: a control plane to try things on.
+//! `cargo xtask cluster …`: a control plane for experiments.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

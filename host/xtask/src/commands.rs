@@ -1,4 +1,4 @@
-//! Running other programs, one step after the other, in sight.
+//! Runs other programs one after the other, with their output visible.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::path::PathBuf;

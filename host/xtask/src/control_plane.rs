@@ -1,9 +1,9 @@
 //! A real Kubernetes control plane on loopback: etcd, API server, controller manager, scheduler,
 //! and kwok for kubelets.
 //!
-//! For people (`cargo xtask cluster`) and for tests ([`ControlPlane`]). It keeps everything in one
-//! folder per cluster, knows no fixed port, and any number of clusters run side by side. What runs
-//! in such a cluster, and the daemon above all, is not started here.
+//! For people (`cargo xtask cluster`) and for tests ([`ControlPlane`]). Everything is in one folder
+//! per cluster, no port is fixed, and any number of clusters run side by side. The daemon and other
+//! programs that run in such a cluster are not started here.
 
 mod audit;
 mod binaries;
@@ -33,7 +33,7 @@ pub use program::Program;
 pub const ADMIN: &str = "admin.kubeconfig";
 /// Name of the kubeconfig with the rights of `deploy/rbac.yaml`.
 pub const LONGSHORE: &str = "longshore.kubeconfig";
-/// Name of the kubeconfig of a controller of somebody else's.
+/// Name of the kubeconfig of a foreign controller.
 const OTHER: &str = "other.kubeconfig";
 
 /// Whether [`ControlPlane::start`] can work without building anything first, or why not. A test

@@ -1,7 +1,7 @@
-//! `cargo xtask crds`: the definitions in `deploy/crds`, written from the Rust types in
+//! `cargo xtask crds`: writes the definitions in `deploy/crds` from the Rust types in
 //! `host/api/src/crd`.
 //!
-//! The test that compares files and types does the writing, so that both see the same text, and
+//! The test that compares files and types does the writing, so that both use the same text, and
 //! xtask need not be built with Kubernetes' types.
 
 use anyhow::Context as _;

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: one cluster, two policies, and what the difference is; then the daemon at
-//! work on a simulated one.
+//! `cargo xtask demo`: one cluster planned with two policies and their difference, then the daemon
+//! on a simulated cluster.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -127,7 +127,8 @@ fn policy_file(policy: &Path, scored: bool) -> String {
     ];
     let table: String = lines.iter().map(|line| format!("{sign}{line}\n")).collect();
     format!(
-        "# The policy of the demo. Change it and save: the next round asks whom it names.\n\n{table}"
+        "# The policy of the demo. Change it and save: the next round asks whom it \
+        names.\n\n{table}"
     )
 }
 
@@ -135,7 +136,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Puts a new version in place, unless somebody else was here.
+/// Puts a new version in place, unless the file has changed.
 fn edit(file: &Path, before: &str, after: &str) -> std::io::Result<()> {
     if std::fs::read_to_string(file)? == before {
         let new = file.with_extension("new");
@@ -237,7 +238,8 @@ fn compare(plain: &Value, careful: &Value) -> String {
     format!(
         "{}\n{}\n{}",
         bold(
-            "A web shop's morning on real EC2 types, planned by price and with spot-risk.wasm in the loop"
+            "A web shop's morning on real EC2 types, planned by price and with spot-risk.wasm in \
+            the loop"
         ),
         table(&["", "BY PRICE", "SPOT-RISK"], &totals),
         table(&["NODES TO BUY", "BY PRICE", "SPOT-RISK"], &rows),

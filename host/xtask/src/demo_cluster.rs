@@ -1,6 +1,5 @@
-//! The cluster of the demo: a web shop on a busy morning. Made here, shipped in
-//! `examples/clusters/web-shop.json`, and compared with it by a test, so that nobody edits one
-//! without the other.
+//! The cluster of the demo: a web shop on a busy morning. It is generated here and shipped in
+//! `examples/clusters/web-shop.json`; a test keeps the two equal.
 
 use anyhow::Context as _;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Builds guests: first-party plugins, and the example policies in other languages.
 //!
-//! Everything lands in `target/guests` (under `CARGO_TARGET_DIR` if that is set): components by
-//! name, and below them the target folders of the two workspaces that are not ours, so that nothing
-//! built here shares a lock or a feature with the host.
+//! Everything is written to `target/guests` (under `CARGO_TARGET_DIR` if that is set): components
+//! by name, and the target folders of the two guest workspaces below them, so that no lock and no
+//! feature is shared with the host.
 
 mod examples;
 

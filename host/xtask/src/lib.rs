@@ -3,8 +3,7 @@
 pub mod control_plane;
 pub mod guests;
 
-/// Whether this is a run that decides what goes in, and that nobody watches: what cannot be run
-/// there is a failure.
+/// Whether this is an unattended run that gates changes. A test that cannot run there is a failure.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }

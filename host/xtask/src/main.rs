@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask …`. Thin: each one runs the tools that anybody could run by
-//! hand, and shows what it does. What ships is in `host/daemon`.
+//! Developer commands: `cargo xtask …`. Each runs ordinary tools and prints their commands. What
+//! ships is in `host/daemon`.
 
 #![allow(clippy::print_stdout, reason = "talking is what it is for")]
 

@@ -1,4 +1,4 @@
-//! Rules about the repository itself, held by tests.
+//! Rules about the repository itself, checked by tests.
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
-//! Price: what offerings really cost you. The list price, less a table of discounts.
+//! Price: the effective cost of offerings. The list price, less a table of discounts.
 //!
-//! Without settings it answers what the built-in floor does: the list price.
+//! Without settings it answers like the built-in scorer: the list price.
 
 use longshore_sdk::{About, Keys, PerGeneration, Scorer, Selector, offerings};
 use serde::Deserialize;

@@ -62,7 +62,7 @@ struct Known {
 /// What settings say about an offering.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Risk {
-    /// Not spot: nobody takes it away.
+    /// Not spot: no interruptions.
     None,
     /// This share per month.
     Rate(f64),

@@ -1,4 +1,4 @@
-//! A voice. What is said becomes a field of the round's report.
+//! Log lines of a policy. Each becomes a field of the round's report.
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::scorer::longshore::policy::log as host;

@@ -1,4 +1,4 @@
-//! What a policy is, and the macros that make a component of it.
+//! The traits of a policy, and the macros that make a component of it.
 
 use serde::de::DeserializeOwned;
 
@@ -84,7 +84,7 @@ macro_rules! export_scorer {
         const _: () = {
             $crate::__export_scorer!($scorer, ["scorer"]);
         };
-        // Elsewhere nobody calls it; this keeps the compiler from calling it dead.
+        // Elsewhere it has no caller; this prevents a warning about dead code.
         #[cfg(not(target_arch = "wasm32"))]
         const _: fn(&str) -> Result<$scorer, String> = $crate::policy::configured::<$scorer>;
     };
@@ -136,7 +136,8 @@ macro_rules! __export_scorer {
         }
 
         fn with<T>(ask: impl FnOnce(&mut $scorer) -> Result<T, String>) -> Result<T, String> {
-            POLICY.with_borrow_mut(|policy| ask(policy.as_mut().ok_or("asked before it was configured")?))
+            POLICY.with_borrow_mut(|policy| ask(policy.as_mut().ok_or("asked before it was \
+                configured")?))
         }
 
         impl plugin::Guest for Exported {

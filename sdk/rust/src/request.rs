@@ -1,4 +1,4 @@
-//! The question.
+//! The score request.
 
 /// The NodePool that nodes are wanted for.
 pub fn node_pool() -> String {

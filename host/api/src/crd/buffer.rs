@@ -1,4 +1,4 @@
-//! CapacityBuffer: room kept free for pods to come. A resource shared with other autoscalers.
+//! CapacityBuffer: room reserved for future pods. The resource is shared with other autoscalers.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -53,7 +53,8 @@ use super::{Condition, Quantities, schema};
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)")
+#[x_kube(validation = Rule::new("!has(self.podTemplateRef) || has(self.replicas) || \
+    has(self.limits)")
     .message("a buffer of a pod template needs replicas or limits"))]
 #[x_kube(validation = Rule::new("!(has(self.podTemplateRef) && has(self.scalableRef))")
     .message("a buffer follows a pod template or a workload, not both"))]
@@ -64,7 +65,7 @@ pub struct CapacityBufferSpec {
     /// The PodTemplate, of the same namespace, that room is kept for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template_ref: Option<PodTemplateRef>,
-    /// The workload, of the same namespace, whose pods room is kept for.
+    /// The workload in the same namespace that the room is reserved for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scalable_ref: Option<ScalableRef>,
     /// Room for this many pods.

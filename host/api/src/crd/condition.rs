@@ -1,5 +1,4 @@
-//! Conditions of a status: one statement each, true, false or unknown, with the reason and since
-//! when.
+//! Conditions of a status: a type, a status (true, false, unknown), a reason and a time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +55,7 @@ pub fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Con
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// States a condition, and tells whether anything changed. The time of transition is `now` if the
+/// Sets a condition and returns whether it changed. The time of transition is `now` if the
 /// condition is new or its status changes, and stays where only words do; the observed generation
 /// stays too. An unchanged status need not be written.
 pub fn set_condition(

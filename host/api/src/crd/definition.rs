@@ -1,9 +1,8 @@
-//! The definitions that a cluster installs: what the types say, put as upstream puts it, and as
-//! YAML.
+//! The definitions that a cluster installs: generated from the types, adjusted to Karpenter's own,
+//! and written as YAML.
 //!
-//! kube's derive says some things in another way than Karpenter's own definitions do. The
-//! differences are of no consequence to most servers, but then nobody needs to think about them if
-//! they are not there.
+//! kube's derive expresses some things differently from Karpenter's definitions. Most servers treat
+//! both alike, but without differences there is nothing to consider.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;

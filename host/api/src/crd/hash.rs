@@ -2,19 +2,19 @@
 //!
 //! Claims keep the hash of their NodePool's template in an annotation; a different one means drift.
 //! The number must be Karpenter's own, version `v3`, or every node would drift when a cluster
-//! changes over. Karpenter hashes its Go structs with the library hashstructure (format 2, zero
-//! values ignored, lists as sets). In its terms:
+//! migrates. Karpenter hashes its Go structs with the library hashstructure (format 2, zero values
+//! ignored, lists as sets). In its terms:
 //!
-//! - a text, a number or a moment is FNV-1 (not FNV-1a), 64 bits, of its bytes;
+//! - a text, a number or a time is FNV-1 (not FNV-1a), 64 bits, of its bytes;
 //! - a pair is the hash of two hashes, little-endian, one after the other;
 //! - a map is the XOR of its pairs, hashed once more; a list is the XOR of its elements, so that
 //!   two equal ones cancel out;
 //! - a struct starts from the hash of its Go name; each field that is not zero, in the order of the
-//!   Go declaration, is XORed in as a pair of name and value, and the result hashed.
+//!   Go declaration, is XORed in as a pair of name and value, and the result is hashed.
 //!
-//! Hashed are labels, annotations, taints, startup taints, class, grace period and expiry of
-//! `spec.template`; requirements are not, nor anything beside the template. A list or map that is
-//! there and empty is not zero.
+//! The hash covers labels, annotations, taints, startup taints, class, grace period and expiry of
+//! `spec.template`. It does not cover requirements or anything outside the template. An empty list
+//! or map that is present is not zero.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ use super::{
 /// The version of the hash, as written beside it.
 pub const VERSION: &str = "v3";
 
-/// The hash of a NodePool's template, as written in annotations: a decimal number. Fails on a
-/// duration that nobody can read; the schema lets through only those beyond 292 years.
+/// The hash of a NodePool's template, as written in annotations: a decimal number. Fails on an
+/// unreadable duration; the schema admits only those beyond 292 years.
 pub fn nodepool_hash(pool: &NodePool) -> Result<String, NotADuration> {
     template(&pool.spec.template).map(|hash| hash.to_string())
 }

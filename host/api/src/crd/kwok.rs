@@ -1,4 +1,4 @@
-//! KWOKNodeClass: how nodes without machines are made.
+//! KWOKNodeClass: parameters of nodes without machines.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! NodeClaim: one node, from the wish to the end.
+//! NodeClaim: one node, from request to termination.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! NodeOverlay: corrections to what the cloud says of its instance types.
+//! NodeOverlay: corrections to the cloud's description of instance types.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Amounts of resources by name, with the amounts as they were written.
+//! Amounts of resources by name, in their original notation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 pub type Quantities = BTreeMap<String, Quantity>;
 
 /// An amount as written: `100m`, `2Gi`, `4`. A number is taken for its text. Nothing is checked
-/// here; whoever calculates reads it with [`crate::quantity`].
+/// here. Code that calculates parses it with [`crate::quantity`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(pub String);

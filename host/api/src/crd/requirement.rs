@@ -1,5 +1,4 @@
-//! What the custom resources ask of a node: requirements on its labels, and the class that
-//! configures it.
+//! Requirements of custom resources on a node's labels, and the reference to its node class.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Pieces of schema that several resources share: patterns, and fields whose schema says more than
+//! Pieces of schema that several resources share: patterns, and fields with a schema stricter than
 //! their Rust type.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -17,7 +17,7 @@ pub const DURATION: &str = "^([0-9]+(s|m|h))+$";
 /// A duration, or for ever.
 pub const LIFETIME: &str = "^(([0-9]+(s|m|h))+|Never)$";
 
-/// A CEL rule with the words for those whom it refuses.
+/// A CEL rule and its message.
 type Rule = (&'static str, &'static str);
 
 const KEY_NOT_OURS: Rule = (
@@ -42,7 +42,8 @@ const NOT_IN_HAS_VALUES: Rule = (
     "operator NotIn needs a value",
 );
 const ONE_NUMBER: Rule = (
-    "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || x.operator == 'Lte') ? \
+    "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || x.operator \
+    == 'Lte') ? \
      (x.values.size() == 1 && int(x.values[0]) >= 0) : true)",
     "operators Gt, Lt, Gte and Lte need one value, a whole number that is not negative",
 );

@@ -1,4 +1,4 @@
-//! What was wrong with an object: the place, the field, the reason and what to do about it.
+//! A problem of an object: location, field, reason and hint.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +76,8 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// How many problems are kept in full; of a hostile file with millions, more would help nobody.
+    /// Limit of problems that are kept in full. More problems of a hostile file with millions would
+    /// not help.
     pub const KEPT: usize = 1000;
 
     /// Adds one.
@@ -186,7 +187,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Text of somebody else's, short enough to quote in a message and without control characters.
+/// Foreign text, shortened for a message and without control characters.
 pub fn quoted(text: &str) -> String {
     const MOST: usize = 60;
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! Why a JSON text is not what it should be: the field, the reason and a hint. Only asked once
-//! reading has failed, so that reading itself carries no paths.
+//! Explains why a JSON text is invalid: field, reason and hint. It runs only after reading has
+//! failed, so that reading itself tracks no paths.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! LimitRanges: what a namespace's containers ask for where they say nothing. Pods that exist have
-//! it in their spec, for admission put it there; the templates that they are made of have not.
+//! LimitRanges: default requests of a namespace's containers. Existing pods have the defaults in
+//! their spec, because admission adds them; pod templates do not.
 
 use longshore_core::model::{Resources, Symbol};
 use serde::Deserialize;

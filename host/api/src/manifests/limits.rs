@@ -1,5 +1,5 @@
-//! What pods may use at most: asked by nobody who plans, so it stands beside the world, each
-//! distinct answer once.
+//! Resource limits of pods. Planning does not use them, so they are kept beside the objects, each
+//! distinct value once.
 
 use longshore_core::model::{Resources, Symbol};
 use rustc_hash::FxHashMap;

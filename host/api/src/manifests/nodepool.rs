@@ -1,4 +1,4 @@
-//! NodePools: read and held against every rule of their schema and of Karpenter's own validation.
+//! NodePools: read and validated by every rule of their schema and of Karpenter's own validation.
 
 use longshore_core::model::{
     Budget, ConsolidationPolicy, Labels, NodeClassRef, NodePool, Op, Requirement, Symbols, Taint,

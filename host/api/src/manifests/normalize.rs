@@ -1,5 +1,5 @@
-//! The end of reading: priorities are looked up, and everything is put into an order that the input
-//! does not decide.
+//! The end of reading: resolves priorities and sorts everything, so that the order of the input
+//! does not matter.
 
 use longshore_core::model::{ClusterObjects, PodShape, Resources, ShapeId, Shapes, Symbol};
 use rustc_hash::FxHashMap;
@@ -139,8 +139,8 @@ fn sort(world: &mut ClusterObjects) {
     world.csi_nodes.sort_by_key(|node| text(node.name));
 }
 
-/// Numbers shapes in the order in which sorted pods and then daemons use them, and drops those that
-/// nobody uses.
+/// Numbers shapes in the order in which sorted pods and then daemons use them, and drops unused
+/// ones.
 pub(super) fn renumber_shapes(world: &mut ClusterObjects) {
     let mut new: FxHashMap<ShapeId, u32> = FxHashMap::default();
     let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! What every kind needs while it is read: names, resources, conditions, times.
+//! Shared parts of all kinds: names, resources, conditions, times.
 
 use longshore_core::model::{Labels, ResourceId, Resources, Symbol, Symbols, Taint, TaintEffect};
 use serde::Deserialize;

@@ -1,9 +1,9 @@
-//! Pods, and the templates of DaemonSets: what they ask for and where they may run.
+//! Pods, and the templates of DaemonSets: requests and scheduling constraints.
 //!
-//! A pod whose fields cannot be read (a word where a number belongs, a negative quantity) is
-//! refused. A pod that can be read but never be planned (an operator that does not exist, an
-//! affinity that selects nothing) is kept, with the reason in [`Pod::invalid`]: where it runs it
-//! still takes room, and where it waits the plan says why.
+//! A pod with unreadable fields (a word instead of a number, a negative quantity) is refused. A pod
+//! that can be read but never planned (an unknown operator, an affinity that selects nothing) is
+//! kept, with the reason in [`Pod::invalid`]. If it runs it takes room; if it is pending the plan
+//! says why it is refused.
 
 mod placement;
 mod requests;

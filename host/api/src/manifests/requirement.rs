@@ -1,4 +1,4 @@
-//! Requirements on labels as pods, NodePools, NodeClaims and volumes write them.
+//! Requirements on labels in pods, NodePools, NodeClaims and volumes.
 
 use longshore_core::model::{Op, Requirement, Symbols};
 use serde::Deserialize;

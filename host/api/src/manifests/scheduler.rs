@@ -1,9 +1,9 @@
-//! Default topology spread constraints, as they are given to kube-scheduler or to Karpenter 1.15.
+//! Default topology spread constraints, in the formats of kube-scheduler and of Karpenter 1.15.
 //!
-//! Two forms: `podTopologySpread.defaultConstraints`, Karpenter's, and a whole
+//! There are two forms: Karpenter's `podTopologySpread.defaultConstraints`, and a whole
 //! KubeSchedulerConfiguration, of which only the arguments of the plugin PodTopologySpread are
-//! looked at. Unknown keys around constraints are faults; other parts of a
-//! KubeSchedulerConfiguration are none of our business.
+//! read. Unknown keys around constraints are errors; other parts of a KubeSchedulerConfiguration
+//! are ignored.
 
 use longshore_core::model::{LabelSelector, NodeInclusion, Spread, Symbols};
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! Volumes: claims, volumes, classes, and how many of them a node takes. Drivers that were once
-//! part of Kubernetes get the name of the CSI driver that took over.
+//! Volumes: claims, volumes, classes, and limits per node. Drivers that were once part of
+//! Kubernetes get the name of the CSI driver that replaced them.
 
 use longshore_core::model::storage::{CsiNode, StorageClass, Volume, VolumeClaim};
 use longshore_core::model::{Op, Requirement};

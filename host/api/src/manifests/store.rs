@@ -1,11 +1,11 @@
-//! Objects of a cluster that change one at a time, as a watch tells of them: the [`Reader`] that
+//! Objects of a cluster that change one at a time, as a watch reports them: a [`Reader`] that
 //! forgets.
 //!
-//! An object is told from others by API group, kind, namespace and name. A new version takes the
-//! place of the old one; a version that cannot be read takes nothing away: the last good one stays,
-//! and the problem is returned. Order of arrival decides nothing: [`Store::world`] is the same for
-//! the same objects. Shapes of pods and strings that nobody uses any more are swept; strings of the
-//! table that a store began with stay, for others use them as well.
+//! Objects are identified by API group, kind, namespace and name. A new version replaces the old
+//! one. An unreadable version replaces nothing: the last good one stays, and the problem is
+//! returned. The order of arrival does not matter: [`Store::world`] is equal for equal objects.
+//! Unused shapes of pods and unused strings are swept. The strings that a store began with stay,
+//! because others use them as well.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ struct Slot {
 pub struct Store {
     reader: Reader,
     slots: FxHashMap<u64, Slot>,
-    /// By table, who is at which index.
+    /// The object at each index, by table.
     owners: [Vec<u64>; TABLES.len()],
     /// What the priority of each pod is by, by its index.
     pod_priority: Records<PriorityBy>,
@@ -262,8 +262,7 @@ impl Store {
         }
     }
 
-    /// Drops names that nobody has, where there are twice as many as when they were last looked
-    /// through.
+    /// Sweeps unused names once their number has doubled since the last sweep.
     fn sweep_names(&mut self) {
         let objects = &mut self.reader.objects;
         if objects.world.names.len() < 2 * self.swept + NAMES {

@@ -1,4 +1,4 @@
-//! Manifests in, records or problems out.
+//! Manifests in, records or diagnostics out.
 
 mod bad;
 mod good;

@@ -1,5 +1,5 @@
-//! Building blocks of the types that manifests are read into: strings that borrow, amounts, lists
-//! and maps that may be `null`. Fields that planning has no use for are not read at all.
+//! Building blocks of wire types: borrowed strings, amounts, lists and maps that may be `null`.
+//! Fields that planning does not use are not read.
 
 use std::borrow::Cow;
 use std::fmt;

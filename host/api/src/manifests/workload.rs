@@ -1,4 +1,5 @@
-//! What owns, selects or guards pods: DaemonSets, other workloads, Services, PodDisruptionBudgets.
+//! Owners, selectors and guards of pods: DaemonSets, other workloads, Services,
+//! PodDisruptionBudgets.
 
 use std::sync::Arc;
 

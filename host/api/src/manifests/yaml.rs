@@ -1,9 +1,9 @@
-//! Turns one YAML document into JSON whose values stand on the same lines, so that one reader
-//! serves both and its messages name the right line of either.
+//! Turns a YAML document into JSON with the values on the same lines, so that one reader serves
+//! both and its messages have the right line of either.
 //!
-//! Guards: depth, size of what aliases unfold to, no merge keys, no tags that change a value, no
-//! keys that are not strings. Plain scalars are read as YAML 1.2 has them (`yes` is a string), as
-//! `kubectl -o yaml` quotes the rest.
+//! Guards: depth, size of expanded aliases, no merge keys, no tags that change a value, string keys
+//! only. Plain scalars are read as in YAML 1.2 (`yes` is a string), because `kubectl -o yaml`
+//! quotes the rest.
 
 use std::collections::HashMap;
 

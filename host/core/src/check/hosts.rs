@@ -1,4 +1,4 @@
-//! Each host with what is to go on it: labels, taints, sizes, ports, volumes.
+//! Checks each host with its planned pods: labels, taints, sizes, ports, volumes.
 
 use std::cell::RefCell;
 
@@ -42,7 +42,7 @@ pub struct Host<'a> {
 struct Known<'a> {
     /// What types leave to pods of each resource asked for, by NodePool.
     nets: FxHashMap<u32, Vec<Vec<i64>>>,
-    /// Which types can be had at all, by what a claim is narrowed to.
+    /// The types that can be bought at all, by the requirements of a claim.
     purchasable: FxHashMap<&'a [(Symbol, Vec<Symbol>)], Vec<bool>>,
 }
 
@@ -383,7 +383,7 @@ impl<'a> Hosts<'a> {
             let label = of_pool.or_else(|| pool.labels.get(r.key));
             match (fixed.map(|k| &k.op), label) {
                 (Some(Op::In(values)), _) => values.iter().any(|&v| {
-                    // Of the values of a type only those that the NodePool admits.
+                    // Keeps only those values of a type that the NodePool admits.
                     let labels = Labels::new(vec![(r.key, v)]);
                     let mut asked = pool
                         .requirements

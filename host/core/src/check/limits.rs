@@ -1,4 +1,4 @@
-//! Limits and `minValues` of NodePools, and reservations.
+//! Checks limits and `minValues` of NodePools, and reservations.
 
 use rustc_hash::FxHashMap;
 

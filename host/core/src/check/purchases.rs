@@ -1,9 +1,8 @@
-//! In which domains a NodePool could buy a node for such a pod, read off the catalogue offering by
-//! offering.
+//! The domains in which a NodePool could buy a node for a pod, from the catalogue's offerings.
 //!
-//! Offerings without capacity for the moment count, as do those of used-up reservations. Where it
-//! is unclear whether a node could have a label, it could not: a domain that does not count makes
-//! no plan wrong.
+//! Offerings that are unavailable now count, and so do those of used-up reservations. A node that
+//! may or may not have a label counts as one without it: a domain that does not count makes no plan
+//! wrong.
 
 use rustc_hash::FxHashSet;
 
@@ -104,7 +103,7 @@ struct Kinds<'a> {
     world: &'a ClusterObjects,
     pool: &'a NodePool,
     labels: Vec<Requirement>,
-    /// That the labels are there which have to be.
+    /// Checks that required labels exist.
     there: Vec<Requirement>,
 }
 

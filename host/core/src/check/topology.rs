@@ -1,9 +1,9 @@
-//! Topology rules over the whole plan.
+//! Checks topology rules over the whole plan.
 //!
-//! A spread constraint is a rule for the moment in which a pod is placed. Pods that its selector
-//! selects but that do not own it may come at any time: in a domain, they can be placed after its
-//! owners there, and in the other domains before them. A host is at fault if the skew is too large
-//! even so.
+//! A spread constraint holds at the moment a pod is bound. Pods that its selector selects but that
+//! do not have the constraint may be bound at any time: after the constrained pods in the same
+//! domain, and before them in other domains. A host breaks the rule if the skew is too large even
+//! in that order.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct View<'a> {
     on: Vec<Vec<(usize, u32)>>,
     /// Shapes by a label that they carry.
     by_label: FxHashMap<(Symbol, Symbol), Vec<usize>>,
-    /// Values of a label that a NodePool could buy, by NodePool and label, then by who buys.
+    /// Values of a label that a NodePool could buy, by NodePool and label, then by buyer.
     offered: RefCell<FxHashMap<(u32, Symbol), FxHashMap<Demands<'a>, FxHashSet<Symbol>>>>,
     /// The domain of each host by topology key, where there is just one.
     settled: RefCell<FxHashMap<Symbol, Vec<Option<u32>>>>,

@@ -1,4 +1,4 @@
-//! The cluster in the course of one run: what is free, what is counted, which nodes are there.
+//! The cluster during one run: free room, counters, nodes that have registered.
 
 use rustc_hash::FxHashMap;
 
@@ -25,14 +25,14 @@ pub struct Cluster<'s> {
     /// Where each counter's domains start in `counts`.
     start: Vec<u32>,
     totals: Vec<i64>,
-    /// Nodes that are there, by space and domain.
+    /// Registered nodes, by key and domain.
     present: Vec<Vec<u32>>,
     /// Ports and volumes that came in this run, by node.
     ports: FxHashMap<u32, Vec<HostPort>>,
     volumes: FxHashMap<u32, Vec<(Symbol, u32)>>,
     /// What nominated pods add, by node and counter.
     reserved: FxHashMap<(u32, u32), i32>,
-    /// Nodes that are there, in the order in which they came.
+    /// Registered nodes, in order of registration.
     pub ready: Vec<u32>,
 }
 

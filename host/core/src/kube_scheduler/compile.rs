@@ -1,5 +1,5 @@
-//! From a snapshot's pods to [`Shape`]s, [`QueueClass`]es and counters: selectors are resolved
-//! here, once, and never again.
+//! Compiles a snapshot's pods to [`Shape`]s, [`QueueClass`]es and counters. Selectors are resolved
+//! here once.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const DEFAULT_SPREAD: [(&str, i32); 2] = [
     ("kubernetes.io/hostname", 3),
     ("topology.kubernetes.io/zone", 5),
 ];
-/// Labels that tell pods of one StatefulSet apart, or one revision from the next.
+/// Labels that differ between pods of one StatefulSet, or between revisions.
 const OWN_LABELS: [&str; 3] = [
     "statefulset.kubernetes.io/pod-name",
     "apps.kubernetes.io/pod-index",
@@ -91,7 +91,7 @@ pub fn compile(snapshot: &Snapshot) -> Compiled {
     let mut rules = Rules::new(&snapshot.world.names);
     let mut shapes: IndexMap<(Arc<PodShape>, bool), Shape, FxBuildHasher> = IndexMap::default();
     let mut daemons = Vec::new();
-    // Two DaemonSets of one shape are two daemons: the number of each tells them apart.
+    // Two DaemonSets of one shape are two daemons with different numbers.
     let mut daemon_shapes = Vec::new();
     for daemon in &snapshot.daemons {
         daemons.push(rules.profile(daemon, &[]));

@@ -1,4 +1,4 @@
-//! Nodes that exist, as numbers: where every run starts.
+//! Existing nodes as numbers: the start of every run.
 
 use rustc_hash::FxHashMap;
 

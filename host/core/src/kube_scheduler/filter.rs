@@ -1,4 +1,4 @@
-//! Where a pod may go at this moment: the filters of kube-scheduler's default profile.
+//! The filters of kube-scheduler's default profile: which nodes a pod may be bound to now.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ pub struct Filters<'c> {
     class: &'c QueueClass,
     /// Counter of each spread constraint with the largest count that still admits the pod.
     spread: SmallVec<[(u32, i64); 4]>,
-    /// Nobody that its affinity asks for is there, and the pod may be the first.
+    /// No pod that its affinity selects exists, and the pod may be the first.
     may_be_first: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which pods a selector means: scopes, and an index of shapes by the labels that they carry.
+//! Which pods a selector selects: scopes, and an index of shapes by their labels.
 
 use rustc_hash::FxHashMap;
 
@@ -50,11 +50,11 @@ impl Scope {
     }
 }
 
-/// Labels of namespaces by name; a namespace that nobody described has none.
+/// Labels of namespaces by name; a namespace without an object has none.
 pub struct Namespaces<'a>(FxHashMap<Symbol, &'a Labels>);
 
 impl<'a> Namespaces<'a> {
-    /// Indexes the namespaces of a world.
+    /// Indexes the observed namespaces.
     pub fn of(world: &'a ClusterObjects) -> Self {
         Namespaces(
             world

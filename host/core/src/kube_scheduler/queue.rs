@@ -1,5 +1,5 @@
-//! The course of one run: nodes arrive, pods are tried in queue order, those that fail wait for the
-//! next change.
+//! One run: nodes register, pods are tried in queue order, and failed pods wait for the next
+//! change.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,21 +27,20 @@ pub struct Run<'s> {
     failed: Vec<Option<FailedAt>>,
     /// By shape: how often something happened that may give it a place where it had none.
     requeue_count: Vec<u32>,
-    /// Where the next search for nodes starts, if not all are looked at.
+    /// Where the next search for nodes starts, if not all are filtered.
     next_start: usize,
     feasible: Vec<u32>,
     placements: Vec<(Queued, u32)>,
     /// The node that is meant for a pod.
     nominated: FxHashMap<PodIx, u32>,
-    /// Pods that have been told their node, which is there: its room is kept for them.
+    /// Pods nominated to a node that has registered; its room is reserved for them.
     reserved: FxHashSet<PodIx>,
-    /// Pods that must spread, by node that is there and shape: the first is told, the others wait
-    /// for their turn.
+    /// Spread pods by registered node and shape: the first is nominated, the others wait.
     spread_queue: BTreeMap<(u32, u32), VecDeque<Queued>>,
 }
 
-/// What an attempt looked at: room on a node only shrinks, so that a class that failed need not
-/// look there again unless it is woken.
+/// The nodes that a failed attempt filtered. Room on a node only shrinks, so the class does not try
+/// them again until it is requeued.
 #[derive(Clone, Copy)]
 struct FailedAt {
     nodes: u32,
@@ -49,11 +48,11 @@ struct FailedAt {
 }
 
 impl<'s> Run<'s> {
-    /// A run before its first node; `told` names the node of pods that have one nominated.
+    /// A run before its first node; `nominated` has the node of each nominated pod.
     pub fn new(
         sim: &'s Simulator<'s>,
         nodes: &'s [VirtualNode<'s>],
-        told: FxHashMap<PodIx, u32>,
+        nominated: FxHashMap<PodIx, u32>,
         seed: u64,
     ) -> Self {
         let mut chance = Rng::new(seed);
@@ -82,7 +81,7 @@ impl<'s> Run<'s> {
             feasible: Vec::new(),
             placements: Vec::with_capacity(backlog.len()),
             backlog,
-            nominated: told,
+            nominated,
             reserved: FxHashSet::default(),
             spread_queue: BTreeMap::new(),
         }
@@ -156,7 +155,7 @@ impl<'s> Run<'s> {
         self.advance();
     }
 
-    /// Whose turn it is to be told; whether it is anybody's.
+    /// Nominates the next spread pods. Returns whether there was one.
     fn advance(&mut self) -> bool {
         let next = self
             .spread_queue
@@ -177,8 +176,8 @@ impl<'s> Run<'s> {
         self.reserved.insert(queued.pod);
     }
 
-    /// Tries every waiting pod once; whether one found a place that may have made another, or
-    /// others were told theirs.
+    /// Tries every waiting pod once. Returns whether a binding may have made room for others, or
+    /// others were nominated.
     fn schedule_pass(&mut self) -> bool {
         let waiting = std::mem::take(&mut self.backlog);
         let mut woke = false;
@@ -194,12 +193,12 @@ impl<'s> Run<'s> {
             }
         }
         self.backlog = left;
-        // The daemon hears of it when kube-scheduler has been through the queue.
-        let told = self.advance();
-        (woke || told) && !self.backlog.is_empty() && !self.sim.is_stopped()
+        // The daemon sees the bindings when kube-scheduler has been through the queue.
+        let nominated = self.advance();
+        (woke || nominated) && !self.backlog.is_empty() && !self.sim.is_stopped()
     }
 
-    /// A node for a pod: the one that it was told first.
+    /// A node for a pod: its nominated node first.
     fn schedule_one(&mut self, queued: Queued) -> Option<u32> {
         let Some(&node) = self
             .nominated
@@ -216,7 +215,7 @@ impl<'s> Run<'s> {
         }
         let found = self.search(queued);
         match found {
-            // What was kept for it is free for others, who may have looked there before.
+            // Its reserved room is free for other pods, which may have failed there before.
             Some(_) => self.failed.fill(None),
             None => self.cluster.reserve(node, shape),
         }

@@ -1,5 +1,4 @@
-//! Chance that starts at a seed: the order of what happens at the same time, and ties between
-//! nodes.
+//! Pseudo-random numbers from a seed: the order of simultaneous events, and ties between nodes.
 
 /// A stream of numbers that depends on nothing but its seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ impl Rng {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Puts items into an order that is as likely as any other.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));

@@ -1,9 +1,8 @@
-//! What of a node's labels and taints decides for or against a pod, worked out once per kind of
-//! node and kind of demand.
+//! Node affinity, node selectors and taints, evaluated once per kind of node and kind of pod.
 //!
-//! Nodes that agree in taints and in every label that anybody asks for are of one [`Kind`]; pods
-//! that ask the same of labels and taints share a [`PodConstraints`]. Thousands of nodes and pods
-//! come down to a small table.
+//! Nodes with equal taints and equal values of every label that a pod refers to are of one
+//! [`Kind`]. Pods with equal requirements on labels and taints share a [`PodConstraints`]. So
+//! thousands of nodes and pods need a small table only.
 
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -19,7 +18,7 @@ use crate::model::{
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kind {
     taints: Vec<Taint>,
-    /// Labels that anybody asks for; others are left out.
+    /// Labels that some pod refers to; others are left out.
     labels: Labels,
 }
 
@@ -101,8 +100,8 @@ impl Rules {
     }
 
     /// Collects the labels that are read, once all profiles and filters are known. Every node has a
-    /// hostname of its own, so it makes kinds of one node each; it is kept only where somebody asks
-    /// for it.
+    /// hostname of its own, so it makes kinds of one node each. It is kept only if a pod refers to
+    /// it.
     pub fn settle(&mut self) {
         let mut keys: FxHashSet<Symbol> = FxHashSet::default();
         for p in &self.profiles {
@@ -241,7 +240,7 @@ pub struct VirtualLabels<'a> {
 }
 
 impl<'a> VirtualLabels<'a> {
-    /// Labels of nodes bought for a world.
+    /// Labels of nodes bought for a snapshot.
     pub fn of(world: &'a ClusterObjects) -> Self {
         let get = |text: &str| world.names.get(text);
         let flags = ["karpenter.sh/registered", "karpenter.sh/initialized"];

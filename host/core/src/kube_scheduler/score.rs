@@ -1,8 +1,7 @@
-//! Which of the nodes that pass is best: the scores of kube-scheduler's default profile, with its
-//! weights.
+//! The scores of kube-scheduler's default profile, with its weights: which feasible node is best.
 //!
-//! Every score is a whole number of 0 to 100, so that rounding decides as it does there.
-//! ImageLocality is absent: a node that has just come up holds no images.
+//! Every score is a whole number from 0 to 100, so that rounding gives the same results as in
+//! kube-scheduler. ImageLocality is absent: a new node holds no images.
 
 use super::cluster::Cluster;
 use super::existing_nodes::{Load, NOWHERE};
@@ -208,8 +207,8 @@ fn domains(cluster: &Cluster, soft: &PreferredSpread, nodes: impl Iterator<Item 
     number
 }
 
-/// InterPodAffinity: preferred terms of the pod and of those that are there, and required ones of
-/// those that are there.
+/// InterPodAffinity: preferred terms of the pod and of running pods, and required terms of running
+/// pods.
 fn pod_affinity(cluster: &Cluster, shape: &Shape, nodes: &[u32]) -> Vec<i64> {
     let sum = |&node: &u32| {
         let weigh = |&(counter, weight): &(u32, i64)| {

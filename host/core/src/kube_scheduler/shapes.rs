@@ -1,4 +1,4 @@
-//! Pods as numbers: what each shape needs, counts, checks and scores, with every selector already
+//! Pods as numbers: what each shape requests, counts, filters and scores, with all selectors
 //! resolved.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Queued {
     pub class: u32,
 }
 
-/// Pods that cannot be told apart: one shape, and the same volumes.
+/// Identical pods: one shape and the same volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueueClass {
     /// Its shape.

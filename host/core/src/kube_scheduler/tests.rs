@@ -1,5 +1,5 @@
-//! A small cluster to ask questions of: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1
-//! core and 1 GiB.
+//! A small cluster for tests: nodes of 4 cores, 8 GiB and 10 pods in zones, pods of 1 core and 1
+//! GiB.
 
 mod filters;
 mod scenarios;
@@ -290,7 +290,7 @@ fn buy<'a>(snapshot: &Snapshot, instance_type: &str, zone: &str) -> VirtualNode<
     }
 }
 
-/// `pod@node` by pod, new nodes by their number, pods left over at the end.
+/// `pod@node` by pod, new nodes by their number, unplaced pods at the end.
 fn places(snapshot: &Snapshot, survival: &SimulationResult) -> String {
     let pod = |at: crate::plan::PodIx| snapshot.world.pods[at.0 as usize].name.to_string();
     let mut all: Vec<String> = survival

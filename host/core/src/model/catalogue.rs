@@ -48,7 +48,7 @@ pub struct Offering {
     pub capacity_type: Option<Symbol>,
     /// USD per hour, finite and not negative.
     pub price: f64,
-    /// Whether the cloud says that it can be had now.
+    /// Whether the cloud reports it as available.
     pub available: bool,
     /// For reserved offerings: the reservation's id and how many instances are left in it.
     pub reservation: Option<(Symbol, u32)>,
@@ -125,9 +125,8 @@ impl Catalogue {
         }
     }
 
-    /// Differs from that of every other catalogue made in this process but its clones: who has
-    /// derived something from a catalogue of this number need not do it again. Says nothing else,
-    /// and no decision may depend on it.
+    /// Unique per catalogue in this process, except for clones. Data derived from a catalogue of
+    /// this number need not be derived again. Says nothing else, and no decision may depend on it.
     pub fn number(&self) -> u64 {
         self.number.0
     }

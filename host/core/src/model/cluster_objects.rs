@@ -1,4 +1,5 @@
-//! Everything observed, by kind, unindexed: the output of the boundary and the input of a snapshot.
+//! All observed objects by kind, without indexes: the output of the boundary and the input of a
+//! snapshot.
 
 use super::catalogue::Catalogue;
 use super::node::{NodeClaim, NodeRecord};
@@ -14,7 +15,7 @@ pub enum PreferencePolicy {
     /// A preference is a requirement until the pod would otherwise stay without a node.
     #[default]
     Respect,
-    /// Preferred terms and ScheduleAnyway constraints are not looked at.
+    /// Preferred terms and ScheduleAnyway constraints are ignored.
     Ignore,
 }
 
@@ -24,7 +25,7 @@ pub enum MinValuesPolicy {
     /// The NodePool is refused for the pod.
     #[default]
     Strict,
-    /// The number is lowered to what can be had.
+    /// The number is lowered to the available values.
     BestEffort,
 }
 
@@ -46,7 +47,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// [`Settings::node_cost`] where nobody says one: about 11 USD a month.
+    /// Default of [`Settings::node_cost`]: about 11 USD a month.
     pub const NODE_COST: f64 = 0.015;
 }
 
@@ -75,8 +76,8 @@ pub struct DaemonSet {
     pub resource_claims: bool,
 }
 
-/// A Service, ReplicationController, ReplicaSet or StatefulSet: whose selectors default spread
-/// constraints are deduced from.
+/// A Service, ReplicationController, ReplicaSet or StatefulSet: the source of selectors of default
+/// spread constraints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// `Service`, `ReplicationController`, `ReplicaSet` or `StatefulSet`.

@@ -1,9 +1,9 @@
-//! Pods that ask for more than any real workload does, which are not planned for.
+//! Limits on what one pod may ask for; pods above a limit are not planned.
 //!
-//! The API server takes any number of terms and constraints that fits into 1.5 MiB. Planning costs
-//! at least a look at each of them for each pod that they may select, so one tenant could stop it
-//! for all. Every limit here is ten times and more what is seen: workloads have up to five terms,
-//! two spread constraints, a dozen tolerations.
+//! The API server accepts any number of terms and constraints that fit into 1.5 MiB. The planner
+//! looks at each of them for each pod that they may select, so one tenant could stop planning for
+//! all. Every limit is at least ten times what real workloads use: up to five terms, two spread
+//! constraints, a dozen tolerations.
 
 /// A part of a pod that is limited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -35,7 +35,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts, in the order in which they are looked at.
+    /// All parts, in the order in which they are checked.
     pub const ALL: [Part; 11] = [
         Part::PodTerms,
         Part::PreferredPodTerms,

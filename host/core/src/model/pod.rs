@@ -41,11 +41,11 @@ pub struct Pod {
     pub deleting: bool,
     /// Condition PodScheduled is False with reason Unschedulable.
     pub unschedulable: bool,
-    /// kube-scheduler has not looked at it yet, and who made the world takes it that it will find
-    /// no node but those of the plan. It is planned for as if it were `unschedulable`.
+    /// kube-scheduler has not tried it yet, and the caller expects that no existing node takes it.
+    /// It is planned for as if it were `unschedulable`.
     pub unattempted: bool,
     /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the
-    /// name of a NodeClaim while there is no node yet. As long as that is there, the pod counts as
+    /// name of a NodeClaim while there is no node yet. While that node exists, the pod counts as
     /// one of its pods.
     pub nominated: Option<Symbol>,
     /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
@@ -226,7 +226,7 @@ impl HostPort {
     }
 }
 
-/// The shapes of a world, each once.
+/// The distinct pod shapes.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     /// Copies share it until a shape is new to one of them.
@@ -246,7 +246,7 @@ impl Shapes {
         )
     }
 
-    /// All shapes, in order, while something is done with them that changes what tells them apart.
+    /// All shapes, in order, while their identities change.
     pub(super) fn take(&mut self) -> Vec<PodShape> {
         let all = Arc::make_mut(&mut self.table).drain(..);
         all.map(Arc::unwrap_or_clone).collect()

@@ -115,7 +115,7 @@ impl Resources {
         }
     }
 
-    /// Whether every amount asked for is there: `self ≤ room`. A resource that `room` does not name
+    /// Whether all requests fit: `self ≤ room`. A resource that `room` does not name
     /// is zero there.
     pub fn fits(&self, room: &Resources) -> bool {
         self.0
@@ -133,7 +133,7 @@ impl Resources {
         self.0.is_empty()
     }
 
-    /// Visits every symbol; whoever changes some keeps their order.
+    /// Visits every symbol. A visitor that changes symbols keeps their order.
     pub fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         for (resource, _) in &mut self.0 {
             if let ResourceId::Other(name) = resource {

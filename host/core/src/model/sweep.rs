@@ -1,10 +1,10 @@
-//! Forgetting names that no record has any more.
+//! Removes symbols that no record uses any more.
 //!
-//! A process that runs for months meets names without end: labels of pods that came and went. Here
-//! every symbol of every record is visited, those that are used are marked, and the table is made
-//! anew without the others. Symbols keep their order among each other, so that whatever is sorted
-//! by them stays so. Each record is taken apart field by field, so that a new field with symbols
-//! does not compile before it is visited.
+//! A process that runs for months sees an unlimited number of names, such as labels of deleted
+//! pods. A sweep visits every symbol of every record, marks those in use, and builds the table anew
+//! without the others. Symbols keep their order, so that everything sorted by them stays sorted.
+//! Each record is destructured field by field, so that a new field with symbols does not compile
+//! until it is visited.
 
 use super::cluster_objects::{ClusterObjects, DaemonSet, PodDisruptionBudget, Settings, Workload};
 use super::node::{NodeClaim, NodeRecord, Taint};
@@ -28,10 +28,9 @@ trait EachSymbol {
 }
 
 impl ClusterObjects {
-    /// Drops names that neither a record of this world has nor anything that `others` visits, if
-    /// that is more than half of them; the first `kept` stay, whoever has them. Returns how many
-    /// names there are then. The catalogue is not looked at: its names have to be among those that
-    /// are kept.
+    /// Drops symbols that no record and no visit by `others` uses, if they are more than half of
+    /// all. The first `kept` symbols always stay. Returns how many names there are then. The
+    /// catalogue is not visited, so its names must be among the kept ones.
     pub fn sweep_names(&mut self, kept: usize, others: &mut dyn FnMut(Visit<'_>)) -> usize {
         let mut used = vec![false; self.names.len()];
         used.iter_mut().take(kept).for_each(|used| *used = true);

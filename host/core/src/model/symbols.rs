@@ -10,12 +10,12 @@ use rustc_hash::FxBuildHasher;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Symbol(pub u32);
 
-/// The table of interned strings of one world.
+/// The table of interned strings.
 ///
 /// Symbols number strings in the order they were first seen, so their order says nothing about the
-/// strings; compare [`Symbols::text`] where an order must not depend on the order of the input. A
-/// copy costs nothing until a string is new to it: every round copies a world, and a process that
-/// runs for long has met many strings.
+/// strings; compare [`Symbols::text`] where an order must not depend on the order of the input.
+/// Copies share their strings until a new one is added: every round copies the table, and a
+/// long-running process has many strings.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     table: Arc<IndexSet<Arc<str>, FxBuildHasher>>,
@@ -30,7 +30,7 @@ impl Symbols {
         Symbol(Arc::make_mut(&mut self.table).insert_full(text.into()).0 as u32)
     }
 
-    /// The symbol of `text`, if anybody ever mentioned it.
+    /// The symbol of `text`, if it was ever interned.
     pub fn get(&self, text: &str) -> Option<Symbol> {
         self.table.get_index_of(text).map(|at| Symbol(at as u32))
     }
@@ -93,7 +93,7 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// Visits every symbol; whoever changes some keeps their order.
+    /// Visits every symbol. A visitor that changes symbols keeps their order.
     pub(super) fn each(&mut self, visit: &mut dyn FnMut(&mut Symbol)) {
         for (key, value) in &mut self.0 {
             visit(key);

@@ -1,5 +1,5 @@
-//! What can be bought for a set of classes: offerings by what they admit, those that another one
-//! beats left out.
+//! Bin types for a set of classes: offerings by the classes that they admit, without dominated
+//! ones.
 
 use rustc_hash::FxHashMap;
 

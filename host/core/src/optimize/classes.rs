@@ -24,8 +24,8 @@ pub struct HostRule {
 /// Where the pods of a class come from.
 #[derive(Clone, Debug)]
 pub enum Stock {
-    /// Interchangeable pods, placed one by one: one item, one level of preferences. As first fit
-    /// placed them; `pods` is what is left of the stock.
+    /// Interchangeable pods, placed one by one: one pod group, one level of preferences. As first
+    /// fit placed them; `pods` is what is left of the stock.
     Identical(Assignment),
     /// Pods that come to one node together, and the room that they get there.
     Colocated(Vec<Assignment>, ResourceVector),
@@ -168,8 +168,8 @@ fn solo_rules(p: &CompiledCluster<'_>, item: usize) -> SmallVec<[HostRule; 2]> {
     rules
 }
 
-/// The pods of claims that may be packed anew, each bound to the NodePool, preferences and topology
-/// domains that the floor chose for it, and the positions of those claims.
+/// The pods of claims that may be repacked, each with the NodePool, preferences and topology
+/// domains that first fit chose, and the positions of those claims.
 pub fn movable(p: &mut CompiledCluster<'_>, packing: &Packing) -> (Vec<UnpackedPods>, Vec<usize>) {
     let mut stocks = Vec::new();
     let mut claims = Vec::new();
@@ -269,8 +269,8 @@ fn capped(p: &CompiledCluster<'_>, packing: &Packing) -> Members {
     capped
 }
 
-/// Hard rules over the hostname: who counts, and how many may. Of groups that no pod caps one is
-/// enough to say that there are such.
+/// Hard rules over the hostname: which group counts, and its limit. Groups that no pod caps are
+/// represented by one of them.
 fn host_rules(
     p: &CompiledCluster<'_>,
     member: &Assignment,
@@ -319,7 +319,7 @@ fn host_rules(
 /// A stock, what its pods ask of the node, and their rules about the host.
 pub type UnpackedPods = (Compatibility, SmallVec<[HostRule; 2]>, Stock);
 
-/// Sorts stocks into classes and subs. Groups that nobody caps are no rule.
+/// Sorts stocks into classes and subs. Groups that no pod caps are no rule.
 pub fn gather(p: &CompiledCluster<'_>, stocks: Vec<UnpackedPods>) -> Classes {
     let rules = stocks.iter().flat_map(|(_, rules, _)| rules);
     let capped: FxHashSet<u32> = rules

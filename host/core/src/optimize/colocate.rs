@@ -1,24 +1,23 @@
-//! Pods that kube-scheduler cannot be told of all at once, one node for all of them in a domain.
+//! Places all pods of a spread group in a domain on one node, if they cannot all be nominated at
+//! once.
 //!
-//! Of pods of a service that must spread over domains and come to one node kube-scheduler is told
-//! of one at a time only, since it counts those that it was told of as if they ran. The places of
-//! the others are kept for nobody meanwhile, and pods of other such services come into them, in the
-//! order in which kube-scheduler happens to try them; what those leave instead is as large, but on
-//! other nodes, of another shape, or in pieces. How many pods of each service a domain gets does
-//! not depend on that order, save for the one more or less that is left when they are counted out.
-//! So all of them that a domain gets are placed as one, on one node, with room for that one more of
-//! each service: then it does not matter who comes first, and kube-scheduler need not be told
-//! (`kube_scheduler/nominations.rs`).
+//! kube-scheduler counts nominated pods as running. So only one pod of a spread group can be
+//! nominated per node at a time, and the room of the others is not reserved meanwhile. Pods of
+//! other such services take that room, in whatever order kube-scheduler tries them. What they leave
+//! instead is as large, but on other nodes, of another shape, or in pieces. The number of pods of
+//! each service per domain does not depend on that order, except for one pod more or less. So all
+//! pods that a domain gets share one node, with room for one more of each service. Then their order
+//! does not matter, and they need no nomination (`kube_scheduler/nominations.rs`).
 //!
-//! Nor should it matter that the nodes of several domains open a moment after each other: a pod
-//! that was told of one that is still closed goes to another. Small pods find as much room for each
-//! other; a large one takes that of several pods, which fit nowhere else in their domain. So pods
-//! that are larger than those of the services are kept off their nodes, where that is not too dear.
+//! The nodes of several domains register a moment after each other, so a pod may be bound to
+//! another node than the planned one. Small pods leave as much room as they take. A large pod takes
+//! the room of several pods, which then fit nowhere else in their domain. So pods larger than those
+//! of the services stay off these nodes, unless that costs too much.
 //!
-//! Of the benchmark's 20 mixes of services, 500 pods each, one purchase was enough in 19, 19 and 20
-//! like this (three runs); in 17 to 20 with large pods beside bundles (five runs), for 2.6 per cent
-//! less; in 14 to 18 with the same pods on as many nodes as are cheapest and room for one to four
-//! more of each service in each domain; without room in 7.
+//! Measured on the benchmark's 20 mixes of services with 500 pods each: one purchase was enough in
+//! 19, 19 and 20 mixes (three runs). With large pods on these nodes it was enough in 17 to 20 mixes
+//! (five runs), for 2.6 % less. On the cheapest number of nodes, with room for one to four more
+//! pods of each service per domain, it was enough in 14 to 18 mixes; without such room in 7.
 
 use std::collections::BTreeMap;
 
@@ -29,16 +28,16 @@ use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::pod_groups::PodGroup;
 
-/// With fewer pods to place kube-scheduler is through before much can go otherwise than planned,
-/// and nothing is bundled.
+/// With fewer pods kube-scheduler finishes before it can deviate much from the plan, and nothing is
+/// colocated.
 pub const FEW: usize = 128;
 
-/// How bundles are made.
+/// How pods are colocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
-    /// A domain's bundle comes to so many nodes,
+    /// Number of nodes for a domain's colocated pods,
     parts: u32,
-    /// without pods that are larger than its own are on average.
+    /// without pods larger than the average of its own.
     without_large: bool,
 }
 
@@ -66,25 +65,25 @@ pub const STRATEGIES: [Strategy; 5] = [
     },
 ];
 
-/// Stands for bundles in rules about the host, beside topology groups.
+/// Represents colocated pods in rules about the host, beside topology groups.
 pub const COLOCATED: u32 = u32::MAX;
-/// Bundling may cost this share more.
+/// Colocating may cost this share more.
 pub const WORTH: f64 = 0.25;
-/// A service with so many pods in a domain has some that kube-scheduler cannot be told of yet.
+/// With this many pods of a service in a domain, some cannot be nominated yet.
 const CROWDED: u32 = 2;
 
 /// A service in a domain.
 struct DomainShare {
-    /// The item.
+    /// The pod group.
     item: usize,
     /// How many pods the domain gets.
     pods: u32,
-    /// How many more it may get instead of another domain.
+    /// How many more pods it may get instead of another domain.
     slack: u32,
 }
 
-/// Piles with those of services that must spread tied up in each domain; `None` if none of these
-/// services has several pods in a domain. Of pods with rules about their host none is tied up.
+/// The stocks, with the pods of each spread service colocated per domain. `None` if no spread
+/// service has several pods in a domain. Pods with rules about their host are not colocated.
 pub(super) fn colocate(
     p: &CompiledCluster<'_>,
     stocks: &[UnpackedPods],
@@ -177,7 +176,7 @@ struct SpreadWorkload {
     max_skew: u32,
 }
 
-/// By item.
+/// By pod group.
 fn spread_workloads(
     p: &CompiledCluster<'_>,
     stocks: &[UnpackedPods],
@@ -199,8 +198,8 @@ fn spread_workloads(
     services
 }
 
-/// The item of pods that must spread over domains wider than a host, the state that their domain is
-/// part of, and how much domains may differ.
+/// The pod group of pods that must spread over domains wider than a host, the state that their
+/// domain is part of, and how much domains may differ.
 fn spreading(
     p: &CompiledCluster<'_>,
     (home, rules, stock): &UnpackedPods,

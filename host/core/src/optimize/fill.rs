@@ -1,5 +1,4 @@
-//! Filling one node: the most valuable contents that fit, greedily by value for the share of the
-//! node that they take.
+//! Fills one node with the most valuable pods that fit, greedily by value per share of the node.
 
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
-//! What the contents of one offer can be worth at most, and which resource is how scarce in it.
+//! An upper bound of the value of one bin's contents, and how scarce each resource is in it.
 //!
 //! Lagrange's relaxation of the knapsack: for any `μ ≥ 0`, contents `x` that fit a room `C` are
-//! worth `Σ π_k x_k ≤ Σ_r μ_r C_r + Σ_k u_k max(0, π_k − Σ_r μ_r
-//! a_kr)`, where `u_k` is the most pods of class `k` that fit at all, since `Σ_k a_kr x_k ≤ C_r`.
-//! Of classes that exclude each other from a host only the largest term counts. Better `μ` make the
-//! bound better, never wrong; and a greedy filling that weighs sizes by a good `μ` is close to the
-//! best one.
+//! worth `Σ π_k x_k ≤ Σ_r μ_r C_r + Σ_k u_k max(0, π_k − Σ_r μ_r a_kr)`, where `u_k` is the largest
+//! number of pods of class `k` that fit alone, because `Σ_k a_kr x_k ≤ C_r`. For classes that
+//! exclude each other from a host only the largest term counts. A better `μ` improves the bound and
+//! never makes it wrong. A greedy filling that weighs sizes by a good `μ` is close to the optimum.
 
 use smallvec::SmallVec;
 
@@ -15,7 +14,7 @@ use super::classes::Classes;
 /// Multipliers by resource, for amounts as shares of the room.
 pub type Multipliers = SmallVec<[f64; 6]>;
 
-/// The classes that one offer admits: those that exclude nobody first, then the others.
+/// The classes that one offer admits: first those that exclude no other class, then the others.
 ///
 /// Numbers of the first kind stand in columns whose length is a multiple of [`LANES`], filled up
 /// with classes that add nothing, so that a bound is a few straight passes over memory.

@@ -1,17 +1,18 @@
-//! What a pod is worth: a linear program over ways to fill a node, solved by column generation.
+//! Prices of pods: a linear program over ways to fill a node, solved by column generation.
 //!
-//! Minimise the cost of nodes bought in fractions, each with one way to fill it, so that every
-//! class is covered. Its dual prices say what one pod of each class is worth at the margin. The
-//! program starts from nodes filled with one class only; each round fills every offer greedily by
-//! the current prices and adds what is worth more than it costs.
+//! It minimises the cost of fractional nodes, each with one way to fill it, so that every class is
+//! covered. Its dual prices are the marginal cost of one pod of each class. The program starts from
+//! nodes filled with one class only. Each round fills every bin type greedily by the current prices
+//! and adds fillings that are worth more than they cost.
 //!
 //! # The lower bound
 //!
 //! Let `π ≥ 0` be any prices of classes, `n_k` the number of pods, and for an offer `o` of cost
 //! `c_o` let `U_o` be at least `Σ π_k x_k` for every contents `x` that fit `o`. Any plan buys some
-//! offers, and what is in each fits it, so with `s = min(1, min_o c_o / U_o)` its cost is `Σ c_o ≥
-//! s Σ U_o ≥ s Σ_o Σ_k π_k x_k ≥ s Σ_k π_k n_k`. The classes here ask for no more than every plan
-//! must give (no preferences, no topology but exclusion from a host), so this holds for every plan.
+//! offers, and the contents of each fit it. So with `s = min(1, min_o c_o / U_o)` its cost is `Σ
+//! c_o ≥ s Σ U_o ≥ s Σ_o Σ_k π_k x_k ≥ s Σ_k π_k n_k`. The classes here require no more than every
+//! plan must give (no preferences, no topology but exclusion from a host), so this holds for every
+//! plan.
 //!
 //! `U_o` comes from [`knapsack`](super::knapsack).
 

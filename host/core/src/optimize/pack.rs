@@ -1,4 +1,4 @@
-//! Buying nodes one by one, then repacking a few at a time.
+//! Buys nodes one by one, then repacks a few at a time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -175,7 +175,7 @@ fn realised_prices(
         .collect()
 }
 
-/// An offer in the queue, with the value per cost of its contents when last looked at.
+/// An offer in the queue, with the last value per cost of its contents.
 struct Entry {
     ratio: f64,
     offer: usize,
@@ -210,8 +210,8 @@ fn affordable(market: &BinTypes, offer: usize, commitments: &[f64]) -> bool {
         .is_none_or(|(at, amount)| commitments[at] >= amount)
 }
 
-/// Buys the offer whose contents are worth most per dollar, as often as there is enough to fill it
-/// the same way, until nothing is left; nothing if it is stopped. What an offer can hold only
+/// Buys the offer with the most value per dollar, as often as the remaining pods fill it the same
+/// way, until no pod is left. Returns nothing if it is stopped. What an offer can hold only
 /// shrinks, so an old ratio is a bound and most offers need no second look.
 fn buy(
     filler: &mut Filler<'_>,

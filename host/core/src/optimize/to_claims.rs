@@ -1,4 +1,4 @@
-//! Nodes of the improver as claims again.
+//! Turns the optimizer's nodes into claims.
 
 use rustc_hash::FxHashMap;
 
@@ -170,7 +170,7 @@ fn take_pods(stocks: &mut Vec<Stock>, mut count: u32) -> Vec<Assignment> {
     taken
 }
 
-/// Claims of one NodePool within its limits and `minValues`; nothing where that cannot be had.
+/// Claims of one NodePool within its limits and `minValues`; nothing if that is impossible.
 /// Alternatives that could pass the limits are dropped, the cheapest type is kept.
 fn enforce_limits(
     p: &CompiledCluster<'_>,

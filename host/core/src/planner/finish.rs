@@ -1,5 +1,4 @@
-//! Turns packed claims into planned ones: alternatives in order of cost, labels that are settled,
-//! the price.
+//! Turns packed claims into planned ones: alternatives by cost, settled labels, the price.
 
 use rustc_hash::FxHashMap;
 
@@ -85,7 +84,7 @@ fn planned(
     })
 }
 
-/// Labels that a state leaves a set of values, and requirements on those that it leaves open. Where
+/// Labels with several possible values, and requirements on those that are not settled. Where
 /// types and offerings name the label, the set is what they offer of what is allowed.
 fn settled(
     p: &CompiledCluster<'_>,

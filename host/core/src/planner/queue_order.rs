@@ -1,9 +1,9 @@
-//! Which of like pods goes where: those that kube-scheduler comes to first go one to each domain.
+//! Exchanges identical pods so that the first ones in kube-scheduler's queue go one to each domain.
 //!
-//! kube-scheduler lets a pod that must spread in only where its group is not ahead of others
-//! already. The second pod of a zone, come to before each zone has its first, is sent elsewhere,
-//! told of a node or not, and takes a place that was meant for others. To a plan like pods are all
-//! the same; kube-scheduler has them in an order, that in which they came.
+//! kube-scheduler admits a spread pod to a domain only if the domain is not ahead of the others. If
+//! the second pod of a zone is tried before each zone has its first, kube-scheduler sends it
+//! elsewhere, nominated or not, and it takes another pod's room. A plan may exchange identical pods
+//! freely; kube-scheduler tries them in order of creation.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::plan::{Plan, PodIx};
 use crate::schedule::first_fit::CompiledCluster;
 use crate::snapshot::Snapshot;
 
-/// Exchanges pods that must spread among the claims of a plan, by their queue order: the first of
-/// them go to the first node of each domain, the next to the second of each, and so on; who is to
-/// come to a node that one of them comes to already is among the last.
+/// Exchanges spread pods among the claims of a plan by queue order. The first pods go to the first
+/// node of each domain, the next to the second node of each, and so on. Further pods of a node that
+/// has one already come last.
 pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
     let mut of: FxHashMap<PodIx, (usize, usize)> = FxHashMap::default();
     let mut keys: FxHashMap<usize, Symbol> = FxHashMap::default();
@@ -38,8 +38,8 @@ pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
     if of.is_empty() {
         return;
     }
-    // By item and domain: which of its pods on that node it is, the node, and the place among the
-    // node's pods.
+    // By pod group and domain: which of its pods on that node it is, the node, and the place among
+    // the node's pods.
     let mut seats: BTreeMap<usize, BTreeMap<Symbol, Vec<(usize, usize, usize)>>> = BTreeMap::new();
     for (at, claim) in plan.claims.iter().enumerate() {
         let mut here: FxHashMap<usize, usize> = FxHashMap::default();
@@ -87,10 +87,10 @@ pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
     }
 }
 
-/// Exchanges like pods on the claims of a plan, and those of `some`, so that the one that came
-/// first, as `came` says, is where the plan has the first in queue order: of pods made in the same
-/// second the queue order is nobody's. The pods of each claim and node are in that order
-/// afterwards.
+/// Exchanges identical pods on the claims of a plan, and those of `some`, so that the pod that
+/// arrived first (by `came`) takes the slot of the first in queue order. This is needed because
+/// queue order does not distinguish pods created in the same second. The pods of each claim and
+/// node are in that order afterwards.
 pub fn match_queue_order<K: Ord>(
     snapshot: &Snapshot,
     plan: &mut Plan,

@@ -1,16 +1,16 @@
-//! Room for what kube-scheduler does differently.
+//! Slack for deviations of kube-scheduler from the plan.
 //!
-//! A plan that is packed to the last millicore is realised only if every pod goes where it was
-//! meant to. kube-scheduler is told so, but pods that must spread it places as it likes, and then
-//! one or two of a hundred find their place taken. To buy a node for them afterwards costs more,
-//! and makes them wait longer, than to have bought the next larger type in time. So a plan is
-//! played through; where pods are left over, one of the nodes that would take them if they had room
-//! becomes a little larger, the one for which that costs least; and so on until nobody is left
-//! over, or it costs more than it saves.
+//! A plan that fills nodes to the last millicore is realised only if every pod is bound to its
+//! planned node. Pods are nominated, but kube-scheduler chooses the domain of spread pods itself,
+//! and then 1 or 2 % of the pods find their room taken. Buying a node for them later costs more,
+//! and delays them longer, than buying the next larger type at once. So the plan is simulated.
+//! While pods are unplaced, one of the nodes that would take them becomes a size larger: the one
+//! for which that costs least. This ends when all pods are placed, or when slack costs more than it
+//! saves.
 //!
-//! Of like pods that are left over only the first gets room at a time. A service that must spread
-//! and is one pod short in one domain has a pod left over for every other domain too, and all of
-//! them are helped by the one.
+//! Only the first of several identical unplaced pods gets slack at a time. A spread service that is
+//! one pod short in one domain has an unplaced pod for every other domain too, and one slot helps
+//! all of them.
 
 use rustc_hash::FxHashSet;
 
@@ -21,29 +21,26 @@ use crate::schedule::first_fit::CompiledCluster;
 
 use super::finish::{admits, settle};
 
-/// Courses of events that leave nobody over are enough.
+/// Number of scenarios that must place all pods.
 pub(super) const SCENARIOS: usize = 4;
-/// Attempts to find enough room. Services that must spread over six zones, on nodes of four pods,
-/// were seen to need thirty.
+/// Attempts to find enough slack. Services that spread over six zones, with four pods per node,
+/// needed thirty.
 const ATTEMPTS: usize = 32;
-/// A plan that leaves nobody over may cost this share more, even if that is more than what it
-/// saves.
+/// A plan that places all pods may cost this share more, even if it saves less.
 const WORTH: f64 = 0.03;
-/// What a pod that kube-scheduler leaves over costs, in nodes of the plan's average cost. To buy
-/// for it afterwards was seen to cost 0.06 to 0.3 of one; the rest is for its waiting.
+/// Cost of an unplaced pod, in nodes of the plan's average cost. A later purchase costs 0.06 to 0.3
+/// of a node (measured); the rest accounts for the delay.
 const UNPLACED_PENALTY: f64 = 0.5;
 
-/// What a plan costs with what is to be bought for pods that are left over: so many in all
-/// [courses].
+/// Cost of a plan including purchases for `left` unplaced pods, summed over all scenarios.
 pub(super) fn expected_cost(plan: &Plan, left: usize) -> f64 {
     let each = plan.effective_cost / plan.claims.len().max(1) as f64;
     plan.effective_cost + UNPLACED_PENALTY * each * left as f64 / SCENARIOS as f64
 }
 
-/// The plan with so much more room that kube-scheduler, told of it, leaves nobody over, if that
-/// costs no more than to buy for them afterwards, or hardly more; else with as much as makes it
-/// cheapest in the end. `None` if it leaves nobody over as it is, or if room costs more than it
-/// saves.
+/// The plan with enough slack that kube-scheduler, with nominations, places all pods, if that costs
+/// no more than later purchases, or hardly more. Otherwise the slack with the lowest expected cost.
+/// `None` if the plan places all pods as it is, or if slack costs more than it saves.
 pub fn add_slack(p: &CompiledCluster<'_>, simulator: &Simulator<'_>, plan: &Plan) -> Option<Plan> {
     let mut spare = vec![Resources::default(); plan.claims.len()];
     let mut grown = plan.clone();

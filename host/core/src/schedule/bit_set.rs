@@ -1,4 +1,4 @@
-//! Bit sets of a fixed length: instance types that still fit, cells that may still be used.
+//! Bit sets of a fixed length: instance types that fit, offering keys that are allowed.
 
 /// A set of small integers below a length fixed at its making. Sets that meet must have the same
 /// length.

@@ -1,11 +1,12 @@
-//! Items by what selectors ask for, so that a selector is compared with the few that it may select.
+//! An index of pod groups by label, so that a selector is compared only with groups that it may
+//! select.
 
 use rustc_hash::FxHashMap;
 
 use super::pod_groups::PodGroup;
 use crate::model::{LabelSelector, PodShape, SelectorOp, Symbol};
 
-/// Positions of items by the labels and the namespace of their pods.
+/// Positions of pod groups by the labels and the namespace of their pods.
 pub struct ByLabel<'i> {
     shapes: Vec<&'i PodShape>,
     all: Vec<u32>,
@@ -15,7 +16,7 @@ pub struct ByLabel<'i> {
 }
 
 impl<'i> ByLabel<'i> {
-    /// Indexes items.
+    /// Indexes pod groups.
     pub fn new(items: &'i [PodGroup]) -> Self {
         let shapes: Vec<&PodShape> = items.iter().map(|item| &*item.shape).collect();
         let mut index = ByLabel {
@@ -39,7 +40,8 @@ impl<'i> ByLabel<'i> {
         ByLabel { shapes, ..index }
     }
 
-    /// Items of some namespaces (sorted; of all, without a list) that a selector selects, in order.
+    /// Pod groups of some namespaces (sorted; of all, without a list) that a selector selects, in
+    /// order.
     pub fn selected(
         &self,
         selector: &LabelSelector,

@@ -1,10 +1,10 @@
-//! Which domains a spread constraint counts: those where a node passes its filter, and those where
-//! one could be bought for such a pod.
+//! The domains that a spread constraint counts: those with a node that passes its filter, and those
+//! where a NodePool could buy such a node.
 //!
-//! kube-scheduler knows nodes that exist and no others. A domain without one counts here as well if
-//! a NodePool could buy there what the pod itself asks for; otherwise it would hold the minimum at
-//! 0 for ever. Shortages of the moment are left aside: they end, and spreading should not end with
-//! them.
+//! kube-scheduler knows existing nodes only. Here a domain without a node counts as well if a
+//! NodePool could buy one that meets the pod's own requirements. Otherwise such a domain would hold
+//! the minimum at 0 for ever. Unavailable offerings count, because a shortage ends and spreading
+//! should not end with it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -51,7 +51,7 @@ impl Buyer {
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     domains: FxHashSet<(GroupKey, Symbol)>,
-    /// Count every domain where anybody could buy a node that passes the filter.
+    /// Count every domain where some NodePool could buy a node that passes the filter.
     everybody: bool,
 }
 
@@ -61,8 +61,8 @@ impl Counted {
         self.domains.is_empty() && !self.everybody
     }
 
-    /// Adds what `more` has; with `everybody`, all domains that could ever come to count, so that
-    /// nothing is left to add.
+    /// Adds the domains of `more`. With `everybody`, adds all domains that could ever count, so
+    /// that nothing is left to add.
     pub fn add(&mut self, more: Counted, everybody: bool) {
         self.domains.extend(more.domains);
         self.everybody |= everybody;
@@ -92,7 +92,7 @@ impl Counted {
     }
 }
 
-/// What NodePools could buy, remembered by who buys.
+/// What NodePools could buy, cached by buyer.
 #[derive(Clone, Debug)]
 pub struct Purchases {
     /// By position of NodePool: types that its limits admit before anything is planned, `None`
@@ -209,8 +209,8 @@ pub fn alternatives(
 }
 
 /// Domains that a plan's own claims make count, and that its spread constraints were planned
-/// without, where that would put a domain beyond its `maxSkew`. Of each claim the node that it
-/// counts on is looked at.
+/// without, where that would put a domain beyond its `maxSkew`. Each claim counts with its cheapest
+/// node.
 pub fn bought_by_others(compiled: &CompiledCluster<'_>, plan: &Plan, counted: &Counted) -> Counted {
     let (topology, mut found) = (&compiled.topology, Counted::default());
     let mut bought: Vec<(&PlannedClaim, Sets)> = Vec::new();

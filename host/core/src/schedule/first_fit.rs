@@ -1,11 +1,11 @@
-//! First fit: first-fit-decreasing with every rule.
+//! First-fit-decreasing with every rule.
 //!
-//! Items come in queue order. Each pod is tried on existing nodes, then on claims of this plan,
-//! then on a new claim of each NodePool in order of preference; if all refuse, it gives up one
-//! preference and starts again. What is left over is tried again after the others for as long as
-//! anything changes: affinity may have been waiting for its partner.
+//! Pod groups are tried in queue order: on existing nodes, then on claims of this plan, then on a
+//! new claim of each NodePool in order of preference. If all refuse, the pod gives up one
+//! preference and starts again. Unplaced pods are tried again after the others while anything
+//! changes, because affinity may have been waiting for its partner.
 //!
-//! Price plays no part but for ties between topology domains; the improver sees to it.
+//! Price decides only ties between topology domains. The optimizer minimises cost.
 
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ use crate::policy::Policies;
 use crate::snapshot::{PendingPod, Snapshot};
 use crate::stop::Stop;
 
-/// A NodePool ready to open claims.
+/// A NodePool, compiled for opening claims.
 pub struct Template {
     /// The NodePool.
     pub pool: PoolIx,
@@ -61,7 +61,7 @@ pub struct CompiledCluster<'a> {
     pub topology: Topology,
     /// What is to be placed, in queue order.
     pub items: Vec<PodGroup>,
-    /// How many pods of each item are to be placed.
+    /// How many pods of each pod group are to be placed.
     pub wanted: Vec<u32>,
     /// Groups that pods which are not theirs are kept balanced for as well, where that costs
     /// nothing.
@@ -76,10 +76,10 @@ pub struct CompiledCluster<'a> {
     pub stop: Stop<'a>,
 }
 
-/// Pods of one item on one host.
+/// Pods of one pod group on one host.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The item.
+    /// The pod group.
     pub pod_group: usize,
     /// How many preferences it gave up.
     pub relaxation: usize,
@@ -89,7 +89,7 @@ pub struct Assignment {
     pub pods: (u32, u32),
 }
 
-/// A node to be bought, still open in everything that its pods leave open.
+/// A node to be bought, narrowed only as far as its pods require.
 #[derive(Clone, Debug)]
 pub struct OpenClaim {
     /// Position of its NodePool in [`CompiledCluster::pools`].
@@ -140,9 +140,9 @@ pub struct Packing {
     pub claims: Vec<OpenClaim>,
     /// Pods on existing nodes, by node.
     pub existing: FxHashMap<usize, Vec<Assignment>>,
-    /// Items with the number of their pods that were placed; the others stay without a node.
+    /// Pod groups with the number of their pods that were placed; the others stay without a node.
     pub placed: Vec<u32>,
-    /// Items that wait for reserved capacity.
+    /// Pod groups that wait for reserved capacity.
     pub awaits_reservation: Vec<bool>,
 }
 
@@ -364,7 +364,7 @@ pub struct DomainRule {
     pub pinned: bool,
 }
 
-/// Packs everything, the items of `first` before the others.
+/// Packs everything, the pod groups of `first` before the others.
 pub fn pack(compiled: &mut CompiledCluster<'_>, first: &[usize]) -> Packing {
     let items = compiled.items.len();
     let others = (0..items).filter(|item| !first.contains(item));
@@ -377,8 +377,8 @@ pub fn pack(compiled: &mut CompiledCluster<'_>, first: &[usize]) -> Packing {
     pack_on(compiled, waiting, out)
 }
 
-/// Packs the wanted pods of some items, each once, in this order. `out` is empty, with room for all
-/// items.
+/// Packs the wanted pods of some pod groups, each once, in this order. `out` is empty, with room
+/// for all pod groups.
 pub fn pack_on(
     compiled: &mut CompiledCluster<'_>,
     mut waiting: Vec<usize>,
@@ -412,14 +412,14 @@ struct Packer<'p, 'a> {
 /// pod holds up the others.
 const MOST_LOOKS: usize = 4_000_000;
 
-/// Hosts that may still take pods of one item at one level: what refuses for good is dropped.
+/// Hosts that may still take pods of one pod group at one level: what refuses for good is dropped.
 #[derive(Default)]
 pub(super) struct FeasibleHosts {
     nodes: Vec<u32>,
-    /// Nodes below this number have been looked at.
+    /// Nodes below this number have been tried.
     next: usize,
     claims: Vec<u32>,
-    /// Claims below this number have been looked at.
+    /// Claims below this number have been tried.
     seen: usize,
 }
 
@@ -451,7 +451,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         }
     }
 
-    /// Places pods of an item until none is left (true) or one finds no place (false).
+    /// Places pods of a pod group until all are placed (true) or one cannot be placed (false).
     fn run(&mut self, item: usize) -> bool {
         let pods = self.p.wanted[item];
         let levels = self.p.items[item].relaxations.len();
@@ -590,8 +590,8 @@ impl<'p, 'a> Packer<'p, 'a> {
         }
     }
 
-    /// Which domains are allowed now, for every topology key that has to do with the item. Nothing
-    /// if one of the keys allows none.
+    /// Which domains are allowed now, for every topology key that has to do with the pod group.
+    /// Nothing if one of the keys allows none.
     fn domain_rules(&self, item: usize, relaxation: usize) -> Option<Vec<DomainRule>> {
         open_domains(self.p, item, relaxation).ok()?.ok()
     }
@@ -879,7 +879,7 @@ impl<'p, 'a> Packer<'p, 'a> {
         None
     }
 
-    /// Opens a claim of a NodePool that could take one pod of the item.
+    /// Opens a claim of a NodePool that could take one pod of the pod group.
     fn open(
         &mut self,
         item: usize,
@@ -1044,8 +1044,8 @@ impl<'p, 'a> Packer<'p, 'a> {
     }
 }
 
-/// Topology rules of one level of an item, without those that only keep others balanced for whom
-/// nothing is planned.
+/// Topology rules of one relaxation of a pod group, without rules that only balance groups that
+/// have no pods to plan.
 fn rules<'p>(
     p: &'p CompiledCluster<'_>,
     item: usize,
@@ -1057,7 +1057,7 @@ fn rules<'p>(
         .filter(|rule| rule.owner || p.balanced[rule.group])
 }
 
-/// Which domains are allowed now, for every topology key that has to do with the item.
+/// Which domains are allowed now, for every topology key that has to do with the pod group.
 ///
 /// # Errors
 /// The group of the first rule that allows no domain.
@@ -1137,8 +1137,8 @@ fn open_domains(
     Ok(Ok(rules))
 }
 
-/// Takes the domains out that others' anti-affinity keeps the item away from. All of it is looked
-/// at together, by domain: of thousands of terms that select a pod few have a pod anywhere.
+/// Takes the domains out that others' anti-affinity keeps the pod group away from. All terms are
+/// evaluated together by domain: of thousands of terms that select a pod, few have a pod anywhere.
 fn keep_away(
     p: &CompiledCluster<'_>,
     item: usize,
@@ -1185,14 +1185,14 @@ fn keep_away(
     Ok(())
 }
 
-/// Topology keys that others' anti-affinity leaves no domain of, and what was open before it was
-/// looked at.
+/// Topology keys without a domain left by others' anti-affinity, and the domains that were allowed
+/// before.
 struct Emptied {
     keys: Vec<usize>,
     rules: Vec<DomainRule>,
 }
 
-/// Which group of others' anti-affinity closes the last domain of a key, looked at one after the
+/// The group of others' anti-affinity that excludes the last domain of a key, found one after the
 /// other.
 fn first_emptied(
     p: &CompiledCluster<'_>,

@@ -1,4 +1,4 @@
-//! Which instance types are big enough, daemons already taken off.
+//! Which instance types are large enough, after their daemons are subtracted.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::snapshot::{PendingPod, Snapshot};
 /// Amounts in the order of [`ResourceDims`].
 pub type ResourceVector = SmallVec<[i64; 6]>;
 
-/// The resources that anybody to be planned asks for.
+/// The resources that the pods to be planned request.
 #[derive(Clone, Debug)]
 pub struct ResourceDims(pub Vec<ResourceId>);
 
@@ -102,7 +102,8 @@ impl Fit {
                         !term.is_empty() && fine(asked)
                     }))
         };
-        // Daemons that ask for no label run on every type; the others are looked at type by type.
+        // Daemons without a label requirement run on every type; the others are evaluated type by
+        // type.
         let picky: Vec<bool> = tolerating
             .iter()
             .map(|d| !d.node_selector.is_empty() || !d.required.is_empty())

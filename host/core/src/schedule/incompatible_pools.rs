@@ -1,5 +1,5 @@
-//! NodePools that nothing can be bought for, whatever pod asks: what they require of nodes is more
-//! than any instance type has. First-fit would pass them over without a word.
+//! NodePools whose requirements no instance type satisfies, whatever the pod. First fit would skip
+//! them silently.
 
 use super::first_fit::CompiledCluster;
 use super::refusal::{count_unavailable, matching_labels};

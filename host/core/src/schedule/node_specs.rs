@@ -1,10 +1,10 @@
-//! What a new node may still be: requirements narrowed step by step, each distinct outcome kept
+//! What a new node may still be: requirements narrowed step by step, each distinct result kept
 //! once.
 //!
-//! A *cell* is a combination of everything that offerings pin (zone, capacity type, reservation,
-//! …). A *state* is a NodePool with a set of requirements, and what follows from them: the types
-//! whose labels agree and that have an available offering in one of the cells that agree. States
-//! are few (zones × capacity types × architectures …), so narrowing is a look-up.
+//! An *offering key* is a combination of everything that offerings fix (zone, capacity type,
+//! reservation, …). A *node spec* is a NodePool with a set of requirements and what follows from
+//! them: the types with compatible labels and an available offering among the compatible keys.
+//! There are few specs (zones × capacity types × architectures …), so narrowing is a look-up.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -51,9 +51,9 @@ pub struct OfferingKey {
 
 /// All states met so far.
 pub struct NodeSpecs<'a> {
-    /// The world's names.
+    /// The symbols.
     pub names: &'a Symbols,
-    /// The world's catalogue.
+    /// The catalogue.
     pub catalogue: &'a Catalogue,
     /// Which symbols are integers.
     pub numbers: Numbers,
@@ -328,7 +328,7 @@ impl<'a> NodeSpecs<'a> {
             .map(OfferingId)
     }
 
-    /// Whether a type can be had in a cell by a NodePool.
+    /// Whether a NodePool can buy a type under an offering key.
     pub fn available(&self, pool: usize, cell: usize) -> &BitSet {
         &self.available[pool][cell]
     }

@@ -1,5 +1,5 @@
-//! Pods that are alike as one item, with what they ask for: first everything that they require or
-//! prefer, then less, preference by preference.
+//! Groups of identical pods, with their requirements: first everything that they require or prefer,
+//! then relaxed preference by preference.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ids::PodIx;
 use crate::model::{HostPort, PodShape, PreferencePolicy, Requirement, Symbol, TaintEffect};
 use crate::snapshot::{PendingPod, Snapshot};
 
-/// Pods that nothing tells apart.
+/// Identical pods.
 #[derive(Clone, Debug)]
 pub struct PodGroup {
     /// The pods, in queue order.
@@ -47,7 +47,7 @@ pub struct PodGroup {
     pub volumes: Vec<(Symbol, u32)>,
 }
 
-/// One level of what an item asks for.
+/// One level of what a pod group asks for.
 #[derive(Clone, Debug)]
 pub struct Relaxation {
     /// Label requirements, the heaviest preferred node affinity term included; with volumes one
@@ -62,7 +62,7 @@ pub struct Relaxation {
 }
 
 /// Topology rules of one level: those that always hold, then the wishes that are left. All levels
-/// of an item share one list, for a wish that is given up is always the first of those left.
+/// of a pod group share one list, for a wish that is given up is always the first of those left.
 #[derive(Clone, Debug)]
 pub struct Uses {
     all: Arc<[GroupUse]>,
@@ -71,7 +71,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// The rules, in the order in which they are looked at.
+    /// The rules, in order of evaluation.
     pub fn iter(&self) -> impl Iterator<Item = &GroupUse> + Clone {
         self.all[..self.hard]
             .iter()
@@ -89,7 +89,7 @@ impl Uses {
     }
 }
 
-/// A topology rule that an item must keep.
+/// A topology rule that a pod group must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupUse {
     /// The group.
@@ -203,12 +203,12 @@ fn own_groups(
     shared_groups
 }
 
-/// By how many groups of others an item may be kept balanced. An item that more of them count,
-/// which is seen of hostile ones alone, is balanced for nobody: a wish that costs a look at all of
-/// them for each pod is not worth it.
+/// Limit of other groups that a pod group is balanced for. Above it the pod group is balanced for
+/// none: this happens to hostile pods only, and a preference is not worth a look at every group for
+/// each pod.
 const MOST_BALANCED: usize = 256;
 
-/// Which of `shared groups` count each item: nobody for an item that too many count.
+/// Which of `shared_groups` count each pod group: none if too many do.
 fn balanced(topology: &Topology, shared_groups: &[usize], items: &[PodGroup]) -> Vec<Vec<usize>> {
     let index = ByLabel::new(items);
     let mut balanced = vec![Vec::new(); items.len()];
@@ -471,8 +471,8 @@ fn labels_of(
     (needs, Arc::new(strict))
 }
 
-/// Works out which groups count each item, and which terms of others keep it away, running pods'
-/// terms included.
+/// Works out which groups count each pod group, and which terms of others keep it away, running
+/// pods' terms included.
 fn select(
     snapshot: &Snapshot,
     states: &mut NodeSpecs<'_>,
@@ -521,7 +521,7 @@ fn select(
     }
 }
 
-/// What the groups of an item come to, so that nobody has to go through all of them for it.
+/// Summary of the topology groups of a pod group, so that not all of them have to be visited.
 fn summarise(item: &mut PodGroup, topology: &Topology) {
     let groups = &topology.groups;
     for group in item.repelled_by.iter().map(|at| &groups[at]) {

@@ -1,8 +1,9 @@
-//! Where the pods of some nodes would go if these were gone: many questions about one cluster.
+//! Where the pods of some nodes would go if these nodes were gone: many questions about one
+//! cluster.
 //!
 //! Everything that does not depend on the question is compiled once: what can be bought, nodes with
-//! their room, pods by shape, and topology counts. A question takes a node out, places its pods
-//! first-fit, and takes all of that back.
+//! their room, pods by shape, and topology counts. A question removes a node, places its pods
+//! first-fit, and undoes both.
 
 use rustc_hash::FxHashMap;
 
@@ -20,7 +21,7 @@ pub struct Questions<'a> {
     compiled: CompiledCluster<'a>,
     /// Pods of each node that would have to move, in queue order.
     pods: Vec<Vec<Moves>>,
-    /// Groups that pods of each item own and others are kept balanced for.
+    /// Groups that pods of each pod group own and others are kept balanced for.
     owned: Vec<Vec<usize>>,
     ranking: Ranking,
     /// Room to work in, empty between questions.
@@ -45,7 +46,7 @@ pub struct Answer {
     pub existing: Vec<(PodIx, NodeIx)>,
     /// Nodes that would have to be bought for others.
     pub bought: Vec<Bought>,
-    /// Pods that find no place.
+    /// Pods that cannot be placed.
     pub unplaced: Vec<PodIx>,
 }
 
@@ -63,7 +64,7 @@ pub struct Bought {
 }
 
 impl<'a> Questions<'a> {
-    /// Compiles a cluster. Pods that wait for a node are not looked at.
+    /// Compiles a cluster. Pending pods are ignored.
     pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies) -> Self {
         let movable = snapshot.movable();
         let mut compiled = CompiledCluster::of(snapshot, &movable, policies, &Counted::default());
@@ -121,7 +122,7 @@ impl<'a> Questions<'a> {
         answer
     }
 
-    /// Takes the nodes out and says which items are to be placed, in queue order.
+    /// Takes the nodes out and says which pod groups are to be placed, in queue order.
     fn begin(&mut self, nodes: &[NodeIx]) -> Vec<usize> {
         self.demand.clear();
         for node in nodes {
@@ -212,7 +213,7 @@ impl<'a> Questions<'a> {
     }
 }
 
-/// Groups of an item's own constraints over domains wider than a host, which others are kept
+/// Groups of a pod group's own constraints over domains wider than a host, which others are kept
 /// balanced for.
 fn owned(compiled: &CompiledCluster<'_>, item: usize) -> Vec<usize> {
     let Some(last) = compiled.items[item].relaxations.last() else {

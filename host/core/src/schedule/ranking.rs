@@ -1,4 +1,4 @@
-//! What the cheapest way is to buy what a state admits.
+//! The cheapest way to buy what a node spec admits.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Why a pod gets no node: for each NodePool and each existing node, the first rule that refuses.
 //!
-//! Asked after packing, of the item's last level: what it still requires when every preference is
-//! given up.
+//! Evaluated after packing, for the pod's last relaxation: what it still requires when every
+//! preference is given up.
 
 use super::bit_set::BitSet;
 use super::first_fit::{
@@ -17,8 +17,8 @@ use crate::model::{MinValuesPolicy, OfferingId, ResourceId, Symbol};
 use crate::reasons::Ineligible;
 use crate::reasons::{Barred, Least, Refusal, Target, TypesLeft, Unfit};
 
-/// The first refusal of each NodePool; those that nobody may buy from now come first, for what is
-/// told can be cut short, and this passes.
+/// The first refusal of each NodePool. NodePools that are blocked for now come first, because
+/// messages may be cut short and these refusals end.
 pub fn by_pools(p: &mut CompiledCluster<'_>, packing: &Packing, item: usize) -> Vec<Refusal> {
     let snapshot = p.snapshot;
     if p.pools.is_empty() && snapshot.ineligible_pools.is_empty() {
@@ -140,7 +140,7 @@ fn by_opening(
     }
 }
 
-/// The first of an item's groups whose rule keeps it out of some domain, or else out of nodes
+/// The first of a pod group's groups whose rule keeps it out of some domain, or else out of nodes
 /// without one.
 fn narrowest_rule(p: &CompiledCluster<'_>, item: usize, rules: &[DomainRule]) -> Option<usize> {
     let it = &p.items[item];
@@ -231,7 +231,7 @@ fn least(p: &CompiledCluster<'_>, group: usize) -> Option<Box<Least>> {
     }))
 }
 
-/// What keeps an item's pods out of a domain.
+/// What keeps a pod group's pods out of a domain.
 fn barred(
     p: &mut CompiledCluster<'_>,
     packing: &Packing,
@@ -296,7 +296,7 @@ fn too_few_domains(group: &Group) -> Option<Barred> {
     (domains < wanted).then_some(Barred::TooFewDomains { domains, wanted })
 }
 
-/// What a NodePool that offers a domain has against an item's pods there.
+/// What a NodePool that offers a domain has against a pod group's pods there.
 fn refused_in(
     p: &mut CompiledCluster<'_>,
     packing: &Packing,

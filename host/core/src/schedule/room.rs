@@ -1,5 +1,5 @@
-//! What existing nodes have left, in the order in which they are tried, with an index that finds
-//! the next one with room.
+//! Free room of existing nodes, in the order in which they are tried, with an index that finds the
+//! next node with enough room.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ pub struct Room {
     /// At least what the emptiest node of each block has left, by resource. Pods that come make it
     /// too high, which costs a look at the block and nothing else.
     most: Vec<ResourceVector>,
-    /// Nodes that are there no more.
+    /// Removed nodes.
     removed: Vec<bool>,
     /// What has changed, the latest last.
     log: Vec<Change>,
@@ -60,7 +60,7 @@ impl Room {
         &self.free[node]
     }
 
-    /// Whether a node is there and has so much left.
+    /// Whether a node exists and has enough room.
     pub fn fits(&self, node: usize, request: &[i64]) -> bool {
         !self.removed[node] && covers(&self.free[node], request)
     }
@@ -91,7 +91,7 @@ impl Room {
         });
     }
 
-    /// A node is there no more.
+    /// Removes a node.
     pub fn remove(&mut self, node: usize) {
         if !self.removed[node] {
             self.removed[node] = true;

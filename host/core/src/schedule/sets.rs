@@ -1,11 +1,10 @@
-//! The algebra of requirements: sets of label values, given by what they hold or by what they leave
-//! out.
+//! The algebra of requirements: sets of label values, given by the values they contain or exclude.
 //!
-//! Semantics are Karpenter's (its requirement package): bounds are inclusive, meeting concrete
-//! values filters them by the bounds, and two requirements that both allow absence never contradict
-//! each other. One thing is kube-scheduler's: whether the label may be absent is kept beside the
-//! values, so that `NotIn` and `Exists` of one label together want it to be there, and requirements
-//! that contradict each other want nothing, not its absence.
+//! Semantics are those of Karpenter's requirement package: bounds are inclusive, concrete values
+//! are filtered by bounds, and two requirements that both allow absence never contradict each
+//! other. One rule is kube-scheduler's: whether the label may be absent is kept beside the values.
+//! So `NotIn` and `Exists` of one label together require the label, and contradictory requirements
+//! admit nothing, not its absence.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -222,7 +221,7 @@ impl Sets {
         all
     }
 
-    /// Adds one requirement; one that contradicts what is there leaves [`Set::nothing`].
+    /// Adds one requirement; a contradiction results in [`Set::nothing`].
     pub fn add(&mut self, key: Symbol, set: &Set, numbers: &Numbers) {
         match self.0.binary_search_by_key(&key, |&(k, _)| k) {
             Ok(at) => self.0[at].1 = self.0[at].1.meet(set, numbers),

@@ -1,9 +1,9 @@
-//! Topology rules as groups with counts: how many pods that a selector selects are in each domain.
+//! Topology rules as groups with counts: how many selected pods are in each domain.
 //!
 //! A domain of the hostname key is a *host*: an existing node or a claim of this plan. Domains of
-//! other keys are interned per key. Counts are kept as pods are placed and never recounted. A pod
-//! on a claim whose domain is still open counts nowhere, except for anti-affinity, where it blocks
-//! every domain that the claim may still land in.
+//! other keys are interned per key. Counts are updated as pods are placed and never recounted. A
+//! pod on a claim whose domain is not settled yet counts in no domain. Anti-affinity is the
+//! exception: there the pod blocks every domain that the claim may still get.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl ConstraintKind {
     }
 }
 
-/// Everything that tells one group from another.
+/// The identity of a group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupKey {
     /// What it is for.
@@ -75,7 +75,7 @@ pub struct GroupKey {
     pub node_affinity: Option<(Vec<Requirement>, Vec<Vec<Requirement>>)>,
     /// Nodes count only if these tolerate their taints (`nodeTaintsPolicy: Honor`).
     pub tolerations: Option<Vec<Toleration>>,
-    /// For whom nodes would be bought in domains that have none ([`ConstraintKind::Spread`]).
+    /// The buyer of nodes in domains that have none ([`ConstraintKind::Spread`]).
     pub buyer: Option<Buyer>,
 }
 
@@ -321,7 +321,7 @@ impl Topology {
         }
     }
 
-    /// What tells the group of a term of pod affinity or anti-affinity of a pod in a namespace.
+    /// The key of the group of a term of pod affinity or anti-affinity of a pod in a namespace.
     pub fn term(
         &mut self,
         rule: ConstraintKind,
@@ -524,7 +524,7 @@ impl Topology {
             self.repelled_on.resize_with(host + 1, Vec::new);
         }
         let there = &mut self.repelled_on[host];
-        // Groups come in runs: the last one is looked at, and one that is there twice does no harm.
+        // Groups come in runs, so only the last one is compared; a duplicate is harmless.
         let new = there.last() != Some(&(group as u32));
         if new {
             there.push(group as u32);
@@ -659,7 +659,7 @@ impl Topology {
         }
     }
 
-    /// A node with its pods is there no more, until [`rewind`](Topology::rewind). Its number stays,
+    /// Removes a node with its pods, until [`rewind`](Topology::rewind). Its number stays,
     /// and nothing may be placed on it.
     pub fn remove_node(&mut self, node: usize, snapshot: &Snapshot) {
         for number in 0..self.groups.len() {
@@ -792,9 +792,9 @@ impl Topology {
 
 /// The domains of one topology key in which a pod counts that is placed somewhere.
 struct Landing {
-    /// The domains; several where it is still open.
+    /// The domains; several while it is not settled.
     domains: SmallVec<[u32; 8]>,
-    /// It is open no more.
+    /// It is settled now.
     settled: bool,
 }
 

@@ -1,13 +1,14 @@
-//! Changes of what a packing counts, kept so that they can be taken back.
+//! A log of a packing's changes, so that they can be undone.
 //!
 //! A question about a cluster ("where would these pods go if that node were gone") changes a few
-//! counts of many. Taking these back costs what they are; counting anew costs what the cluster is.
+//! counts of many. Undoing them takes time in proportion to the changes; counting anew takes time
+//! in proportion to the cluster.
 
 /// A change of the counts of a [`Topology`](super::topology::Topology). Numbers are those of
 /// groups, hosts, topology keys and domains there.
 #[derive(Clone, Copy, Debug)]
 pub enum Undo {
-    /// Pods came to a host; `first`, if there were none of the group before.
+    /// Pods were placed on a host; `first` if the group had none there before.
     Host {
         /// Of the pods.
         group: u32,
@@ -23,7 +24,7 @@ pub enum Undo {
         /// The host.
         host: u32,
     },
-    /// Pods came to a domain.
+    /// Pods were placed in a domain.
     Domain {
         /// Of the pods.
         group: u32,

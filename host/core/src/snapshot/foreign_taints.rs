@@ -1,11 +1,10 @@
-//! NodePools whose nodes somebody else makes useless as soon as they are there.
+//! NodePools whose new nodes another agent makes unusable with a taint.
 //!
-//! An agent that taints every new node until it has looked at it, or for good, and that nobody
-//! declared in `startupTaints`, makes of each purchase an empty node and of each pod one that waits
-//! again: without end, a node every few seconds. So after a few such nodes each further purchase
-//! waits for the newest of them, twice as long each time. All of it is read off the cluster: a node
-//! whose taint goes away counts no longer, nor does one that is gone or not new, and nothing is
-//! remembered.
+//! An agent may taint every new node, for a while or for good, without an entry in `startupTaints`.
+//! Then each purchase yields an empty node and the pod stays pending: without end, a node every few
+//! seconds. So after a few such nodes purchases back off exponentially, counted from the newest of
+//! them. All of this is derived from the cluster and nothing is remembered: a node stops counting
+//! when its taint is removed, when it is gone, or when it is no longer new.
 
 use rustc_hash::FxHashMap;
 

@@ -51,13 +51,13 @@ pub fn daemons(world: &ClusterObjects) -> Vec<Arc<PodShape>> {
     sets.iter().map(shape).collect()
 }
 
-/// What joining makes of a world.
+/// The joined objects.
 pub struct Joined {
     /// Nodes that count as capacity, in the order in which they are tried.
     pub nodes: Vec<StateNode>,
-    /// Names of those on their way out.
+    /// Names of terminating nodes.
     pub deleting: FxHashSet<Symbol>,
-    /// Pods whose place on the node that is nominated for them others have taken.
+    /// Pods whose room on their nominated node was taken by others.
     pub lost_nominations: FxHashSet<PodIx>,
     /// The other nominated ones and the places of their nodes, by UID.
     pub nominated: Vec<(PodIx, usize)>,
@@ -303,9 +303,9 @@ fn state_node(
     }
 }
 
-/// Takes what bound pods, nominated pods and daemons still to come use off each node. Returns the
-/// nominated ones that have no room left, and the others with the places of their nodes; who ends
-/// on the node counts as gone for them, for that may be why they were nominated.
+/// Subtracts bound pods, nominated pods and expected daemons from each node. Returns the nominated
+/// pods without room, and the others with the positions of their nodes. Terminating pods on the
+/// node count as gone for nominated pods, because their room may be why the pods were nominated.
 fn bind(
     world: &ClusterObjects,
     nodes: &mut [StateNode],

@@ -14,8 +14,8 @@ use crate::model::{
 };
 use crate::reasons::Unfit;
 
-/// Pods that kube-scheduler has given up on or will, `crowded_out` of the node that was nominated
-/// for them or without one, and pods that nodes on their way out must let go.
+/// Pods that kube-scheduler has marked or will mark unschedulable, including those that lost their
+/// nomination, and pods of terminating nodes.
 pub fn collect(
     world: &ClusterObjects,
     leaving: &FxHashSet<Symbol>,
@@ -33,7 +33,7 @@ pub fn collect(
         .filter(|n| !leaving.contains(n))
         .collect();
     let mut pending: Vec<PendingPod> = Vec::new();
-    // A nomination counts as long as its node is there and stays, and has room.
+    // A nomination counts while its node exists, is not terminating, and has room.
     for (at, pod) in world.pods.iter().enumerate() {
         let displaced =
             pod.node.is_some_and(|n| leaving.contains(&n)) && reschedulable(world, pod, &kinds);

@@ -33,8 +33,8 @@ pub fn partition_pools(
     (usable, unusable)
 }
 
-/// A dump of a cluster often leaves classes out, so a missing class counts only where others of its
-/// kind are there.
+/// A dump of a cluster often leaves classes out, so a missing class counts only if the dump has
+/// other classes of its kind.
 fn why_unusable(world: &ClusterObjects, pool: &NodePool) -> Option<Ineligible> {
     let same_kind = |c: &&NodeClass| c.id.kind == pool.class.kind && c.id.group == pool.class.group;
     let class = world

@@ -1,10 +1,10 @@
-//! Pods that are expected on a node and may not run there: others of their group went elsewhere
-//! than was planned.
+//! Nominated pods that their spread constraints no longer admit, because other pods of their group
+//! went elsewhere than planned.
 //!
-//! kube-scheduler places pods that must spread as it likes, within their constraints. Where one of
-//! them took a place in another domain than the plan's, its own domain has one too few and the
-//! other one too many as soon as everybody who is expected there comes; that kube-scheduler will
-//! not allow, however much room there is. So whoever is one too many is planned again at once.
+//! kube-scheduler chooses the domains of spread pods within their constraints. If a pod takes room
+//! in another domain than the planned one, the planned domain ends up one pod short and the other
+//! one pod ahead once all nominated pods arrive. kube-scheduler does not bind such a pod, however
+//! much room there is. So the pod that is one too many is planned again at once.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::matching::{admits, untolerated};
 use crate::model::pod::NodeInclusion;
 use crate::model::{ClusterObjects, PodShape, ShapeId, Spread, Symbol};
 
-/// Who of `expected`, pods and the places of their nodes, is one too many in a domain: in this
-/// order, each of them only as long as it is so without those before, and only if it is so once all
-/// who wait besides have come where fewest are. `running` counts the expected among the others.
-/// Nodes that kube-scheduler cannot use yet are left alone, and so are default constraints.
+/// The pods of `expected` (pods and positions of their nodes) that are one too many in a domain.
+/// Pods are tested in this order, each without those found before it. Other waiting pods are
+/// assumed to go to the domain with the fewest pods. `running` includes the expected pods. Nodes
+/// that kube-scheduler cannot use yet and default constraints are ignored.
 pub fn skew_violations(
     world: &ClusterObjects,
     nodes: &[StateNode],
@@ -67,8 +67,8 @@ pub fn skew_violations(
     found
 }
 
-/// How many pods of each shape are still to come: those that wait and are expected nowhere, and
-/// those whose node goes, which come back as others.
+/// Number of pods of each shape that will still arrive: waiting pods without a planned node, and
+/// pods of terminating nodes, which will be created again.
 fn waiting(
     world: &ClusterObjects,
     nodes: &[StateNode],
@@ -90,7 +90,7 @@ fn waiting(
 struct DomainCounts {
     key: Symbol,
     max_skew: i32,
-    /// Fewer domains than `minDomains` count as one with nobody.
+    /// With fewer domains than `minDomains` the minimum is 0.
     too_few: bool,
     by_domain: BTreeMap<Symbol, i32>,
 }
@@ -110,8 +110,8 @@ impl DomainCounts {
                 && (rule.node_taints == NodeInclusion::Ignore
                     || untolerated(&shape.tolerations, &node.taints, false).is_none())
         };
-        // What is still to come is no domain for kube-scheduler, unless somebody of the group is
-        // expected there.
+        // A node that has not registered is no domain for kube-scheduler, unless a pod of the group
+        // is nominated to it.
         let mut by_domain: BTreeMap<Symbol, i32> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.initialized && counts(node)) {
             node.labels

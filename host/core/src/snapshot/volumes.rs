@@ -1,4 +1,4 @@
-//! Resolves a pod's volumes to where they can be used and what they count against.
+//! Resolves a pod's volumes to where they can be attached and which limits they count against.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ pub struct Volumes<'a> {
 }
 
 impl<'a> Volumes<'a> {
-    /// Indexes what the world knows of storage.
+    /// Indexes storage objects.
     pub fn index(world: &'a ClusterObjects) -> Self {
         let claims = world.volume_claims.iter().enumerate();
         Volumes {
@@ -51,7 +51,7 @@ impl<'a> Volumes<'a> {
     /// restriction.
     ///
     /// # Errors
-    /// A sentence about the first volume that cannot be had.
+    /// A sentence about the first unavailable volume.
     pub fn alternatives(
         &self,
         world: &ClusterObjects,
@@ -130,7 +130,8 @@ impl<'a> Volumes<'a> {
             ));
         };
         if !class.wait_for_consumer {
-            let why = "is not bound yet, and its StorageClass binds immediately, not when a pod is placed";
+            let why = "is not bound yet, and its StorageClass binds immediately, not when a pod \
+                is placed";
             return Err(format!("its PersistentVolumeClaim {} {why}", text(name)));
         }
         Ok(class.topologies.clone())

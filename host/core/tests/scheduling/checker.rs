@@ -29,7 +29,7 @@ fn spread() -> Value {
     }]})
 }
 
-/// Rules that a plan breaks once somebody has changed it.
+/// Rules that an altered plan breaks.
 fn broken(objects: &[Value], change: impl FnOnce(&Snapshot, &mut Plan)) -> BTreeSet<String> {
     let snapshot = Snapshot::new(Arc::new(world(objects, Settings::default())));
     let mut plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();

@@ -1,5 +1,4 @@
-//! Pods that nobody means well with: what they cost is bounded, they are told why, and the others
-//! are planned for.
+//! Hostile pods: their cost is bounded, the reason is reported, and other pods are planned.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +60,7 @@ fn others() -> Vec<Value> {
     objects
 }
 
-/// Terms of many pods that select each other and nobody else: each is a group of its own.
+/// Terms of many pods that select only each other: each is a group of its own.
 #[test]
 fn a_hundred_pods_with_three_hundred_terms_each_are_planned_in_seconds() {
     let mut objects = others();
@@ -87,8 +86,8 @@ fn a_hundred_pods_with_three_hundred_terms_each_are_planned_in_seconds() {
     }
 }
 
-/// Terms that select everybody, said in ten thousand ways: such a pod goes to a node of its own,
-/// and the others elsewhere.
+/// Terms that select all pods, written in ten thousand ways: such a pod gets a node of its own, and
+/// the others go elsewhere.
 #[test]
 fn ten_thousand_selectors_of_everybody_keep_nobody_waiting() {
     let mut objects = others();
@@ -206,8 +205,7 @@ fn a_pod_beyond_a_limit_is_told_which_and_the_others_are_planned() {
     }
 }
 
-/// One that runs keeps others off its node, though its terms are not kept word by word, and nobody
-/// else's.
+/// A running one keeps others off its node, although its terms are reduced, and off no other node.
 #[test]
 fn a_pod_beyond_a_limit_that_runs_keeps_its_namespace_away() {
     let terms = (0..600).map(|n| term(HOSTNAME, json!({"matchLabels": {"app": format!("x{n}")}})));
@@ -232,7 +230,8 @@ fn excess(part: Part, count: u64) -> Unfit {
     Unfit::Excess(Excess { part, count })
 }
 
-/// What the API server takes and nobody needs: the pods are told, and little of it is kept.
+/// Input that the API server accepts and no workload needs: the pods get a reason, and little of it
+/// is kept.
 #[test]
 fn a_megabyte_of_labels_is_told_of_and_not_kept() {
     let mut objects = others();

@@ -1,4 +1,4 @@
-//! NodePools that nothing can be bought for say so, whoever asks.
+//! NodePools without compatible instance types are reported, whatever the pod.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -169,7 +169,7 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
         node("n3", "c", "8", "32Gi"),
     ];
     let planned = |pods: &[serde_json::Value]| plan(&[&nodes, pods].concat());
-    // Two were meant for each zone. While all of them may still come, nobody is in the way.
+    // Two were meant for each zone. While all of them may still arrive, no pod is in the way.
     let [a, b] = [on("a", "n1"), on("b", "n2")];
     expect![[""]].assert_eq(&planned(&[
         a.clone(),
@@ -191,7 +191,7 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
         told("d", "n1"),
         told("e", "n2"),
     ]));
-    // But if somebody is planned for the third anyway, all may stay where they are.
+    // But if a pod is planned for the third anyway, all may stay where they are.
     let next = web("next", json!({}));
     expect![[r#"
         n3: next

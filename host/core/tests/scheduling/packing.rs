@@ -289,8 +289,8 @@ fn by_zone(snapshot: &Snapshot, plan: &Plan, services: &[&str]) -> BTreeMap<Stri
     zones
 }
 
-/// Of pods of a service that come to one node kube-scheduler is told of one at a time, and whoever
-/// comes before them takes their places: on one node that makes no difference.
+/// Pods of a spread service on one node are nominated one at a time, and pods that are tried
+/// earlier take their room. On one node that makes no difference.
 #[test]
 fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     let snapshot = crowded(150, 1);
@@ -334,8 +334,8 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
             "{here}"
         );
     }
-    // The others of a service that is alone in its zone are told; whoever would wait for the turn
-    // is not.
+    // The other pods of a service that is alone in its zone are nominated; pods that would have to
+    // wait are not.
     let mut free: Vec<&str> = untold(&snapshot, &tied)
         .iter()
         .map(|pod| &*world.pods[pod.0 as usize].name)
@@ -350,9 +350,9 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     assert_eq!(untold(&snapshot, &tight).len(), 0);
 }
 
-/// A large pod whose own node opens a moment later would take the room of several that fit nowhere
-/// else in their zone. Large pods and others on each node of a bundle: as is cheapest, and as is
-/// bought.
+/// A large pod with a node that registers a moment later would take the room of several pods that
+/// fit nowhere else in their zone. Large pods and others on each node of a bundle: as is cheapest,
+/// and as is bought.
 #[test]
 fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_too_dear() {
     let beside = |large: usize, plain: usize| {
@@ -391,7 +391,7 @@ fn what_crowds_a_zone_has_no_pods_beside_it_that_are_larger_where_that_is_not_to
     .assert_eq(&(beside(40, 110) + &beside(12, 110)));
 }
 
-/// What is too much for eight cores is split evenly, and its pods wait for their turn to be told.
+/// More than eight cores are split evenly, and the pods wait for their nomination.
 #[test]
 fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     let snapshot = crowded(150, 3);
@@ -406,9 +406,8 @@ fn what_crowds_a_zone_too_much_for_any_node_comes_to_several_alike() {
     assert_eq!(untold(&snapshot, &plan).len(), 0);
 }
 
-/// A service over three zones beside pods that fill the nodes up: nobody is left over where
-/// kube-scheduler can be told of all at once, and it comes to the first of each zone before the
-/// second of any.
+/// A service over three zones beside pods that fill up the nodes: all pods are placed if all can be
+/// nominated at once and the first pod of each zone is tried before the second of any.
 #[test]
 fn like_pods_that_must_spread_go_one_to_each_zone_in_the_order_in_which_they_came() {
     let mut objects = spreading(6, "web", "900m", "1Gi");
@@ -540,7 +539,7 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
     );
 }
 
-/// One Deployment: whoever comes first takes a place, and the next is as large.
+/// One Deployment: any pod may take any slot, because all are equal.
 #[test]
 fn of_pods_that_are_all_alike_nobody_need_be_told() {
     let mut objects = pods(200, "web", "250m", "500Mi", &json!({}));

@@ -1,4 +1,5 @@
-//! NodePools that may not be bought from say why, and those whose nodes others make useless wait.
+//! NodePools that may not be bought from are reported with a reason, and purchases back off where
+//! others taint new nodes.
 
 use std::sync::Arc;
 

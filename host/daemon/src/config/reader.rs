@@ -1,4 +1,4 @@
-//! A TOML document read key by key: every key must be asked for, every fault knows its place.
+//! Reads a TOML document key by key. Every key must be asked for, and every error has a location.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -177,7 +177,7 @@ impl<'d, 't> Table<'d, 't> {
         self.entries.contains_key(key)
     }
 
-    /// The keys that are there.
+    /// The existing keys.
     pub fn keys(&self) -> Vec<String> {
         self.entries
             .keys()
@@ -451,7 +451,7 @@ impl<'d, 't> Table<'d, 't> {
         table_json(self.entries)
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were not read.
     pub fn finish(self) {
         let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
         for (key, value) in self
@@ -531,7 +531,7 @@ pub fn expected(words: &[&str]) -> String {
     }
 }
 
-/// The known word that `typed` is most likely a slip of, as a hint.
+/// The known word closest to `typed`, as a hint.
 pub fn did_you_mean(typed: &str, known: &[&str]) -> Option<String> {
     let likeness = |word: &str| strsim::jaro_winkler(&typed.to_lowercase(), &word.to_lowercase());
     let nearest = known

@@ -1,4 +1,4 @@
-//! From a plan to the NodeClaims that it wants, as they are written to the API server.
+//! Turns a plan into NodeClaims as they are written to the API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,9 @@ pub const HASH: &str = "karpenter.sh/nodepool-hash";
 pub const HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 
 /// Annotation with the pods that a NodeClaim was made for, `namespace/name` separated by commas:
-/// until its node has taken them, no other round plans for them, whichever process makes it. Behind
-/// a pod may be `~` and then, in this order: the number of its group, where it must spread; `+` and
-/// a number, where pods have to follow it or others of that number; `-`, where kube-scheduler need
-/// not be told of it.
+/// until its node has taken them, no other round plans for them, whichever process makes it. A pod
+/// may be followed by `~` and then, in this order: the number of its group, if it must spread; `+`
+/// and a number, if it is an affinity leader of that number; `-`, if it needs no nomination.
 pub const PODS: &str = "longshore.dev/planned-pods";
 /// Most bytes of that annotation; the API server allows 256 KiB of annotations.
 const PODS_BYTES: usize = 200_000;
@@ -43,11 +42,11 @@ pub const ROUND: &str = "longshore.dev/round";
 pub struct Planned<'a> {
     /// `namespace/name`.
     pub pod: &'a str,
-    /// What tells pods apart that must spread; nothing for the others.
+    /// The group of a spread pod; nothing for other pods.
     pub group: Option<u32>,
-    /// What tells pods apart that required pod affinity has others follow; nothing for the others.
+    /// The group of an affinity leader; nothing for other pods.
     pub affinity_leader: Option<u32>,
-    /// kube-scheduler is told of it; the others find room without that.
+    /// It is nominated; other pods find room without a nomination.
     pub nominated: bool,
 }
 
@@ -86,7 +85,7 @@ pub fn planned_pods(claim: &NodeClaim) -> impl Iterator<Item = Planned<'_>> {
     })
 }
 
-/// What tells a pod apart among those that must spread: its shape.
+/// The group of a spread pod: its shape.
 pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {
     let shape = world.pods[pod.0 as usize].shape;
     let own = &world.shapes.get(shape).spread;
@@ -101,15 +100,15 @@ pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {
 /// What is to be known of the pods that nodes are bought for.
 #[derive(Default)]
 pub struct NominationPlan {
-    /// Pods that kube-scheduler need not be told of.
+    /// Pods that need no nomination.
     pub without_nomination: FxHashSet<PodIx>,
     /// Shapes of pods that others have to follow.
     pub affinity_leaders: FxHashSet<ShapeId>,
 }
 
 impl NominationPlan {
-    /// Of a plan's pods; kube-scheduler is told of all of them where `stop` is raised before it is
-    /// known who need not be.
+    /// Decides which pods of a plan are nominated: all of them if `stop` is raised before the
+    /// search ends.
     pub fn of(snapshot: &Snapshot, plan: &Plan, stop: Stop<'_>) -> Self {
         let followed = affinity_leaders(snapshot, plan);
         NominationPlan {
@@ -191,8 +190,8 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// and then the second is planned again.
 const LETTERS: usize = 9;
 
-/// The name of a claim, decided by the round, the claim's number in it and its pods: who writes it
-/// again, because no answer came, writes the same name.
+/// The name of a claim, derived from its round, its number there and its pods, so that a retry
+/// after a lost answer writes the same name.
 fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
     let mut digest = Sha256::new();
     [pool, decided_by, pods].iter().for_each(|part| {

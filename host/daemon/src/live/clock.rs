@@ -1,11 +1,10 @@
-//! The time of day: the API server's, counted on by this process.
+//! The time of day, taken from the API server and advanced by this process.
 //!
-//! Whether a pod is stuck, a claim expired or a taint old enough is told by times that the API
-//! server and its clients wrote. A machine whose clock is an hour ahead would end all of them at
-//! once. So the `Date` of the server's answers is what counts ([`Clock::learn`]), and between
-//! answers the time goes on by a clock that nobody can set. The machine's own clock is shown until
-//! the first answer, and is kept to where it agrees with the server's, since a `Date` has whole
-//! seconds.
+//! Stuck pods, expired claims and old taints are judged by timestamps that the API server and its
+//! clients wrote. A machine whose clock is an hour ahead would end all of them at once. So the
+//! `Date` header of the server's answers counts ([`Clock::learn`]). Between answers a monotonic
+//! clock advances the time. The machine's own clock is used until the first answer, and as long as
+//! it agrees with the server's, because a `Date` has whole seconds only.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

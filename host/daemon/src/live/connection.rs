@@ -1,14 +1,14 @@
-//! The way to the API server: everything goes over one HTTP/2 connection, as client-go has it.
+//! The connection to the API server: one HTTP/2 connection for everything, as in client-go.
 //!
-//! [`clients`] puts the same layers between the daemon and whatever answers, a real server or a
-//! simulated one. From the outside in: a request that is known not to have been carried out is sent
-//! again ([`RetryRejected`]); each attempt of a write asks whether this replica leads and has a
-//! deadline that ends before another replica may lead ([`Gate`]). A write whose answer is lost is
-//! an error: the caller looks up what became of it.
+//! [`clients`] puts the same layers between the daemon and a real or a simulated server. From the
+//! outside in: a request that was certainly not carried out is sent again ([`RetryRejected`]). Each
+//! attempt of a write checks whether this replica leads, and has a deadline that ends before
+//! another replica may lead ([`Gate`]). A write whose answer is lost is an error; the caller looks
+//! up the result.
 //!
-//! Over HTTP/1.1 each request that is under way needs a connection of its own. Those were a hundred
-//! for a wave of a thousand pods, made when the server is busiest: their TLS handshakes took a
-//! twenty-fifth of its time, and each keeps its buffers here for as long as it is open.
+//! Over HTTP/1.1 each concurrent request needs a connection of its own. A wave of a thousand pods
+//! needed a hundred, opened when the server is busiest. Their TLS handshakes took 4 % of its time,
+//! and each connection keeps buffers here while it is open.
 
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -45,11 +45,11 @@ const ANSWERS: u32 = 64 << 20;
 pub struct Clients {
     /// Asks again where the server is too busy to answer.
     pub patient: Client,
-    /// Does not: for requests whose refusal is an answer.
+    /// Does not retry: for requests whose refusal is an answer.
     pub plain: Client,
 }
 
-/// Makes them; whether there is a server is not looked at.
+/// Makes them without contacting the server.
 ///
 /// # Errors
 /// If the certificates, the credentials or the proxy of the configuration cannot be used.

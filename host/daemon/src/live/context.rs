@@ -50,22 +50,22 @@ pub struct Context {
     pub clock: Clock,
     /// Whether the loop is alive.
     pub pulse: Pulse,
-    /// What this process writes, told to the loop at once: the watch may bring it much later.
+    /// Own writes, sent to the loop at once, because the watch may bring them much later.
     pub echoes: UnboundedSender<OwnWrite>,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
     /// The watches are up to date as far as is known: time limits of what they should have brought
     /// may be applied.
     pub fresh: AtomicBool,
-    /// Offerings that could not be had a moment ago.
+    /// Offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,
     /// Launches that wait, for the cloud has refused them.
     pub backoff: LaunchBackoff,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
-    /// What kube-scheduler is being told.
+    /// Nominations in flight to kube-scheduler.
     pub nomination_pacer: NominationPacer,
-    /// Nodes that are being opened to pods.
+    /// Nodes that are being registered.
     pub registration_queue: RegistrationQueue,
     /// Nodes that are being drained.
     pub drains: Drains,
@@ -75,8 +75,7 @@ pub struct Context {
     pub repairs: bool,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
-    /// Whether metrics and Events tell of the state of objects, and not only of what is done; off
-    /// unless said.
+    /// Whether metrics and Events report the state of objects beside actions; off by default.
     pub observes: AtomicBool,
 }
 
@@ -86,7 +85,7 @@ impl Context {
         self.clock.now()
     }
 
-    /// Whether the state of objects is told of.
+    /// Whether the state of objects is reported.
     pub fn observes(&self) -> bool {
         self.observes.load(Ordering::Relaxed)
     }
@@ -104,8 +103,8 @@ impl Context {
         }
     }
 
-    /// Tells the loop of an object that was written: `text` is the server's answer. Of NodeClaims
-    /// the whole object is told. Returns its version.
+    /// Tells the loop of an object that was written: `text` is the server's answer. NodeClaims are
+    /// sent whole. Returns its version.
     pub fn echo(&self, kind: Kind, name: &str, text: &str) -> Option<String> {
         let (object, version) = strip_managed_fields(text);
         let version = version?.to_owned();
@@ -142,15 +141,15 @@ impl Context {
         Ok(())
     }
 
-    /// Writes `status.nominatedNodeName` of pods, several at a time. It is a hint: kube-scheduler
-    /// tries that node first and, since 1.35, keeps its room for the pod; a refusal costs nothing
-    /// but the hint.
+    /// Writes `status.nominatedNodeName` of pods, several at a time. kube-scheduler tries the
+    /// nominated node first and, since 1.35, reserves its room. A refused write costs only the
+    /// nomination.
     pub async fn nominate(&self, pods: Vec<Nomination>) {
         self.write_nominations(pods, true).await;
     }
 
-    /// The same for pods whose node kube-scheduler has forgotten. Nodes do not stay closed for it:
-    /// until they open it goes on forgetting.
+    /// The same for pods whose nomination kube-scheduler has cleared. Registration does not wait
+    /// for it: until the node registers kube-scheduler keeps clearing nominations.
     pub async fn renominate(&self, pods: Vec<Nomination>) {
         self.write_nominations(pods, false).await;
     }
@@ -192,7 +191,7 @@ impl Context {
             .await;
     }
 
-    /// Takes the hint of each of these pods back, unless it has been told something else meanwhile.
+    /// Clears the nomination of each of these pods, unless it has changed meanwhile.
     pub async fn clear_nominations(&self, pods: Vec<String>) {
         futures::stream::iter(pods)
             .for_each_concurrent(
@@ -244,22 +243,21 @@ impl Context {
     }
 }
 
-/// How often it is tried to take a hint back.
+/// Attempts to clear a nomination.
 const CLEAR_ATTEMPTS: u32 = 5;
 
-/// How many pods are told of their node at a time, so that other writes get their turn.
+/// Number of nominations written at a time, so that other writes get their turn.
 const TURNS: usize = 32;
-/// What kube-scheduler is taken to need for each: it looks at every pod that waits whenever one is
-/// told.
+/// Assumed time of kube-scheduler per nomination: it looks at every pending pod for each.
 const HEARS: Duration = Duration::from_millis(2);
 /// And for the first.
 const LISTENS: Duration = Duration::from_millis(300);
 
-/// What kube-scheduler is being told. Nominations and nodes come to it by two watches, and a node
-/// that opens before it has heard whom it is for is taken by others.
+/// Nominations in flight to kube-scheduler. Nominations and nodes reach it by two watches. If a
+/// node registers before its nominations arrive, other pods take its room.
 pub struct NominationPacer {
     turns: Semaphore,
-    /// When it has heard all that it was told.
+    /// When it has seen all nominations.
     heard: Mutex<Option<Instant>>,
 }
 
@@ -273,13 +271,13 @@ impl Default for NominationPacer {
 }
 
 impl NominationPacer {
-    /// A pod was told its node.
+    /// A pod was nominated.
     fn nominated(&self, now: Instant) {
         let mut heard = lock(&self.heard);
         *heard = Some(heard.unwrap_or(now).max(now + LISTENS) + HEARS);
     }
 
-    /// How much longer a node should stay closed.
+    /// How much longer the registration of a node should wait.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = (*lock(&self.heard))?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)

@@ -1,12 +1,11 @@
-//! The loop: what is observed is folded in, what it touches is looked at again, and now and then a
-//! round plans.
+//! The main loop: it folds observations, reconciles the objects that they touch, and plans rounds.
 //!
-//! One task owns the state; nobody else reads it. Work on one object is done by one task at a time
-//! ([`WorkQueue`]), with copies of what it needs, and what comes of it returns as an observation
-//! like any other. What this process writes is folded in from the answers, so that no round forgets
-//! a NodeClaim that the watch has not brought yet; while a watch is known to be behind nothing is
-//! planned ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or the next
-//! of its own dates.
+//! One task owns the state and is its only reader. One task at a time works on an object
+//! ([`WorkQueue`]), with copies of what it needs, and its result returns as an observation. The
+//! answers of this process's own writes are folded as well, so that no round forgets a NodeClaim
+//! that the watch has not brought yet. While a watch is known to lag no round is made
+//! ([`Freshness`]). Nothing is polled: the loop sleeps until something arrives or its next timer is
+//! due.
 
 mod apply_plan;
 mod observed;
@@ -72,12 +71,12 @@ type InFlightPods = BTreeMap<String, Vec<(String, Option<u32>)>>;
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
-/// While nothing may be planned, whether that is over is looked at this often.
+/// How often freshness is checked while no round may be made.
 const RECHECK: Duration = Duration::from_secs(1);
 const GARBAGE: Duration = Duration::from_secs(120);
 /// NodePools are counted again at most this often.
 const POOLS: Duration = Duration::from_secs(1);
-/// Who leads is looked at this often, where replicas compete for it.
+/// How often leadership is checked, if there are several replicas.
 const LEADER: Duration = Duration::from_millis(250);
 /// No round is made for so long where memory is given back to the system.
 const TRIM_MARGIN: Duration = Duration::from_millis(50);
@@ -116,20 +115,20 @@ struct Controller {
     launch_groups: LaunchGroups,
     nominations: Nominations,
     pod_latency: PodLatency,
-    /// Pods planned for a claim after it was made, until its node is there.
+    /// Pods planned for a claim after it was created, until its node exists.
     in_flight_pods: InFlightPods,
-    /// Nodes whose pods have changed, until their claims say so.
+    /// Nodes whose pods have changed, until their claims are updated.
     pod_events: PodEvents,
     /// How many nodes are unhealthy.
     unhealthy_counts: UnhealthyCounts,
     last_plan: serde_json::Value,
-    /// Why nothing can be bought for NodePools, as the last round has found that planned for
-    /// anybody.
+    /// NodePools without compatible instance types, with reasons, as of the last round that planned
+    /// for a pod.
     incompatible_pools: BTreeMap<String, String>,
     explain_requests: ExplainRequests,
     published: Instant,
     changed: bool,
-    /// Whether the heap has free what somebody needed for a while.
+    /// Whether the heap holds memory that was needed for a while only.
     trim_due: bool,
     /// When this process began to watch.
     began: Instant,
@@ -247,8 +246,8 @@ impl Controller {
         !self.planning && !self.collecting && self.work.running() == 0
     }
 
-    /// Has an object looked at again. A replica that stands by acts on nothing and keeps no list of
-    /// it: whoever takes over looks at everything.
+    /// Enqueues an object. A standby replica reconciles nothing and keeps no queue: a
+    /// new leader reconciles everything.
     fn enqueue(&mut self, what: WorkItem, now: Instant) {
         match &what {
             WorkItem::Claim(name) => {
@@ -313,7 +312,7 @@ impl Controller {
         }
     }
 
-    /// Notes that pods came to a node or went.
+    /// Records that pods were bound to a node or left.
     fn pod_event(&mut self, node: String, now: Instant) {
         if self.state.nodes.contains_key(&node) {
             self.pod_events
@@ -561,7 +560,7 @@ impl Controller {
         tokio::task::spawn_blocking(process::trim_heap);
     }
 
-    /// What a leader does first: everything is looked at once.
+    /// The first action of a leader: enqueue everything.
     fn on_elected(&mut self, now: Instant) {
         let claims: Vec<String> = self.state.claims.keys().cloned().collect();
         let nodes: Vec<String> = self.state.nodes.keys().cloned().collect();
@@ -666,7 +665,7 @@ impl Controller {
         }))
     }
 
-    /// Work on a node that nobody has deleted: it is replaced if it is unhealthy for too long.
+    /// Work on a node that is not being deleted: it is replaced if it is unhealthy for too long.
     fn repair_node(&mut self, node: &Arc<NodeView>, now: Instant) -> Option<Work> {
         let (ctx, node) = (self.ctx.clone(), node.clone());
         let [claim] = &self.state.claim_of(&node)[..] else {
@@ -783,8 +782,8 @@ impl Controller {
         }
     }
 
-    /// Answers who asks about a pod, between two rounds: it plans as a round would, and nothing
-    /// comes of it. A round that becomes due meanwhile does not wait for it.
+    /// Answers a query about a pod between two rounds: it plans like a round and drops the plan. A
+    /// round that becomes due meanwhile does not wait for it.
     fn answer_query(&mut self, now: Instant) {
         let Some(question) = self.explain_requests.begin(now) else {
             return;
@@ -804,7 +803,7 @@ impl Controller {
         });
     }
 
-    /// What the configuration says to whoever folds what is seen. To be called between two rounds.
+    /// The part of the configuration that the fold uses. To be called between two rounds.
     fn apply_config(&mut self) {
         self.state.plans_unattempted = self
             .config
@@ -831,8 +830,7 @@ impl Controller {
         }
     }
 
-    /// Takes back hints that kube-scheduler did not follow, so that those pods are planned for
-    /// again.
+    /// Clears nominations that kube-scheduler did not follow, so that the pods are planned again.
     fn expire_nominations(&mut self, now: Instant) {
         let nodes = &self.state.nodes;
         let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
@@ -847,7 +845,8 @@ impl Controller {
         }
     }
 
-    /// Garbage, both ways: claims whose instance is gone, and instances whose claim is.
+    /// Garbage in both directions: claims whose instance is gone, and instances whose claim is
+    /// gone.
     fn collect(&mut self) {
         self.collecting = true;
         let state = &self.state;

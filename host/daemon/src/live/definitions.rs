@@ -1,6 +1,6 @@
-//! Whether the cluster's resource definitions are those of this Longshore. One that is missing the
-//! watch reports; one of another version takes objects and silently drops the fields that it does
-//! not know.
+//! Compares the cluster's resource definitions with those of this Longshore. The watch reports a
+//! missing one. An outdated one accepts objects and silently drops the fields that it does not
+//! know.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;

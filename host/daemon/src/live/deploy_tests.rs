@@ -1,5 +1,5 @@
-//! What `deploy/` promises: rights for what is watched and no more, and a Deployment that is hard
-//! to break into and to lose.
+//! Tests of `deploy/`: permissions for what is watched and no more, and a hardened, highly
+//! available Deployment.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -157,7 +157,7 @@ fn one_replica_is_always_left() {
         (&json!("topology.kubernetes.io/zone"), &json!(1))
     );
     assert_eq!(spread["labelSelector"]["matchLabels"], *labels);
-    // What is under way when it is told to stop is waited for.
+    // On a stop, writes in flight are awaited.
     assert!(pod["terminationGracePeriodSeconds"].as_i64() >= Some(30));
 }
 

@@ -1,11 +1,10 @@
-//! What is known of nodes that are being drained: their pods, which of them refused to leave, and
-//! volumes.
+//! State of nodes that are being drained: their pods, refused evictions, and attached volumes.
 //!
-//! The pods of a node are listed once when its drain begins and kept up to date from the watch
-//! afterwards. A watch may be late, so versions decide which of two copies of a pod is newer
-//! (Kubernetes promises since 1.35 that versions of a kind are numbers in order). Details are kept
-//! for nodes that are being deleted and for no others. Of volumes it is known which are attached to
-//! which node. Nothing here has to outlive the process: a successor lists again.
+//! The pods of a node are listed once when its drain begins, and updated from the watch afterwards.
+//! A watch may lag, so the higher version of two copies of a pod wins (Kubernetes promises since
+//! 1.35 that versions of a kind are ordered numbers). Details are kept only for nodes that are
+//! being deleted. For volumes, only the node that each is attached to is kept. Nothing here has to
+//! outlive the process: its successor lists again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -57,11 +56,11 @@ struct Drain {
     pods: BTreeMap<String, Arc<DrainingPod>>,
     /// When its pods were listed last.
     listed: Option<Instant>,
-    /// UIDs of pods that have gone since a list was asked for whose answer is not there yet.
+    /// UIDs of pods that have ended since a pending list was requested.
     gone: Option<HashSet<String>>,
     /// How pods were asked, by UID.
     tries: HashMap<String, BTreeMap<PodRequest, Try>>,
-    /// When it was first seen to be closed to kube-scheduler.
+    /// When its taint was first seen.
     closed: Option<Instant>,
     /// When the cloud was asked last for its instance.
     asked_cloud: Option<Instant>,
@@ -69,8 +68,8 @@ struct Drain {
     volumes: HashMap<String, (Option<String>, Instant)>,
 }
 
-/// What is asked of a pod. Each has its own back-off: a pod whose time is up is not left alone
-/// because it refused.
+/// What is asked of a pod. Each has its own backoff: a refused eviction does not delay a pod whose
+/// grace period ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PodRequest {
     /// To leave, if its disruption budget allows it.
@@ -101,7 +100,7 @@ pub struct Attachment {
 }
 
 impl Drains {
-    /// Takes in what a watch tells. Returns the nodes in whose drains something has changed.
+    /// Folds a change from a watch. Returns the nodes whose drains have changed.
     pub fn observe(&self, kind: Kind, change: &Change) -> Vec<String> {
         match kind {
             Kind::Pod => lock(&self.0).pod(change),
@@ -130,7 +129,7 @@ impl Drains {
         lock(&self.0).forget(node);
     }
 
-    /// For how long a node has been seen to be closed to kube-scheduler by this process.
+    /// How long this process has seen a node with the taint that keeps kube-scheduler away.
     pub fn seen_closed(&self, node: &str, now: Instant) -> Duration {
         let mut known = lock(&self.0);
         let closed = known

@@ -1,5 +1,5 @@
-//! What the daemon stands on: clients, a cloud, a clock. `longshore run` puts real ones there, a
-//! simulation its own, and everything in between is the same code.
+//! What the daemon depends on: clients, a cloud, a clock. `longshore run` uses real ones and the
+//! simulator its own; all other code is the same.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ pub fn fixed(catalogue: Catalogue) -> Offers {
     Arc::new(move || catalogue.clone())
 }
 
-/// A Lease, and who wants it.
+/// A Lease and its candidate.
 pub struct Lease {
     /// Its namespace.
     pub namespace: String,
@@ -208,9 +208,8 @@ impl Daemon {
         move |outcome| ctx.metrics.rounds.with_label_values(&[outcome]).get()
     }
 
-    /// Runs until it is told to retire ([`Leadership::retire`]): then it starts nothing any more,
-    /// waits for what is under way, and gives the Lease back. What is under way when it is dropped
-    /// is left as it is.
+    /// Runs until [`Leadership::retire`] is called. Then it starts no more work, waits for work in
+    /// progress, and releases the Lease. What is under way when it is dropped is left as it is.
     ///
     /// # Errors
     /// If a part that it cannot do without has ended: the process has to begin anew.

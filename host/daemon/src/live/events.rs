@@ -1,6 +1,6 @@
-//! Events on objects, said once: the same reason and words about the same object are not repeated
-//! for two minutes, for five where a pod is told in every round that it has no node, and for one
-//! where a NodePool admits no instance type.
+//! Events on objects. An Event with the same reason and message for the same object is not repeated
+//! for two minutes. The limit is five minutes for pods without a node, and one minute for NodePools
+//! without compatible instance types.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -78,7 +78,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Events that are told only as long as there are few of them: ten at once, and five a second.
+/// Events with a rate limit: a burst of ten, then five per second.
 struct RateLimiter {
     left: f64,
     counted: Instant,
@@ -95,7 +95,7 @@ impl RateLimiter {
         }
     }
 
-    /// Whether one more may be told.
+    /// Whether one more may be written.
     fn take(&mut self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.counted).as_secs_f64();
         self.left = (self.left + since * RateLimiter::A_SECOND).min(RateLimiter::MOST);

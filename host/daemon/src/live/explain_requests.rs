@@ -1,8 +1,8 @@
-//! Questions about pods, one at a time and never at a round's cost.
+//! Answers `longshore explain`, one request at a time, without delaying rounds.
 //!
-//! A question is answered by planning, on a thread of its own and with instances of the policies of
-//! its own, so that a round that becomes due meanwhile is made at once. It does not begin while a
-//! round is under way or about to begin.
+//! A request is answered by planning on a thread of its own with its own policy instances, so that
+//! a round that becomes due meanwhile starts at once. A request does not start while a round runs
+//! or is about to.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::explain::Explained;
 pub struct ExplainRequest {
     pub pod: String,
     pub reply: oneshot::Sender<Result<Explained, String>>,
-    /// Held until the answer is there, whether or not anybody still waits for it: there is one.
+    /// Held until the answer is complete, even if the client has gone, so that only one runs at a
+    /// time.
     pub turn: OwnedSemaphorePermit,
 }
 
@@ -55,7 +56,7 @@ impl ExplainRequests {
         }
     }
 
-    /// Begins an answer, unless nobody waits for it any more.
+    /// Begins an answer, unless the client has gone.
     pub fn begin(&mut self, now: Instant) -> Option<ExplainRequest> {
         let (question, _) = self.waits.take()?;
         if question.reply.is_closed() {
@@ -65,7 +66,7 @@ impl ExplainRequests {
         Some(question)
     }
 
-    /// The answer is there, or there is none.
+    /// The answer, or none.
     pub fn ended(&mut self) {
         self.answering = false;
     }

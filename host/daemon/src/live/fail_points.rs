@@ -1,5 +1,5 @@
-//! Places where a test can have the daemon panic, to see what guards against panics at work.
-//! Compiled in by the feature `mutants` alone.
+//! Places where a test can make the daemon panic, to test its guards against panics. Compiled with
+//! the feature `mutants` only.
 
 #[cfg(feature = "mutants")]
 use std::cell::Cell;

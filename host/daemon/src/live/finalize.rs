@@ -1,7 +1,7 @@
-//! A claim's end: its Node goes first, then the instance, then the claim.
+//! The end of a NodeClaim: its Node goes first, then the instance, then the claim.
 //!
-//! An instance ends only where its Node is gone or never joined, and that is asked of the server:
-//! that the state has no Node may mean that a watch is late.
+//! An instance is terminated only if its Node is gone or never joined. The API server is asked for
+//! that, because a Node missing from the state may only mean that a watch lags.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::proof;
 use super::step_error::StepError;
 
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
-/// Its Node is looked at again after this long; the watch is sooner.
+/// How long until its Node is checked again; the watch is usually earlier.
 const NODE: Duration = Duration::from_secs(5);
 /// Whether a cloud lists an instance by now is asked this often.
 const UNKNOWN: Duration = Duration::from_secs(60);

@@ -52,11 +52,11 @@ struct Unseen {
 /// A kind's watch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// When anything came of it last,
+    /// When it last brought anything,
     at: Option<Instant>,
     /// and when the first after a while did. More of what happened meanwhile may follow it.
     resumed: Option<Instant>,
-    /// The newest version that it has told of.
+    /// The newest version that the watch has brought.
     version: u64,
     /// When the list that was read last, or is being read, began.
     list_began: Option<Instant>,
@@ -117,7 +117,7 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// Something came of a watch, or of a list.
+    /// A watch or a list brought something.
     pub fn heard(&mut self, kind: Kind, now: Instant) {
         let heard = self.heard.entry(kind).or_default();
         if heard.at.is_none_or(|at| now >= at + RECENT) {
@@ -220,7 +220,7 @@ impl Freshness {
         }
     }
 
-    /// Objects of a kind that were written and that no list can have: they are there all the same.
+    /// Written objects of a kind that no list can have yet; they exist all the same.
     pub fn unseen(&self, kind: Kind) -> Vec<Box<str>> {
         let of = self.unseen.iter().filter(|((of, _), _)| *of == kind);
         of.filter_map(|(_, unseen)| unseen.object.clone()).collect()

@@ -1,4 +1,4 @@
-//! What the fuzz target of watches (`host/fuzz`) calls of what is private here.
+//! Private functions that the fuzz target of watches (`host/fuzz`) calls.
 
 use longshore_api::manifests::Store;
 use serde_json::Value;

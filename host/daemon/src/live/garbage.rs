@@ -1,9 +1,10 @@
-//! Garbage, both ways: claims whose instance is gone, and instances whose claim is.
+//! Garbage collection in both directions: claims whose instance is gone, and instances whose claim
+//! is gone.
 //!
-//! One look proves nothing: a list of a cloud can be successful and lack half, claims can have been
-//! restored under new UIDs, a watch can be late. So garbage has to be seen as such in two passes
-//! that are an interval apart, is looked at once more where it is (the API server, the cloud), and
-//! there is a limit to what goes in one pass: above it nothing goes, and that is said.
+//! One observation proves nothing: a cloud's list can succeed and lack half of the instances,
+//! claims can be restored with new UIDs, a watch can lag. So garbage has to be seen in two passes
+//! an interval apart, and is checked once more at its source (API server or cloud). Each pass has a
+//! limit; above the limit nothing is removed and the operator is notified.
 
 mod limit;
 mod sightings;
@@ -70,8 +71,8 @@ impl Garbage {
 /// of it.
 pub const HELD: &str = "GarbageCollectionHeld";
 
-/// Deletes registered claims whose instance is gone (`ready` has the provider IDs of nodes that are
-/// Ready, whose instance is there whatever the cloud says), and instances whose claim is gone.
+/// Deletes registered claims whose instance is gone, and instances whose claim is gone. `ready` has
+/// the provider IDs of Ready nodes: their instances exist, whatever the cloud says.
 ///
 /// # Errors
 /// What the server or the cloud says; what was not done is done the next time.
@@ -170,8 +171,8 @@ async fn lost_claims(
     Ok(None)
 }
 
-/// Ends instances whose claim is gone. One that has a Node is ended by way of its Node, which is
-/// drained.
+/// Terminates instances whose claim is gone. One that has a Node is ended by way of its Node, which
+/// is drained.
 async fn leaked_instances(
     ctx: &Context,
     claims: &[Arc<NodeClaim>],

@@ -1,7 +1,8 @@
-//! Gauges that tell of the cluster: written from a [`MetricsSnapshot`] when somebody asks, family
-//! by family, a page at a time, so that neither the loop nor memory feels how many pods there are.
-//! Names and labels are Karpenter's; a label without a value is left out, which Prometheus takes
-//! for the same.
+//! Gauges of the cluster's state.
+//!
+//! They are written from a [`MetricsSnapshot`] when `/metrics` is read, family by family and a page
+//! at a time, so that many pods cost the loop neither time nor memory. Names and labels are
+//! Karpenter's. A label without a value is left out, which Prometheus treats as the same.
 
 mod families;
 mod line;
@@ -10,7 +11,7 @@ use families::FAMILIES;
 
 use super::state::MetricsSnapshot;
 
-/// About this many bytes are written before whoever reads gets them.
+/// Size of a page in bytes; each page is sent to the reader when it is full.
 const PAGE: usize = 32 * 1024;
 
 /// The text of all gauges, in pages.

@@ -1,5 +1,5 @@
-//! A cloud whose calls have an end, are timed, and whose errors are counted. Calls that change
-//! something are made while this replica leads, and count as under way like writes to the cluster.
+//! Wraps a cloud: calls have timeouts and are timed, and their errors are counted. Mutating calls
+//! are made only while this replica leads, and count as in flight like writes to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Measured {
     leadership: Leadership,
 }
 
-/// How long a call may take that asks for something, or for all that there is. A launch that was
+/// Timeout of a call that reads or lists. A launch that was
 /// given up is asked for again with the same token, so that it is not made twice.
 const CALL: Duration = Duration::from_secs(60);
 const LIST: Duration = Duration::from_secs(180);

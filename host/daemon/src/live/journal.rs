@@ -1,15 +1,15 @@
-//! The journal: everything observed and every round, written down as it happens, so that it can be
-//! read and decided again.
+//! The journal: records every observation and every round, so that they can be read and planned
+//! again.
 //!
-//! Owned here: what the loop calls, and what makes a record of a round. It never waits: a thread
-//! ([`writer`]) writes, and what that cannot take is counted and marked as missing. A segment
-//! ([`files`]) can be read by itself, for it begins with everything that is known; which records
-//! those are is all that is kept in memory ([`index`]). Nothing here reads the state or decides
-//! anything. Reading is [`read`]; deciding again is [`crate::replay`].
+//! This module has what the loop calls, and builds the record of a round. It never blocks: a thread
+//! ([`writer`]) writes, and records that it cannot take are counted and marked as missing. A
+//! segment ([`files`]) can be read by itself, because it begins with all live objects; only the
+//! positions of their records are kept in memory ([`index`]). Nothing here reads the state or
+//! decides anything. Reading is in [`read`]; planning again is in [`crate::replay`].
 //!
-//! Written down of a round is what its plan follows from beside the observations: time, seed,
-//! effort and settings, the nominations, instance types and which are short, signals, who answered
-//! for which NodePool, and the components themselves.
+//! The record of a round has everything that its plan depends on beside the observations: time,
+//! seed, effort and settings, nominations, instance types and unavailable offerings, signals, the
+//! policy of each NodePool, and the components themselves.
 
 mod blobs;
 mod catalogue;
@@ -88,7 +88,7 @@ pub struct Decided<'a> {
     pub snapshot: &'a Snapshot,
     /// How.
     pub options: Options,
-    /// What came of it, or why that was dropped.
+    /// The result, or why it was dropped.
     pub plan: Result<&'a Plan, &'a str>,
     /// How long deciding took.
     pub took: Duration,
@@ -254,7 +254,7 @@ impl Journal {
         self.0.as_ref().map(|open| open.queue.condition())
     }
 
-    /// Waits until everything so far is written. For who goes faster than life, and would overtake
+    /// Waits until everything so far is written. For callers in virtual time, which would overtake
     /// the disk.
     pub fn flush(&self) {
         if let Some(open) = &self.0 {
@@ -357,7 +357,7 @@ fn nominated(snapshot: &Snapshot) -> Vec<(String, String)> {
     all
 }
 
-/// Pods that are planned for before kube-scheduler has looked at them.
+/// Pods that are planned before kube-scheduler has tried them.
 fn foreseen(snapshot: &Snapshot) -> Vec<String> {
     let world = &snapshot.world;
     let all = (0..world.pods.len()).filter(|&at| world.pods[at].unattempted);

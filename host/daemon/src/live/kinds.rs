@@ -1,4 +1,4 @@
-//! What is watched.
+//! The kinds that are watched.
 
 /// A kind of object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

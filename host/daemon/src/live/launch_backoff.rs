@@ -1,8 +1,8 @@
-//! How long a cloud is left alone after it has refused a launch.
+//! Backoff of launches after the cloud refused one.
 //!
-//! What concerns the account or the node class (throttled, not allowed) holds up all launches of
-//! that class; anything else holds up its own NodeClaim. A memory of this process alone: one that
-//! forgets asks once more.
+//! A refusal that concerns the account or the node class (throttled, unauthorized) delays all
+//! launches of that class. Any other refusal delays its own NodeClaim. The backoff is kept in
+//! memory only; a new process tries once more.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ struct Pause {
 #[derive(Default)]
 pub struct LaunchBackoff(Mutex<BTreeMap<Scope, Pause>>);
 
-/// A pause that has been over for so long is forgotten.
+/// How long an expired backoff is kept.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl LaunchBackoff {
@@ -65,7 +65,8 @@ impl LaunchBackoff {
             until: asked,
             failures: 0,
         });
-        // Of launches that were under way together only the first counts: they tell the same.
+        // Only the first of several concurrent launches counts, because they fail for the same
+        // reason.
         if asked >= pause.until {
             pause.failures += 1;
             pause.until = now + back_off(pause.failures);

@@ -1,10 +1,10 @@
 //! Whether a NodeClaim without a provider ID may own an instance.
 //!
-//! The answer of a launch can be lost, and a list of a cloud can lack what runs. A claim whose
-//! launch may have succeeded is therefore let go only when the lists have lacked an instance for it
-//! for [`UNLISTED`]. A claim whose launches were all refused, or that this process never tried to
-//! launch, needs no such wait. That knowledge is kept in memory and holds for one term of
-//! leadership; without it the claim waits.
+//! The answer of a launch can be lost, and a cloud's list can lack a running instance. So a claim
+//! whose launch may have succeeded is released only after lists have lacked its instance for
+//! [`UNLISTED`]. A claim whose launches were all refused, or that this process never tried to
+//! launch, is released at once. This knowledge is kept in memory for one term of leadership.
+//! Without it the claim waits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

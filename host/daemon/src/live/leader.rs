@@ -1,10 +1,10 @@
-//! One replica acts: the holder of a Lease.
+//! Leader election: only the holder of a Lease acts.
 //!
-//! A holder renews every 2 s and stops acting 10 s after its last renewal, by a clock that goes on
-//! while the process is stopped; others take over when they have seen no renewal for 15 s by their
-//! own clock. What a frozen holder wakes up with is therefore refused here, before it is sent. What
-//! a holder sends has to be answered before others may take over ([`Ticket::time_left`]). A clean
-//! stop gives the Lease back once nothing is under way any more, so that the next one need not
+//! A holder renews every 2 s. It stops acting 10 s after its last renewal, by a clock that advances
+//! while the process is stopped. Other replicas take over when they have seen no renewal for 15 s
+//! by their own clocks. So writes of a holder that was frozen are refused here before they are
+//! sent. Every write has to be answered before others may take over ([`Ticket::time_left`]). On a
+//! clean stop the Lease is released once no write is in flight, so that the successor need not
 //! wait.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(15);
 const ACTS: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(2);
 
-/// How long a write may take where nobody else may lead, and the least that it is given.
+/// Timeout of a write if no other replica may lead, and the shortest timeout of any write.
 const WRITE: Duration = Duration::from_secs(20);
 const SHORTEST_WRITE: Duration = Duration::from_secs(4);
 
@@ -104,7 +104,7 @@ impl Leadership {
         }))
     }
 
-    /// Whether it leads for ever, so that there is no need to ask again.
+    /// Whether it leads for ever, so that no check is needed.
     pub fn is_permanent(&self) -> bool {
         self.0.always
     }
@@ -129,7 +129,7 @@ impl Leadership {
     /// # Errors
     /// If another replica may have taken over.
     pub fn begin_write(&self) -> Result<Ticket, NotLeading> {
-        // Counted first: who waits for the last one must not miss it.
+        // Counted first, so that a waiter for the last one does not miss it.
         self.0.under_way.fetch_add(1, Ordering::AcqRel);
         let ticket = Ticket(self.clone());
         if self.is_leader() {
@@ -194,7 +194,7 @@ impl Leadership {
     }
 }
 
-/// Where the Lease is, and who asks.
+/// The Lease and its candidate.
 pub struct Elector {
     /// Asks once: a refusal is an answer.
     pub client: Client,
@@ -302,7 +302,7 @@ async fn attempt(
         spec.lease_duration_seconds = Some(LEASE.as_secs() as i32);
     }
     spec.renew_time = Some(now);
-    // The version in the object makes this fail if somebody was faster.
+    // The version in the object makes this fail after a concurrent write.
     won(api
         .replace(&candidate.name, &PostParams::default(), &lease)
         .await)

@@ -1,9 +1,9 @@
-//! One NodeClaim's way: launched, registered, initialised; or given up; or ended.
+//! The lifecycle of a NodeClaim: launched, registered, initialized; or given up; or terminated.
 //!
-//! [`step`] is run again whenever the claim or its node changes, and when it asked to be. It reads
-//! what was observed, does what is due, and writes what came of it to the claim; nothing is
-//! remembered between runs. Everything it does can be done twice: the cloud's token is the claim's
-//! UID, patches name the version that they were made from.
+//! [`step`] runs whenever the claim or its node changes, and when it asked to. It reads the
+//! observed objects, does what is due, and writes the result to the claim. It keeps nothing in
+//! memory between runs. Everything it does can be repeated: the launch token is the claim's UID,
+//! and patches name the version that they are based on.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -47,12 +47,11 @@ const MESSAGE: usize = 300;
 /// Most pods of a claim without capacity that get an Event about it.
 const SHORT_EVENTS: usize = 10;
 
-/// What a run came to.
+/// The result of a run.
 pub type Outcome = Result<Option<Duration>, StepError>;
 
-/// Does what is due for a claim. `nodes` are those with its provider ID; `hold` says how much
-/// longer its node is not to be registered yet, `hints` what kube-scheduler is told while the node
-/// is still closed.
+/// Does what is due for a claim. `nodes` are those with its provider ID. `hold` delays its
+/// registration. `hints` are the nominations to write before the node registers.
 pub async fn step(
     ctx: &Context,
     claim: &NodeClaim,

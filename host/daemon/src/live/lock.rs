@@ -1,4 +1,4 @@
-//! Locks of what several threads share.
+//! Locks for data that several threads share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

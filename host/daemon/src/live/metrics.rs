@@ -1,4 +1,5 @@
-//! What Prometheus reads: Karpenter's names and labels where it has one, `longshore_` for ours.
+//! Metrics of events: Karpenter's names and labels where Karpenter has the metric, `longshore_` for
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -379,7 +380,7 @@ impl Metrics {
                 IntGaugeVec::new(
                     Opts::new(
                         "karpenter_scheduler_unschedulable_pods_count",
-                        "Pods left over.",
+                        "Unplaced pods.",
                     ),
                     &["controller"],
                 ),
@@ -561,7 +562,7 @@ impl Metrics {
         }
     }
 
-    /// Pods left over by a round.
+    /// Unplaced pods of a round.
     pub fn unschedulable(&self, pods: usize) {
         self.unschedulable
             .with_label_values(&["provisioner"])
@@ -651,7 +652,7 @@ impl Metrics {
         self.node_turns.note(Some(old), new);
     }
 
-    /// Offerings that could not be had a moment ago.
+    /// Offerings that are unavailable now.
     pub fn short(&self, short: &super::unavailable_offerings::Summary) {
         self.without_capacity.reset();
         for ((capacity_type, zone), count) in &short.by_place {

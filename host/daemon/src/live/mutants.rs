@@ -1,8 +1,8 @@
-//! Defects that a test can switch on, one at a time, to see whether the simulation notices.
+//! Defects that a test can switch on, one at a time, to check that the simulation notices them.
 //!
-//! Compiled with the feature `mutants` alone; without it every [`mutant`] is a constant `false` and
-//! nothing of this is left. What is switched on holds for the calling thread, so that simulations
-//! beside each other keep apart.
+//! Compiled with the feature `mutants` only; without it every [`mutant`] is a constant `false` and
+//! the code vanishes. A switch applies to the calling thread, so that parallel simulations do not
+//! affect each other.
 
 #[cfg(feature = "mutants")]
 use std::cell::Cell;

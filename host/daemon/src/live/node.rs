@@ -1,4 +1,4 @@
-//! A Node as far as it is acted on.
+//! The parts of a Node that steps use.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Stated {
 }
 
 impl NodeView {
-    /// Whether it was opened to pods.
+    /// Whether it has registered.
     pub fn is_registered(&self) -> bool {
         self.labels.contains_key(labels::REGISTERED)
     }

@@ -17,7 +17,7 @@ use super::claims::Planned;
 /// How long kube-scheduler may take over a pod that has a node nominated.
 pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a pod is told again.
+/// How often a pod is nominated again.
 const MAX_RENOMINATIONS: u32 = 3;
 
 /// So many that are nominated no longer are kept among those in order of time, and as many as there
@@ -27,18 +27,18 @@ const SLACK: usize = 64;
 /// A pod, `namespace/name`, and the node that is nominated for it.
 pub type Nomination = (String, String);
 
-/// Who was told what.
+/// The nominations.
 #[derive(Default)]
 pub struct Nominations {
     /// Pods with a node nominated, and since when that is known.
     nominated: BTreeMap<String, Instant>,
     /// What was said, by pod: it is not said twice.
     said: BTreeMap<String, String>,
-    /// The same in order of time; may name pods that are told no longer.
+    /// The same in order of time; may have pods whose nomination was cleared.
     since: VecDeque<(Instant, String)>,
-    /// Pods that kube-scheduler has forgotten the node of.
+    /// Pods with a nomination that kube-scheduler has cleared.
     forgotten: Vec<String>,
-    /// How often pods that wait have been told again.
+    /// How often waiting pods have been nominated again.
     renominations: BTreeMap<String, u32>,
     /// Pods that did not follow theirs: they get no other.
     ignored: BTreeSet<String>,
@@ -52,7 +52,7 @@ pub struct Nominations {
 type SpreadSlot = (String, u32);
 
 impl Nominations {
-    /// What to tell now of pods planned for a node; the others wait for their turn.
+    /// The pods planned for a node that are nominated now; the others wait for their turn.
     pub fn plan<'a>(
         &mut self,
         node: &str,
@@ -96,7 +96,7 @@ impl Nominations {
         now
     }
 
-    /// Pods whose turn has come, now that others have a node.
+    /// Pods to nominate next, now that others are bound.
     pub fn advance(&mut self, waits: impl Fn(&str) -> bool) -> Vec<Nomination> {
         let mut now = Vec::new();
         let (said, turn_of) = (&mut self.said, &mut self.spread_slot_of);
@@ -148,8 +148,8 @@ impl Nominations {
         self.renominations.remove(pod);
     }
 
-    /// What to tell again of pods whose node has been forgotten: a few times, for there may be
-    /// another reason.
+    /// Pods to nominate again after kube-scheduler cleared their nomination. The number is limited,
+    /// because there may be another cause.
     pub fn repeat(&mut self) -> Vec<Nomination> {
         let forgotten = std::mem::take(&mut self.forgotten);
         let again = |pod: String| {
@@ -186,17 +186,18 @@ impl Nominations {
         }
     }
 
-    /// Whether anybody has been told who still waits.
+    /// Whether a nominated pod still waits.
     pub fn any(&self) -> bool {
         !self.nominated.is_empty()
     }
 
-    /// When the oldest hint has had its time.
+    /// When the oldest nomination expires.
     pub fn next(&self) -> Option<Instant> {
         self.since.front().map(|(at, _)| *at + NOMINATION_TIMEOUT)
     }
 
-    /// Pods whose hint has had its time. That of a node that is not `open` yet begins anew.
+    /// Pods whose nomination has expired. The time starts again while the node is not registered
+    /// (`open`).
     pub fn stale(&mut self, now: Instant, open: impl Fn(&str) -> bool) -> Vec<String> {
         let mut stale = Vec::new();
         while let Some((at, pod)) = self

@@ -1,12 +1,12 @@
-//! Which NodeClaim each pod is planned for.
+//! The NodeClaim that each pod is planned for.
 //!
-//! A pod can be planned for twice: others took its place on the first node. It then belongs to the
-//! claim that was decided last, and no other claim may have it nominated: two claims that nominate
-//! the same pod in turn would keep each other's node closed for ever.
+//! A pod can be planned for twice if others took its room on the first node. It then belongs to the
+//! claim that was decided last, and no other claim may nominate it. Otherwise two claims that
+//! nominate the same pod in turn would delay each other's registration for ever.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// When a pod was planned for a claim: seconds since 1970, then the order of telling.
+/// When a pod was planned for a claim: seconds since 1970, then the order of assignment.
 type Decided = (i64, u64);
 
 /// Pods and claims, by name.

@@ -1,4 +1,4 @@
-//! When claims are told that pods came to their nodes or went (`status.lastPodEventTime`).
+//! Writes `status.lastPodEventTime` of claims when pods are bound to their nodes or leave.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// other things to do.
 const LATER: Duration = Duration::from_secs(10);
 
-/// Nodes whose pods have changed, until their claims say so.
+/// Nodes whose pods have changed, until their claims are updated.
 #[derive(Debug, Default)]
 pub struct PodEvents {
     /// When it is due, and the time to write.
@@ -19,7 +19,7 @@ pub struct PodEvents {
 }
 
 impl PodEvents {
-    /// A pod came to a node or went at `time`.
+    /// A pod was bound to a node or left it at `time`.
     pub fn note(&mut self, node: String, time: String, now: Instant) {
         let due = now + LATER;
         self.of
@@ -29,23 +29,23 @@ impl PodEvents {
         self.first = Some(self.first.map_or(due, |first| first.min(due)));
     }
 
-    /// A node is gone: nobody is told.
+    /// A node is gone: no claim is updated.
     pub fn forget(&mut self, node: &str) {
         self.of.remove(node);
     }
 
-    /// How many nodes there are to tell of.
+    /// Number of nodes whose claims are to be updated.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.of.len()
     }
 
-    /// When the next claim is to be told.
+    /// When the next claim is due.
     pub fn next(&self) -> Option<Instant> {
         self.first
     }
 
-    /// Nodes whose claims are to be told now, and of what time. They are forgotten.
+    /// Nodes whose claims are due now, with the time to write. They are forgotten.
     pub fn due(&mut self, now: Instant) -> Vec<(String, String)> {
         if self.first.is_none_or(|first| first > now) {
             return Vec::new();

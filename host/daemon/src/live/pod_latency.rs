@@ -1,5 +1,5 @@
-//! When rounds decided about pods, from when a pod was seen to wait until it runs. For metrics
-//! alone: it begins anew with the process, and nothing is decided by it.
+//! Times of pods from first seen unschedulable to running, for metrics only. A new process starts
+//! empty, and no decision uses them.
 
 use std::collections::HashMap;
 

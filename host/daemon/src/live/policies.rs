@@ -1,19 +1,18 @@
-//! Policies that change while the daemon runs: `longshore.toml` and every file that it names are
-//! watched, a new version is made ready beside the running one, and the round takes it over between
-//! two rounds.
+//! Reloads policies while the daemon runs: `longshore.toml` and every file that it names are
+//! watched. A new version is prepared beside the running one, and takes its place between two
+//! rounds.
 //!
-//! Three parties. The round's thread holds a [`PolicyReloader`]: it takes over what is ready
+//! Three parties take part. The round's thread holds a [`PolicyReloader`]. It takes what is ready
 //! ([`PolicyReloader::take`], a few pointers), plans with it ([`ActivePolicies`] answers the
-//! planner) and hands back what it decided ([`PolicyReloader::finish`]). The [`Watcher`], on a
-//! thread of its own, does everything that takes time: reading, compiling, trying out, fetching.
-//! The [`Shadows`], on another, ask the policies that are compared and never obeyed. Nothing that
-//! one of those two does can hold up a round, and nothing bad replaces what runs: a file that
-//! cannot be used leaves the old version in place, with a [`Notice`] and an entry in the
+//! planner) and hands back what it decided ([`PolicyReloader::finish`]). The [`Watcher`], on its
+//! own thread, does everything that takes time: reading, compiling, validating, fetching. The
+//! [`Shadows`], on another thread, run the shadow policies. Neither can delay a round. A bad file
+//! replaces nothing: the old version stays in place, with a [`Notice`] and an entry in the
 //! [`Status`].
 //!
-//! Absent on purpose: logs, metrics and Events (the loop makes them of notices and status), and any
-//! say in what a round decides. Signals change between rounds too, so that a round sees one state
-//! of the world.
+//! Logs, metrics and Events are made by the loop from notices and status. This module has no say in
+//! what a round decides. Signals also change only between rounds, so that a round sees consistent
+//! signals.
 
 mod compare;
 mod diff;
@@ -49,7 +48,7 @@ pub use watch::Watcher;
 use compare::Job;
 use status::PolicyBoard;
 
-/// How often files are looked at. A look is a `stat` for each file, a few microseconds; a change is
+/// How often files are polled. A look is a `stat` for each file, a few microseconds; a change is
 /// picked up at the second look that finds it at rest. There is no inotify in it: that does not see
 /// writes over a network file system, runs out of watches on busy nodes, and would need the slow
 /// look beside it anyway.
@@ -119,10 +118,10 @@ struct SwapTimes {
 }
 
 impl PolicyReloader {
-    /// Reads the configuration, loads what it names, and watches all of it from now on. Waits for
-    /// components to be compiled, so that the first round asks who it is meant to; a component or a
-    /// signal that cannot be had is no failure but a notice. Fails on a configuration that cannot
-    /// be read or has faults.
+    /// Reads the configuration, loads what it names, and watches all of it from now on. Waits until
+    /// components are compiled, so that the first round uses the configured policies. An unusable
+    /// component or signal is a notice and no error. Fails on a configuration that cannot be read
+    /// or has faults.
     pub fn start(setup: Setup) -> Result<PolicyReloader, Failure> {
         let (manager, mut watcher, mut shadows, stop) = PolicyReloader::make(setup)?;
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -144,8 +143,8 @@ impl PolicyReloader {
         Ok(manager)
     }
 
-    /// As [`PolicyReloader::start`], for who drives watching and comparing himself, with a clock of
-    /// his own.
+    /// As [`PolicyReloader::start`], for callers that drive watching and comparing themselves, with
+    /// their own clock.
     pub fn manual(setup: Setup) -> Result<(PolicyReloader, Watcher, Shadows), Failure> {
         PolicyReloader::make(setup)
             .map(|(manager, watcher, shadows, _)| (manager, watcher, shadows))

@@ -1,4 +1,4 @@
-//! A NodePool's status: what it has, whether it can be used, and the hash that its nodes are
+//! A NodePool's status: its resources, its Ready condition, and the hash that its nodes are
 //! compared with.
 
 use std::collections::{BTreeMap, HashSet};
@@ -275,8 +275,8 @@ async fn announce(ctx: &Context, pool: &NodePool, status: &NodePoolStatus) {
     }
 }
 
-/// Claims whose hash is of another version, made by an older Karpenter, get today's: what they were
-/// made from is not known to differ. One that has drifted already keeps its own.
+/// Claims with a hash of another version, made by an older Karpenter, get the current hash, because
+/// no difference from their NodePool is known. One that has drifted already keeps its own.
 async fn adopt(ctx: &Context, claims: &[Arc<NodeClaim>], value: &str) -> Result<(), StepError> {
     for claim in claims.iter().filter(|claim| is_of_other_version(claim)) {
         let drifted = claim

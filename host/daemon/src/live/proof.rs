@@ -1,8 +1,8 @@
-//! What the API server itself says, asked right before something that cannot be undone.
+//! Reads from the API server right before an irreversible step.
 //!
-//! A watch may be late, so that an object is missing from the state does not prove that the object
-//! is gone. Lists here name no `resourceVersion`: such a list is answered from the newest version
-//! (a quorum read). An answer that is not a list is an error and not an empty list.
+//! A watch may lag, so an object missing from the state may still exist. Lists here name no
+//! `resourceVersion`, so that the server answers from the newest version (a quorum read). An answer
+//! that is not a list is an error and not an empty list.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ pub async fn pods_on<T: DeserializeOwned>(
     Ok((found, version))
 }
 
-/// Deletes a Node if it is still the one that was looked at. One that is gone is no error.
+/// Deletes a Node if it is still the one that was read. One that is gone is no error.
 ///
 /// # Errors
 /// What the server says.

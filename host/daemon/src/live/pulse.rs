@@ -1,7 +1,7 @@
-//! Whether the loop is alive, for `/healthz`: when it last turned, and how long the round that is
-//! under way has been.
+//! Liveness of the main loop for `/healthz`: when it last ran, and how long the current round has
+//! taken.
 //!
-//! An API server that is away does not make a process unhealthy: restarting it mends nothing then.
+//! An unreachable API server does not make the process unhealthy, because a restart would not help.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A round may take twice its limit and this much more.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// What the loop tells, and the probe asks.
+/// Written by the loop, read by the probe.
 pub struct Pulse {
     heard: Mutex<Heard>,
 }

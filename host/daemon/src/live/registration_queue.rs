@@ -1,4 +1,4 @@
-//! In which order the nodes of a round are opened to pods.
+//! The order in which the nodes of a round register.
 //!
 //! Nodes of a round register within a short time, because pods of unregistered nodes take room on
 //! registered ones. Nodes of affinity leaders
@@ -50,7 +50,7 @@ impl Priority {
     }
 }
 
-/// What matters of a node that is to be opened.
+/// The properties of a node that decide its order.
 #[derive(Debug, PartialEq)]
 pub struct Opening {
     priority: Priority,
@@ -72,7 +72,7 @@ impl Opening {
                     .or_default()
                     .insert(planned.pod.to_owned());
             }
-            // Of a group that must spread the first is told at once, the others later.
+            // The first pod of a spread group is nominated at once, the others later.
             free += usize::from(
                 !planned.nominated || planned.group.is_some_and(|group| !groups.insert(group)),
             );
@@ -89,11 +89,11 @@ impl Opening {
     }
 }
 
-/// Nodes that are being opened to pods.
+/// Nodes that are being registered.
 #[derive(Default)]
 pub struct RegistrationQueue(Mutex<Queue>);
 
-/// Which nodes wait to be opened, and how many are being opened.
+/// The nodes that wait to register, and the number being registered.
 #[derive(Default)]
 struct Queue {
     /// By turn, then in the order in which they came.
@@ -101,13 +101,13 @@ struct Queue {
     arrived: u64,
     /// By kind of turn.
     opening: [usize; Priority::KINDS],
-    /// Pods of which one is to be placed before other nodes open. Who waits for it hears when the
-    /// sender is gone.
+    /// Groups of pods of which one is to be bound before other nodes register. Who waits for it
+    /// hears when the sender is gone.
     awaited_leaders: Vec<(BTreeSet<String>, oneshot::Sender<()>)>,
 }
 
 impl Queue {
-    /// Opens as many as may be opened at a time.
+    /// Starts as many registrations as are allowed at a time.
     fn next(&mut self) {
         while self.opening.iter().sum::<usize>() < OPENS
             && let Some(&at) = self.waiting.keys().next()
@@ -129,7 +129,7 @@ impl Queue {
     }
 }
 
-/// A node's place in the queue, and then its turn, until it is open or given up.
+/// A node's ticket in the queue, and then its slot, until it is registered or given up.
 struct Ticket<'a> {
     queue: &'a RegistrationQueue,
     at: (Priority, u64),
@@ -146,8 +146,8 @@ impl Drop for Ticket<'_> {
 }
 
 impl RegistrationQueue {
-    /// Opens a node when it is its turn, or when others have taken too long; then waits until all
-    /// others that are being opened are open.
+    /// Waits for the turn of a node, or until others have taken too long; then until all
+    /// registrations in flight are done.
     pub async fn open<T>(
         &self,
         Opening {

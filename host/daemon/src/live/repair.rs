@@ -25,7 +25,7 @@ use super::proof;
 const UNHEALTHY_DIVISOR: usize = 5;
 /// When it is looked again whether that is over.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
-/// When a node is looked at again that is well and that the watch says is not.
+/// When a node is checked again that is healthy although the watch says otherwise.
 const BEHIND: Duration = Duration::from_secs(30);
 /// For how long counts are good.
 const FRESH: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl UnhealthyCondition {
     }
 }
 
-/// Nodes that are looked at together.
+/// Nodes that are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairScope {
     nodes: usize,
@@ -153,8 +153,8 @@ pub async fn look_and_step(
     }
 }
 
-/// Replaces a node whose condition is not tolerated any more: its claim is deleted, and from now on
-/// its pods are not asked.
+/// Replaces a node whose condition is no longer tolerated: deletes its claim, and from then on its
+/// pods are not evicted but deleted.
 async fn step(
     ctx: &Context,
     node: &NodeView,

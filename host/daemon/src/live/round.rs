@@ -1,4 +1,4 @@
-//! One round: a snapshot is planned for, and the claims that come of it are written.
+//! One round: plans a snapshot and creates the NodeClaims of the plan.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub type Offers = Arc<dyn Fn() -> Catalogue + Send + Sync>;
 pub struct RoundConfig {
     /// What can be bought now.
     pub catalogue: Offers,
-    /// What of it could not be had a moment ago.
+    /// Its offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,
     /// What the environment says; the configuration's own words win.
     pub settings: Settings,
@@ -60,7 +60,7 @@ pub struct RoundConfig {
 pub struct Round {
     /// What was planned for.
     pub snapshot: Snapshot,
-    /// What came of it, or the rules that even the floor breaks.
+    /// The result, or the rules that even the first-fit plan breaks.
     pub plan: Result<Plan, String>,
     /// What is to be known of its pods besides.
     pub nomination_plan: NominationPlan,
@@ -73,8 +73,7 @@ pub fn time_limit(live: &ActivePolicies) -> Duration {
     live.planning().time_limit.unwrap_or(TIME_LIMIT)
 }
 
-/// A snapshot of a world as the policies that serve now and the configuration want it, how it is
-/// planned, and how long that may take.
+/// A snapshot for the current policies and configuration, with planning options and the time limit.
 fn build_snapshot(
     how: &RoundConfig,
     live: &ActivePolicies,
@@ -98,8 +97,8 @@ fn build_snapshot(
     (Snapshot::new(Arc::new(world)), options, limit)
 }
 
-/// Explains what would become of a pod, `namespace/name`, if a round were made now. `live` is asked
-/// by nobody else.
+/// Explains what would become of a pod, `namespace/name`, if a round were made now. `live` has no
+/// other caller.
 ///
 /// # Errors
 /// Why there is nothing to explain.
@@ -125,7 +124,7 @@ pub fn explain(
     explain::explain(&case, pod).map_err(|failure| failure.to_string())
 }
 
-/// Plans with whoever serves as policy now, and writes down what came of it. A careful round does
+/// Plans with the current policies and records the result. A careful round does
 /// not improve its plan.
 pub fn decide(
     how: &RoundConfig,
@@ -187,7 +186,7 @@ pub struct Created {
     pub pods: Vec<String>,
 }
 
-/// Creates claims, several at a time, and tells the loop of each at once. Returns those created,
+/// Creates claims, several at a time, and reports each to the loop at once. Returns those created,
 /// and how many failed.
 pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Created>, usize) {
     let total = wanted.len();
@@ -236,11 +235,11 @@ pub async fn write_all(ctx: &Arc<Context>, wanted: Vec<NewNodeClaim>) -> (Vec<Cr
     (made, failed)
 }
 
-/// A create whose answer was lost is looked up so often.
+/// How often a create without an answer is looked up.
 const LOOK_UPS: u32 = 4;
 
-/// Creates one claim. Its name is its own, so that whether it is there can be looked up when no
-/// answer comes; it is never sent twice without that. Returns the claim as the server has it.
+/// Creates one claim. Its name is unique, so that it can be looked up when no answer comes. It is
+/// never sent twice without that. Returns the claim as the server has it.
 async fn create(ctx: &Context, want: &NewNodeClaim) -> Result<String, StepError> {
     ctx.may_write()?;
     let path = Request::new(NodeClaim::url_path(&(), None));
@@ -328,7 +327,7 @@ pub async fn unbound_pods(client: &Client) -> Result<BTreeSet<String>, kube::Err
 /// As many pods are asked for one by one; more are listed.
 const ONE_BY_ONE: usize = 100;
 
-/// Whether all of these pods are there, as the server itself has it.
+/// Whether all of these pods exist on the server.
 ///
 /// # Errors
 /// What the server says.

@@ -14,8 +14,8 @@ use super::nominations::NOMINATION_TIMEOUT;
 
 /// After this long a round is made for pods that wait, whatever has changed,
 const RETRY: Duration = Duration::from_secs(10);
-/// and sooner where pods have been told of a node, or one has just opened: others may have taken
-/// their places.
+/// and sooner if pods are nominated or a node has just registered, because others may have taken
+/// their room.
 const SOON: Duration = Duration::from_secs(3);
 /// So long after a pod that waited got a node kube-scheduler is taken to be done with those it can
 /// place. To pods that it has refused it comes back at whole seconds, a little later where it is
@@ -27,18 +27,18 @@ const SETTLES: Duration = Duration::from_millis(1200);
 pub struct RoundTimer {
     idle: Duration,
     longest: Duration,
-    /// When the batching window opened, and when the last pod came into it.
+    /// When the batching window opened, and when the last pod arrived.
     window: Option<(Instant, Instant)>,
     /// When a round for pods began last.
     last: Option<Instant>,
-    /// When a node was opened to pods last.
+    /// When the last node registered.
     registered_at: Option<Instant>,
     /// When a pod that waited got a node last.
     bound_at: Option<Instant>,
 }
 
 impl RoundTimer {
-    /// A window closes `idle` after the last pod that came, but at most `longest` after it opened.
+    /// A window closes `idle` after the last pod, but at most `longest` after it opened.
     pub fn new(idle: Duration, longest: Duration) -> Self {
         RoundTimer {
             idle,
@@ -66,7 +66,7 @@ impl RoundTimer {
         self.bound_at = Some(now);
     }
 
-    /// What was there to be planned for has been looked at.
+    /// All pods that were to be planned have been planned.
     pub fn close(&mut self) {
         self.window = None;
     }
@@ -81,7 +81,7 @@ impl RoundTimer {
         self.last
     }
 
-    /// When the next round is due, if pods wait, `told` of a node or not.
+    /// When the next round is due, if pods wait, nominated or not.
     pub fn next(&self, nominated: bool, wait: bool) -> Option<Instant> {
         match (self.window, self.last) {
             (Some((opened, last)), _) => Some((last + self.idle).min(opened + self.longest)),

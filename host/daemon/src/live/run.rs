@@ -1,4 +1,4 @@
-//! `longshore run`: puts the parts together and keeps them going until told to stop.
+//! `longshore run`: assembles the daemon and runs it until it is stopped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -241,8 +241,7 @@ async fn live(
     Ok(ended?)
 }
 
-/// How often the cluster's definitions are looked at while something is wrong with them, or they
-/// cannot be seen.
+/// How often the cluster's definitions are checked while they are wrong or cannot be read.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Says what is wrong with the cluster's definitions, until nothing is.

@@ -1,5 +1,5 @@
-//! What others can ask. Metrics and probes are for the cluster and listen on all addresses; status
-//! and explanations name pods and cost a plan, and listen on loopback unless told otherwise.
+//! HTTP endpoints. Metrics and probes listen on all addresses. Status and explanations name pods
+//! and cost a plan, so they listen on loopback by default.
 
 mod listen;
 
@@ -26,7 +26,7 @@ use super::state::MetricsSnapshot;
 use crate::explain::Explained;
 use listen::Limits;
 
-/// What the loop tells about itself.
+/// What the loop reports about itself.
 #[derive(Default)]
 pub struct StatusBoard {
     /// Everything listed once.
@@ -41,11 +41,11 @@ pub struct StatusBoard {
     pub waiting: std::collections::BTreeMap<String, String>,
 }
 
-/// A question of somebody outside.
+/// A query from outside.
 pub enum Query {
     /// What about a pod?
     Pod(ExplainRequest),
-    /// What does the cluster look like? Answered at once by who leads, by others never.
+    /// What does the cluster look like? Answered at once by the leader, never by other replicas.
     Metrics(oneshot::Sender<MetricsSnapshot>),
 }
 
@@ -71,11 +71,11 @@ struct Shared {
     turns: Arc<Semaphore>,
     /// How many copies of the cluster may be held by readers of metrics.
     metrics_readers: Arc<Semaphore>,
-    /// Where status is, for who asks elsewhere.
+    /// The address of status, in the answer to requests elsewhere.
     status: Arc<str>,
 }
 
-/// How long somebody waits for an explanation.
+/// Longest wait for an explanation.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Readers of metrics that are served at a time: a copy of the cluster is held for each.
 const PICTURES: usize = 2;
@@ -96,7 +96,7 @@ const STATUS: Limits = Limits {
 /// Serves metrics, probes, status and explanations until the process ends.
 ///
 /// # Errors
-/// A port or an address that cannot be had, and the setting to change.
+/// A port or an address that is in use or invalid, and the setting to change.
 pub async fn serve(
     ctx: Arc<Context>,
     board: SharedBoard,
@@ -299,7 +299,7 @@ pub(super) mod tests {
         answer
     }
 
-    /// A daemon whose loop hears nothing.
+    /// A daemon with a loop that receives nothing.
     fn deaf() -> (Shared, tokio::sync::mpsc::Receiver<Query>) {
         let (asks, questions) = tokio::sync::mpsc::channel(1);
         let ctx = Arc::new(context(&fresh().0, Ok(instance())));
@@ -422,7 +422,7 @@ pub(super) mod tests {
         );
     }
 
-    /// What `/metrics` answers where the loop does `asked` with who asks for a picture.
+    /// The answer of `/metrics` if the loop does `asked` with requests for a snapshot.
     async fn nominated(observes: bool, asked: impl FnOnce(Query) + Send + 'static) -> String {
         let (server, _) = fresh();
         let ctx = Arc::new(context(&server, Ok(instance())));

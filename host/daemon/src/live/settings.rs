@@ -1,5 +1,5 @@
-//! What Karpenter's environment and flags mean here. Flags win over the environment; what is not
-//! understood is said.
+//! What Karpenter's flags and environment variables mean here. Flags win over the environment.
+//! Unknown settings are reported.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Settings {
     pub reserved_capacity: bool,
     /// Nodes that stay unhealthy are replaced.
     pub repairs: bool,
-    /// Metrics and Events tell of the state of objects.
+    /// Metrics and Events report the state of objects.
     pub observes: bool,
     /// How many instances, and how many NodeClaims, garbage collection may end in one pass.
     pub garbage_limit: Option<usize>,

@@ -1,9 +1,9 @@
-//! What is known of the cluster: observations folded into indexes that are kept, and nothing else.
+//! The state of the cluster: observations folded into indexes.
 //!
-//! Two views of the same objects: the [`Store`] holds what planning needs, interned; beside it
-//! stand NodeClaims, NodePools and nodes whole enough to be acted on. Folding tells what an
-//! observation touches ([`WorkItem`]), so that only that is looked at again. An object that cannot
-//! be read leaves the last good version in place and is reported.
+//! There are two views of the same objects. The [`Store`] holds what planning needs, interned.
+//! Beside it are NodeClaims, NodePools and nodes with the fields that steps need. Folding returns
+//! the objects that an observation touches ([`WorkItem`]), so that only these are reconciled. An
+//! unreadable object leaves the last good version in place and is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ mod metrics_snapshot;
 pub use class::Class;
 pub use metrics_snapshot::{MetricsSnapshot, NodeTotals, PodRow};
 
-/// What somebody has to look at again.
+/// An object to reconcile.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WorkItem {
     /// A NodeClaim.
@@ -49,7 +49,7 @@ pub struct FrozenState {
 }
 
 impl FrozenState {
-    /// A world of its own to plan on; `now`, settings and catalogue are the caller's.
+    /// A copy of the objects to plan on; the caller sets `now`, settings and catalogue.
     pub fn world(self) -> ClusterObjects {
         let mut world = self.objects.world();
         // Before its status says so: a NodePool without its class can have no nodes.
@@ -98,11 +98,11 @@ pub struct ClusterState {
     /// What happened to pods that wait since this was last asked: whether a node is nominated,
     /// nothing if they wait no longer.
     waits_changed: Vec<(Box<str>, Option<bool>)>,
-    /// What pods have reached since this was last asked, as far as anybody asks.
+    /// Transitions of pods since the last read, if they are read at all.
     transitions: Vec<PodTransition>,
-    /// Conditions of Nodes that have changed, until somebody asks: as they were and as they are.
+    /// Changed conditions of Nodes until they are read: old and new.
     condition_changes: Vec<(Condition, Condition)>,
-    /// Names known by kind, so that a list tells what is gone. Pods have their own map.
+    /// Known names by kind, so that a list shows which objects are gone. Pods have their own map.
     known: BTreeMap<Kind, BTreeSet<Box<str>>>,
     /// Names seen in the list that is being read.
     seen: BTreeMap<Kind, HashSet<Box<str>>>,
@@ -112,7 +112,7 @@ pub struct ClusterState {
     pub revision: u64,
 }
 
-/// Most steps that are kept for somebody to ask; who folds a journal never does.
+/// Limit of unread transitions; a replay never reads them.
 const MILESTONES: usize = 4096;
 
 /// A pod that waits for a node.
@@ -120,7 +120,7 @@ const MILESTONES: usize = 4096;
 struct Waiting {
     /// A node is nominated for it.
     nominated: bool,
-    /// kube-scheduler has tried it in vain; the others it has not looked at yet.
+    /// kube-scheduler has tried it in vain; others have not been tried yet.
     refused: bool,
     /// The version of the object that it came into kube-scheduler's queue with: when it was made,
     /// or tried.
@@ -174,7 +174,7 @@ impl Phase {
 }
 
 impl PodHead {
-    /// Whether kube-scheduler is who places it, and may do so now. Pods that ask for dynamic
+    /// Whether kube-scheduler schedules the pod, and may do so now. Pods that ask for dynamic
     /// resources are left to its word.
     fn is_for_kube_scheduler(&self) -> bool {
         let spec = &self.spec;
@@ -368,7 +368,7 @@ impl ClusterState {
         self.pending.len()
     }
 
-    /// Whether a pod, `namespace/name`, is there.
+    /// Whether a pod, `namespace/name`, exists.
     pub fn has_pod(&self, name: &str) -> bool {
         self.pods.contains_key(name)
     }
@@ -404,7 +404,7 @@ impl ClusterState {
         names.first().map(String::as_str)
     }
 
-    /// Whether a pod waits that kube-scheduler has not looked at yet.
+    /// Whether a pod waits that kube-scheduler has not tried yet.
     pub fn is_unattempted(&self, pod: &str) -> bool {
         self.pending
             .get(pod)
@@ -565,7 +565,7 @@ impl ClusterState {
         }
     }
 
-    /// An object was listed in a version that is not taken in: it is there all the same.
+    /// An object was listed in a version that is not folded; it exists all the same.
     pub fn is_listed(&mut self, kind: Kind, name: &str) {
         self.note_seen(kind, name);
     }

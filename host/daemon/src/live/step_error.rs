@@ -1,4 +1,4 @@
-//! Why a step on an object was not done, by what follows from it.
+//! Why a step failed, by what has to follow.
 
 /// A step that was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

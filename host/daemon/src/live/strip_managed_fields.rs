@@ -1,5 +1,5 @@
-//! Objects as the text that the server sent, without the part that nobody reads, and the little
-//! that is read of them before they are read.
+//! Objects as the text that the server sent, without `managedFields`, and the few fields that are
+//! read before an object is parsed.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ pub fn strip_managed_fields(text: &str) -> (Box<str>, Option<&str>) {
     let version = version
         .and_then(|quoted| quoted.strip_prefix('"')?.strip_suffix('"'))
         .filter(|v| !v.is_empty());
-    // An empty list in its place: what stands around it need not be looked at.
+    // An empty list in its place, so that the text around it need not be parsed.
     let slim = match managed.filter(|managed| managed.len() > 2) {
         Some(managed) => {
             let mut slim = String::with_capacity(text.len() - managed.len() + 2);

@@ -1,11 +1,11 @@
-//! A node's end: no new pods, then the ones it has leave in order, then volumes, then the instance,
-//! then the Node.
+//! Termination of a node: kube-scheduler is kept away, pods are evicted in order, volumes are
+//! detached, then the instance and the Node end.
 //!
-//! Like [`lifecycle`](super::lifecycle), [`step`] is run again until there is nothing left to do;
-//! how far it has come is on the objects: since when kube-scheduler is kept away in the taint's
-//! `timeAdded`, that the instance is ending in the claim's condition. What is kept in memory
-//! ([`drains`](super::drains)) saves requests and decides nothing: before an instance ends, its
-//! Node and its pods are read from the server.
+//! As in [`lifecycle`](super::lifecycle), [`step`] runs again until nothing is left to do. Its
+//! progress is stored on the objects: the taint's `timeAdded` says since when kube-scheduler is
+//! kept away, and the claim's condition says that the instance is terminating. What is kept in
+//! memory ([`drains`](super::drains)) saves requests and decides nothing: before an instance is
+//! terminated, its Node and its pods are read from the server.
 
 mod evictions;
 mod pod;
@@ -285,7 +285,7 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
                 claims_of(ctx, node).await?
             };
             if known.max(claims.len()) > 1 {
-                // Several claims say that it is theirs: whose instance it is only they can tell.
+                // Several claims name it. Only they can resolve that.
                 return drop_finalizer(ctx, &now).await;
             }
             claims.pop()
@@ -340,8 +340,8 @@ async fn instance_is_gone(ctx: &Context, provider_id: &str) -> bool {
     )
 }
 
-/// For how long kube-scheduler has been kept away from a node by a taint with a time that can be
-/// right; nothing if it is not, or if nobody knows since when.
+/// How long a taint has kept kube-scheduler away from a node. Nothing if there is no taint, or if
+/// its time is missing or impossible.
 fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
     let taint = node
         .taints

@@ -1,9 +1,10 @@
-//! Offerings that a launch could not have: not offered to the planner for a while, so that a cloud
-//! that is short is not asked for the same again and again, and pods get the next best at once.
+//! Offerings whose launch failed for lack of capacity. They are hidden from the planner for a
+//! while, so that the cloud is not asked for the same again and again, and pods get the next best
+//! offering at once.
 //!
-//! A memory, and in memory only: a process that forgets it asks once more and is told again.
-//! Whatever a round was kept from is written down with the round (`journal/round.rs`), so that it
-//! can be decided again.
+//! They are kept in memory only: a new process asks once more and is refused again. Each round's
+//! record has the offerings that were hidden from it (`journal/round.rs`), so that it can be
+//! planned again.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,9 +16,9 @@ use serde_json::json;
 use super::lock::lock;
 use crate::messages::time_of_day;
 
-/// How long an offering is not asked for after it could not be had, seconds. As long as Karpenter's
-/// EC2 provider waits (three minutes); a capacity that comes back earlier is found by the claims
-/// that admit other offerings as well.
+/// How long an offering is skipped after a launch failed for lack of capacity, in seconds. As long
+/// as Karpenter's EC2 provider waits (three minutes); a capacity that comes back earlier is found
+/// by the claims that admit other offerings as well.
 pub const UNAVAILABLE_TTL: i64 = 180;
 
 /// What is short. One for the process.
@@ -28,7 +29,7 @@ pub struct UnavailableOfferings(Mutex<Known>);
 struct Known {
     /// When each is asked for again, seconds since 1970.
     until: BTreeMap<OfferingName, i64>,
-    /// What was last made of a catalogue: its number, which rows, and what came of it.
+    /// The last filtered catalogue: its number, the removed rows, and the result.
     made: Option<(u64, Vec<(OfferingId, i64)>, Catalogue)>,
 }
 
@@ -55,8 +56,8 @@ impl UnavailableOfferings {
         lock(&self.0)
     }
 
-    /// These could not be had at `now` (seconds since 1970). Returns how many of them that is news
-    /// of.
+    /// Marks offerings as unavailable at `now` (seconds since 1970). Returns how many of them that
+    /// is news of.
     pub fn note(&self, offerings: &[OfferingName], now: i64) -> usize {
         let mut known = self.known();
         let until = now.saturating_add(UNAVAILABLE_TTL);

@@ -1,12 +1,11 @@
-//! Lists and watches one kind, and tells what changes.
+//! Lists and watches one kind, and reports what changes.
 //!
-//! Written on the client's plain requests instead of kube's `watcher`: objects are handed on as the
-//! text that the server sent (without managed fields), never as a tree, which the types of
-//! `watcher` do not allow (its list type buffers every object). What is promised to the reader:
-//! `Begin`, every object, `End`, and from then on each change in order; after anything that may
-//! have lost a change (a disconnect past the server's memory, 410, an error) the same from the
-//! beginning, and so where somebody asks for it ([`Relists`]). Bookmarks are handed on, so that
-//! silence can be told from a quiet cluster.
+//! It uses the client's plain requests instead of kube's `watcher`, because objects are handed on
+//! as the text that the server sent (without managed fields). The types of `watcher` do not allow
+//! that, and its list type buffers every object. The receiver gets `Begin`, every object, `End`,
+//! and from then on each change in order. Everything is listed again after any possible loss of a
+//! change (a disconnect past the server's memory, 410, an error), or on request ([`Relists`]).
+//! Bookmarks are handed on, so that silence can be distinguished from a quiet cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +36,7 @@ pub struct Observed {
     pub version: Option<u64>,
 }
 
-/// What is told about a kind.
+/// A change of a kind.
 #[derive(Debug)]
 pub enum Change {
     /// A list begins.
@@ -46,7 +45,7 @@ pub enum Change {
     Upsert(Box<str>),
     /// An object that is gone, as JSON.
     Remove(Box<str>),
-    /// Everything up to the version of [`Observed`] has been told: by a bookmark, or by a list,
+    /// Everything up to the version of [`Observed`] has been sent: by a bookmark, or by a list,
     /// before its `End`.
     Version,
     /// The list is complete.
@@ -121,9 +120,9 @@ impl Relists {
 
 /// Why a watch ended.
 enum Ended {
-    /// The server closed it: go on from the last version. Whether it has brought anything.
+    /// The server closed it: continue from the last version. Whether it has brought anything.
     Closed(bool),
-    /// The server has forgotten our version: list again.
+    /// The server has compacted our version: list again.
     Gone,
     /// The reader has gone.
     ReceiverClosed,
@@ -152,11 +151,11 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
         };
         loop {
             let begun = Instant::now();
-            // That a watch can be opened again does not prove that it is up to date: a list does.
+            // A reopened watch may lag; only a list is known to be current.
             if begun.duration_since(heard) >= SILENT {
                 break;
             }
-            // In this order, so that a simulation is told twice in the same words.
+            // In this order, so that two runs of a simulation are equal.
             let followed = tokio::select! {
                 biased;
                 () = relists.asked(kind) => break,
@@ -166,7 +165,7 @@ pub async fn watch(client: Client, kind: Kind, relists: &Relists, out: Sender<Ob
                 Ok(Ended::Closed(brought)) if brought || begun.elapsed() >= BRIEF => pause.reset(),
                 Ok(Ended::Closed(_)) => pause.wait().await,
                 Ok(Ended::Gone) => {
-                    // A server that forgets versions as fast as it tells them would be listed
+                    // A server that compacts versions as fast as it sends them would be listed
                     // without end.
                     if begun.elapsed() < BRIEF {
                         pause.wait().await;
@@ -207,7 +206,8 @@ fn get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Lists everything page by page. Returns the version to watch from, or nothing if nobody reads.
+/// Lists everything page by page. Returns the version to watch from, or nothing if the receiver is
+/// closed.
 async fn list(
     client: &Client,
     kind: Kind,
@@ -268,9 +268,9 @@ struct ListMeta {
     next: String,
 }
 
-/// The metadata of a list and the texts of its items; nothing if it is not a list. A list of
-/// nothing has items too (`[]`, or `null` from servers in Go): an answer without them tells nothing
-/// of what there is.
+/// The metadata of a list and the texts of its items; nothing if it is not a list. An empty list
+/// has `items` too (`[]`, or `null` from servers in Go). An answer without `items` says nothing
+/// about existing objects.
 fn page(text: &str) -> Option<(ListMeta, Vec<&str>)> {
     #[derive(Deserialize)]
     struct Page<'a> {

@@ -1,7 +1,7 @@
-//! Who has to be looked at, and when: one task at a time for each object, failures later and later.
+//! Objects to reconcile: one task at a time per object, with exponential backoff after failures.
 //!
-//! Work is in lanes with slots of their own, so that a cloud that answers slowly to one kind of
-//! call holds up no other.
+//! Kinds of work have slots of their own, so that a cloud that answers slowly to one kind of call
+//! delays no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,10 +20,10 @@ const CONFLICT: Duration = Duration::from_secs(2);
 /// What kind of work it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// A NodeClaim on its way up.
+    /// A NodeClaim that is not initialized.
     #[default]
     Launch,
-    /// A NodeClaim on its way out.
+    /// A NodeClaim that is terminating.
     End,
     /// A node: drained or repaired.
     Drain,

@@ -1,4 +1,4 @@
-//! Amounts of resources as people write them in manifests.
+//! Amounts of resources in the notation of manifests.
 
 use longshore_core::model::ResourceId;
 

@@ -1,4 +1,5 @@
-//! `longshore policy bench`: what a policy costs a round, beside planning by price alone.
+//! `longshore policy bench`: the time that a policy adds to a round, compared with planning by
+//! price.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! `longshore policy check`: what a component is, wants and exports, or why it would be refused.
+//! `longshore policy check`: what a component is, requires and exports, or why it would be refused.
 
 use std::fmt::Write as _;
 

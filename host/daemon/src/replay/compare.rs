@@ -1,4 +1,4 @@
-//! What another scorer would have done, round by round, and in sum.
+//! What another scorer would have decided, per round and in total.
 
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct Totals {
     pub claims: usize,
     /// USD per hour of them, at their prices.
     pub cost: f64,
-    /// Pods left over.
+    /// Unplaced pods.
     pub left: usize,
 }
 
@@ -72,7 +72,7 @@ impl Other {
         }
     }
 
-    /// Adds a round. One whose plan broke a rule on either side is not compared.
+    /// Adds a round. A round with a rejected plan on either side is not compared.
     pub fn add(&mut self, place: RoundPlace, recorded: &Outcome, with: &Outcome) {
         let (Outcome::Decided(recorded), Outcome::Decided(with)) = (recorded, with) else {
             return;

@@ -1,4 +1,4 @@
-//! The state as the daemon had it, and the snapshots that its rounds took.
+//! The state as the daemon had it, and the snapshots of its rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub struct Folded {
     pub blobs: BlobStore,
     /// Kinds of which something is missing, a bit each.
     stale: u32,
-    /// Kinds whose list is being read, and whether nothing of it is missing.
+    /// Kinds that are being listed, and whether the list is complete so far.
     listing: HashMap<Kind, bool>,
 }
 
@@ -83,7 +83,7 @@ impl Folded {
         })
     }
 
-    /// A round takes its world.
+    /// A round takes its copy of the objects.
     pub fn begin_round(&mut self, began: Began) {
         self.rounds.insert(began.round, self.state.freeze());
     }

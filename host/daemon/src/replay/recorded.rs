@@ -37,7 +37,7 @@ pub struct RecordedPolicies {
 }
 
 impl RecordedPolicies {
-    /// Those who answered in a round, ready to answer again.
+    /// The policies that answered in a round, ready to answer again.
     pub fn round<'a>(
         &'a mut self,
         round: &'a Round,

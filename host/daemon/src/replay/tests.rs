@@ -1,4 +1,4 @@
-//! Journals of a small cluster, decided again.
+//! Replays journals of a small cluster.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,11 +1,11 @@
-//! A verdict for people.
+//! The result of a replay as text.
 
 use std::fmt::Write as _;
 
 use super::{Other, RoundPlace, Totals, Verdict};
 use crate::error::count;
 
-/// Most differences that are told one by one.
+/// Limit of differences that are printed one by one.
 const DIFFERENCES: usize = 20;
 /// Most notes.
 const NOTES: usize = 50;
@@ -108,7 +108,8 @@ fn compared(other: &Other) -> String {
         .notes
         .iter()
         .for_each(|note| _ = writeln!(out, "    note           {note}"));
-    out += "Each round is decided on what was there; what would have followed from another purchase is not known.\n";
+    out += "Each round is decided on what was there; what would have followed from another \
+        purchase is not known.\n";
     out
 }
 

@@ -157,7 +157,7 @@ fn existing(decision: &Decision) -> String {
     text + "\n"
 }
 
-/// Pods left over, those with the same refusals together, the largest group first.
+/// Unplaced pods, grouped by equal refusals, the largest group first.
 fn leftovers(decision: &Decision) -> String {
     if decision.errors.is_empty() {
         return String::new();

@@ -1,5 +1,4 @@
-//! What a daemon says of itself, for people: a line for each part, and only for parts that there
-//! are.
+//! The status of a daemon as text: a line per part that it reports.
 
 use std::fmt::Write as _;
 

@@ -31,7 +31,7 @@ pub fn main(at_once: Option<usize>, needs: &[Test], alone: &[Test]) {
     libtest_mimic::run(&arguments, needs.chain(alone.iter().map(trial)).collect()).exit();
 }
 
-/// A class whose nodes take a second to register.
+/// A class with nodes that take a second to register.
 pub const CLASS: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1
 kind: KWOKNodeClass
@@ -83,7 +83,7 @@ spec:
     )
 }
 
-/// A daemon whose log is kept; killed when dropped.
+/// A daemon with its log; killed when dropped.
 pub struct Daemon {
     pub child: Child,
     log: PathBuf,

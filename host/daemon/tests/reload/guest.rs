@@ -11,7 +11,7 @@ pub enum Way {
     Alternates(f64, f64),
     /// One cost too few.
     Short,
-    /// Traps when asked who it is.
+    /// Traps when asked for its identity.
     TrapsAtDescribe,
     /// Says no to any settings.
     RefusesSettings,
@@ -55,7 +55,8 @@ const IMPLEMENTS: usize = 96;
 const TEXTS: usize = 128;
 
 fn text(version: &str, way: Way) -> String {
-    let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func (result u64)))))";
+    let clock = "(import \"wasi:clocks/monotonic-clock@0.2.6\" (instance (export \"now\" (func \
+        (result u64)))))";
     let clock = if way == Way::WantsClock { clock } else { "" };
     let describe = if way == Way::TrapsAtDescribe {
         "unreachable"

@@ -1,5 +1,5 @@
-//! The 144 types that the KWOK provider has without a file: 12 sizes × 3 amounts of memory × 2
-//! systems × 2 architectures, each in four zones, spot and on-demand.
+//! The 144 built-in types of the KWOK provider: 12 sizes × 3 amounts of memory × 2 systems × 2
+//! architectures, each in four zones, spot and on-demand.
 
 use longshore_api::labels::{self, capacity_type};
 use longshore_core::model::{Offering, Requirement, ResourceId, Resources, Symbols, TypeId};

@@ -1,5 +1,5 @@
-//! The labels that KWOK's instance types have, found by asking Karpenter 1.14 which types match
-//! which label.
+//! The labels of KWOK's instance types, determined by asking Karpenter 1.14 which types match which
+//! label.
 
 use longshore_api::labels::{self, kwok};
 use longshore_core::model::{Op, Requirement, Symbols};

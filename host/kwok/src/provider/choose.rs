@@ -1,5 +1,4 @@
-//! Which offering a claim is launched as: the cheapest of those that it admits and that are big
-//! enough.
+//! The offering of a launch: the cheapest one that the claim admits and that is large enough.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Faults on request: annotations under `kwok.longshore.dev/` on a KWOKNodeClass, or on a NodeClaim
-//! (which gets those of its NodePool's template), so that failures can be tried in any cluster. The
-//! claim's win.
+//! Faults on request: annotations under `kwok.longshore.dev/` on a KWOKNodeClass or a NodeClaim
+//! (which gets those of its NodePool's template), so that failures can be tried in any cluster.
+//! Those of the claim win.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! PodDisruptionBudgets: how many pods may be evicted now.
+//! PodDisruptionBudgets: the number of pods that may be evicted now.
 //!
-//! The server takes one off `disruptionsAllowed` for every eviction and notes the pod in
-//! `disruptedPods`; here the numbers are counted anew and pods that went, or did not go within two
-//! minutes, are taken off the note.
+//! The server decrements `disruptionsAllowed` at every eviction and adds the pod to
+//! `disruptedPods`. This controller counts anew, and removes pods that have ended, or that did not
+//! end within two minutes.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! DaemonSets: one pod on every node that lets it in.
+//! DaemonSets: one pod on every node that admits it.
 //!
-//! As in Kubernetes its pods are bound by kube-scheduler, each told its node by a node affinity on
-//! the name. Absent: roll-outs other than `OnDelete` for a changed template (pods keep the template
-//! they were made with).
+//! As in Kubernetes, kube-scheduler binds the pods; each has a node affinity for the name of its
+//! node. Absent: roll-outs other than `OnDelete` for a changed template (pods keep their template).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

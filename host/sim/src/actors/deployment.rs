@@ -1,7 +1,7 @@
-//! Deployments: one ReplicaSet per template, and the way from the old one to the new.
+//! Deployments: one ReplicaSet per template, and roll-outs from the old one to the new one.
 //!
-//! A roll-out keeps `maxSurge` and `maxUnavailable` and takes old pods that are not ready first.
-//! Absent: proportional scaling during a roll-out, deadlines for progress, roll-backs other than
+//! A roll-out keeps `maxSurge` and `maxUnavailable`, and removes old pods that are not ready first.
+//! Absent: proportional scaling during a roll-out, progress deadlines, roll-backs other than
 //! writing the old template again.
 
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn sets(ctx: &ActorContext, deployment: &Value) -> Vec<Set> {
             }
         })
         .collect();
-    // The creation time tells seconds; names settle the rest.
+    // Creation times are whole seconds; names break ties.
     sets.sort_by_cached_key(|s| {
         (
             fields::text(&s.object, "/metadata/creationTimestamp").to_owned(),
@@ -140,8 +140,7 @@ fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, 
             scale(ctx, &current.key, most);
         }
     }
-    // Of the old pods, those that are not ready are no loss; of the others so many may go as leave
-    // enough.
+    // Old pods that are not ready may all go. Of the ready ones so many may go that enough remain.
     let total = before + current.wants;
     let mut spare = total - (wanted - unavailable) - (current.wants - current.ready).max(0);
     let mut ready_spare =

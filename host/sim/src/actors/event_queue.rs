@@ -1,4 +1,4 @@
-//! What is due when: one queue for all actors, ties in the order of asking.
+//! One queue of due events for all actors. Ties are in the order of insertion.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

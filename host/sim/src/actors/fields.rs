@@ -1,5 +1,4 @@
-//! What actors read of objects and write into them: fields of JSON by path, conditions, owners,
-//! times.
+//! Reads and writes fields of JSON objects for actors: paths, conditions, owners, times.
 
 use std::sync::Arc;
 use std::time::Duration;

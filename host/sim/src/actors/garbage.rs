@@ -1,5 +1,5 @@
-//! The garbage collector: what no owner is left of goes, in the background, in the foreground, or
-//! is orphaned. Beside it the namespace controller, which empties namespaces that are deleted.
+//! The garbage collector: deletes objects without owners, in the background or in the foreground,
+//! or orphans them. Beside it the namespace controller, which empties deleted namespaces.
 
 use serde_json::Value;
 

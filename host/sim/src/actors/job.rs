@@ -1,6 +1,6 @@
-//! Jobs: pods until so many have succeeded.
+//! Jobs: pods until the required number has succeeded.
 //!
-//! Absent: indexed completion, pod failure policies, back-off between failed pods,
+//! Absent: indexed completion, pod failure policies, backoff between failed pods,
 //! `activeDeadlineSeconds`, CronJobs.
 
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! Chance that depends on a seed and a question alone, so that who asks first changes nothing.
+//! Pseudo-random numbers that depend on a seed and a key only, so that the order of questions
+//! changes nothing.
 
 /// The seed of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedRng(pub u64);
 
 impl KeyedRng {
-    /// A number that only the seed, the question and whom it is about decide.
+    /// A number that depends on the seed, the question and its subject only.
     pub fn draw(self, question: &str, about: &str) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ mix(self.0);
         for byte in question.bytes().chain([0]).chain(about.bytes()) {

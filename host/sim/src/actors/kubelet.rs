@@ -1,8 +1,8 @@
-//! The kubelets of all nodes: nodes get ready, pods start, end by themselves or are stopped.
+//! The kubelets of all nodes: nodes become ready, pods start, end by themselves, or are stopped.
 //!
-//! A kubelet says something when something changes and is silent otherwise: leases are not renewed,
-//! and that a machine is gone is told by the cloud. Nodes that no cloud made are machines that
-//! never fail. Pods bound to a node that is not ready start when it is.
+//! A kubelet writes only changes. It does not renew its Lease, and the cloud reports lost machines.
+//! Nodes without an instance of the cloud never fail. Pods bound to a node that is not ready start
+//! once it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,9 +42,9 @@ pub enum Step {
 /// All kubelets.
 #[derive(Default)]
 pub struct Kubelet {
-    /// Nodes whose machine is gone.
+    /// Nodes without a machine.
     dead: BTreeSet<String>,
-    /// When pods were told to stop, by UID.
+    /// Times at which pods began to stop, by UID.
     told: BTreeMap<String, Duration>,
 }
 

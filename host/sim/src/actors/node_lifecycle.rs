@@ -1,9 +1,9 @@
-//! What happens to nodes and to pods on them when nodes are not well: taints, evictions, removal.
+//! Reactions to unhealthy nodes: taints, evictions, removal.
 //!
-//! In people's clusters these are four controllers (node-lifecycle, taint-eviction, pod-GC and the
-//! cloud's own node controller); here they share one table of who was told what. Evictions by taint
-//! and by the pod-GC ask no PodDisruptionBudget, as there. Absent: rate limits of evictions and
-//! their stop when a whole zone fails.
+//! In real clusters these are four controllers (node-lifecycle, taint-eviction, pod-GC and the
+//! cloud's node controller). Here they share one table of evictions. As there, evictions by taint
+//! and by pod-GC ignore PodDisruptionBudgets. Absent: rate limits of evictions, and their stop when
+//! a whole zone fails.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,12 +38,12 @@ pub enum Step {
     Collect(String),
 }
 
-/// Nodes and who was told to leave them.
+/// Nodes and the pods evicted from them.
 #[derive(Default)]
 pub struct NodeLifecycle {
-    /// Nodes whose machine is gone.
+    /// Nodes without a machine.
     gone: BTreeSet<String>,
-    /// Pods, by UID, that leave at a time that is on the agenda.
+    /// Pods, by UID, that leave at a time that is on the event queue.
     leaving: BTreeSet<String>,
 }
 

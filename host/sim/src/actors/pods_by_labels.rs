@@ -1,5 +1,5 @@
-//! Pods with the same labels, counted together: a budget asks how many of the pods that it selects
-//! are well, each time one of them changes. Labels are few where pods are many.
+//! Pods with equal labels, counted together. A budget needs the number of healthy pods that it
+//! selects whenever one of them changes; there are few distinct labels where there are many pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! ReplicaSets: so many pods of a template.
+//! ReplicaSets: a number of pods of one template.
 //!
-//! Absent: adoption of pods that nobody controls, `minReadySeconds` (a ready pod is available at
+//! Absent: adoption of pods without a controller, `minReadySeconds` (a ready pod is available at
 //! once).
 
 use std::collections::BTreeMap;

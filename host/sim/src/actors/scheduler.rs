@@ -1,11 +1,11 @@
-//! kube-scheduler: binds one waiting pod after another, the most important first, then the oldest.
+//! kube-scheduler: binds one waiting pod after another, by priority and then by age.
 //!
 //! Filters and scores are those of its default profile: resources, selectors, taints, spread, pod
-//! affinity, host ports, zones of volumes. A pod that finds no host says so in its condition
-//! PodScheduled and is tried again once something has changed and its back-off (1 s, doubled up to
-//! 10 s) is over. `status.nominatedNodeName` is tried first, and what is nominated counts as used
-//! for pods that are not more important; where a pod is tried in vain its nomination is taken away,
-//! and a new one alone has it not tried again (both seen on 1.36).
+//! affinity, host ports, zones of volumes. A pod without a feasible host gets the condition
+//! PodScheduled=False. It is tried again after something has changed and its backoff (1 s, doubled
+//! up to 10 s) has ended. `status.nominatedNodeName` is tried first, and nominated pods count as
+//! running for pods of lower or equal priority. A pod that is tried in vain loses its nomination. A
+//! new nomination alone does not trigger another try (both observed on 1.36).
 //!
 //! Preemption: not yet. Absent: image locality, sampling of hosts, volume limits, dynamic resource
 //! claims.
@@ -252,7 +252,7 @@ impl Scheduler {
         (self.moment, self.cluster.born())
     }
 
-    /// The cluster is another: whoever found no host may find one now.
+    /// The cluster has changed: pods without a host may find one now.
     fn requeue_all(&mut self, ctx: &mut ActorContext) {
         self.moment += 1;
         for key in std::mem::take(&mut self.unschedulable) {

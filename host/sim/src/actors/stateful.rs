@@ -1,4 +1,4 @@
-//! StatefulSets: pods with ordered names, each with the volumes that are its own.
+//! StatefulSets: pods with ordered names, each with its own volumes.
 //!
 //! Absent: partitions and `OnDelete`, retention policies of claims.
 

@@ -1,4 +1,4 @@
-//! Pods from pod templates.
+//! Creates pods from pod templates.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -26,8 +26,7 @@ pub fn label(object: &mut Value, key: &str, value: &str) {
     fields::map_at(metadata, "labels")[key] = value.into();
 }
 
-/// Short names for templates, as they were made last, by the UID of the object whose template it
-/// is.
+/// Latest hashes of templates, by the UID of their object.
 #[derive(Default)]
 pub struct Hashes(FxHashMap<Box<str>, (Option<i64>, String)>);
 

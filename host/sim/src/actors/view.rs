@@ -1,8 +1,6 @@
-//! The cluster as the change log tells it, with the questions that actors ask of it already
-//! answered.
+//! The cluster, folded from the change log, with indexes for the questions of actors.
 //!
-//! Whoever acts has seen every change before: no actor needs to remember what it has just asked
-//! for.
+//! An actor has seen every earlier change, so none has to remember its own requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Volumes: claims get volumes, volumes are attached to nodes and come off again.
+//! Volumes: claims are bound to volumes, and volumes are attached to nodes and detached.
 //!
-//! A claim whose class waits for its first consumer gets a volume in the zone of the node that its
-//! pod is bound to; any other gets one without a zone at once. Absent: binding to volumes made by
-//! hand other than by `spec.volumeName`, sizes, access modes, reclaim policies, snapshots.
+//! A claim whose class waits for its first consumer gets a volume in the zone of its pod's node.
+//! Any other claim gets a volume without a zone at once. Absent: volumes made by hand other than by
+//! `spec.volumeName`, sizes, access modes, reclaim policies, snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The cloud as the daemon asks it.
+//! The cloud's interface for the daemon.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl CloudProvider for Cloud {
 }
 
 impl Cloud {
-    /// Puts a launch on the agenda. What comes of it does not depend on whether the answer is
+    /// Puts a launch on the event queue. What comes of it does not depend on whether the answer is
     /// waited for.
     fn ask(&self, launch: &Launch) -> Result<oneshot::Receiver<Answer>, CloudError> {
         let (reply, answer) = oneshot::channel();

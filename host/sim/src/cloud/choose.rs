@@ -1,5 +1,5 @@
-//! Which offering a launch gets: the cheapest that its requirements admit, that is big enough and
-//! that can be had now.
+//! The offering of a launch: the cheapest one that its requirements admit, that is large enough and
+//! available.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a cloud does by itself: spot prices move, instances are taken back, offerings run short.
+//! Disturbances of the cloud: spot prices move, instances are interrupted, offerings run short.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Default for Disturbances {
 const CALM: f64 = 0.98;
 
 impl Inner {
-    /// Puts the first of everything on the agenda.
+    /// Puts the first of everything on the event queue.
     pub(super) fn schedule_all(&mut self) {
         let disturbances = &self.options.disturbances;
         if !disturbances.prices_every.is_zero() && disturbances.volatility > 0.0 {

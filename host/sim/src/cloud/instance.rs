@@ -39,7 +39,7 @@ pub struct SimInstance {
     pub zone: String,
     pub capacity_type: String,
     pub state: State,
-    /// It has been told that it will be taken back.
+    /// It has an interruption notice.
     pub notified: bool,
     started: Duration,
     ended: Option<Duration>,

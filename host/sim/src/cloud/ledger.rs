@@ -1,4 +1,4 @@
-//! What was bought, for how long, and what it cost.
+//! The ledger: what was bought, for how long, and at what cost.
 
 use std::fmt::{Display, Formatter, Result};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Prices and capacity of offerings, now.
+//! Current prices and capacity of offerings.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct OfferingPlace {
 pub struct Market {
     types: Arc<(Catalogue, Symbols)>,
     places: Vec<OfferingPlace>,
-    /// With the prices of now, once somebody has asked for it since they moved.
+    /// With current prices; made on the first request after they moved.
     offers: OnceCell<Catalogue>,
 }
 

@@ -1,9 +1,8 @@
-//! A story: what people, the cloud and bad luck do to a cluster in an hour, made up from a seed.
+//! A generated scenario: an hour of users, cloud and faults, made up from a seed.
 //!
-//! Every pod of a story can run in the end: there is a NodePool without limits, and no rule on pods
-//! asks for more zones or budgets than there are. What a story cannot hold against the daemon is
-//! done by an operator who looks after the cluster every minute: nodes that never get ready are
-//! deleted, where the daemon does not do it.
+//! Every pod of it can run in the end: there is a NodePool without limits, and no rule on pods
+//! needs more zones or budgets than there are. What the daemon is not responsible for is done by an
+//! operator once a minute: nodes that never become ready are deleted if the daemon does not do it.
 
 mod acts;
 mod pods;
@@ -26,10 +25,10 @@ pub(crate) use acts::operator_cleanup;
 pub use rng::Rng;
 pub use trouble::{Trouble, Watches};
 
-/// How long a story is told.
+/// Length of a generated scenario.
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// A story.
+/// A scenario.
 #[derive(Clone, Debug)]
 pub struct GeneratedScenario {
     /// Of what seed.
@@ -42,7 +41,7 @@ pub struct GeneratedScenario {
     pub elects: bool,
     /// Whether the daemon replaces nodes that stay unhealthy.
     pub repairs: bool,
-    /// What goes wrong on the way to the server while it is told.
+    /// Faults on the way to the server while it runs.
     pub faults: Faults,
     /// What is there at the beginning.
     pub base: String,
@@ -54,15 +53,15 @@ pub struct GeneratedScenario {
     pub operator: Vec<ScenarioEvent>,
 }
 
-/// Which stories.
+/// Which scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stories {
     /// Mostly one process, faults of requests, watches that end or forget.
     #[default]
     Usual,
-    /// Mostly two processes; watches late or silent by kind, processes stopped or told to end, pods
-    /// and volumes that hold their nodes, clouds that say half, clocks that jump, claims from a
-    /// backup.
+    /// Mostly two processes; watches late or silent by kind, processes stopped or terminated, pods
+    /// and volumes that hold their nodes, clouds that list half of their instances, clocks that
+    /// jump, claims from a backup.
     Safe,
 }
 
@@ -82,7 +81,7 @@ impl Stories {
         }
     }
 
-    /// The story of a seed.
+    /// The scenario of a seed.
     pub fn scenario(
         self,
         seed: u64,
@@ -96,7 +95,7 @@ impl Stories {
     }
 }
 
-/// The instance types of stories: those of Karpenter's KWOK provider that run Linux on amd64 and
+/// The instance types of scenarios: those of Karpenter's KWOK provider that run Linux on amd64 and
 /// have up to `most` CPUs.
 pub fn types(most: i64) -> Arc<(Catalogue, Symbols)> {
     let mut names = Symbols::default();
@@ -124,7 +123,7 @@ pub fn types(most: i64) -> Arc<(Catalogue, Symbols)> {
 }
 
 impl GeneratedScenario {
-    /// The story of a seed. `size` is about how many nodes there are at the busiest.
+    /// The scenario of a seed. `size` is about how many nodes there are at the busiest.
     pub fn new(seed: u64, size: u32, types: Arc<(Catalogue, Symbols)>) -> Self {
         let mut rng = Rng::new(seed);
         let mut world = world::Options {
@@ -157,7 +156,7 @@ impl GeneratedScenario {
     }
 }
 
-/// Each fault of the cloud is there in some stories, so that others are told without it.
+/// Each fault of the cloud occurs in some scenarios only, so that others run without it.
 fn cloud_of(rng: &mut Rng, cloud: &mut cloud::Options) {
     let share = |rng: &mut Rng, chance, most| {
         if rng.hits(chance) {

@@ -1,4 +1,4 @@
-//! What must hold of what comes of the daemon's doings, looked at change by change.
+//! Rules on the results of the daemon's actions, checked at every change.
 
 use std::sync::Arc;
 use std::time::Duration;

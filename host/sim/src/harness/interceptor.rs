@@ -1,5 +1,5 @@
-//! What all that stands between a process and its world has in common: who lives, what was asked,
-//! what goes wrong.
+//! Shared state of everything between a process and its world: live processes, counts of requests,
+//! faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write as _};
@@ -68,7 +68,7 @@ pub(super) enum Call {
     After,
 }
 
-/// What a process is told.
+/// Signals to a process.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
     /// It is gone.
@@ -103,7 +103,7 @@ pub(super) struct Interceptor {
 
 #[derive(Default)]
 struct Inner {
-    /// Who lives, and what wakes who waits for its end.
+    /// Live processes, and wakers for their ends.
     alive: BTreeMap<String, Signals>,
     processes: u32,
     faults: Faults,
@@ -173,7 +173,7 @@ impl Interceptor {
         }
     }
 
-    /// A process has ended as it was told to.
+    /// A process has ended on request.
     pub fn ended(&self, who: &str) {
         self.inner().alive.remove(who);
         self.log.say(self.clock, format!("{who} has ended"));

@@ -1,8 +1,7 @@
-//! Rules that need a memory. They are held against the server's truth at the moment when something
-//! is carried out, not when it was asked for, and not against what the daemon can know.
+//! Rules that need a memory. They are checked against the server's state when something is carried
+//! out, not when it was requested, and not against what the daemon can know.
 //!
-//! An excuse is a time: each constant here says for how long the daemon may not know better, and
-//! why.
+//! An excuse is a time: each constant here says how long the daemon may not know better, and why.
 
 pub(super) mod leaders;
 mod limits;

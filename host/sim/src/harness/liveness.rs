@@ -1,4 +1,4 @@
-//! What must hold of a cluster once faults have stopped and some time has passed.
+//! Rules on a cluster some time after the last fault.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::world::World;
 pub(super) fn unsettled(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     for pod in world.pods() {
-        // A daemon came late to its node, and kube-scheduler had given its room to others; who
-        // wants it to come first gives it a priority, and this cluster knows no preemption.
+        // A daemon was late on its node, and kube-scheduler had given its room to others. In real
+        // clusters such daemons have a priority and preempt; this cluster has no preemption.
         let squeezed = fields::text(&pod, "/spec/nodeName").is_empty()
             && fields::controller(&pod).is_some_and(|owner| owner["kind"] == "DaemonSet");
         if !squeezed && !fields::ended(&pod) && (!fields::ready(&pod) || fields::deleting(&pod)) {

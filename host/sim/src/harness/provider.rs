@@ -13,7 +13,7 @@ use super::safety;
 use crate::cloud::Cloud;
 
 /// A node that does not get ready, or is not any more, is replaced sooner than the operator of a
-/// story would do it.
+/// scenario would do it.
 const UNREADY: Duration = Duration::from_secs(180);
 const REPAIRED: [RepairPolicy; 2] = [
     RepairPolicy {
@@ -60,7 +60,7 @@ impl InterceptedProvider {
                 )));
             }
             Call::During => {
-                // Sent; nobody waits for it.
+                // Sent without waiting for the answer.
                 tokio::spawn(call);
                 tokio::task::yield_now().await;
                 self.interceptor.kill(&self.who, &format!(" during {what}"));

@@ -1,4 +1,4 @@
-//! One place for a process: who dies there has a successor.
+//! A replica of the daemon: a process that ends gets a successor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::interceptor::Interceptor;
 use super::provider::InterceptedProvider;
 use super::{ProcessInputs, Setup, safety};
 
-/// A process that is told to end is killed after this, as kubelet does it.
+/// A terminated process is killed after this time, as by kubelet.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A place.
@@ -49,7 +49,8 @@ impl Replica {
                         () = signals.killed.notified() => {}
                         ended = tokio::time::timeout(GRACE, process.join_next()) => {
                             if ended.is_err() && !self.interceptor.server.is_stopped(&who) {
-                                self.interceptor.violated(format!("{who} did not end within {} s", GRACE.as_secs()));
+                                self.interceptor.violated(format!("{who} did not end within {} \
+                                    s", GRACE.as_secs()));
                             }
                             self.interceptor.ended(&who);
                         }

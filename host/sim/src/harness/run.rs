@@ -1,4 +1,4 @@
-//! A seed's story, told to its end, and what is to be said of it.
+//! Runs the scenario of a seed to its end, and reports the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,8 @@ use crate::cloud;
 use crate::faults::Faults;
 use crate::world::paused;
 
-/// How long a cluster may take after the last fault until all is as it must be: a claim whose node
-/// never joined is given up after fifteen minutes, its successor needs a few, and waits between
-/// failed attempts are a minute at most.
+/// Time for a cluster to converge after the last fault. A claim without a node is given up after 15
+/// min, its successor needs a few minutes, and backoffs last a minute at most.
 pub const QUIET: Duration = Duration::from_secs(40 * 60);
 
 /// How long nothing happens in the end, while the daemon has to rest as well.
@@ -39,7 +38,7 @@ pub struct SeedResult {
     pub transcript: String,
 }
 
-/// Tells a story in a runtime of its own, on this thread.
+/// Tells a scenario in a runtime of its own, on this thread.
 ///
 /// # Errors
 /// If the system has no resources for a runtime.
@@ -51,7 +50,7 @@ pub fn run_scenario(
     paused(run_now(story, manager, transcript))
 }
 
-/// Tells the story of a seed.
+/// Runs the generated scenario of a seed.
 ///
 /// # Errors
 /// If the system has no resources for a runtime.
@@ -79,7 +78,7 @@ async fn run_now(
         replicas: story.replicas,
         elects: story.elects,
         faults: story.faults,
-        // The seeds that found a defect were told so.
+        // The seeds that found a defect ran so.
         sees_prices: false,
         repairs: story.repairs,
         jumps: story.jumps.clone(),

@@ -1,7 +1,7 @@
-//! What a daemon must never do, looked at when it does it.
+//! Rules that a daemon must never break, checked when it acts.
 //!
-//! Safety checks read the server as it is and trust nothing that the daemon says. What happens when
-//! a request is carried out, which may be later, is looked at by [`judges`].
+//! Safety checks read the server's state and trust nothing that the daemon says. Effects of
+//! requests that are carried out later are checked by [`judges`].
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn may_be_known(interceptor: &Interceptor, uid: &str) -> bool {
     judges::proof::gone_for(interceptor, uid).is_some_and(|gone| gone <= SILENT)
 }
 
-/// An instance is ended: whoever is on it must have left.
+/// An instance is terminated: its pods must have left.
 pub(super) fn end(interceptor: &Interceptor, who: &str, provider_id: &str) {
     leads(interceptor, who, &format!("end {provider_id}"));
     judges::proof::end(interceptor, who, provider_id);
@@ -115,7 +115,7 @@ fn leads(interceptor: &Interceptor, who: &str, what: &str) {
     }
 }
 
-/// Who holds the Lease, empty for nobody.
+/// The holder of the Lease, empty if there is none.
 pub(super) fn holder(interceptor: &Interceptor) -> String {
     let lease = interceptor.server.get(&fields::key(
         resources::LEASE,

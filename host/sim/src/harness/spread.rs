@@ -1,5 +1,5 @@
-//! Whether kube-scheduler may still put a pod where it is expected, others of its group being where
-//! they are.
+//! Whether kube-scheduler may still bind a spread pod where it is planned, given where other pods
+//! of its group are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::interceptor::Interceptor;
 use crate::actors::fields;
 use crate::server::resources;
 
-/// Whether a pod that must spread is one too many in the domain of a claim's node, if all who are
-/// expected somewhere come: by nomination, or by the claims that they were `planned` for. Of whom
-/// nothing is known may come here too.
+/// Whether a spread pod is one too many in the domain of a claim's node, once all expected pods
+/// have arrived: those with a nomination, and those `planned` for a claim. A pod without either may
+/// go here too.
 pub(super) fn one_too_many(
     interceptor: &Interceptor,
     pod: &Value,

@@ -1,5 +1,4 @@
-//! The policy file of a live run: the viewer's own, or one that is made for the occasion and gone
-//! afterwards.
+//! The policy file of a live run: the viewer's own, or a temporary one.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

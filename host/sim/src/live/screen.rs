@@ -1,4 +1,4 @@
-//! A moment drawn: 80 columns and 24 rows are enough.
+//! Draws one moment in 80 columns and 24 rows.
 
 use std::collections::BTreeMap;
 

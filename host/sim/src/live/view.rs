@@ -1,4 +1,4 @@
-//! What is shown of a cluster at a moment.
+//! The data shown of a cluster at one moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -247,7 +247,7 @@ impl View {
     }
 }
 
-/// A line of the log, if it is worth telling.
+/// A line of the log, if it is worth showing.
 fn heard(at: Duration, words: String) -> Option<Event> {
     let bad = [
         "VIOLATION",

@@ -1,4 +1,4 @@
-//! What happens in a scenario, one act after the other.
+//! The events of a scenario in order.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How many replicas there should be, by time: a constant and shapes that are added to it.
+//! The number of replicas over time: a constant plus shapes.
 
 use std::f64::consts::TAU;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Workloads and NodePools of a scenario as the objects that somebody would have applied.
+//! Workloads and NodePools of a scenario as Kubernetes objects.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! A scenario, played: its acts happen in a world with the daemon in it, and what comes of it is
-//! counted.
+//! Runs a scenario: its events happen in a world with the daemon, and the result is counted.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub struct Play {
     acts: VecDeque<(Duration, ScenarioEvent)>,
     every: Duration,
     next: Duration,
-    /// Nodes may never get ready: somebody has to look after them.
+    /// Nodes may never become ready, so an operator cleans up.
     looks_after: bool,
 }
 
@@ -201,7 +200,7 @@ impl Play {
                 Some(What::Job)
             }
             ScenarioEvent::Policy(_) => Some(What::Policy),
-            // The cloud tells of it itself.
+            // The cloud reports it.
             ScenarioEvent::Scale { .. } | ScenarioEvent::Shortage { .. } => None,
             _ => Some(What::Event),
         };

@@ -1,4 +1,4 @@
-//! Who scores in a scenario: a configuration of the daemon, read by the daemon's own reader, and
+//! The policies of a scenario: a configuration of the daemon, read by the daemon's own reader, and
 //! its watcher.
 
 use std::path::{Path, PathBuf};
@@ -203,7 +203,7 @@ impl PolicySlot {
         }
     }
 
-    /// Waits until the journal has written what it was told.
+    /// Waits until the journal has written everything sent.
     pub fn flush(&self) {
         self.inner().journal.flush();
     }

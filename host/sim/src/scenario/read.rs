@@ -1,9 +1,9 @@
 //! `SCENARIO.toml`: its keys, and every message about it.
 //!
-//! As strict as the daemon's configuration, with the same reader: a fault names file, line and
-//! column, says what was expected and gives a hint; unknown keys are faults; all faults are
-//! reported at once. What contradicts itself (a load on nothing, something after the end) is a
-//! fault too. Paths are relative to the file's folder.
+//! As strict as the daemon's configuration, with the same reader: an error names file, line and
+//! column, says what was expected and gives a hint. Unknown keys are errors. All errors are
+//! reported at once. Contradictions (a load on nothing, an event after the end) are errors too.
+//! Paths are relative to the file's folder.
 
 mod cloud;
 mod events;

@@ -1,4 +1,4 @@
-//! Answers requests: finds out what is asked, does it, says what has become of it.
+//! Answers requests: parses the request, carries it out, encodes the result.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Answers that are not what was asked for, in the words of a real server.
+//! Errors in the words of a real server.
 //!
 //! Clients read `code` and `reason`; people, and one or two clients, read the message.
 

@@ -1,9 +1,9 @@
-//! Server-side apply: who applies some fields owns them; what others own is a conflict unless
-//! forced; what is applied no more goes, unless somebody else wants it too.
+//! Server-side apply: a manager owns the fields that it applies. Fields of other managers are a
+//! conflict unless forced. A field that a manager no longer applies is removed, unless another
+//! manager owns it too.
 //!
-//! Owners are kept in `metadata.managedFields` as a real server keeps them. Objects that nobody has
-//! applied are not followed: the first to apply finds one owner of all that is there,
-//! `before-first-apply`.
+//! Owners are kept in `metadata.managedFields` as in a real server. Objects without an apply are
+//! not tracked: the first apply finds one owner of all existing fields, `before-first-apply`.
 
 mod fields;
 
@@ -29,7 +29,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// One who updates whole objects.
+    /// A manager that updates whole objects.
     pub fn update(name: &str) -> Self {
         Manager {
             name: name.to_owned(),
@@ -92,7 +92,7 @@ fn write_owners(resource: Resource, object: &mut Value, owners: &[Owner]) {
     }
 }
 
-/// Notes who changed which fields. An apply has done so itself.
+/// Records the managers of changed fields. An apply has done so itself.
 pub fn track(
     resource: Resource,
     old: Option<&Value>,
@@ -138,7 +138,7 @@ pub fn track(
     write_owners(resource, new, &all);
 }
 
-/// What an object becomes when somebody applies some fields, owners included.
+/// The object after an apply of some fields, owners included.
 pub fn apply(
     resource: Resource,
     old: Option<&Value>,

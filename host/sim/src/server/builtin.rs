@@ -1,9 +1,7 @@
-//! What the server adds to objects of built-in kinds and refuses of them: defaults, admission,
-//! fields that stay.
+//! Defaults, admission and immutable fields of built-in kinds.
 //!
-//! As far as an autoscaler and the controllers around it can tell. Fields that are not known are
-//! kept, quantities are left as they were written, and of most kinds only what is named here is
-//! checked.
+//! This covers what an autoscaler and the controllers around it notice. Unknown fields are kept,
+//! quantities keep their notation, and most kinds are validated only for what is named here.
 
 mod limits;
 mod pod;

@@ -1,9 +1,7 @@
-//! Custom kinds: objects are cleaned, completed and checked by the definitions that a cluster is
-//! given.
+//! Custom kinds: objects are pruned, defaulted and validated by the cluster's definitions.
 //!
-//! The definitions are those of `longshore-api`, which are what `deploy/crds` ships. What an object
-//! had before is not checked again: neither its schema nor its rules can refuse what they have
-//! accepted.
+//! The definitions are those of `longshore-api`, which `deploy/crds` ships. Unchanged parts of an
+//! object are not validated again: neither schema nor rules can refuse what they have accepted.
 
 mod schema;
 

@@ -1,7 +1,8 @@
-//! An object's end: at once, after a pod's grace period, or when the last finalizer has gone.
+//! Deletion of an object: at once, after a pod's grace period, or when the last finalizer is
+//! removed.
 //!
-//! Who depends on an object is not looked at here: garbage collection is a controller's, which is
-//! told what was wished for by the finalizers `orphan` and `foregroundDeletion`.
+//! Dependents are not handled here. The garbage collector does that; the finalizers `orphan` and
+//! `foregroundDeletion` carry the requested propagation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::resources::{NAMESPACE, POD};
 use super::state::State;
 use super::store::Stored;
 
-/// What becomes of those who depend on an object.
+/// Propagation to the dependents of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Propagation {
     /// They go after it.
@@ -35,7 +36,7 @@ pub struct DeleteOptions {
     pub uid: Option<String>,
     /// Only if it has this version.
     pub version: Option<String>,
-    /// What becomes of those who depend on it.
+    /// Propagation to its dependents.
     pub propagation: Option<Propagation>,
     /// Carried out but not kept.
     pub dry_run: bool,
@@ -57,7 +58,8 @@ impl DeleteOptions {
                     422,
                     "Invalid",
                     format!(
-                        "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {other:?}"
+                        "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: \
+                        Unsupported value: {other:?}"
                     ),
                 ));
             }
@@ -148,7 +150,7 @@ fn preconditions(old: &Stored, options: &DeleteOptions) -> Result<(), ApiErrorWi
     refused.map_or(Ok(()), Err)
 }
 
-/// Writes down what was wished for dependents. Says whether somebody holds the object.
+/// Writes down what was wished for dependents. Whether the object has finalizers.
 fn settle_finalizers(object: &mut Value, propagation: Option<Propagation>) -> bool {
     let mut all: Vec<String> = finalizers(object).into_iter().map(str::to_owned).collect();
     if let Some(wish) = propagation {

@@ -1,8 +1,7 @@
-//! What stands between a client and the server: faults, and counts of what was asked.
+//! The gate between a client and the server: faults and request counts.
 //!
-//! Who decides on faults sees every request of every client in the order of their arrival and
-//! answers with a [`Verdict`]; what actors do through the methods of [`Server`](super::Server) does
-//! not come by here.
+//! The fault policy sees every request of every client in order of arrival and answers with a
+//! [`Verdict`]. Calls of actors through the methods of [`Server`](super::Server) do not pass here.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -115,7 +114,7 @@ pub struct Counts {
 }
 
 impl FaultGate {
-    /// Replaces who decides.
+    /// Replaces the fault policy.
     pub fn set(&self, judge: Option<FaultPolicy>) {
         *self
             .fault_policy
@@ -123,7 +122,7 @@ impl FaultGate {
             .unwrap_or_else(PoisonError::into_inner) = judge;
     }
 
-    /// Replaces who hears of what is carried out.
+    /// Replaces the witness of carried-out requests.
     pub fn set_witness(&self, witness: Option<Witness>) {
         *self.witness.lock().unwrap_or_else(PoisonError::into_inner) = witness;
     }

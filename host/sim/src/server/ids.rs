@@ -1,4 +1,4 @@
-//! What a server makes up: UIDs and the ends of generated names, from one seed.
+//! Generated identities: UIDs and suffixes of generated names, from one seed.
 
 /// A source of them. The same seed gives the same ones in the same order.
 #[derive(Clone, Debug)]

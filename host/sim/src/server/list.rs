@@ -142,10 +142,11 @@ fn start(
             )
         };
         let (revision, after) = untoken(continued).ok_or_else(wrong)?;
-        // What is told to who comes too late: that the rest can be had as it is now.
+        // The error of an expired continue token: the rest is available as of now.
         let revision = if revision == 0 { now } else { revision };
         if !known(revision) {
-            let message = "The provided continue parameter is too old to display a consistent list result. You can \
+            let message = "The provided continue parameter is too old to display a consistent \
+                list result. You can \
                 start a new list without the continue parameter.";
             let mut refused = ApiErrorWithDetails::plain(410, "Expired", message);
             refused.next = Some(token(0, &after));
@@ -294,7 +295,7 @@ pub fn selected(state: &State, wanted: &Wanted) -> Vec<Arc<Stored>> {
         .collect()
 }
 
-/// Whether somebody asks for metadata alone.
+/// Whether the client asks for metadata only.
 pub fn is_partial(accept: &str) -> bool {
     let first = accept.split(',').next().unwrap_or_default();
     first.contains("as=PartialObjectMetadata")

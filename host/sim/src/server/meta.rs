@@ -1,4 +1,4 @@
-//! Reading and checking the parts that all objects have.
+//! Reads and validates the metadata that all objects have.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};

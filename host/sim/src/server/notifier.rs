@@ -1,8 +1,7 @@
-//! Says that something has changed to all who wait for it, in the order in which they began to
-//! wait.
+//! Notifies all waiters of a change, in the order in which they began to wait.
 //!
-//! Not tokio's `watch`, which wakes waiters in an order drawn from the thread's own chance: two
-//! processes that watch the same kind would ask in another order each time, and the seed would not
+//! tokio's `watch` wakes waiters in an order drawn from the thread's random numbers. Two processes
+//! that watch the same kind would then ask in another order each time, and the seed would not
 //! decide.
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Patches: JSON patch (RFC 6902) and merge patch (RFC 7396) here, strategic ones apart.
+//! Patches: JSON patch (RFC 6902) and merge patch (RFC 7396) here, strategic ones in a module of
+//! their own.
 
 mod strategic;
 

@@ -1,4 +1,4 @@
-//! What can be asked of pods alone: to run on a node, and to leave if their budget lets them.
+//! Subresources of pods: binding, and eviction if the budget admits it.
 
 use std::sync::Arc;
 

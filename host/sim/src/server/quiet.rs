@@ -1,7 +1,7 @@
-//! What keeps clients from hearing: silent watches, late watches, clients that are stopped.
+//! Delays on the way to clients: silent watches, late watches, stopped clients.
 //!
-//! Each holds for one client or for all, for one kind or for all, until a time. Lists are not held
-//! up: whoever doubts a watch can list.
+//! Each applies to one client or to all, and to one kind or to all, until a time. Lists are not
+//! delayed: a client that doubts a watch can list.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Quiet {
         self.add(whose, Silence::Silent, until);
     }
 
-    /// Until a time, watches tell of each change when it is so old.
+    /// Until a time, watches deliver each change this much later.
     pub fn delay(&mut self, whose: Whose, by: Duration, until: Instant) {
         self.add(whose, Silence::Late(by), until);
     }

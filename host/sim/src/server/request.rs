@@ -1,4 +1,4 @@
-//! From a request to what is asked for: paths, verbs, parameters; and answers as text.
+//! Parses requests (paths, verbs, parameters) and encodes answers.
 
 use std::collections::BTreeMap;
 
@@ -129,13 +129,13 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The head of a request, read once for all who want to know.
+/// The head of a request, parsed once.
 #[derive(Clone)]
 pub struct Head {
     /// Nothing for a path that is none of a kind.
     pub place: Option<RequestPath>,
     pub parameters: Parameters,
-    /// What is to be done, in the words of RBAC; empty for what nobody does.
+    /// The verb of RBAC; empty for unknown ones.
     pub verb: &'static str,
 }
 
@@ -152,7 +152,7 @@ impl Head {
         }
     }
 
-    /// What the request is about, for who counts and refuses.
+    /// The target of the request, for counts and faults.
     pub fn asked(&self, who: &str) -> RequestInfo {
         let (resource, subresource, namespace, name) = match self.place.clone() {
             Some(place) => (Some(place.resource), place.sub, place.namespace, place.name),
@@ -170,7 +170,7 @@ impl Head {
     }
 }
 
-/// What is to be done, in the words of RBAC; empty for what nobody does.
+/// The verb of RBAC; empty for unknown ones.
 pub fn verb(method: &Method, place: Option<&RequestPath>, parameters: &Parameters) -> &'static str {
     let whole = place.is_none_or(|place| place.name.is_empty());
     match *method {

@@ -1,6 +1,6 @@
-//! The kinds that the server knows, and what sets one apart from another.
+//! The kinds that the server knows, and their differences.
 //!
-//! A kind that is not here is answered with 404, as by a server without its group.
+//! Any other kind is answered with 404, as by a server without its group.
 
 use crate::object::{Kind, Resource};
 

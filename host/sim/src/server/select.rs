@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about: labels and the few fields that can be asked for.
+//! The objects that a list or a watch selects: by labels and by the few selectable fields.
 
 use serde_json::{Map, Value};
 
@@ -91,7 +91,7 @@ impl Selector {
         self
     }
 
-    /// The only node whose pods it takes, if it asks for one.
+    /// The node that pods are selected by, if any.
     pub fn node(&self) -> Option<&str> {
         let one = self
             .fields

@@ -1,4 +1,4 @@
-//! What one lock holds.
+//! The data behind the server's one lock.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct State {
 const EVENTS_LAST: Duration = Duration::from_secs(3600);
 
 impl State {
-    /// Notes an Event, and takes away those whose time is over.
+    /// Adds an Event and removes expired ones.
     pub fn note_event(&mut self, key: &Key) {
         let now = self.clock.elapsed();
         self.events.push_back((now + EVENTS_LAST, key.clone()));

@@ -1,8 +1,8 @@
-//! What is stored: objects by kind and name, one revision that counts all writes, and a log of the
-//! last of them.
+//! The store: objects by kind and name, one revision that counts all writes, and a log of the
+//! latest ones.
 //!
-//! The log is what watches read and what older versions are made from. It knows no rules: whoever
-//! writes has checked.
+//! Watches read the log, and older versions are made from it. The store has no rules: writers have
+//! validated before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -47,7 +47,7 @@ struct Text {
 }
 
 impl Stored {
-    /// One that is shown to somebody and not kept.
+    /// A copy to send, which is not stored.
     pub fn draft(key: &Key, value: Value) -> Arc<Self> {
         let path = path(&key.namespace, &key.name);
         Arc::new(Stored {
@@ -76,7 +76,7 @@ impl Stored {
         }
     }
 
-    /// Its metadata, as JSON for who asks for no more.
+    /// Its metadata as JSON, for clients that ask for no more.
     pub fn partial(&self) -> &str {
         self.partial.get_or_init(|| {
             let metadata = &self.value["metadata"];
@@ -152,7 +152,7 @@ struct Table {
     /// Pods by the node that they are bound to; no other kind is asked for so.
     on_node: FxHashMap<Box<str>, Objects>,
     log: VecDeque<Arc<Logged>>,
-    /// Revision of the last write to this kind that watches cannot be told of any more.
+    /// Revision of the last write to this kind that watches can no longer read.
     lost: u64,
     changed: Notifier,
 }
@@ -230,7 +230,7 @@ impl Store {
         self.revision
     }
 
-    /// Of the last write up to a time; 0 if that is not known any more.
+    /// Revision of the last write up to a time; 0 if it is no longer known.
     pub fn revision_at(&self, at: Duration) -> u64 {
         let later = self.log.partition_point(|logged| logged.at <= at);
         later

@@ -1,4 +1,4 @@
-//! What no real server can be asked for: faults, forgetting, the same bytes again.
+//! Tests of what a real server cannot be asked for: faults, lost history, equal bytes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,9 +1,7 @@
-//! How the parts of an object are put together when several write it: which lists are merged, and
-//! by what.
+//! Merge rules of object fields with several writers: which lists are merged, and by which key.
 //!
-//! Custom kinds say it in their definitions. Of built-in kinds the fields that are merged are
-//! listed here by their names, which mean the same wherever they occur; all other lists are
-//! replaced as a whole.
+//! Definitions of custom kinds have them. For built-in kinds the merged fields are listed here by
+//! name, because a name means the same wherever it occurs. All other lists are replaced as a whole.
 
 use serde_json::Value;
 
@@ -112,8 +110,7 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// The field by which a strategic merge patch tells the items of a list apart; an empty one for
-    /// plain values.
+    /// The merge key of a list in strategic merge patches; empty for plain values.
     pub fn patch_key(self) -> Option<&'static str> {
         let Position::Builtin(name, above) = self else {
             return None;

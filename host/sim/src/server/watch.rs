@@ -1,5 +1,5 @@
-//! A watch: reads the log as fast as the client reads the watch, and keeps nothing of its own but
-//! its place in it.
+//! A watch: reads the log as fast as the client reads the watch, and keeps only its position in the
+//! log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Wanted {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Writes what a change is to whoever watches these.
+    /// Encodes a change for a watch with these selectors.
     fn tell(&self, out: &mut Vec<u8>, logged: &Logged) {
         let was = logged
             .before
@@ -72,7 +72,7 @@ impl Wanted {
                 self.write(out, "DELETED", &logged.now)
             }
             (true, false) => {
-                // It is told as it was when it still was among them, with the version of now.
+                // It is sent as it was when last selected, with the current version.
                 let Some(before) = &logged.before else { return };
                 let mut last = (*before.value).clone();
                 last["metadata"]["resourceVersion"] = json!(logged.revision.to_string());
@@ -101,11 +101,11 @@ impl Wanted {
 
 /// How a watch begins and ends.
 pub struct WatchOptions {
-    /// Changes after this revision are told.
+    /// Changes after this revision are sent.
     pub after: u64,
-    /// Objects that are told first, as if they were new.
+    /// Objects that are sent first, as if they were new.
     pub first: Vec<Arc<Stored>>,
-    /// A bookmark says when those have been told.
+    /// A bookmark ends them.
     pub marks_beginning: bool,
     /// Bookmarks are sent now and then.
     pub bookmarks: bool,
@@ -228,7 +228,7 @@ impl Watch {
         self.fresh = false;
         let mut out = Vec::new();
         let late = state.quiet.late(&self.who, self.wanted.resource, now);
-        // What is younger is not told yet.
+        // Younger changes are not sent yet.
         let told = late.map(|(by, _)| state.clock.elapsed().saturating_sub(by));
         let mut waits = late.map(|(_, until)| until);
         for logged in state.store.since(self.wanted.resource, self.after) {

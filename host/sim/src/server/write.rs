@@ -1,8 +1,7 @@
-//! Creating and changing objects: what the server adds, keeps, counts and refuses, whatever the
-//! kind.
+//! Creates and changes objects: what the server adds, keeps, counts and refuses for every kind.
 //!
-//! One object after another, under one lock: a write sees the last version. What is particular to a
-//! kind is in [`builtin`](super::builtin), or in the definition of a custom one.
+//! Objects are written one after another under one lock, so a write sees the last version. Rules of
+//! one kind are in [`builtin`](super::builtin), or in the definition of a custom kind.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub struct WriteOptions {
     pub manager: Manager,
     /// Carried out but not kept.
     pub dry_run: bool,
-    /// It need not say which version it changes: a patch, or somebody who has just read it.
+    /// It need not name the version that it changes: a patch, or a write right after a read.
     pub blind: bool,
 }
 
@@ -148,7 +147,8 @@ pub fn replace(
         let before = finalizers(&old.value);
         if let Some(more) = finalizers(&new).into_iter().find(|f| !before.contains(f)) {
             let why = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{more:?}}}"
+                "no new finalizers can be added if the object is being deleted, found new \
+                finalizers []string{{{more:?}}}"
             );
             let cause = Cause::forbidden("metadata.finalizers", &why);
             return Err(ApiErrorWithDetails::invalid(
@@ -173,7 +173,7 @@ pub fn replace(
         && !finalizers(&old.value).is_empty()
         && !waits(&new)
     {
-        // The last one who held it has let go: it is gone, as it was before.
+        // The last finalizer is gone: the object is deleted, unchanged.
         if !manner.dry_run {
             state.store.remove(&old.key, state.clock.elapsed());
         }
@@ -211,13 +211,15 @@ fn identify(resource: Resource, object: &mut Value) -> Result<(), ApiErrorWithDe
     let (kind, given) = (said("kind"), said("apiVersion"));
     if !given.is_empty() && given != version {
         return Err(ApiErrorWithDetails::bad(format!(
-            "the API version in the data ({given}) does not match the expected API version ({version})"
+            "the API version in the data ({given}) does not match the expected API version \
+            ({version})"
         )));
     }
     if !kind.is_empty() && kind != resource.kind {
         let (kind, wanted) = (kind.to_owned(), resource.kind);
         return Err(ApiErrorWithDetails::bad(format!(
-            "{kind} in version \"{}\" cannot be handled as a {wanted}: no kind {kind:?} is registered at this place",
+            "{kind} in version \"{}\" cannot be handled as a {wanted}: no kind {kind:?} is \
+            registered at this place",
             resource.version
         )));
     }

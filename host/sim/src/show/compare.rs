@@ -1,5 +1,4 @@
-//! Runs of one scenario side by side: what another policy would have cost, and who would have
-//! waited.
+//! Runs of one scenario side by side: the cost and the waiting pods under another policy.
 
 use super::rows::rows;
 use super::{moment, seconds};

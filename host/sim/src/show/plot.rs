@@ -1,4 +1,4 @@
-//! Drawings: cost per hour, nodes by sort, pods that wait; SVG, no fonts read.
+//! Drawings in SVG: cost per hour, nodes by sort, pending pods. No fonts are read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::stats::{Kind, Sample};
 const SIZE: (u32, u32) = (960, 360);
 /// Sorts that have a colour of their own; the others are one.
 const SORTS: usize = 7;
-/// Told apart by people who see colours otherwise too (after Okabe and Ito).
+/// Colours that colour-blind people can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; SORTS + 1] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

@@ -1,4 +1,4 @@
-//! Samples and notes gathered into rows of a timeline.
+//! Collects samples and notes into rows of a timeline.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

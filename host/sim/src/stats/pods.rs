@@ -1,4 +1,4 @@
-//! Pods, counted change by change: who runs, who waits and waited how long, who had to leave.
+//! Counts pods at every change: running, pending and for how long, evicted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

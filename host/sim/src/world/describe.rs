@@ -1,4 +1,4 @@
-//! A cluster in a few lines.
+//! Describes a cluster in a few lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

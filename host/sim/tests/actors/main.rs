@@ -1,4 +1,5 @@
-//! Small stories about the actors and the cloud, in virtual time. Nothing of the daemon runs here.
+//! Small scenarios about the actors and the cloud, in virtual time. Nothing of the daemon runs
+//! here.
 
 mod budgets;
 mod cloud;

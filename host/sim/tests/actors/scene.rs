@@ -1,15 +1,15 @@
-//! Manifests and worlds for the stories.
+//! Manifests and worlds for the scenarios.
 
 use std::time::Duration;
 
 use longshore_sim::world::{Options, World, paused};
 
-/// Tells a story in a world of default options.
+/// Tells a scenario in a world of default options.
 pub fn story(told: impl AsyncFnOnce(World)) {
     story_with(Options::default(), told);
 }
 
-/// Tells a story.
+/// Tells a scenario.
 pub fn story_with(options: Options, told: impl AsyncFnOnce(World)) {
     paused(async { told(World::new(1, options)).await }).expect("a runtime");
 }

@@ -84,7 +84,7 @@ async fn force_takes_a_field(w: &World) -> Result<()> {
         .await?
         .ok()?;
     ensure!(now["data"] == json!({"a": "2", "b": "1"}), "{now}");
-    // It is the other's now: who had it first meets the conflict.
+    // The other manager owns it now, so the first one gets the conflict.
     applied(w, "one", json!({"a": "1", "b": "1"}))
         .await?
         .refused(409, "Conflict")?;

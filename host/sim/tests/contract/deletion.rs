@@ -1,4 +1,4 @@
-//! Ends: at once, after a while, or when somebody lets go.
+//! Deletion: at once, after a grace period, or when the last finalizer is removed.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -173,7 +173,7 @@ async fn a_pod_without_a_node_goes_at_once(w: &World) -> Result<()> {
     Ok(())
 }
 
-/// A pod on a node that nobody plays.
+/// A pod on a node without a kubelet.
 async fn placed(w: &World, grace: i64) -> Result<Value> {
     // Without its node a pod is collected before long; a node without a kubelet keeps it.
     let node = w.named("machine");

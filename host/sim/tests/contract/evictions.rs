@@ -23,7 +23,7 @@ fn eviction(w: &World, pod: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": w.namespace}})
 }
 
-/// A pod that runs and is ready, on a node that nobody plays.
+/// A running, ready pod on a node without a kubelet.
 async fn running(w: &World, name: &str) -> Result<Value> {
     let node = json!({"metadata": {"name": w.named("machine")}});
     let answer = w.post("/api/v1/nodes", &node).await?;

@@ -1,4 +1,4 @@
-//! Watches: where they begin, what they tell, how they end.
+//! Watches: where they begin, what they send, how they end.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

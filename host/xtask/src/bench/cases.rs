@@ -1,4 +1,4 @@
-//! What is measured: the clusters and catalogues of the figures, and the goals.
+//! The benchmark's clusters, catalogues and goals.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Karpenter's own core as a command, if it is on this machine.
+//! Karpenter's own core as a command, if it is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,12 +1,11 @@
-//! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with
-//! what it takes to do so.
+//! `cargo xtask bench live`: a controller beside a real control plane, from pods to nodes, with the
+//! resources that it takes.
 //!
-//! `scale` is one wave of pods of four kinds, `mixes` are the services of many made-up platforms,
-//! `churn` is pods that come and go on nodes that are there, `swaps` a policy that is replaced over
-//! and over, `fold` a cluster of 10 000 nodes that has to be known first. Karpenter's KWOK
-//! controller goes through the first two as well where `LONGSHORE_KARPENTER` names it. Each run has
-//! a control plane of its own, and nothing else should happen on the machine: the API server takes
-//! more of it than any controller.
+//! `scale` is one wave of pods of four kinds, `mixes` are the services of many generated platforms,
+//! `churn` is pods that come and go on existing nodes, `swaps` is a policy that is replaced
+//! repeatedly, `fold` is an initial list of 10 000 nodes. Karpenter's KWOK controller runs the
+//! first two as well if `LONGSHORE_KARPENTER` names it. Each run has its own control plane. Nothing
+//! else should run on the machine: the API server uses more of it than any controller.
 
 mod churn;
 mod controller;

@@ -1,6 +1,7 @@
-//! Benchmarks on clusters of 1 000 and of 10 000 nodes: `cargo xtask bench questions`, of each node
-//! where its pods would go if the node were gone; `cargo xtask bench freeze`, how long a round holds
-//! up the thread that folds observations.
+//! Benchmarks on clusters of 1 000 and of 10 000 nodes.
+//!
+//! `cargo xtask bench questions`: for each node, where its pods would go if the node were gone.
+//! `cargo xtask bench freeze`: how long a round holds up the thread that folds observations.
 
 use anyhow::{Context as _, bail};
 

@@ -1,4 +1,4 @@
-//! Outcomes as tables.
+//! Results as tables.
 
 use serde_json::Value;
 

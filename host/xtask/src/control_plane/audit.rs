@@ -1,4 +1,4 @@
-//! Who asked the API server for what: its audit log, which has the requests of controllers alone.
+//! The API server's audit log, which records the requests of controllers only.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub const LOG: &str = "audit.log";
 /// Name of the policy in a cluster's folder.
 pub const POLICY: &str = "audit.yaml";
-/// The user that a controller of somebody else's runs as.
+/// The user of a foreign controller.
 pub const OTHER: &str = "other-controller";
 /// The user that `deploy/rbac.yaml` makes.
 pub const OURS: &str = "system:serviceaccount:kube-system:karpenter";
@@ -32,7 +32,7 @@ rules:
 pub struct Request {
     /// Who asked.
     pub user: String,
-    /// The token that was used, by an id: replicas of one user are told apart by it.
+    /// The token that was used, by an id, which distinguishes replicas of one user.
     pub credential: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,

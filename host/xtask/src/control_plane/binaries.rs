@@ -1,5 +1,5 @@
-//! Where the programs are: in the folder that `KUBEBUILDER_ASSETS` names, or built before into the
-//! cache.
+//! Finds the programs: in the folder that `KUBEBUILDER_ASSETS` names, or in the cache of earlier
+//! builds.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

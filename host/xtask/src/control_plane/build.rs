@@ -1,9 +1,9 @@
-//! Builds programs from Go modules, for who has no ready ones.
+//! Builds programs from Go modules where no ready ones are installed.
 //!
-//! `go install` cannot build Kubernetes: its manifest asks for its own libraries at version 0.0.0,
-//! to be found beside it. So everything is built from a module of our own that requires the program
-//! as a tool, with replacements that are read from the manifest of the very version: each library
-//! at v0.36.4 for Kubernetes 1.36.4. Sums are checked by Go as for any module.
+//! `go install` cannot build Kubernetes, because its manifest requires its own libraries at version
+//! 0.0.0, to be found beside it. So everything is built from a module of our own that requires the
+//! program as a tool, with replacements read from the manifest of the same version: each library at
+//! v0.36.4 for Kubernetes 1.36.4. Go checks the sums as for any module.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -51,7 +51,8 @@ pub fn build(binaries: &Binaries, say: &dyn Fn(&str)) -> Result<()> {
         folder.display()
     ));
     say(
-        "once per version; all of them take about 20 minutes of one core, 3 GB of disk and 2 GB of memory",
+        "once per version; all of them take about 20 minutes of one core, 3 GB of disk and 2 GB \
+        of memory",
     );
     missing
         .into_iter()
@@ -62,7 +63,8 @@ pub fn build(binaries: &Binaries, say: &dyn Fn(&str)) -> Result<()> {
 pub fn go_is_there() -> Result<(), String> {
     let wanted = format!("{}.{}", GO.0, GO.1);
     let hint = format!(
-        "install Go {wanted} or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder with the programs"
+        "install Go {wanted} or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder \
+        with the programs"
     );
     let out = Command::new("go")
         .args(["env", "GOVERSION", "GOTOOLCHAIN"])
@@ -76,7 +78,7 @@ pub fn go_is_there() -> Result<(), String> {
     );
     match go_version(version) {
         Some(version) if version >= GO => Ok(()),
-        // Since 1.21 Go fetches the version that a module asks for, unless told not to.
+        // Since 1.21 Go fetches the version that a module asks for, unless this is turned off.
         Some(version) if version >= (1, 21) && toolchain != "local" => Ok(()),
         Some((major, minor)) => Err(format!("Go {major}.{minor} is too old: {hint}")),
         None => Err(format!("`go env GOVERSION` says {version:?}: {hint}")),
@@ -206,7 +208,7 @@ fn json(text: &[u8]) -> Result<Value> {
 
 fn go_command(source: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("go");
-    // -buildvcs: the cache may lie in a repository of whoever builds.
+    // -buildvcs: the cache may be inside of a repository.
     command
         .args(args)
         .current_dir(source)

@@ -29,7 +29,7 @@ use super::{ADMIN, LONGSHORE, OTHER, audit, build, install, ports};
 
 /// How long a program may take to get ready: much, for machines that do other things as well.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How many times all is begun again because somebody else took a port.
+/// How often everything is started again because another process took a port.
 const ATTEMPTS: usize = 5;
 
 /// A cluster, running or not.
@@ -120,8 +120,8 @@ impl Cluster {
         self.folder.join(OTHER)
     }
 
-    /// For what `deploy/rbac.yaml` allows, with a token of its own, so that requests of replicas
-    /// are told apart.
+    /// For what `deploy/rbac.yaml` allows, with a token of its own, which distinguishes the
+    /// requests of replicas.
     pub fn replica_kubeconfig(&self, replica: &str) -> Result<PathBuf> {
         let file = format!("longshore-{replica}.kubeconfig");
         self.write_longshore_kubeconfig(&file, &install::token(self)?)?;
@@ -378,7 +378,7 @@ impl Cluster {
     }
 }
 
-/// Takes down clusters in the cache whose owner has ended without doing so.
+/// Removes clusters in the cache that their owner left running.
 pub fn remove_orphans() -> Result<()> {
     let orphans = Cluster::all()?
         .into_iter()

@@ -1,4 +1,4 @@
-//! How each program is started. Everything listens on loopback alone.
+//! The flags of each program. Everything listens on loopback only.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::audit;
 use super::binaries::Binaries;
 use super::program::Program;
 
-/// Controllers that an autoscaler can tell apart from their absence. Without those that need
+/// Controllers that an autoscaler would miss. Without those that need
 /// kubelets, clouds, certificates or a network.
 const CONTROLLERS: [&str; 20] = [
     "daemonset-controller",
@@ -96,7 +96,7 @@ pub fn command(program: Program, binaries: &Binaries, folder: &Path, ports: &Por
             // It would refuse pods in a namespace whose service account is a moment late.
             flag("disable-admission-plugins", "ServiceAccount");
             flag("allow-privileged", "true");
-            // Nobody here is to wait for his turn, and nobody reaches the API through a Service.
+            // No request waits for its turn, and no client uses the API through a Service.
             flag("enable-priority-and-fairness", "false");
             flag("max-requests-inflight", "0");
             flag("max-mutating-requests-inflight", "0");

@@ -1,5 +1,5 @@
-//! What a fresh cluster is given: the resources and rights that `deploy/` ships, and a token of the
-//! account that the daemon runs as.
+//! Installs into a new cluster what `deploy/` ships (definitions and permissions), and creates a
+//! token for the daemon's account.
 
 use std::fs;
 use std::path::{Path, PathBuf};

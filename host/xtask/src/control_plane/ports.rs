@@ -5,15 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
-/// Below those that systems give to whoever opens a connection (from 32768 on Linux), which would
-/// be gone before we use them.
+/// Below the ephemeral ports (from 32768 on Linux), which could be taken before we use them.
 const FROM: u16 = 18_000;
 const TO: u16 = 32_000;
 
-/// As many different ports as asked for, on which nobody listens now. They are not reserved: who
-/// loses one to somebody else starts again with others.
+/// The requested number of different ports without a listener. They are not reserved: a caller that
+/// loses one starts again with others.
 pub fn free<const N: usize>() -> Result<[u16; N]> {
-    // Where to begin is left to chance, so that two who look at the same time see different ones.
+    // The start is random, so that two concurrent callers find different ports.
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.subsec_nanos());

@@ -1,8 +1,8 @@
-//! Processes that outlive who started them, found again by what they left in a folder: `NAME.pid`
-//! and `NAME.log`.
+//! Processes that outlive their parent, found again by files in a folder: `NAME.pid` and
+//! `NAME.log`.
 //!
-//! A process is its id and the moment it started, so that a number which the system has given away
-//! again is never taken for ours.
+//! A process is identified by its id and its start time, so that a reused id is never taken for
+//! ours.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -92,7 +92,7 @@ impl Process {
     /// Whether it still runs. A process that is ours and has ended is forgotten by this.
     pub fn runs(&self) -> bool {
         if let Some(id) = Pid::from_raw(self.id) {
-            // Fails for who is not our child: then somebody else takes note of its end.
+            // Fails for a process that is not our child; its parent reaps it.
             let _ = waitpid(Some(id), WaitOptions::NOHANG);
         }
         look(self.id).is_some_and(|seen| seen.started == self.started && !seen.ended)

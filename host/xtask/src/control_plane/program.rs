@@ -3,7 +3,7 @@
 /// A program of the control plane, or the one to talk to it with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
-    /// Keeps what the API server is told.
+    /// Stores the objects of the API server.
     Etcd,
     /// The API.
     ApiServer,

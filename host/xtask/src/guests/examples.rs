@@ -1,4 +1,4 @@
-//! The example policy (examples/policies) in several languages, each where its toolchain is found.
+//! The example policy (examples/policies) in several languages, each if its toolchain is found.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

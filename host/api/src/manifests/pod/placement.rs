@@ -1,4 +1,4 @@
-//! Where a pod may run: node selector, affinities, spread, tolerations and host ports.
+//! Scheduling constraints of a pod: node selector, affinities, spread, tolerations and host ports.
 
 pub(super) mod excess;
 

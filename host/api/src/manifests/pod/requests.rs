@@ -1,4 +1,4 @@
-//! What a pod asks for: the largest amounts ever needed at once.
+//! Requests of a pod: the largest amounts that are ever needed at once.
 
 use longshore_core::model::{ResourceId, Resources, Symbol, Symbols};
 use serde::Deserialize;

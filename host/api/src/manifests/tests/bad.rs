@@ -1,5 +1,5 @@
-//! Every kind of bad input: each is reported with its place, the reason and a hint, and costs
-//! nothing but itself.
+//! Every kind of invalid input: each is reported with location, reason and hint, and affects only
+//! itself.
 
 use expect_test::{Expect, expect};
 

@@ -1,4 +1,4 @@
-//! What becomes of objects that are in order.
+//! Results of valid objects.
 
 use expect_test::{Expect, expect};
 use longshore_core::model::pod::DoNotDisrupt;

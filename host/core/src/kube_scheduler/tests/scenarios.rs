@@ -54,8 +54,8 @@ fn a_plan_that_only_one_assignment_realises_is_found_out() {
             seeds.partition(|seed| comes_by_class(*seed));
         (in_any_order.len(), by_class.len())
     };
-    // Of the six orders, 3113 and 1313 put both small pods on one node if both nodes are there;
-    // pods of a size come one after the other in neither.
+    // Two of the six orders, 3113 and 1313, put both small pods on one node if both nodes have
+    // registered. In neither do pods of one size follow each other.
     let (in_any_order, by_class) = whole(NodeReadiness::Together);
     assert!(
         (3800..4200).contains(&in_any_order) && by_class == 6000,

@@ -20,8 +20,7 @@ use crate::report::{self, UnplacedPod};
 const NOMINATED_EVENTS: usize = 50;
 
 impl Controller {
-    /// Carries a plan out: claims are written, pods told where they are expected, and those left
-    /// over why.
+    /// Carries out a plan: creates NodeClaims, nominates pods, and writes Events for unplaced pods.
     pub(super) fn apply_plan(&mut self, round: Round) {
         self.panics = 0;
         let Round {
@@ -223,7 +222,7 @@ impl Controller {
 
     fn tell_leftovers(&self, snapshot: &Snapshot, plan: &Plan) {
         let mut waiting = BTreeMap::new();
-        // Of the others kube-scheduler speaks first.
+        // For the others kube-scheduler writes the first Event.
         let given_up = |pod: PodIx| !snapshot.world.pods[pod.0 as usize].unattempted;
         for unplaced in plan
             .unplaced
@@ -304,8 +303,8 @@ impl Controller {
         self.incompatible_pools = found;
     }
 
-    /// Tells kube-scheduler about pods that nodes with room are meant for, remembers those of nodes
-    /// on their way, and takes back what it was told of any before.
+    /// Nominates pods that are planned for existing nodes, remembers those of new nodes, and clears
+    /// earlier nominations of both.
     fn hint(&mut self, snapshot: &Snapshot, plan: &Plan) {
         let world = &snapshot.world;
         let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
@@ -334,7 +333,7 @@ impl Controller {
                 .get(name)
                 .is_some_and(|n| n.is_registered())
             {
-                // Those that kube-scheduler has not looked at yet it will place by itself.
+                // kube-scheduler will bind those that it has not tried yet by itself.
                 let given_up = pods
                     .iter()
                     .filter(|(pod, _)| !self.state.is_unattempted(pod));

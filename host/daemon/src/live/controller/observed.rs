@@ -1,5 +1,5 @@
-//! What watches bring, and what this process has written: folded into the state, and passed on to
-//! all that it touches.
+//! Folds observations of watches and answers of own writes into the state, and enqueues the objects
+//! that they touch.
 
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ impl Controller {
         } = observed;
         let now = Instant::now();
         self.changed = true;
-        // A watch that is open again has brought nothing yet.
+        // A reopened watch has brought nothing yet.
         if !matches!(change, Change::Failed(_) | Change::Recovered) {
             self.watches.heard(kind, now);
         }
@@ -34,7 +34,7 @@ impl Controller {
             }
             Change::Begin => self.watches.list_begins(kind, now),
             Change::End => {
-                // No list can have what was written after it: that is there all the same.
+                // No list can have objects that were written after it; these exist all the same.
                 for object in self.watches.unseen(kind) {
                     self.fold(kind, Change::Upsert(object));
                 }

@@ -51,8 +51,7 @@ impl Controller {
         }
     }
 
-    /// Claims that this process has written and no watch has brought yet: only mutants tell them
-    /// from others.
+    /// Claims that this process has written and no watch has brought yet; only mutants use this.
     pub(super) fn unseen_claims(&self) -> Vec<String> {
         self.watches
             .unseen(Kind::NodeClaim)
@@ -144,9 +143,9 @@ impl RoundInput {
     }
 }
 
-/// Marks pods that kube-scheduler will find no node for, if the plan finds none: it takes its time
-/// over a thousand, and their nodes can be on their way by then. Not those that could preempt
-/// others.
+/// Marks pods for which kube-scheduler will find no node if the plan finds none. kube-scheduler
+/// needs seconds for a thousand pods, and their nodes can be launching by then. Not those that
+/// could preempt others.
 fn mark_unattempted(world: &mut ClusterObjects, unattempted: &HashSet<String>) {
     let priority = |at: usize| world.shapes.get(world.pods[at].shape).priority;
     let run = (0..world.pods.len())

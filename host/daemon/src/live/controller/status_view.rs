@@ -1,4 +1,4 @@
-//! The cluster and the loop as others see them: in metrics and in `longshore status`.
+//! Exports the cluster and the loop to metrics and `longshore status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::live::lock::lock;
 use crate::live::state::MetricsSnapshot;
 
 impl Controller {
-    /// The cluster as metrics tell of it.
+    /// The cluster as exported in metrics.
     pub(super) fn metrics_snapshot(&self) -> MetricsSnapshot {
         let coming = self.state.claims.values().filter(|claim| {
             claim.metadata.deletion_timestamp.is_none()
@@ -99,7 +99,7 @@ impl Controller {
     }
 }
 
-/// Most reasons for waiting that are told, and pods that are named for each.
+/// Limit of reasons for waiting that are shown, and of pods named for each.
 const REASONS: usize = 20;
 
 /// Pods that wait, by why, the reason of most first.

@@ -1,5 +1,5 @@
-//! The loop behind a real listener. What it observes is told by hand; the API server takes whatever
-//! is written.
+//! The loop behind a real listener. The test sends its observations; the API server accepts every
+//! write.
 
 use std::net::SocketAddr;
 

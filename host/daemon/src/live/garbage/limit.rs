@@ -1,4 +1,4 @@
-//! How much may go in one pass, and what is said when there is more.
+//! The limit of one garbage collection pass, and the message when it is exceeded.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 const LEAST: usize = 5;
 const UNKNOWN_DIVISOR: usize = 20;
 
-/// The most that may go in one pass, where somebody has set it.
+/// The configured limit of one pass, if set.
 #[derive(Clone, Copy, Default)]
 pub struct Limit(pub Option<usize>);
 
@@ -68,17 +68,20 @@ impl fmt::Display for Refusal {
         match what {
             What::Claims => write!(
                 f,
-                "{count} of {of} registered NodeClaims have no instance in the cloud's list; more than {limit} in one \
+                "{count} of {of} registered NodeClaims have no instance in the cloud's list; more \
+                than {limit} in one \
                  pass are not deleted, so none is; {allow}"
             ),
             What::Instances => write!(
                 f,
-                "{count} of {of} instances have no NodeClaim; more than {limit} in one pass are not ended, so none is; \
+                "{count} of {of} instances have no NodeClaim; more than {limit} in one pass are \
+                not ended, so none is; \
                  {allow}"
             ),
             What::Ready => write!(
                 f,
-                "{count} instances of {of} have no NodeClaim and stay, for their Nodes are Ready; delete the Nodes to \
+                "{count} instances of {of} have no NodeClaim and stay, for their Nodes are Ready; \
+                delete the Nodes to \
                  drain and end them, or restore the NodeClaims with their status"
             ),
         }

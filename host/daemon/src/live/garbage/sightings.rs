@@ -1,4 +1,4 @@
-//! Who has been suspect for how long.
+//! How long each object has been suspected of being garbage.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Every gauge that tells of the cluster: its name, what it says, how many rows it has and how one
-//! is written.
+//! Every gauge of the cluster's state: name, help text, number of rows, and how to write one.
 
 use std::collections::BTreeMap;
 
@@ -313,7 +312,7 @@ fn resources<'a>(
     }
 }
 
-/// The labels that tell a node.
+/// The labels that identify a node.
 fn of_node<'a>(
     p: &'a MetricsSnapshot,
     node: &'a NodeTotals,

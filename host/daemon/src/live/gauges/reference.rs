@@ -1,4 +1,4 @@
-//! The gauges that tell of the cluster, for the reference in `host/docs`.
+//! The gauges of the cluster's state, for the reference in `host/docs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

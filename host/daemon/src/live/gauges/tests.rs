@@ -6,8 +6,7 @@ use crate::live::pod_latency::PodLatency;
 use crate::live::state::ClusterState;
 use crate::live::watch::Change;
 
-/// A node with a NodeClaim and two pods, one of a DaemonSet; a node of somebody else's; a pod that
-/// waits.
+/// A node with a NodeClaim and two pods, one of a DaemonSet; a foreign node; a pending pod.
 fn state(names: Symbols) -> ClusterState {
     let mut state = ClusterState::new(names);
     let labels = r#"{"karpenter.sh/nodepool":"web","karpenter.sh/capacity-type":"spot",

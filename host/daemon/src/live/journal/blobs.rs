@@ -1,5 +1,6 @@
-//! What rounds name by digest and segments repeat: catalogues, signals, components. Kept while the
-//! daemon runs, so that each segment can have those that its rounds name.
+//! Blobs that rounds refer to by digest and that segments repeat: catalogues, signals, components.
+//! They are kept while the daemon runs, so that each segment can contain those that its rounds
+//! refer to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

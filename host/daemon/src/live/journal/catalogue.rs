@@ -1,4 +1,4 @@
-//! A catalogue as bytes, whoever made it, and back: names as text, numbers to the last bit.
+//! Encodes a catalogue of any provider as bytes, and decodes it: names as text, numbers exactly.
 
 use std::collections::HashSet;
 

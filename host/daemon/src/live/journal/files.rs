@@ -1,9 +1,8 @@
-//! The folder of a journal: segments one after the other, each begun with what is known, the oldest
-//! deleted when all of them together grow too large.
+//! The folder of a journal: a sequence of segments, each beginning with all live objects. The
+//! oldest segments are deleted when the total size exceeds its limit.
 //!
-//! Owned by the writer's thread alone. A write that fails changes nothing: the same bytes are
-//! written to the same place when it is tried again, so that half a frame is never followed by
-//! another.
+//! Only the writer's thread uses it. A failed write changes nothing: a retry writes the same bytes
+//! to the same place, so that half a frame is never followed by another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -39,7 +38,8 @@ pub enum WriteError {
     },
     /// What is known of this cluster does not fit twice.
     #[error(
-        "max-size is {all} bytes and what a segment begins with takes {head} already; set three times as much"
+        "max-size is {all} bytes and what a segment begins with takes {head} already; set three \
+        times as much"
     )]
     TooSmall { all: u64, head: u64 },
 }
@@ -68,7 +68,7 @@ struct Segment {
     blobs: BTreeSet<String>,
 }
 
-/// Records on their way, each with its length before it.
+/// Buffered records, each with its length before it.
 #[derive(Default)]
 struct Batch {
     plain: Vec<u8>,
@@ -106,8 +106,8 @@ impl Batch {
 }
 
 impl Files {
-    /// The journal in `folder`, whose segments stay and count. `run` tells this process from
-    /// others.
+    /// The journal in `folder`. Its existing segments stay and count. `run` identifies this
+    /// process.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -253,8 +253,8 @@ impl Files {
                 return Err(error);
             }
         };
-        // Begun and complete: only now the current one ends. Cut here, it reads as one whose
-        // process was killed.
+        // Begun and complete: only now the current one ends. If truncated here, it reads like the
+        // journal of a killed process.
         if self.current.is_some() {
             self.close()?;
         }
@@ -349,7 +349,7 @@ impl Files {
     }
 }
 
-/// Records on their way from one segment to the next.
+/// Records that are copied from one segment to the next.
 struct Copy<'a> {
     from: Option<&'a Segment>,
     moved: HashMap<At, At>,
@@ -400,7 +400,8 @@ fn make_room(old: &mut VecDeque<(PathBuf, u64)>, all: u64, need: u64) -> bool {
         if let Err(error) = std::fs::remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(file = %path.display(), %error, "an old segment of the journal cannot be deleted");
+            tracing::warn!(file = %path.display(), %error, "an old segment of the journal cannot \
+                be deleted");
         }
         taken -= size;
     }

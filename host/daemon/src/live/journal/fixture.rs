@@ -1,5 +1,5 @@
-//! A daemon without edges, for tests: folds what a test tells it, plans when it is told to, and
-//! keeps a journal.
+//! A daemon without an environment, for tests: folds what a test sends, plans on request, and keeps
+//! a journal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

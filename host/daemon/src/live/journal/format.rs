@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Numbers are little endian, checksums are CRC-32. The header stays as it is in every version to
-//! come, so that an older reader can say that it is older. A frame's length has a checksum of its
-//! own: without it a flipped bit in a length could not be told from a file that was cut. What the
-//! plain text holds is for [`super::record`]; when to write and where for [`super::files`].
+//! come, so that an older reader can say that it is older. A frame's length has its own checksum.
+//! Without it a flipped bit in a length would look like a truncated file. What the plain text holds
+//! is for [`super::record`]; when to write and where for [`super::files`].
 
 use std::borrow::Cow;
 

@@ -1,12 +1,12 @@
-//! What the fuzz target of the journal (`host/fuzz`) calls.
+//! Functions that the fuzz target of the journal (`host/fuzz`) calls.
 
 use std::path::Path;
 
 use super::format::{frame, header};
 use super::read::Reader;
 
-/// Any bytes are read as a file, and as the plain text of one frame whose checksums are right; the
-/// file is written.
+/// Reads any bytes as a file, and as the plain text of one frame with correct checksums; then
+/// writes the file.
 pub fn read_any(file: &Path, bytes: &[u8]) {
     let framed = [&header()[..], &frame(bytes)].concat();
     for content in [bytes, &framed] {

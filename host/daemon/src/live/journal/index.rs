@@ -1,9 +1,8 @@
-//! Where in the current segment the last record of each live object is, so that the next segment
-//! can begin with them.
+//! The position of the last record of each live object in the current segment, so that the next
+//! segment can begin with these objects.
 //!
-//! Follows the state's own rules of folding (lists take away what they do not name; an object that
-//! cannot be read leaves the last good version in place), on names and positions alone: no object
-//! is kept.
+//! It follows the folding rules of the state (lists remove what they do not name; an unreadable
+//! object leaves the last good version in place), with names and positions only. No object is kept.
 
 use std::collections::HashMap;
 
@@ -161,8 +160,8 @@ impl Index {
         all
     }
 
-    /// The records have moved: `to` has the new place of each. Objects whose records are not in it
-    /// are forgotten.
+    /// The records have moved: `to` has the new place of each. Objects without a record in it are
+    /// forgotten.
     pub fn moved(&mut self, to: &HashMap<At, At>) {
         for objects in &mut self.kinds {
             objects.all.retain(|_, entry| {

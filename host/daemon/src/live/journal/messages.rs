@@ -1,4 +1,4 @@
-//! What happened, in words: one line each.
+//! Formats records as text, one line each.
 
 use longshore_api::crd::Timestamp;
 use serde::Deserialize;

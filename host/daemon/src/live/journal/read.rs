@@ -1,8 +1,8 @@
-//! Reading a journal: one segment, or a folder of them in order, as one stream of what happened.
+//! Reads a journal, one segment or a folder of them, as one stream of records.
 //!
-//! Where a segment goes on from the one before, what it begins with is known already and passed
-//! over; where it does not (the first, another process, one in between is missing or was cut), the
-//! reader says so, and what it begins with is told as observations: everything before it is to be
+//! If a segment continues the previous one, its initial objects are known already and skipped. If
+//! it does not (the first one, another process, a missing or truncated segment before it), the
+//! reader says so and replays the initial objects as observations; everything before them is to be
 //! forgotten.
 
 use std::collections::VecDeque;
@@ -14,7 +14,8 @@ use super::segment::{Content, End, ReadError, Segment, number_of};
 /// What is read.
 #[derive(Debug)]
 pub enum Item {
-    /// A segment begins. If it does not go on from the last, everything known is to be forgotten.
+    /// A segment begins. If it does not continue the previous one, everything before is to be
+    /// forgotten.
     Begins {
         /// The file.
         file: PathBuf,
@@ -49,7 +50,7 @@ struct Current {
     head: Option<Head>,
     ready: VecDeque<Record>,
     content: Option<Content>,
-    /// What the segment began with is still being told, or passed over.
+    /// The initial objects of the segment are still being replayed or skipped.
     checkpoint: bool,
     pass_over: bool,
 }

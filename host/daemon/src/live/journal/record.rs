@@ -1,4 +1,4 @@
-//! What is written down, one record at a time, and how a record becomes bytes.
+//! The records of a journal, and their encoding.
 
 use super::format::{Bytes, Wrong, put, put_bytes};
 use super::round::Round;
@@ -61,7 +61,7 @@ pub struct Observed {
 pub enum What {
     /// A list begins.
     Begin,
-    /// An object is there, or has changed.
+    /// An object was added or has changed.
     Upsert(Box<str>),
     /// An object is gone.
     Remove(Box<str>),
@@ -141,7 +141,7 @@ pub fn bit(kind: Kind) -> u32 {
     1 << code(kind)
 }
 
-/// The kinds whose bits are set.
+/// The kinds with their bits set.
 pub fn kinds(bits: u32) -> impl Iterator<Item = Kind> {
     KINDS.into_iter().filter(move |&kind| bits & bit(kind) != 0)
 }

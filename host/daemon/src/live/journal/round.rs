@@ -1,5 +1,4 @@
-//! A round as it is written down: what it was decided on beside the observations, and what came of
-//! it.
+//! The record of a round: its input beside the observations, and its result.
 
 use std::collections::BTreeMap;
 
@@ -40,12 +39,12 @@ pub struct Round {
     /// Pods that a node was nominated for, by the API server's word or ours: `namespace/name`,
     /// node.
     pub nominated: Vec<(String, String)>,
-    /// Pods that kube-scheduler had not looked at and would give up on, `namespace/name`.
+    /// Pods that kube-scheduler had not tried and would mark unschedulable, `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreseen: Vec<String>,
     /// What went into it that is not written down, in words. A replay can differ by it.
     pub missing: Vec<String>,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
@@ -65,7 +64,7 @@ pub struct Short {
     pub rows: Vec<(u32, u32)>,
 }
 
-/// What planning depends on beside the world.
+/// The input of planning beside the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordedConfig {
@@ -151,7 +150,7 @@ pub struct Answer {
     pub sum: u64,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
     /// A plan.
@@ -182,13 +181,13 @@ pub struct Summary {
     pub pods: usize,
     /// Pods for nodes that exist.
     pub existing: usize,
-    /// Pods left over.
+    /// Unplaced pods.
     pub left: usize,
     /// The first of its parts, each with a checksum.
     pub parts: Vec<Part>,
 }
 
-/// A part of a plan: a claim, a node that gets pods, a pod left over.
+/// A part of a plan: a claim, a node that gets pods, an unplaced pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// For people.
@@ -370,8 +369,7 @@ impl Summary {
 }
 
 impl Summary {
-    /// Whether the same is bought, for the same pods, with the same left over, whatever it is held
-    /// to cost.
+    /// Whether purchases, their pods and unplaced pods are equal, whatever their estimated cost.
     pub fn same_parts(&self, other: &Summary) -> bool {
         let words = |s: &Summary| {
             s.parts

@@ -1,5 +1,4 @@
-//! Reading one segment, frame by frame, up to its end, to where it was cut, or to where it is
-//! damaged.
+//! Reads one segment frame by frame, to its end or to where it is truncated or damaged.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -11,7 +10,7 @@ use super::record::Record;
 
 /// The ending of a segment's file name.
 const ENDING: &str = "journal";
-/// A body that is announced larger than this is not believed; see [`format::open`].
+/// A body with a larger announced size is treated as damage; see [`format::open`].
 const LONGEST: usize = 301 << 20;
 
 /// The file name of a segment.
@@ -45,7 +44,8 @@ pub enum ReadError {
     #[error("{} is not a journal: it does not begin like one", file.display())]
     Foreign { file: PathBuf },
     /// It is of a version to come.
-    #[error("{} is a journal of version {version}, and this is a reader of versions up to {VERSION}", file.display())]
+    #[error("{} is a journal of version {version}, and this is a reader of versions up to \
+        {VERSION}", file.display())]
     Newer { file: PathBuf, version: u32 },
     /// Bytes in it are not those that were written.
     #[error("{}: corrupt: {what} at byte {offset}: {wrong}", file.display())]
@@ -67,7 +67,8 @@ impl ReadError {
             }
             ReadError::Newer { .. } => "read it with the Longshore that wrote it, or a newer one",
             ReadError::Corrupt { .. } => {
-                "what comes before it can be seen with `longshore journal show`; every other segment of the folder can be \
+                "what comes before it can be seen with `longshore journal show`; every other \
+                segment of the folder can be \
                  read by itself"
             }
         }
@@ -179,7 +180,7 @@ impl Segment {
             .map_err(|source| self.failed(source))?;
         let announced = match format::read_frame(&head) {
             Ok(announced) => announced,
-            // Some file systems leave zeros where the power was lost before data came to the disk.
+            // Some file systems leave zeros if the power fails before data reaches the disk.
             Err(_) if head == [0; FRAME] && self.rest_is_zero()? => {
                 self.end = Some(End::Cut { at: offset });
                 return Ok(None);

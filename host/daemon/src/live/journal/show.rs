@@ -1,4 +1,4 @@
-//! `longshore journal show` and `longshore journal grep`: a journal for people.
+//! `longshore journal show` and `longshore journal grep`: prints a journal as text.
 
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
@@ -56,7 +56,7 @@ enum Printed {
     Some,
 }
 
-/// What is looked at; times are in milliseconds since 1970.
+/// The selected records; times are in milliseconds since 1970.
 #[derive(Default)]
 struct Filter {
     from: Option<i64>,
@@ -222,7 +222,7 @@ fn lines(
     }
 }
 
-/// Keeps account of what is there.
+/// Tracks existing objects.
 fn change_kind(
     there: &mut HashSet<(Kind, String)>,
     checkpoint: bool,

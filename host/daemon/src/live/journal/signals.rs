@@ -1,4 +1,4 @@
-//! Signals as bytes and back, numbers to the last bit.
+//! Encodes and decodes signals, numbers exactly.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Journals that are cut, damaged, rotated, limited, and written by disks that say no.
+//! Tests with truncated, damaged, rotated and limited journals, and with failing disks.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The thread that writes. Others send and never wait: what does not fit into the queue, because
-//! the disk is slower than the cluster or says no, is counted, said, and marked in the journal
-//! where it is missing.
+//! The thread that writes the journal. Senders never block. If the disk is too slow or fails,
+//! records that do not fit into the queue are counted, logged, and marked as missing in the
+//! journal.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -76,7 +76,7 @@ pub struct Condition {
     pub failing: bool,
 }
 
-/// Begins to write to a folder, which must exist; `run` tells this process from others.
+/// Begins to write to an existing folder. `run` identifies this process.
 ///
 /// # Errors
 /// The folder cannot be read, or there can be no thread.

@@ -105,7 +105,7 @@ impl tower_service::Service<Request<Body>> for Server {
     }
 }
 
-/// A cloud that answers what it is told to.
+/// A cloud with preset answers.
 struct Cloud(Result<Instance, CloudError>);
 
 #[async_trait]

@@ -1,7 +1,8 @@
-//! What a step writes to its claim. Every write names the version that it was made from: the copies
-//! that steps are given can be old (a watch that lags, a replica that has just taken over), and
-//! what came of an old one must not undo what a newer one has brought about. A refusal is a
-//! conflict, and the next look has the new version.
+//! Writes of a step to its claim.
+//!
+//! Every write names the version that it is based on. The copy that a step gets can be old (a
+//! lagging watch, a new leader), and its result must not undo what a newer copy has caused. The
+//! server refuses such a write as a conflict, and the next step has the new version.
 
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
@@ -62,8 +63,8 @@ fn tell(ctx: &Context, claim: &NodeClaim, before: Option<&Condition>, new: &Cond
     }
 }
 
-/// What an Event says of a condition that has changed; nothing for one that nobody could say
-/// anything of and still can not.
+/// The message of an Event about a changed condition; nothing for one that was unknown and still
+/// is.
 pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String> {
     let before = before.map_or(ConditionStatus::Unknown, |c| c.status);
     let message = if new.message.is_empty() {
@@ -72,9 +73,15 @@ pub fn transition(before: Option<&Condition>, new: &Condition) -> Option<String>
         format!(", Message: {}", new.message)
     };
     (before != new.status).then(|| {
-        let Condition { type_, status, reason, .. } = new;
+        let Condition {
+            type_,
+            status,
+            reason,
+            ..
+        } = new;
         format!(
-            "Status condition transitioned, Type: {type_}, Status: {before:?} -> {status:?}, Reason: {reason}{message}"
+            "Status condition transitioned, Type: {type_}, Status: {before:?} -> {status:?}, \
+            Reason: {reason}{message}"
         )
     })
 }
@@ -147,8 +154,8 @@ async fn send(
     Ok(ctx.echo(Kind::NodeClaim, name, &answer))
 }
 
-/// Writes when pods last came to a claim's node or went. Whatever else is in the status stays, so
-/// no version is named.
+/// Writes when pods were last bound to a claim's node or left it. Whatever else is in the status
+/// stays, so no version is named.
 #[allow(clippy::missing_errors_doc)]
 pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(), StepError> {
     send_status(ctx, claim, json!({"status": {"lastPodEventTime": time}}))
@@ -156,7 +163,7 @@ pub async fn pod_event(ctx: &Context, claim: &NodeClaim, time: &str) -> Result<(
         .map(drop)
 }
 
-/// Deletes a claim, if it is still as it was looked at. Says whether it was there.
+/// Deletes a claim if it is unchanged since it was read. Says whether it was there.
 #[allow(clippy::missing_errors_doc)]
 pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool, StepError> {
     ctx.may_write()?;
@@ -188,8 +195,8 @@ pub async fn delete(ctx: &Context, claim: &NodeClaim, why: &str) -> Result<bool,
             Ok(true)
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        // A conflict: another claim has this name, or somebody wrote at the same moment; the next
-        // look tells.
+        // A conflict: another claim has this name, or there was a concurrent write. The next step
+        // finds out.
         Err(error) => Err(error.into()),
     }
 }

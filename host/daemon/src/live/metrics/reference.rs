@@ -1,12 +1,11 @@
-//! What is counted, for the reference in `host/docs`.
+//! The metrics of events, for the reference in `host/docs`.
 
 use prometheus::core::Collector;
 
 use super::{Metrics, Turns};
 use crate::live::reference::Row;
 
-/// A row for each metric that [`Metrics`] registers. A field that is forgotten here does not
-/// compile.
+/// A row for each metric that [`Metrics`] registers. A field that is missing here does not compile.
 pub fn rows() -> Vec<Row> {
     let Metrics {
         registry,

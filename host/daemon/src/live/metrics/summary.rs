@@ -1,5 +1,4 @@
-//! A summary as Prometheus has it: how many, how much in all, and the quantiles of what was seen in
-//! the last minutes.
+//! A Prometheus summary: count, sum, and quantiles of the last minutes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -32,7 +32,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// What a round decided; `None` where nobody is compared with it.
+    /// What a round decided; `None` without shadow policies.
     pub fn new(live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) -> Option<Self> {
         if live.shadows.is_empty() {
             return None;
@@ -71,11 +71,11 @@ pub(super) struct Comparison {
     pub claims: u64,
     /// Of these, those for which it would have chosen another offering.
     pub differ: u64,
-    /// Of these, those whose offering it excludes.
+    /// How many of these have an offering that it excludes.
     pub excluded: u64,
     /// What the claims cost by price: as decided, and as it would have chosen.
     pub price: (f64, f64),
-    /// What the claims cost by the costs of those who were obeyed: as decided, and as it would have
+    /// Cost of the claims by the enforced policies: as decided, and as the shadow would have
     /// chosen. Claims with an infinite cost on either side are left out.
     pub enforced: (f64, f64),
     /// The same by its own costs.

@@ -1,4 +1,5 @@
-//! From what runs and what the files say now to what is to be done: a pure function.
+//! Computes the actions that lead from the running policies to the configured ones: a pure
+//! function.
 
 use crate::config::Mode;
 
@@ -11,12 +12,12 @@ pub struct Fingerprint {
     pub settings: String,
 }
 
-/// Whom a policy serves, and whether it is obeyed.
+/// The NodePools of a policy, and its mode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicySlot {
     /// Its name in the configuration.
     pub name: String,
-    /// Whether it is obeyed.
+    /// Whether it is enforced.
     pub mode: Mode,
     /// NodePools; `None` for all.
     pub nodepools: Option<Vec<String>>,

@@ -1,9 +1,9 @@
-//! Which files have changed.
+//! Detects changed files.
 //!
-//! What counts is the content behind a path, links followed: so a rename, an edit in place and the
-//! `..data` link that Kubernetes swaps under a mounted ConfigMap are the same thing. A file is read
-//! only when what `stat` says of it has changed and then stayed the same for one look, so that a
-//! file being written is left alone until it is whole.
+//! Only the content behind a path counts, with links followed. So a rename, an edit in place and
+//! the `..data` link that Kubernetes swaps under a mounted ConfigMap are treated alike. A file is
+//! read only after its `stat` has changed and then stayed the same for one poll, so that a file
+//! that is still being written is left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -44,8 +44,7 @@ struct Stamp {
 }
 
 impl Files {
-    /// Watches these and no others. One that is new counts as seen: whoever names it reads it
-    /// afterwards.
+    /// Watches these and no others. A new file counts as seen, because it is read afterwards.
     pub fn watch(&mut self, files: BTreeSet<PathBuf>, now: SystemTime) {
         self.seen.retain(|file, _| files.contains(file));
         for file in files {
@@ -62,7 +61,7 @@ impl Files {
         }
     }
 
-    /// Whether the content of any has changed since it was last looked at, and is at rest.
+    /// Whether the content of any has changed since the last poll, and is stable.
     pub fn poll(&mut self, now: SystemTime) -> bool {
         self.seen
             .iter_mut()
@@ -113,7 +112,7 @@ impl Stamp {
 /// The content of a regular file of at most `most` bytes.
 pub fn read(file: &Path, most: u64) -> std::io::Result<Vec<u8>> {
     let refused = |what: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
-    // Asked before opening: to open a pipe waits for somebody to write.
+    // Checked before opening, because opening a pipe blocks until it has a writer.
     if !std::fs::metadata(file)?.is_file() {
         return refused("it is not a regular file".into());
     }

@@ -1,6 +1,5 @@
-//! From a policy of the configuration to a version that may run: read, compiled, described,
-//! configured and tried on what was asked last. Every way to fail has its place, its reason and a
-//! hint.
+//! Loads a configured policy: read, compiled, described, configured, and validated on the previous
+//! score requests. Every failure has a stage, a reason and a hint.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! What one round plans with: the policies that are obeyed, those that watch, and the configuration
-//! that named them.
+//! The policies of one round: enforced ones, shadows, and the configuration that names them.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,15 +12,15 @@ use crate::live::lock::lock;
 /// A state of everything that rounds ask. Answers the planner; changes only in being replaced.
 pub struct ActivePolicies {
     pub(super) config: Arc<Config>,
-    /// Names of the policies that are obeyed, by place.
+    /// Names of the enforced policies, by position.
     pub(super) names: Vec<String>,
     pub(super) wasm: WasmPolicies,
     pub(super) shadows: Vec<Shadow>,
-    /// What was answered in this round, by NodePool; kept only where somebody is compared with it.
+    /// The answers of this round by NodePool; kept only if there are shadow policies.
     answered: Mutex<Vec<(String, Scores)>>,
 }
 
-/// A policy that is compared and not obeyed.
+/// A shadow policy.
 pub(super) struct Shadow {
     pub name: String,
     pub policy: LoadedPolicy,
@@ -44,8 +43,8 @@ impl ActivePolicies {
         }
     }
 
-    /// The same policies with instances of their own: what they are asked is no part of a round,
-    /// and nobody is compared.
+    /// The same policies with their own instances, for questions outside of rounds and without
+    /// shadows.
     pub fn apart(&self) -> ActivePolicies {
         ActivePolicies::new(
             self.config.clone(),

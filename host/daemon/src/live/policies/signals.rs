@@ -1,8 +1,8 @@
-//! Signals while the daemon runs: files when they change, addresses on a schedule.
+//! Signals while the daemon runs: files are read when they change, URLs are fetched on a schedule.
 //!
-//! One that cannot be had keeps its last good table with its time, says so once, and is asked again
-//! sooner. An address is asked on a thread of its own, one request at a time; its answer waits here
-//! for the next step.
+//! A signal that cannot be fetched keeps its last good table and time, reports the failure once,
+//! and is retried sooner. URLs are fetched on a thread of their own, one request at a time; the
+//! result waits here for the next step.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -141,7 +141,8 @@ impl Sources {
         }
     }
 
-    /// Takes in what has arrived and asks what is due. True if a signal was had for the first time.
+    /// Takes in what has arrived and asks what is due. True if a signal was fetched for the first
+    /// time.
     pub fn step(&mut self, now: SystemTime, board: &mut PolicyBoard) -> bool {
         let mut first = false;
         let arrived: Vec<Fetched> = self.arrived.try_iter().collect();
@@ -151,7 +152,7 @@ impl Sources {
             result,
         } in arrived
         {
-            // An answer to a question that nobody asks any more.
+            // An answer to an outdated request.
             let Some(source) = self
                 .all
                 .get_mut(&name)

@@ -1,5 +1,4 @@
-//! What is known about policies and signals, for `longshore status`, and what happened, for logs,
-//! metrics and Events.
+//! Status of policies and signals for `longshore status`, and notices for logs, metrics and Events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,7 +41,7 @@ pub enum Kind {
     PolicyRefused,
     /// The configuration names a policy no more.
     PolicyRemoved,
-    /// A policy that is obeyed does not answer; something else answers in its place.
+    /// An enforced policy fails; a substitute answers.
     PolicyFailing,
     /// It answers again.
     PolicyRecovered,
@@ -52,14 +51,14 @@ pub enum Kind {
     ShadowFailing,
     /// It answers again.
     ShadowRecovered,
-    /// A signal cannot be had; its last good table stays.
+    /// A signal cannot be fetched; its last good table stays.
     SignalLost,
-    /// It can be had (again).
+    /// It can be fetched (again).
     SignalBack,
 }
 
 impl Kind {
-    /// Whether somebody should look at it.
+    /// Whether an operator should look at it.
     pub fn is_warning(self) -> bool {
         use Kind::*;
         matches!(
@@ -95,7 +94,7 @@ pub struct Status {
     pub swaps: u64,
     /// The longest that taking over has ever held up a round, in microseconds.
     pub longest_swap_micros: f64,
-    /// Notices that were dropped because nobody asked for them.
+    /// Notices that were dropped because they were never read.
     pub notices_dropped: u64,
 }
 
@@ -117,7 +116,7 @@ pub struct PolicyStatus {
     pub name: String,
     /// The component's file.
     pub path: String,
-    /// Whether it is obeyed.
+    /// Whether it is enforced.
     pub mode: Mode,
     /// NodePools that it serves; none for all.
     pub nodepools: Option<Vec<String>>,
@@ -144,7 +143,7 @@ pub struct PolicyStatus {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
-    /// How it compares, for one that is not obeyed.
+    /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
 }
 
@@ -163,16 +162,16 @@ pub struct ShadowStatus {
     pub claims: u64,
     /// Claims for which it would have chosen another offering.
     pub differ: u64,
-    /// Claims whose offering it excludes.
+    /// Claims with an offering that it excludes.
     pub excluded: u64,
     /// Price of what was chosen.
     pub price: f64,
     /// Price of what it would have chosen.
     pub price_instead: f64,
-    /// Effective cost of what was chosen, by those who are obeyed.
+    /// Effective cost of the chosen offerings, by the enforced policies.
     #[serde(rename = "obeyed")]
     pub enforced: f64,
-    /// Effective cost of what it would have chosen, by those who are obeyed.
+    /// Effective cost of its own choices, by the enforced policies.
     #[serde(rename = "obeyed_instead")]
     pub enforced_instead: f64,
     /// Effective cost of what was chosen, by the shadow.
@@ -192,13 +191,13 @@ pub struct SignalStatus {
     pub every_seconds: Option<u64>,
     /// Rows of the table in use.
     pub rows: Option<usize>,
-    /// When the table in use was had.
+    /// When the table in use was fetched.
     pub had_at: Option<i64>,
     /// Tables had.
     pub had: u64,
-    /// Times that it could not be had.
+    /// Number of failed fetches.
     pub failures: u64,
-    /// Why it cannot be had now.
+    /// Why it cannot be fetched now.
     pub error: Option<Problem>,
 }
 
@@ -223,7 +222,7 @@ impl SignalStatus {
     }
 }
 
-/// Notices kept for who does not ask.
+/// Limit of unread notices.
 const NOTICES: usize = 1000;
 
 /// Where everything is written down.

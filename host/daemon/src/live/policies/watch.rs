@@ -1,4 +1,4 @@
-//! Everything that takes time: looking at files, compiling, trying out, fetching signals.
+//! The policy thread: polls files, compiles, validates, fetches signals.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ impl Watcher {
             slots: Vec::new(),
         };
         watcher.apply(config, SystemTime::now());
-        // The first state is nobody's swap.
+        // The first state is no swap.
         let mut slot = shared.slot();
         if let Some(first) = slot.next.take() {
             slot.current = first;
@@ -113,7 +113,7 @@ impl Watcher {
     }
 
     /// Has another configuration in force from the next round on, and watches `file`, if it is that
-    /// file's. For who drives the watcher by hand.
+    /// file's. For callers that drive the watcher by hand.
     pub fn switch(&mut self, file: Option<PathBuf>, config: Config, now: SystemTime) {
         self.drop_retired();
         self.file = file;
@@ -152,8 +152,8 @@ impl Watcher {
         match load::config(&file) {
             Ok(config) => self.apply(config, now),
             Err(failure) => {
-                // Files of the configuration in force may have changed too, but seats are nobody's
-                // to guess now.
+                // Files of the current configuration may have changed too, but slots are unknown
+                // until it is valid.
                 let problem = load::failed(failure);
                 let mut board = self.shared.board();
                 if board.config.error.as_ref() != Some(&problem) {
@@ -251,7 +251,7 @@ impl Watcher {
             .collect()
     }
 
-    /// Puts everybody on their seats, and writes down what became of each.
+    /// Assigns policies to slots and records the result of each.
     fn settle(
         &mut self,
         read: Vec<Result<Read, Problem>>,

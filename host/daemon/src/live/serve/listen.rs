@@ -1,7 +1,7 @@
 //! Listeners with limits: number of connections, lifetime of each, one request per connection.
 //!
-//! A client that sends or reads slowly holds a connection, and what is being written to it, until
-//! the connection's time is up. Further connections wait in the kernel's queue until one ends.
+//! A slow client holds its connection, and the response written to it, until the connection's
+//! lifetime ends. Further connections wait in the kernel's queue.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,14 +30,14 @@ pub struct Limits {
     pub lifetime: Duration,
 }
 
-/// Longest path and query that are looked at, in bytes. `namespace/name` of a pod has at most 317.
+/// Longest accepted path and query, in bytes. `namespace/name` of a pod has at most 317.
 const PATH: usize = 512;
 
 /// Binds a port on all addresses, IPv6 and IPv4; on those of IPv4 alone where the kernel has no
 /// IPv6.
 ///
 /// # Errors
-/// The port cannot be had.
+/// The port cannot be bound.
 pub async fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
     let on = |address: SocketAddr| async move {
         TcpListener::bind(address)
@@ -66,7 +66,7 @@ pub async fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
 /// Binds `host:port`.
 ///
 /// # Errors
-/// The address cannot be had.
+/// The address cannot be bound.
 pub async fn at(address: &str) -> Result<Vec<TcpListener>, String> {
     let bound = TcpListener::bind(address).await;
     bound

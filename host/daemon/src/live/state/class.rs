@@ -1,4 +1,4 @@
-//! What node classes say of themselves.
+//! The status of node classes.
 
 use serde::Deserialize;
 

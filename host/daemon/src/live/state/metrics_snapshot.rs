@@ -1,9 +1,8 @@
-//! What metrics tell of the cluster, copied out of the state at one moment: small enough to be made
-//! between two events, and whole enough for the text to be written elsewhere. Nothing is kept for
-//! it from one picture to the next.
+//! A copy of the state for metrics, taken at one moment: small enough to copy between two events,
+//! and complete enough to write the text elsewhere. Nothing is kept from one copy to the next.
 //!
-//! Costs the loop about half of what a round's copy of the world does, and fifty bytes a pod beside
-//! its name for as long as the text takes.
+//! A copy costs the loop about half as much as a round's copy of the objects, and 50 bytes per pod
+//! beside its name while the text is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::{ClusterState, Phase};
 use crate::live::node::NodeView;
 use crate::live::pod_latency::PodLatency;
 
-/// A cluster at one moment, as metrics tell of it.
+/// The state of the cluster for metrics at one moment.
 #[derive(Default)]
 pub struct MetricsSnapshot {
     pub now: Timestamp,
@@ -30,7 +29,7 @@ pub struct MetricsSnapshot {
     pub pools: Vec<Arc<NodePool>>,
     /// USD per hour of what each NodePool has launched.
     pub costs: BTreeMap<String, f64>,
-    /// Labels of nodes that are told, and how metrics call them.
+    /// Exported labels of nodes, and their names in metrics.
     pub keys: Vec<(String, String)>,
     /// Names of resources that have none of their own.
     pub others: BTreeMap<Symbol, String>,

@@ -1,4 +1,4 @@
-//! Pods are asked to leave, those whose turn it is; those whose time is up are deleted.
+//! Evicts pods in order, and deletes pods whose node's termination grace period expires.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ enum Answer {
     Refuses(String),
 }
 
-/// Asks the pods of a node whose turn it is to leave. Returns how many have not left.
+/// Evicts the pods of a node whose turn it is. Returns how many have not left.
 ///
 /// # Errors
 /// This replica does not lead, or the server cannot be reached.
@@ -155,7 +155,7 @@ async fn evict(ctx: &Context, pod: &DrainingPod) -> Result<Answer, String> {
     }
 }
 
-/// Deletes a pod whose time is up.
+/// Deletes a pod whose grace period ends.
 async fn force(ctx: &Context, pod: &DrainingPod, grace: i64) -> Result<Answer, String> {
     let api: Api<Pod> = Api::namespaced(ctx.plain.clone(), pod.namespace());
     let uid = Some(pod.uid().to_owned());

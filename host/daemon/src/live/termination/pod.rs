@@ -1,4 +1,4 @@
-//! A pod as far as its leaving is concerned.
+//! The parts of a pod that a drain uses.
 
 use std::collections::BTreeMap;
 

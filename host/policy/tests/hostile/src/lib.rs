@@ -1,4 +1,4 @@
-//! A policy that misbehaves in the way that it is told to: what tests of the host are run against.
+//! A policy that misbehaves as configured, for tests of the host.
 
 use longshore_sdk::{About, Commitments, Pool, Scorer, log, offerings};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The hosts and the pods on them, kept up to date change by change, pods by shape.
+//! Hosts and their pods by shape, updated change by change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::shape;
 use crate::actors::fields;
 use crate::object::Key;
 
-/// A shape by number. Numbers of shapes that nobody has any more are given again.
+/// A shape by number. Numbers of unused shapes are reused.
 pub type ShapeNo = usize;
 
 /// A node.

@@ -1,8 +1,8 @@
-//! What of a pod decides where it may run, read from its JSON into the records of `longshore-core`.
+//! The scheduling constraints of a pod, read from its JSON into the records of `longshore-core`.
 //!
-//! Read here and not by `longshore-api`: a mistake in reading there shows as a pod that does not
-//! get where it was planned to go. `matchFields` on the name is read as a label of the name
-//! [`NAME`], which every host has.
+//! They are read here and not by `longshore-api`, so that a mistake of that reader shows as a pod
+//! that is not bound where it was planned. `matchFields` on the name is read as a label [`NAME`],
+//! which every host has.
 
 use longshore_api::quantity::Quantity;
 use longshore_core::model::{
@@ -182,7 +182,7 @@ pub fn requests(spec: &Value, names: &mut Symbols) -> Resources {
     most
 }
 
-/// Requirements of a term; one with an operator that nobody knows is satisfied by no node.
+/// Requirements of a term. No node satisfies one with an unknown operator.
 fn node_term(term: &Value, names: &mut Symbols) -> Vec<Requirement> {
     let labels = items(term, "/matchExpressions").iter();
     let fields = items(term, "/matchFields").iter();

@@ -1,5 +1,4 @@
-//! For one pod: which domains its own and other pods' topology rules leave open, and how much each
-//! is liked.
+//! The domains that topology rules of a pod and of others leave open for it, and the score of each.
 //!
 //! Counted anew for every pod, by shape: some tens of shapes on some hundred hosts.
 

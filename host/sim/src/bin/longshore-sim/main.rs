@@ -1,4 +1,4 @@
-//! `longshore-sim`: scenarios, and stories by seed.
+//! `longshore-sim`: runs scenarios, and generated scenarios by seed.
 
 #![allow(clippy::print_stdout, reason = "a command talks to who runs it")]
 
@@ -26,11 +26,11 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tries a scenario: what it costs, who waits, what goes wrong; the same as `longshore sim`
+    /// Runs a scenario: cost, waiting pods, failures; the same as `longshore sim`
     Run(run::RunArgs),
-    /// Tells the story of one seed again
+    /// Runs the generated scenario of one seed again
     Seed(seeds::SeedArgs),
-    /// Tells many stories on all cores, and says how many in a minute
+    /// Runs many generated scenarios on all cores, and reports their rate per minute
     Seeds(seeds::SeedsArgs),
 }
 

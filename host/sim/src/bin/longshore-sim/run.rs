@@ -1,4 +1,4 @@
-//! `longshore-sim run`, which `longshore sim` hands over to.
+//! `longshore-sim run`, which `longshore sim` runs.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct RunArgs {
     /// What happens; examples/scenarios has some
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// Who scores, instead of whom the scenario names: a longshore.toml, a component, or `price`
+    /// Scorer that replaces that of the scenario: a longshore.toml, a component, or `price`
     #[arg(long, value_name = "longshore.toml|FILE.wasm[,SETTINGS.toml]|price")]
     policy: Option<String>,
     /// Runs it again with this policy and shows both side by side; may be repeated

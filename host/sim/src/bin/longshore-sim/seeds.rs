@@ -1,4 +1,4 @@
-//! Stories by seed: one again, or many at once.
+//! Generated scenarios by seed: one again, or many at once.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct How {
     /// Nodes at the busiest, about
     #[arg(long, value_name = "N", default_value_t = SEEDS_SIZE, value_parser = clap::value_parser!(u32).range(1..=1000))]
     size: u32,
-    /// Which stories: `usual`, or `safe` with two processes, late watches, stopped processes,
+    /// Which scenarios: `usual`, or `safe` with two processes, late watches, stopped processes,
     /// clouds that say half
     #[arg(long, value_name = "KIND", default_value = "usual", value_parser = stories)]
     stories: Stories,
@@ -85,7 +85,7 @@ struct Options {
     stop: bool,
 }
 
-/// Tells one story again.
+/// Tells one scenario again.
 pub fn seed(args: SeedArgs) -> ExitCode {
     let SeedArgs {
         seed,

@@ -1,4 +1,4 @@
-//! What happens in a story, and when.
+//! The events of a generated scenario, and their times.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum ScenarioEvent {
     DropWatches,
     /// All watches are silent for a while.
     Stall(Duration),
-    /// The server forgets the past: whoever watches has to list.
+    /// The server compacts its history: watchers have to list.
     Compact,
     /// A process of the daemon is killed.
     Kill(u64),
@@ -41,11 +41,11 @@ pub enum ScenarioEvent {
     CutLease(Duration),
     /// The operator deletes nodes that have not been ready for long.
     OperatorCleanup,
-    /// What only stories of the second kind have.
+    /// What only scenarios of the second kind have.
     Trouble(Trouble),
 }
 
-/// The acts of a story, by time. The last of them is before the hour is over.
+/// The acts of a scenario, by time. The last of them is before the hour is over.
 pub(super) fn acts(
     rng: &mut Rng,
     workloads: &Workloads,
@@ -221,7 +221,7 @@ impl ScenarioEvent {
     }
 }
 
-/// Deletes nodes that have not been ready for long: nobody else repairs them.
+/// Deletes nodes that have not been ready for long, because nothing else repairs them.
 pub(crate) fn operator_cleanup(harness: &Harness) {
     let world = &harness.world;
     let now = world.clock.now().as_second();

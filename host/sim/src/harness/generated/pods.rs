@@ -1,8 +1,8 @@
-//! Workloads of a story: Deployments of several shapes, daemons, Jobs, StatefulSets.
+//! Workloads of a generated scenario: Deployments of several shapes, daemons, Jobs, StatefulSets.
 
 use super::Rng;
 
-/// A Deployment of a story.
+/// A Deployment of a scenario.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Its name.
@@ -37,7 +37,7 @@ impl Workloads {
     /// Instances that each offering must have, so that all pods can run. Three of the types are big
     /// enough for every pod. Those of one zone may each have a node of its own there, and others
     /// may have come before. If all pools want the same capacity type, the four zones have to hold
-    /// everybody, nodes that are on their way out included.
+    /// all pods, terminating nodes included.
     pub fn needs_of_each_offering(&self, size: u32) -> u32 {
         let tied: u32 = self
             .workloads
@@ -165,7 +165,8 @@ fn new_workload(rng: &mut Rng, number: usize, room: i64) -> (Workload, i64) {
     let alone = matches!(shape, Shape::Apart | Shape::Port);
     let spread = |key: &str| {
         format!(
-            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: DoNotSchedule, \
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: \
+            DoNotSchedule, \
              labelSelector: {{matchLabels: {{app: {name}}}}}}}]"
         )
     };
@@ -174,7 +175,8 @@ fn new_workload(rng: &mut Rng, number: usize, room: i64) -> (Workload, i64) {
         Shape::SpreadZones => spread("topology.kubernetes.io/zone"),
         Shape::SpreadHosts => spread("kubernetes.io/hostname"),
         Shape::Apart => format!(
-            "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: \
+            "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: \
+            [{{topologyKey: \
              kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {name}}}}}}}]}}}}"
         ),
         Shape::Port => String::new(),
@@ -256,11 +258,12 @@ spec: {{{of}, selector: {{matchLabels: {{app: {name}}}}}}}
     )
 }
 
-/// A StatefulSet whose pods have a volume each, which is bound to a zone once its pod runs there.
+/// A StatefulSet with a volume per pod, which is bound to a zone once its pod runs there.
 pub fn with_disks(rng: &mut Rng) -> String {
     let count = rng.between(2, 5);
     let policy = rng.one_of(&["OrderedReady", "Parallel"]);
-    let disk = "{metadata: {name: disk}, spec: {storageClassName: disk, accessModes: [ReadWriteOnce], \
+    let disk = "{metadata: {name: disk}, spec: {storageClassName: disk, accessModes: \
+        [ReadWriteOnce], \
                 resources: {requests: {storage: 1Gi}}}}";
     let own =
         format!("replicas: {count}, podManagementPolicy: {policy}, volumeClaimTemplates: [{disk}]");
@@ -278,7 +281,8 @@ pub fn with_disks(rng: &mut Rng) -> String {
 /// A Deployment without pods, to be scaled up all at once.
 pub fn burst(name: &str, cpu: &str, spread: bool) -> String {
     let zones = format!(
-        "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: \
+        "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, \
+        whenUnsatisfiable: \
          DoNotSchedule, labelSelector: {{matchLabels: {{app: {name}}}}}}}]"
     );
     workload(

@@ -1,4 +1,4 @@
-//! NodePools of a story: one that can take everything, and now and then others before it.
+//! NodePools of a generated scenario: one that can take everything, and sometimes others before it.
 
 use std::fmt::Write as _;
 

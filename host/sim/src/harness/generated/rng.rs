@@ -1,4 +1,4 @@
-//! Numbers from a seed, one after the other.
+//! A sequence of pseudo-random numbers from a seed.
 
 use std::time::Duration;
 

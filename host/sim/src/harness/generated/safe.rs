@@ -1,8 +1,8 @@
-//! Stories of the second kind: everything of the first, and what tempts a controller to buy twice
-//! or to end what is in use. Each scale-up has its own stall, at a time that the seed decides.
+//! Generated scenarios of the second kind: those of the first, plus temptations to buy twice or to
+//! end what is in use. Each scale-up has its own stall at a time that the seed decides.
 //!
-//! Their seeds are other ones: seed 7 here tells nothing of what seed 7 of
-//! [`GeneratedScenario::new`](super::GeneratedScenario::new) does.
+//! Their seeds are independent: seed 7 here has nothing in common with seed 7 of
+//! [`GeneratedScenario::new`](super::GeneratedScenario::new).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::object::Resource;
 use crate::server::resources::{self, NODE, NODE_CLAIM, POD};
 use crate::world;
 
-/// Tells these dice from those of the other stories.
+/// Tells these dice from those of the other scenarios.
 const SAFE: u64 = 0x5afe_0000_0000;
-/// Tells the dice of what one story in ten has from its others.
+/// Tells the dice of what one scenario in ten has from its others.
 const RARE: u64 = 0x5afe_7a7e_0000;
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 /// How long watches are silent.
 const STALLS: [Duration; 4] = [seconds(15), seconds(60), seconds(120), seconds(290)];
-/// What is told late; the three kinds that planning lives on more often than others.
+/// Kinds with late watches; the three kinds that planning depends on are more frequent.
 const KINDS: [Option<Resource>; 10] = [
     None,
     None,
@@ -50,7 +50,7 @@ struct Burst {
     name: String,
 }
 
-/// The story of a seed.
+/// The scenario of a seed.
 pub(super) fn scenario(
     seed: u64,
     size: u32,
@@ -288,8 +288,9 @@ fn troubles(rng: &mut Rng) -> Vec<(Duration, ScenarioEvent)> {
     acts
 }
 
-/// What one story in ten has: the leader is refused while it buys and loses its Lease meanwhile, or
-/// most nodes are sick at once. By dice of their own, so that all other stories stay what they are.
+/// What one scenario in ten has: the leader is refused while it buys and loses its Lease meanwhile,
+/// or most nodes are sick at once. By dice of their own, so that all other scenarios stay what they
+/// are.
 fn rare(seed: u64, bursts: &[Burst]) -> Vec<(Duration, ScenarioEvent)> {
     let mut rng = Rng::new(seed ^ RARE);
     match seed % 10 {

@@ -1,6 +1,5 @@
-//! What goes wrong in stories of the second kind: watches that are silent or late, processes that
-//! are stopped and go on or are told to end, a cloud that says less than it knows, claims that come
-//! back from a backup.
+//! Faults of scenarios of the second kind: silent or late watches, processes that are stopped and
+//! continued or terminated, a cloud whose lists lack instances, claims restored from a backup.
 
 use std::time::Duration;
 
@@ -27,11 +26,11 @@ pub struct Watches {
 pub enum Trouble {
     /// Watches say nothing, not even bookmarks, and then all at once.
     Silent(Watches, Duration),
-    /// Watches tell of everything so much later.
+    /// Watches are late by this much.
     Late(Watches, Duration, Duration),
     /// A process is stopped (SIGSTOP) and goes on with what it had under way.
     Freeze(u64, Duration),
-    /// A process is told to end (SIGTERM).
+    /// A process is terminated (SIGTERM).
     Terminate(u64),
     /// NodeClaims come back from a backup, with UIDs of their own.
     Restore,
@@ -47,10 +46,9 @@ pub enum Trouble {
     /// The network of this share of the nodes, drawn by a lot, fails: they are not ready, and their
     /// instances run.
     Sick(f64, u64),
-    /// Nodes whose network had failed are ready again.
+    /// Nodes become ready again after a network failure.
     Well,
-    /// Whoever has pods that must not be disrupted lets those go whose node has waited for them for
-    /// long.
+    /// Owners of pods with do-not-disrupt release them when their node has waited for long.
     LetGo,
 }
 

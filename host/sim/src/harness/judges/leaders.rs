@@ -8,14 +8,14 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
 use crate::server::{RequestInfo, resources};
 
-/// A holder acts for 10 s after its last renewal, and others take over after 15 s. So what it sends
-/// last has 5 s to arrive before it can lose the Lease; what is under way for longer ([`LATEST`])
-/// arrives so much later at most, and nobody can call it back. A tenth of a second is for timers in
-/// whole milliseconds.
+/// A holder acts for 10 s after its last renewal, and others take over after 15 s. So its last
+/// request has 5 s to arrive before it can lose the Lease. A request in flight for longer arrives
+/// [`LATEST`] later at most, and cannot be called back. A tenth of a second is for timers in whole
+/// milliseconds.
 const UNDER_WAY: Duration = LATEST.saturating_sub(Duration::from_millis(4_900));
 
-/// Who holds the Lease, and since when. By the server's time: the Lease itself has the holder's,
-/// whose clock may be wrong.
+/// Who holds the Lease, and since when. By the server's time: the Lease has the time of the holder,
+/// which may be wrong.
 #[derive(Default)]
 pub(super) struct Leaders {
     holder: String,
@@ -37,7 +37,7 @@ impl Leaders {
 
 /// A write is about to be carried out.
 pub(in crate::harness) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
-    // Who competes for the Lease does not hold it. An Event changes nothing that anybody acts on.
+    // Who competes for the Lease does not hold it. An Event changes nothing that an actor reads.
     let Some(resource) = asked
         .resource
         .filter(|r| ![resources::LEASE, resources::EVENT].contains(r))

@@ -1,5 +1,4 @@
-//! NodePools stay within their limits, by the claims that were written and what was bought for
-//! them.
+//! NodePools stay within their limits, counting written claims and purchases.
 
 use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;

@@ -1,5 +1,4 @@
-//! What is on a node: the labels and taints of its claim when it registers, and nothing of it lost
-//! later.
+//! A node has the labels and taints of its claim when it registers, and loses none of them later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! How pods are asked to leave: none that must be left alone, each with its own time to end, in
-//! order.
+//! Evictions: no pod that must be left alone, each with its own grace period, in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +11,15 @@ use crate::harness::interceptor::Interceptor;
 use crate::object::Key;
 use crate::server::{RequestInfo, resources};
 
-/// A pod that is put on a node this long before an eviction of another one arrives may not have
-/// been known to who sent it: requests are under way for [`LATEST`] at most, and a drain looks
-/// again every second, by watches that are as late as a request at most. Seconds.
+/// The sender of an eviction may not know a pod that was bound less than this time before its
+/// arrival. Requests are in flight for [`LATEST`] at most, and a drain runs every second, on
+/// watches that are as late as a request at most. Seconds.
 const FRESH: i64 = LATEST.as_secs() as i64 + 4;
 /// After this long a pod that goes is not waited for, beyond its grace period: a minute, and clocks
 /// in whole seconds.
 const STUCK: i64 = 59;
-/// Who moves the end of a claim's time (a repair does not wait) may do so while a deletion is under
-/// way, and for as long again until the watch has brought it to who sends one.
+/// The termination time of a claim may move (a repair does not wait) while a deletion is in flight,
+/// and until the watch has brought it to the sender.
 const MOVED: Duration = LATEST.saturating_mul(2);
 const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -63,8 +62,8 @@ fn is_meant(pod: &Value, body: &Value, path: &str) -> bool {
     wanted.is_empty() || wanted == fields::uid(pod)
 }
 
-/// Only pods whose node's time is over before they would end by themselves are deleted, and they
-/// get all of that time; all others are asked to leave.
+/// A pod is deleted only if its node's time ends before its own grace period would, and it gets all
+/// of that time. All other pods are evicted.
 fn deletes(interceptor: &Interceptor, key: &Key, pod: &Value, grace: Option<i64>) {
     let node = interceptor.server.get(&fields::key(
         resources::NODE,

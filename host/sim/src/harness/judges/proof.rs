@@ -1,5 +1,5 @@
-//! Nothing is given back without proof: an instance ends empty and by the order of its claim, a
-//! claim for one of a few reasons, and what nobody owns only slowly.
+//! Nothing is released without proof: an instance ends empty and on the order of its claim, a claim
+//! for one of a few reasons, and orphaned instances only slowly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ const POOL: &str = "karpenter.sh/nodepool";
 /// A node lives at least this long after the taint that keeps kube-scheduler away from it, for
 /// kube-scheduler may not have seen it yet.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long nobody owns an instance before it may be taken for lost: it is seen twice, two minutes
-/// apart, by passes that take a call's time.
+/// Shortest time without an owner before an instance counts as leaked: two passes see it, two
+/// minutes apart, and each takes the time of a call.
 const LOST: Duration = Duration::from_secs(110);
-/// Instances that nobody owns are looked for every two minutes; what ends within one is of one
+/// Leaked instances are collected every two minutes; terminations within one interval belong to one
 /// pass.
 const PASS: Duration = Duration::from_secs(60);
 /// The daemon's clock and the server's agree to so many seconds: the server names whole ones.
@@ -37,7 +37,7 @@ pub(super) struct Proof {
     gone: BTreeMap<String, Duration>,
     /// When the time of claims is over, and when that was written, by UID.
     ends: BTreeMap<String, (i64, Duration)>,
-    /// When instances that nobody owned were ended.
+    /// Times at which leaked instances were terminated.
     swept: VecDeque<Duration>,
 }
 
@@ -234,7 +234,7 @@ fn unhealthy_for(interceptor: &Interceptor, node: &Value) -> Option<i64> {
     )
 }
 
-/// The claim that an instance belongs to: by what it says itself, or by what the cloud was told.
+/// The claim of an instance: by the claim's provider ID, or by the token of the launch.
 fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let ledger = interceptor.cloud.ledger();
     let entry = ledger

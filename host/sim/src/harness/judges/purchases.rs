@@ -1,4 +1,4 @@
-//! Nothing is bought for nobody, and nothing twice for a pod, whatever is late.
+//! Every purchase is for a pod, and no pod is bought for twice, whatever is late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -210,11 +210,11 @@ fn under_way(interceptor: &Interceptor, claim: &Value) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Whether a claim's node still has room for all that wait for it, the claim's pods and those that
-/// were told of it since: others may have taken their places.
+/// Whether a claim's node still has room for its planned pods and those nominated to it since;
+/// others may have taken their room.
 fn has_room(interceptor: &Interceptor, claim: &Value, planned: &[String]) -> bool {
     // The claim may not say so yet: a node is open before the answer to the patch that opened it
-    // has come. One whose instance was taken back takes nobody any more.
+    // has come. A claim with an interrupted instance takes no more pods.
     let Some(name) = interceptor.cloud.runs_for(fields::uid(claim)) else {
         return fields::text(claim, "/status/providerID").is_empty();
     };

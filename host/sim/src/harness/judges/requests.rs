@@ -1,4 +1,4 @@
-//! How much a process may ask: in proportion to what happens.
+//! The number of requests of a process is in proportion to what happens.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::server::resources;
 const KINDS: u64 = 30;
 /// Competing for the Lease every two seconds: a read and a write.
 const LEASE: u64 = 60;
-/// What a change may cost: a launch writes a claim about ten times, and a pod is told, forgotten
-/// and told again.
+/// Requests per change: a launch writes a claim about ten times, and a pod is nominated, cleared
+/// and nominated again.
 const CHANGE: u64 = 6;
 /// A minute of a node that is being drained: looked at every second at most.
 const DRAIN: u64 = 60;
@@ -79,7 +79,8 @@ impl Requests {
             if more > most {
                 let changes = self.changes + self.before;
                 interceptor.violated(format!(
-                    "{who} has asked {more} times in a minute to {verb}, and {most} times would do ({changes} changes in \
+                    "{who} has asked {more} times in a minute to {verb}, and {most} times would \
+                    do ({changes} changes in \
                      two minutes, {nodes} nodes with {pods} pods going)"
                 ));
             }

@@ -1,5 +1,4 @@
-//! Where nothing happens, nothing is done: a process whose cluster is as it must be writes nothing
-//! but its Lease.
+//! A process in an idle, converged cluster writes nothing but its Lease.
 
 use std::time::Duration;
 

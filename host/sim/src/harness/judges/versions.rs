@@ -1,9 +1,9 @@
-//! A write names what it was made from.
+//! A write names the version that it is based on.
 //!
-//! A patch that brings a whole list (taints, finalizers, owners, conditions) undoes what others
-//! have put there since, unless it names the version that it was made from. A claim whose name the
-//! server draws is bought a second time where the answer is lost. A deletion by name ends another
-//! object of that name, unless it names the UID.
+//! A patch that replaces a whole list (taints, finalizers, owners, conditions) undoes concurrent
+//! changes, unless it names the version that it is based on. A claim with a server-generated name
+//! is created a second time when the answer is lost. A deletion by name can end another object of
+//! that name, unless it names the UID.
 
 use serde_json::Value;
 

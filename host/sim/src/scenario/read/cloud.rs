@@ -1,4 +1,5 @@
-//! `[cloud]`, `[spot]`, `[[faults]]`: how the cloud is, its disturbances, and what goes wrong when.
+//! `[cloud]`, `[spot]`, `[[faults]]`: properties of the cloud, its disturbances, and faults with
+//! their times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[[event]]`: something that happens at a moment.
+//! `[[event]]`: an event at a time.
 
 use std::time::Duration;
 

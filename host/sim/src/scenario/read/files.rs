@@ -1,4 +1,4 @@
-//! Files that a scenario names: instance types and manifests.
+//! Files that a scenario refers to: instance types and manifests.
 
 use std::collections::BTreeSet;
 use std::path::Path;

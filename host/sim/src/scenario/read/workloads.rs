@@ -1,5 +1,4 @@
-//! `[[deployment]]`, `[[daemonset]]`, `[[job]]`, `[[load]]`: who needs nodes, and how many of them
-//! there are.
+//! `[[deployment]]`, `[[daemonset]]`, `[[job]]`, `[[load]]`: workloads and their number of pods.
 
 use std::time::Duration;
 

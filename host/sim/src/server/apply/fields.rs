@@ -1,5 +1,5 @@
-//! Sets of fields, as `fieldsV1` writes them: a tree of steps, `f:NAME` for a field, `k:{…}` for an
-//! item by its keys, `v:VALUE` for an item of a set.
+//! Sets of fields in the format of `fieldsV1`: a tree of steps, `f:NAME` for a field, `k:{…}` for
+//! an item by its keys, `v:VALUE` for an item of a set.
 
 use std::collections::BTreeMap;
 
@@ -147,8 +147,7 @@ impl Fields {
     }
 }
 
-/// The fields that can be owned: all but what tells an object from others, and what the server
-/// itself writes.
+/// The fields that can be owned: all but the identity of the object and what the server writes.
 pub fn owned(place: Position<'_>, object: &Value) -> Fields {
     let mut all = fields_of(place, object);
     for step in ["f:apiVersion", "f:kind"] {

@@ -1,5 +1,5 @@
-//! LimitRanges: what they say without being told, and what pods get from them. Pods outside their
-//! bounds are not refused.
+//! LimitRanges: their defaults, and what pods get from them. Pods outside their bounds are not
+//! refused.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Pods, and what templates of pods have in common with them.
+//! Pods, and the parts that pod templates share with them.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Kinds that make pods: their defaults, their templates, and selectors that stay.
+//! Kinds that create pods: defaults, templates, immutable selectors.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub fn complete(resource: Resource, object: &mut Value) {
     }
 }
 
-/// A job's pods are told apart by its UID, which is written into its template.
+/// A job's pods are selected by its UID, which is written into its template.
 fn job(object: &mut Value) {
     let uid = text(object, &["metadata", "uid"]).to_owned();
     let name = text(object, &["metadata", "name"]).to_owned();

@@ -1,5 +1,5 @@
-//! A structural schema: which fields an object may have, which it gets, and what their values may
-//! be.
+//! A structural schema: the fields that an object may have, their defaults, and their allowed
+//! values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub enum ListKind {
     Atomic,
     /// Value by value.
     Set,
-    /// Item by item, which these fields tell apart.
+    /// Item by item, identified by these fields.
     Map(Vec<String>),
 }
 

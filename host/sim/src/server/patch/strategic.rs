@@ -1,5 +1,5 @@
-//! Strategic merge patches: as merge patches, but lists whose items have names are merged item by
-//! item, and `$patch` and `$deleteFromPrimitiveList` say what else is to be done.
+//! Strategic merge patches: like merge patches, but lists of named items are merged item by item,
+//! with the directives `$patch` and `$deleteFromPrimitiveList`.
 
 use serde_json::{Map, Value};
 

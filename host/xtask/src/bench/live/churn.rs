@@ -1,4 +1,4 @@
-//! Pods that come and go on nodes that are there: nobody waits long, and the controller does not
+//! Pods that come and go on existing nodes: no pod waits long, and the controller's memory does not
 //! grow.
 
 use std::collections::BTreeMap;

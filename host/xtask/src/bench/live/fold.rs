@@ -1,4 +1,4 @@
-//! How long a controller takes to know a large cluster, and how much of it it keeps in memory.
+//! The time until a controller has listed a large cluster, and its memory afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::listing::Listing;
 use super::load::Mixes;
 use crate::commands::table;
 
-/// Longer than this nobody waits.
+/// Longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// 10 000 nodes with 100 000 pods, from the first byte of a list to readiness; ours alone.

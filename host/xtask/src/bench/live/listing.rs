@@ -1,5 +1,5 @@
-//! A server that lists what a file holds, in pages, and has no news: the API server as far as a
-//! fold needs one.
+//! A server that lists the objects of a file in pages and sends no changes: enough of an API server
+//! for a fold.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

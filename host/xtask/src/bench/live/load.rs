@@ -1,4 +1,4 @@
-//! What is asked of a cluster: a NodePool, and Deployments of several kinds.
+//! The load of a cluster: a NodePool, and Deployments of several kinds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ pub const A_CORE: Sizes = Sizes {
     memory: &[1024, 1536, 2048, 4096, 8192],
 };
 
-/// The same Deployments, each of whose pods must be spread evenly over zones.
+/// The same Deployments, with pods that must spread evenly over zones.
 pub fn over_zones(mut deployments: Vec<Value>) -> Vec<Value> {
     for one in &mut deployments {
         let selector = one["spec"]["selector"].clone();
@@ -99,7 +99,8 @@ pub fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
-pub const NO_DATA: &str = "clusters are made by make_cluster.py (LONGSHORE_DATA) with python3, and one of the two is not here";
+pub const NO_DATA: &str = "clusters are made by make_cluster.py (LONGSHORE_DATA) with python3, \
+    and one of the two is not here";
 
 /// Where platforms are made up.
 pub struct Mixes(Inputs);
@@ -130,9 +131,8 @@ impl Mixes {
             .made(data, arguments, &data.join("ec2-us-east-1-cmr.json"))
     }
 
-    /// So many Deployments of so many pods, with the requests and constraints that those of a
-    /// platform have; without those whose pods need a node each. Nothing where platforms cannot be
-    /// made up.
+    /// A number of Deployments and pods, with requests and constraints as on a platform, without
+    /// pods that need a node each. Nothing where platforms cannot be made up.
     pub fn even(&self, deployments: usize, replicas: usize) -> anyhow::Result<Option<Vec<Value>>> {
         if self.0.data.is_none() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Pods that all come at once: how long until they run, on what, and what it took.
+//! Pods that arrive at once: time until they run, their nodes, and the resources used.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::load::{self, Mixes};
 use super::readiness::Readiness;
 use crate::commands::table;
 
-/// Longer than this nobody waits for pods.
+/// Longest wait for pods.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Claims that are made so much later than the first are another purchase.
 const ONE_PURCHASE: u64 = 2;

@@ -1,9 +1,9 @@
-//! A policy that is replaced over and over while rounds are made: none is lost, and none is held
-//! up.
+//! A policy that is replaced repeatedly while rounds are made: no round is lost, and none is
+//! delayed.
 //!
-//! 1 000 pods run; a pod that no node will ever take comes at every step, so that a round is made
-//! for it, and the file of the policy is replaced just before. Two components take turns; every
-//! tenth replacement is broken, each time in another way, and must leave the one before in place.
+//! 1 000 pods run. Each step adds a pod that no node will ever take, so that a round is made for
+//! it; the file of the policy is replaced just before. Two components alternate. Every tenth
+//! replacement is broken, each time in another way, and must leave the previous one in place.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

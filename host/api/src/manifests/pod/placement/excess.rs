@@ -1,12 +1,11 @@
-//! What is counted of a pod before it is taken in, and what is kept of one that has too much.
+//! Counts the constraints of a pod before it is read, and reduces pods above a limit.
 //!
-//! Of a pod beyond a limit only this is kept: what it asks for, whose it is, labels up to the
-//! limit, the shortest first, and who it must not run beside. The last concerns other pods once it
-//! runs: where kube-scheduler honours a term and the planner does not, a node is planned for a pod
-//! that kube-scheduler keeps away. So its required anti-affinity is kept as one term per topology
-//! key, which selects every pod of the namespaces that the terms name. That is stricter than what
-//! it says, as cheap as any other pod's, and no more than one term of that pod could say in a few
-//! words.
+//! A pod above a limit keeps its requests, its owner, its shortest labels up to the limit, and its
+//! required anti-affinity. The anti-affinity matters for other pods once the pod runs: if
+//! kube-scheduler honours a term and the planner does not, the planner buys a node for a pod that
+//! kube-scheduler does not bind there. So it is kept as one term per topology key, which selects
+//! every pod in the namespaces of its terms. That is stricter than the original, and as cheap as
+//! one term of any other pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
