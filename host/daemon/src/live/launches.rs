@@ -140,7 +140,7 @@ mod tests {
         let minutes = |minutes: u64| since + Duration::from_secs(60 * minutes);
         let launches = Launches::default();
         launches.made("u", since);
-        drop(launches.ask("u", since));
+        let _ = launches.ask("u", since);
         assert_eq!(launches.unlisted("u", since, minutes(1)), Some(UNLISTED));
         assert_eq!(
             launches.unlisted("u", since, minutes(6)),
