@@ -1,6 +1,8 @@
 //! Hostile pods, all kinds of them at once, given to the command as one file: time and memory are bounded, pods of other
 //! tenants are placed, and the hostile ones are told why not.
 
+#![allow(clippy::print_stdout, reason = "what each kind takes is told")]
+
 use std::path::Path;
 use std::process::Command;
 
