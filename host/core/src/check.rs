@@ -8,6 +8,7 @@
 //! binding the pods must break no topology rule. Preferences (preferred terms, ScheduleAnyway,
 //! `PreferNoSchedule`) are not rules.
 
+pub mod disruption;
 mod hosts;
 mod limits;
 mod purchases;

@@ -9,6 +9,8 @@
 //! I/O, no async, no environment, no log, no Kubernetes client. Same input, same bytes out.
 
 pub mod check;
+pub mod cron;
+pub mod disrupt;
 pub mod explain;
 pub mod ids;
 pub mod kube_scheduler;

@@ -248,6 +248,10 @@ pub enum Invariant {
     Reservations,
     /// The sums of the plan.
     Totals,
+    /// What may be disrupted, and when.
+    Disruption,
+    /// Replacements are cheaper than what they replace.
+    Price,
 }
 
 impl fmt::Display for Violation {

@@ -79,12 +79,36 @@ pub struct WorldArgs {
 pub struct PlanArgs {
     #[command(flatten)]
     pub world: WorldArgs,
+    #[command(flatten)]
+    pub disrupt: DisruptArgs,
     /// Exit with 1 if a pod cannot be placed
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["disrupt", "converge"])]
     pub strict: bool,
     /// How to print the plan
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+/// What to give back instead of what to buy.
+#[derive(Debug, ClapArgs)]
+pub struct DisruptArgs {
+    /// Which nodes could go, what would be bought for them, where their pods would move, and why
+    /// the others stay
+    #[arg(long)]
+    pub disrupt: bool,
+    /// Carries out on paper what --disrupt proposes, until nothing is left
+    #[arg(long)]
+    pub converge: bool,
+    /// Writes the cluster afterwards as manifests; the snapshot has to be JSON
+    #[arg(long, value_name = "FILE", requires = "converge")]
+    pub write: Option<PathBuf>,
+    /// One method alone: emptiness, drift, multi or single
+    #[arg(long, value_name = "NAME")]
+    pub method: Option<String>,
+    /// What one moved pod must save, USD per hour [default: a tenth of what a pod of its NodePool
+    /// costs on average, half of it where the policy is Balanced]
+    #[arg(long, value_name = "USD")]
+    pub move_cost: Option<f64>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -13,6 +13,7 @@
 mod args;
 pub mod config;
 mod deadline;
+mod disrupt;
 pub mod error;
 mod explain;
 mod input;

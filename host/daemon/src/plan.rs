@@ -12,6 +12,7 @@ use longshore_core::stop::Stop;
 use crate::Answer;
 use crate::args::{Output, PlanArgs, WorldArgs};
 use crate::deadline::{self, Deadline};
+use crate::disrupt;
 use crate::error::Failure;
 use crate::input;
 use crate::options::{self, Options};
@@ -21,6 +22,9 @@ use crate::report::{self, Decision, Report, Robustness, text};
 
 /// Plans, and prints the plan.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
+    if args.disrupt.disrupt || args.disrupt.converge {
+        return disrupt::run(args);
+    }
     let planned = decide(&args.world)?;
     input::complain(&planned.problems);
     let report = report(&planned);

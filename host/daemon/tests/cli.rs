@@ -592,3 +592,118 @@ status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', re
     // 1 500m of the pod and 500m for each container of the daemon.
     assert_eq!(bought("range.yaml", &range("shop")), ["m6i.xlarge"]);
 }
+
+/// Two half-empty nodes, each with a pod.
+fn half_empty() -> String {
+    let labels = |name: &str| {
+        format!(
+            r#"{{"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",
+            "karpenter.sh/initialized": "true", "karpenter.sh/capacity-type": "on-demand",
+            "topology.kubernetes.io/zone": "us-east-1a", "kubernetes.io/hostname": "{name}",
+            "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+            "node.kubernetes.io/instance-type": "m6i.xlarge"}}"#
+        )
+    };
+    let amounts = r#"{"cpu": "4", "memory": "16Gi", "pods": "58"}"#;
+    let is = |kind: &str| format!(r#"{{"type": "{kind}", "status": "True"}}"#);
+    let conditions = ["Launched", "Registered", "Initialized", "Consolidatable"]
+        .map(is)
+        .join(",");
+    let ready = is("Ready");
+    let node = |name: &str| {
+        let labels = labels(name);
+        format!(
+            r#"{{"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {{"name": "claim-{name}",
+            "uid": "c-{name}", "labels": {labels}}}, "spec": {{"requirements": [], "nodeClassRef":
+            {{"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}}, "status":
+            {{"providerID": "kwok://{name}", "nodeName": "{name}", "capacity": {amounts},
+            "allocatable": {amounts}, "conditions": [{conditions}]}}}},
+            {{"apiVersion": "v1", "kind": "Node", "metadata": {{"name": "{name}", "uid": "n-{name}",
+            "labels": {labels}}}, "spec": {{"providerID": "kwok://{name}"}}, "status":
+            {{"capacity": {amounts}, "allocatable": {amounts}, "conditions": [{ready}]}}}},
+            {{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "web-{name}", "namespace": "shop",
+            "uid": "p-{name}", "labels": {{"app": "web"}}}}, "spec": {{"nodeName": "{name}",
+            "containers": [{{"name": "main", "image": "web",
+            "resources": {{"requests": {{"cpu": "500m", "memory": "1Gi"}}}}}}]}},
+            "status": {{"phase": "Running"}}}}"#
+        )
+    };
+    let pool = r#"{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}, "template": {"spec": {"nodeClassRef":
+        {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}, "requirements":
+        [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]}}}}"#;
+    let (one, two) = (node("one"), node("two"));
+    format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{pool}, {one}, {two}]}}"#)
+}
+
+#[test]
+fn what_could_be_saved_is_proposed_and_carried_out_on_paper() {
+    let cluster = file("half-empty.json", &half_empty());
+    let ask = |more: &[&str]| {
+        let from = [
+            "plan",
+            "--snapshot",
+            path(&cluster),
+            "--instance-types",
+            TYPES,
+        ];
+        run(&[&from[..], more].concat())
+    };
+    let proposed = json(&ask(&["--disrupt", "-o", "json"]));
+    let first = &proposed["proposals"][0];
+    assert_eq!(first["verdict"], "now", "{proposed:#}");
+    assert!(first["savings"].as_f64().unwrap() > 0.2, "{first:#}");
+    assert_eq!(
+        first["podsMoved"],
+        first["moves"].as_object().unwrap().len()
+    );
+    assert!(proposed["lowerBound"].as_f64().unwrap() <= proposed["cost"].as_f64().unwrap());
+    let text = stdout(&ask(&["--disrupt"]));
+    assert!(text.starts_with("Remove "), "{text}");
+    let after = file("after.json", "");
+    let converged = json(&ask(&["--converge", "--write", path(&after), "-o", "json"]));
+    assert_eq!(
+        (&converged["finished"], &converged["nodesBefore"]),
+        (&true.into(), &2.into())
+    );
+    assert_eq!(converged["nodesAfter"], 1);
+    let cost = |at: &str| converged[at].as_f64().unwrap();
+    assert!(
+        cost("after") < 0.1 && cost("before") > 0.38,
+        "{converged:#}"
+    );
+    let from = [
+        "plan",
+        "--snapshot",
+        path(&after),
+        "--instance-types",
+        TYPES,
+    ];
+    let again = json(&run(&[&from[..], &["--converge", "-o", "json"]].concat()));
+    assert_eq!(
+        again["before"], converged["after"],
+        "what was written is what was reached"
+    );
+    assert_eq!(again["steps"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_method_that_is_not_there_is_named() {
+    let cluster = file("half-empty-2.json", &half_empty());
+    for (name, said) in [
+        ("repair", "cannot be planned from files yet"),
+        ("all", "no method all"),
+    ] {
+        let output = run(&[
+            "plan",
+            "--disrupt",
+            "--method",
+            name,
+            "--snapshot",
+            path(&cluster),
+        ]);
+        exits(&output, 2);
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}

@@ -48,12 +48,13 @@ mod tests {
     ];
 
     /// Modules of `core`, each of which may use those that come before it and no others.
-    const MODULES: [&str; 15] = [
+    const MODULES: [&str; 17] = [
         "model",
         "stop",
         "ids",
         "reasons",
         "matching",
+        "cron",
         "policy",
         "plan",
         "snapshot",
@@ -62,6 +63,7 @@ mod tests {
         "kube_scheduler",
         "optimize",
         "planner",
+        "disrupt",
         "explain",
         "lib",
     ];

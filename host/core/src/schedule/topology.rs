@@ -902,6 +902,11 @@ impl Group {
             && (self.filter.is_empty() || self.filter.iter().any(passes))
     }
 
+    /// How many pods are on a host; at most one where the rule asks only whether there are any.
+    pub fn on_host(&self, host: usize) -> u16 {
+        self.hosts.on(host)
+    }
+
     /// Whether one more pod is allowed on a host. A host that has no number yet is a new one.
     pub fn allows_host(&self, host: usize, own: bool) -> bool {
         let count = self.hosts.on(host);

@@ -1,0 +1,94 @@
+//! What nodes cost, what it costs to evict pods, and what one moved pod must save.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{ClusterObjects, ConsolidationPolicy, OfferingId, Pod, Symbol};
+use crate::snapshot::{Snapshot, StateNode};
+
+/// What one moved pod must save, unless its eviction cost says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MoveCost {
+    /// A share of what a pod of its NodePool costs on average.
+    Share(f64),
+    /// USD per hour.
+    Amount(f64),
+}
+
+impl MoveCost {
+    /// What is used where nobody says anything.
+    pub const DEFAULT: MoveCost = MoveCost::Share(0.1);
+    /// The same for NodePools whose policy is `Balanced`.
+    pub const BALANCED: f64 = 0.5;
+}
+
+/// The offering that a node was bought as, if the catalogue has it. An offering without capacity
+/// counts too: its price is what the node costs.
+pub fn offering_of(snapshot: &Snapshot, node: &StateNode) -> Option<OfferingId> {
+    let world = &*snapshot.world;
+    let label = |key: &str| world.names.get(key).and_then(|key| node.labels.get(key));
+    let kind = world
+        .catalogue
+        .find(label("node.kubernetes.io/instance-type")?)?;
+    let zone = label("topology.kubernetes.io/zone");
+    let capacity = label("karpenter.sh/capacity-type");
+    let rows = world.catalogue.instance_type(kind).offerings.clone();
+    let of = |row: &u32| world.catalogue.offering(OfferingId(*row));
+    let same = |row: &u32| of(row).zone == zone && of(row).capacity_type == capacity;
+    rows.filter(same)
+        .min_by(|a, b| of(a).price.total_cmp(&of(b).price))
+        .map(OfferingId)
+}
+
+/// Price of a node, USD per hour; nothing if its offering is not known.
+pub fn price_of(snapshot: &Snapshot, node: &StateNode) -> Option<f64> {
+    let offering = offering_of(snapshot, node)?;
+    Some(snapshot.world.catalogue.offering(offering).price)
+}
+
+/// What it costs to evict a pod: 1 for an ordinary one, from -10 to 10.
+pub fn eviction_cost(world: &ClusterObjects, pod: &Pod) -> f64 {
+    let priority = f64::from(world.shapes.get(pod.shape).priority);
+    (1.0 + priority / f64::from(1 << 25)).clamp(-10.0, 10.0)
+}
+
+/// What one moved pod of each NodePool must save, USD per hour.
+pub fn move_costs(snapshot: &Snapshot, typed: Option<MoveCost>) -> FxHashMap<Symbol, f64> {
+    let world = &*snapshot.world;
+    let mut totals: FxHashMap<Symbol, (f64, usize)> = FxHashMap::default();
+    let moves = movable_counts(snapshot);
+    for (node, pods) in snapshot.nodes.iter().zip(moves) {
+        let Some(pool) = node.pool else { continue };
+        let total = totals.entry(pool).or_default();
+        total.0 += price_of(snapshot, node).unwrap_or(0.0);
+        total.1 += pods;
+    }
+    let cost = |pool: &crate::model::NodePool| {
+        let (price, pods) = totals.get(&pool.name).copied().unwrap_or_default();
+        let average = price / pods.max(1) as f64;
+        let by_policy = match pool.consolidation {
+            ConsolidationPolicy::Balanced => MoveCost::Share(MoveCost::BALANCED),
+            _ => MoveCost::DEFAULT,
+        };
+        let cost = match typed.unwrap_or(by_policy) {
+            MoveCost::Share(share) => share * average,
+            MoveCost::Amount(amount) => amount,
+        };
+        (pool.name, cost)
+    };
+    world.pools.iter().map(cost).collect()
+}
+
+/// How many pods of each node would have to move if it went.
+fn movable_counts(snapshot: &Snapshot) -> Vec<usize> {
+    let world = &*snapshot.world;
+    let daemon = world.names.get("DaemonSet");
+    let moves = |pod: &&crate::ids::PodIx| {
+        let pod = &world.pods[pod.0 as usize];
+        pod.owner.is_none_or(|owner| Some(owner.0) != daemon) && !pod.is_static && !pod.terminal
+    };
+    snapshot
+        .nodes
+        .iter()
+        .map(|node| node.pods.iter().filter(moves).count())
+        .collect()
+}

@@ -1,0 +1,448 @@
+//! One round of disruption: every method in its order, within the budgets.
+//!
+//! Empty nodes go first. Drifted nodes follow, one by one. Consolidation waits for a round without
+//! drift, so that it does not pack pods onto nodes that are about to be replaced.
+
+use rustc_hash::FxHashMap;
+
+use super::bound;
+use super::budgets::Budgets;
+use super::compile::{Compiled, NodeTerms};
+use super::costs::{self, MoveCost};
+use super::fill::Filler;
+use super::pack;
+use super::proposals::{self, Dropped, Outcome, Proposal, Rules};
+use super::search::{self, Effort};
+use super::state::State;
+use super::verdicts::{self, Candidate, Method, Reason, Stays};
+use crate::ids::{NodeIx, PodIx};
+use crate::model::Symbol;
+use crate::policy::Policies;
+use crate::snapshot::Snapshot;
+use crate::stop::Stop;
+
+/// How to look for disruption.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What one moved pod must save; by NodePool and policy if nobody says it.
+    pub move_cost: Option<MoveCost>,
+    /// One method alone.
+    pub only: Option<Method>,
+    /// What proposals may be.
+    pub rules: Rules,
+    /// How much to search.
+    pub effort: Effort,
+    /// Each node that stays is asked what it would take to remove it.
+    pub explain: bool,
+}
+
+impl Options {
+    fn asks(&self, method: Method) -> bool {
+        self.only.is_none_or(|only| only == method)
+    }
+}
+
+/// Whether a proposal may be carried out now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It may.
+    Now,
+    /// A budget of a NodePool has to have more left: its name and what is left.
+    Later(Symbol, u32),
+}
+
+/// What one round finds.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Proposals, each with its verdict. Those that may be carried out now do not depend on each other.
+    pub proposals: Vec<(Proposal, Verdict)>,
+    /// Parts of the search's outcome that may not be carried out.
+    pub dropped: Vec<Dropped>,
+    /// Candidates, in the order of [`Snapshot::nodes`].
+    pub candidates: Vec<Candidate>,
+    /// Why each node stays that consolidation could have taken.
+    pub stays: Vec<(NodeIx, Stays)>,
+    /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked.
+    pub lower_bound: Option<f64>,
+}
+
+impl Round {
+    /// Proposals that may be carried out now.
+    pub fn now(&self) -> Vec<Proposal> {
+        let now = self
+            .proposals
+            .iter()
+            .filter(|(_, verdict)| *verdict == Verdict::Now);
+        now.map(|(proposal, _)| proposal.clone()).collect()
+    }
+}
+
+/// Looks at a cluster once.
+pub fn round(
+    snapshot: &Snapshot,
+    policies: &dyn Policies,
+    options: Options,
+    stop: Stop<'_>,
+) -> Round {
+    let budgets = Budgets::new(&snapshot.world);
+    let candidates = verdicts::candidates(snapshot, &budgets);
+    let mut asked = Asked {
+        snapshot,
+        budgets,
+        used: FxHashMap::default(),
+        round: Round::default(),
+    };
+    asked.round.candidates = candidates;
+    if options.asks(Method::Emptiness) {
+        asked.emptiness();
+    }
+    let going: Vec<NodeIx> = asked.going();
+    let reserved = room_for_pending(snapshot, policies);
+    if options.asks(Method::Drift) && asked.any(Method::Drift, &going) {
+        asked.drift(policies, &options, &going, &reserved);
+    }
+    let drifts = asked
+        .round
+        .proposals
+        .iter()
+        .any(|(proposal, _)| proposal.method == Method::Drift);
+    if !drifts && (options.asks(Method::MultiNode) || options.asks(Method::SingleNode)) {
+        asked.consolidation(policies, &options, &going, &reserved, stop);
+    }
+    asked.round
+}
+
+/// Pods that wait, and the existing nodes that have room for them.
+fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx, PodIx)> {
+    use crate::planner::{Options, plan};
+    if snapshot.pending.is_empty() {
+        return Vec::new();
+    }
+    let options = Options {
+        effort: crate::plan::Effort::None,
+        seed: 0,
+    };
+    let Ok(plan) = plan(snapshot, policies, options) else {
+        return Vec::new();
+    };
+    plan.on_existing_nodes
+        .iter()
+        .flat_map(|at| at.pods.iter().map(|&pod| (at.node, pod)))
+        .collect()
+}
+
+struct Asked<'s> {
+    snapshot: &'s Snapshot,
+    budgets: Budgets,
+    /// Nodes of each NodePool that proposals take.
+    used: FxHashMap<Symbol, u32>,
+    round: Round,
+}
+
+impl Asked<'_> {
+    fn any(&self, method: Method, going: &[NodeIx]) -> bool {
+        let candidates = self.round.candidates.iter().enumerate();
+        candidates
+            .into_iter()
+            .any(|(at, c)| c.may(method) && !going.contains(&NodeIx(at as u32)))
+    }
+
+    /// Nodes that proposals take now.
+    fn going(&self) -> Vec<NodeIx> {
+        let now = self
+            .round
+            .proposals
+            .iter()
+            .filter(|(_, verdict)| *verdict == Verdict::Now);
+        now.flat_map(|(proposal, _)| proposal.nodes.iter().copied())
+            .collect()
+    }
+
+    /// How many more nodes of a NodePool may go for a reason.
+    fn left(&self, pool: Symbol, reason: Reason) -> u32 {
+        let used = self.used.get(&pool).copied().unwrap_or(0);
+        self.budgets.of(pool, reason).nodes.saturating_sub(used)
+    }
+
+    /// How many more nodes of each NodePool consolidation may take.
+    fn left_of_all(&self) -> FxHashMap<Symbol, u32> {
+        let pools = self.snapshot.world.pools.iter();
+        pools
+            .map(|pool| (pool.name, self.left(pool.name, Reason::Underutilized)))
+            .collect()
+    }
+
+    /// Whether all nodes of a proposal are within the budgets; they are used up if so.
+    fn verdict(&mut self, proposal: &Proposal) -> Verdict {
+        let mut wanted: Vec<(Symbol, u32)> = Vec::new();
+        for node in &proposal.nodes {
+            let Some(pool) = self.snapshot.nodes[node.0 as usize].pool else {
+                continue;
+            };
+            match wanted.iter_mut().find(|(known, _)| *known == pool) {
+                Some((_, nodes)) => *nodes += 1,
+                None => wanted.push((pool, 1)),
+            }
+        }
+        for &(pool, nodes) in &wanted {
+            let left = self.left(pool, proposal.reason);
+            if nodes > left {
+                return Verdict::Later(pool, left);
+            }
+        }
+        wanted
+            .into_iter()
+            .for_each(|(pool, nodes)| *self.used.entry(pool).or_default() += nodes);
+        Verdict::Now
+    }
+
+    fn price(&self, at: usize) -> f64 {
+        costs::price_of(self.snapshot, &self.snapshot.nodes[at]).unwrap_or(0.0)
+    }
+
+    fn emptiness(&mut self) {
+        let candidates = self.round.candidates.iter().enumerate();
+        let empty = candidates.filter(|(_, candidate)| candidate.may(Method::Emptiness));
+        let mut nodes: Vec<usize> = empty.map(|(at, _)| at).collect();
+        nodes.sort_by(|&a, &b| self.price(b).total_cmp(&self.price(a)).then(a.cmp(&b)));
+        let node_cost = self.snapshot.world.settings.node_cost;
+        for at in nodes {
+            let proposal = Proposal {
+                method: Method::Emptiness,
+                reason: Reason::Empty,
+                nodes: vec![NodeIx(at as u32)],
+                replacements: Vec::new(),
+                moves: Vec::new(),
+                savings: self.price(at),
+                gain: self.price(at) + node_cost,
+                disruption_cost: 0.0,
+            };
+            let verdict = self.verdict(&proposal);
+            self.round.proposals.push((proposal, verdict));
+        }
+    }
+
+    /// What the search is told about each node; `may` says which it may remove.
+    fn terms(&self, options: &Options, may: impl Fn(usize, &Candidate) -> bool) -> Vec<NodeTerms> {
+        let move_costs = costs::move_costs(self.snapshot, options.move_cost);
+        let of = |(at, candidate): (usize, &Candidate)| {
+            let pool = self.snapshot.nodes[at].pool;
+            let each = pool
+                .and_then(|pool| move_costs.get(&pool))
+                .copied()
+                .unwrap_or(0.0);
+            NodeTerms {
+                removable: may(at, candidate),
+                weight: candidate.weight,
+                move_cost: each * candidate.weight,
+            }
+        };
+        self.round.candidates.iter().enumerate().map(of).collect()
+    }
+
+    fn drift(
+        &mut self,
+        policies: &dyn Policies,
+        options: &Options,
+        going: &[NodeIx],
+        reserved: &[(NodeIx, PodIx)],
+    ) {
+        let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
+        let terms = self.terms(options, |_, candidate| drifts(candidate));
+        let mut c = Compiled::new(
+            self.snapshot,
+            policies,
+            &terms,
+            reserved,
+            options.effort.rounds,
+        );
+        going
+            .iter()
+            .for_each(|node| c.nodes[node.0 as usize].destination = false);
+        let mut nodes: Vec<usize> = (0..c.nodes.len())
+            .filter(|&at| drifts(&self.round.candidates[at]))
+            .collect();
+        nodes.iter().for_each(|&at| c.nodes[at].destination = false);
+        nodes.retain(|&at| !going.contains(&NodeIx(at as u32)));
+        let created: FxHashMap<Symbol, i64> = self
+            .snapshot
+            .world
+            .nodes
+            .iter()
+            .map(|node| (node.name, node.created))
+            .collect();
+        nodes.sort_by_key(|&at| {
+            let age = created
+                .get(&self.snapshot.nodes[at].name)
+                .copied()
+                .unwrap_or(0);
+            (!c.nodes[at].own.is_empty(), age, at)
+        });
+        let mut outcomes = Vec::new();
+        let mut filler = Filler::default();
+        let mut state = State::new(&c);
+        for at in nodes {
+            let node = NodeIx(at as u32);
+            if !c.nodes[at].removable {
+                let pod = self.snapshot.nodes[at]
+                    .pods
+                    .first()
+                    .copied()
+                    .unwrap_or(PodIx(0));
+                self.round.stays.push((node, Stays::NotModelled(pod)));
+                continue;
+            }
+            let (mark, before) = (state.mark(), Outcome::new(&state));
+            let left = pack::pack(&mut state, &mut filler, &[at]);
+            if let Some((class, _)) = left.first() {
+                state.undo(mark);
+                let own = c.nodes[at].own.iter().find(|own| own.class == *class);
+                let pod = own
+                    .and_then(|own| own.pods.first())
+                    .copied()
+                    .unwrap_or(PodIx(0));
+                self.round.stays.push((node, Stays::NoPlace(pod)));
+                continue;
+            }
+            outcomes.push(Outcome::new(&state).since(&before));
+        }
+        for outcome in outcomes {
+            let (proposals, dropped) = proposals::of_drift(&mut c, outcome);
+            for proposal in proposals {
+                let verdict = self.verdict(&proposal);
+                self.round.proposals.push((proposal, verdict));
+            }
+            self.round.dropped.extend(dropped);
+        }
+    }
+
+    fn consolidation(
+        &mut self,
+        policies: &dyn Policies,
+        options: &Options,
+        going: &[NodeIx],
+        reserved: &[(NodeIx, PodIx)],
+        stop: Stop<'_>,
+    ) {
+        let goes = |at: usize| going.contains(&NodeIx(at as u32));
+        let terms = self.terms(options, |at, candidate| {
+            candidate.may(Method::MultiNode) && !goes(at)
+        });
+        let mut c = Compiled::new(
+            self.snapshot,
+            policies,
+            &terms,
+            reserved,
+            options.effort.rounds,
+        );
+        going
+            .iter()
+            .for_each(|node| c.nodes[node.0 as usize].destination = false);
+        let bound = bound::lower_bound(&c)
+            - going
+                .iter()
+                .map(|node| c.nodes[node.0 as usize].cost)
+                .sum::<f64>();
+        self.round.lower_bound = Some(bound);
+        let outcome = match options.only {
+            Some(Method::SingleNode) => Outcome::new(&search::sweep(&c, options.effort)),
+            _ => Outcome::new(&search::search(&c, options.effort, stop)),
+        };
+        let (mut found, dropped) =
+            proposals::of_state(&mut c, outcome, options.rules, self.left_of_all());
+        match options.only {
+            Some(Method::SingleNode) => {
+                found.retain(|proposal| proposal.method == Method::SingleNode)
+            }
+            Some(Method::MultiNode) => {
+                found.retain(|proposal| proposal.method == Method::MultiNode)
+            }
+            _ => {}
+        }
+        self.round.dropped.extend(dropped);
+        let mut any = false;
+        for proposal in found {
+            let verdict = self.verdict(&proposal);
+            any |= verdict == Verdict::Now;
+            self.round.proposals.push((proposal, verdict));
+        }
+        if !any && options.only != Some(Method::MultiNode) {
+            self.alone(&mut c, options);
+        }
+        if options.explain {
+            self.explain(&c);
+        }
+    }
+
+    /// Where no proposal is within the budgets: nodes one at a time, each looked at alone.
+    fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) {
+        let mut nodes: Vec<usize> = (0..c.nodes.len())
+            .filter(|&at| c.nodes[at].removable)
+            .collect();
+        nodes.sort_by(|&a, &b| {
+            c.worth_per_cost(a)
+                .total_cmp(&c.worth_per_cost(b))
+                .then(a.cmp(&b))
+        });
+        for at in nodes {
+            let Some(pool) = self.snapshot.nodes[at].pool else {
+                continue;
+            };
+            if self.left(pool, Reason::Underutilized) == 0 {
+                continue;
+            }
+            let outcome = {
+                let mut state = State::new(c);
+                let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
+                if !left.is_empty() || state.cost >= 0.0 {
+                    continue;
+                }
+                Outcome::new(&state)
+            };
+            let (found, _) = proposals::of_state(c, outcome, options.rules, self.left_of_all());
+            for proposal in found {
+                let verdict = self.verdict(&proposal);
+                self.round.proposals.push((proposal, verdict));
+                // The next one would be found without knowing of this one.
+                return;
+            }
+        }
+    }
+
+    /// What it would take to remove each node that could go and does not.
+    fn explain(&mut self, c: &Compiled<'_>) {
+        let proposed: Vec<NodeIx> = self
+            .round
+            .proposals
+            .iter()
+            .flat_map(|(proposal, _)| proposal.nodes.iter().copied())
+            .collect();
+        for at in 0..c.nodes.len() {
+            let node = NodeIx(at as u32);
+            if !self.round.candidates[at].may(Method::MultiNode) || proposed.contains(&node) {
+                continue;
+            }
+            if !c.nodes[at].removable {
+                let pods = self.snapshot.nodes[at].pods.iter();
+                let pod = pods
+                    .copied()
+                    .find(|pod| !c.members.contains_key(pod))
+                    .unwrap_or(PodIx(0));
+                self.round.stays.push((node, Stays::NotModelled(pod)));
+                continue;
+            }
+            let mut state = State::new(c);
+            let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
+            let own = |class: u32| c.nodes[at].own.iter().find(|own| own.class == class);
+            let stuck = left
+                .first()
+                .and_then(|(class, _)| own(*class))
+                .and_then(|own| own.pods.first());
+            let why = match stuck {
+                Some(&pod) => Stays::NoPlace(pod),
+                None => Stays::NotWorthIt(state.cost.max(0.0)),
+            };
+            self.round.stays.push((node, why));
+        }
+    }
+}

@@ -1,0 +1,840 @@
+//! Proposals: what one outcome of the search means for nodes and pods, in parts that do not depend on
+//! each other.
+//!
+//! A node that stays keeps all its own pods, so its free room is the only thing that removed nodes
+//! share, and that is divided among them here. Removed nodes whose pods meet on a new node belong
+//! together; everything else can be carried out alone, in any order.
+
+use rustc_hash::FxHashMap;
+
+use super::compile::Compiled;
+use super::neighbourhood::LEAST_GAIN;
+pub use super::replacements::Replacement;
+use super::replacements::{ReplacementError, replacement};
+use super::state::{HostState, State};
+use super::verdicts::{Method, Reason};
+use crate::check::{Violation, disruption};
+use crate::ids::{NodeIx, PodIx, PoolIx};
+use crate::model::{ClusterObjects, ResourceId, Symbol};
+use crate::snapshot::Snapshot;
+
+/// Where a pod goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum To {
+    /// A node that is there.
+    Node(NodeIx),
+    /// A replacement of the same proposal.
+    Replacement(usize),
+}
+
+/// A pod that moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// The pod.
+    pub pod: PodIx,
+    /// Where it goes.
+    pub to: To,
+}
+
+/// Nodes to remove, and what becomes of their pods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// The method that found it.
+    pub method: Method,
+    /// As budgets and conditions name it.
+    pub reason: Reason,
+    /// Nodes that go.
+    pub nodes: Vec<NodeIx>,
+    /// Nodes that are bought first.
+    pub replacements: Vec<Replacement>,
+    /// Pods that move.
+    pub moves: Vec<Move>,
+    /// Price of the nodes less that of their replacements, USD per hour.
+    pub savings: f64,
+    /// What the objective gains: savings, cost of nodes and cost of moves, USD per hour.
+    pub gain: f64,
+    /// Eviction cost of the pods that move.
+    pub disruption_cost: f64,
+}
+
+impl Proposal {
+    /// What the check is told of it.
+    pub fn to_check(&self, world: &ClusterObjects) -> disruption::Disruption {
+        let bought = self
+            .replacements
+            .iter()
+            .map(|replacement| replacement.to_claim(world))
+            .collect();
+        let place = |to: To| match to {
+            To::Node(node) => disruption::Place::Node(node),
+            To::Replacement(at) => disruption::Place::Bought(at),
+        };
+        disruption::Disruption {
+            reason: self.reason.name(),
+            nodes: self.nodes.clone(),
+            bought,
+            moves: self.moves.iter().map(|m| (m.pod, place(m.to))).collect(),
+        }
+    }
+}
+
+/// What is wrong with proposals that would be carried out together.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check(snapshot: &Snapshot, proposals: &[Proposal]) -> Result<(), Vec<Violation>> {
+    let all: Vec<disruption::Disruption> = proposals
+        .iter()
+        .map(|proposal| proposal.to_check(&snapshot.world))
+        .collect();
+    disruption::check(snapshot, &all)
+}
+
+/// How proposals are made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Spot nodes may be replaced by spot nodes (gate SpotToSpotConsolidation).
+    pub spot_to_spot: bool,
+}
+
+/// What of an outcome cannot be carried out, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropped {
+    /// Nodes that stay for it.
+    pub nodes: Vec<NodeIx>,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a part of an outcome is dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Why {
+    /// It alone is not worth it.
+    NotWorthIt(f64),
+    /// Its replacements are not cheaper than its nodes.
+    NotCheaper,
+    /// Spot nodes would be replaced by spot nodes.
+    SpotToSpot,
+    /// Its replacements are beyond the limits of their NodePool.
+    Limits,
+    /// A replacement cannot be had as planned.
+    Replacement(ReplacementError),
+}
+
+/// Kinds of instances by how they are paid for: `spot` ones get less flexible replacements.
+const SPOT: &str = "spot";
+/// Cheaper types that replacing one spot node by another wants.
+const SPOT_FLEXIBILITY: usize = 15;
+
+/// The parts of an outcome, dearest nodes first, and what is dropped of it. `left` is how many nodes
+/// of each NodePool may go now: of a part that is larger, as much as may go is proposed, and the rest is
+/// found again afterwards.
+pub fn of_state(
+    c: &mut Compiled<'_>,
+    outcome: Outcome,
+    rules: Rules,
+    mut left: FxHashMap<Symbol, u32>,
+) -> (Vec<Proposal>, Vec<Dropped>) {
+    let mut parts = merge_spot(c, outcome.parts(c), rules);
+    parts.sort_by(|a, b| {
+        let dearest = |part: &Part| {
+            part.nodes
+                .iter()
+                .map(|&at| c.nodes[at].price)
+                .fold(0.0, f64::max)
+        };
+        dearest(b)
+            .total_cmp(&dearest(a))
+            .then_with(|| a.nodes.cmp(&b.nodes))
+    });
+    let (mut proposals, mut dropped) = (Vec::new(), Vec::new());
+    let mut limits = Limits::new(c);
+    for part in parts {
+        let whole = fits(c, &part.nodes, &left);
+        let part = match whole {
+            true => part,
+            false => split(c, &part, &left, rules).unwrap_or(part),
+        };
+        let made = proposal(c, &part, rules);
+        let made = made.and_then(|made| limits.admit(c, made).ok_or(Why::Limits));
+        match made {
+            Ok(proposal) => {
+                if fits(c, &part.nodes, &left) {
+                    for pool in part.nodes.iter().filter_map(|&at| pool_of(c, at)) {
+                        left.entry(pool).and_modify(|left| *left -= 1);
+                    }
+                }
+                proposals.push(proposal);
+            }
+            Err(why) => {
+                let nodes = part.nodes.iter().map(|&at| NodeIx(at as u32)).collect();
+                dropped.push(Dropped { nodes, why });
+            }
+        }
+    }
+    (proposals, dropped)
+}
+
+/// What the limits of one NodePool leave: of each resource, and of nodes.
+type Left = (PoolIx, Vec<(ResourceId, i64)>, Option<i64>);
+
+/// What the limits of NodePools leave, proposal after proposal.
+struct Limits(Vec<Left>);
+
+impl Limits {
+    fn new(c: &Compiled<'_>) -> Self {
+        let snapshot = c.problem.snapshot;
+        let left = |pool: &PoolIx| {
+            let record = &snapshot.world.pools[pool.0 as usize];
+            let nodes = || {
+                snapshot
+                    .nodes
+                    .iter()
+                    .filter(|node| node.pool == Some(record.name))
+            };
+            let left = |&(resource, limit): &(ResourceId, i64)| {
+                let used: i64 = nodes().map(|node| node.capacity.get(resource)).sum();
+                (resource, limit - used)
+            };
+            let count = record
+                .node_limit
+                .map(|limit| limit - nodes().count() as i64);
+            (*pool, record.limits.iter().map(left).collect(), count)
+        };
+        let limited = |pool: &&PoolIx| {
+            let record = &snapshot.world.pools[pool.0 as usize];
+            !record.limits.is_empty() || record.node_limit.is_some()
+        };
+        Limits(snapshot.pools.iter().filter(limited).map(left).collect())
+    }
+
+    /// A proposal whose replacements fit into what its nodes and others leave. Types that are larger
+    /// than what is counted on are left out where there are limits.
+    fn admit(&mut self, c: &Compiled<'_>, mut proposal: Proposal) -> Option<Proposal> {
+        let snapshot = c.problem.snapshot;
+        let catalogue = &snapshot.world.catalogue;
+        let mut after = self.0.clone();
+        for (pool, left, count) in &mut after {
+            let name = Some(snapshot.world.pools[pool.0 as usize].name);
+            for node in proposal
+                .nodes
+                .iter()
+                .map(|node| &snapshot.nodes[node.0 as usize])
+            {
+                if node.pool == name {
+                    left.iter_mut()
+                        .for_each(|(resource, left)| *left += node.capacity.get(*resource));
+                    *count = count.map(|count| count + 1);
+                }
+            }
+            for replacement in proposal
+                .replacements
+                .iter_mut()
+                .filter(|of| of.pool == *pool)
+            {
+                let first = catalogue.offering(replacement.offering).instance_type;
+                let bound = &catalogue.instance_type(first).capacity;
+                replacement.types.retain(|&t| {
+                    let capacity = &catalogue.instance_type(t).capacity;
+                    left.iter()
+                        .all(|(resource, _)| capacity.get(*resource) <= bound.get(*resource))
+                });
+                left.iter_mut()
+                    .for_each(|(resource, left)| *left -= bound.get(*resource));
+                *count = count.map(|count| count - 1);
+            }
+            let buys = proposal.replacements.iter().any(|of| of.pool == *pool);
+            let short =
+                left.iter().any(|(_, left)| *left < 0) || count.is_some_and(|count| count < 0);
+            if buys && short {
+                return None;
+            }
+        }
+        self.0 = after;
+        Some(proposal)
+    }
+}
+
+fn pool_of(c: &Compiled<'_>, node: usize) -> Option<Symbol> {
+    c.problem.snapshot.nodes[node].pool
+}
+
+/// Whether so many nodes of each NodePool may go.
+fn fits(c: &Compiled<'_>, nodes: &[usize], left: &FxHashMap<Symbol, u32>) -> bool {
+    let mut wanted: FxHashMap<Symbol, u32> = FxHashMap::default();
+    nodes
+        .iter()
+        .filter_map(|&at| pool_of(c, at))
+        .for_each(|pool| *wanted.entry(pool).or_default() += 1);
+    wanted
+        .into_iter()
+        .all(|(pool, nodes)| left.get(&pool).is_none_or(|&left| nodes <= left))
+}
+
+/// As many nodes of a part as may go now, such that going without the others pays. What is bought for
+/// them has room for the others later.
+fn split(
+    c: &Compiled<'_>,
+    part: &Part,
+    left: &FxHashMap<Symbol, u32>,
+    rules: Rules,
+) -> Option<Part> {
+    let mut needs: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for &(node, .., target) in &part.moves {
+        if let Target::Bought(at) = target {
+            let of_node = needs.entry(node).or_default();
+            if !of_node.contains(&at) {
+                of_node.push(at);
+            }
+        }
+    }
+    let spot = |at: usize| is_spot(c, Some(c.offers[part.bought[at].0].offering));
+    let mut bought = vec![false; part.bought.len()];
+    let (mut chosen, mut best): (Vec<usize>, usize) = (Vec::new(), 0);
+    let mut gain = 0.0;
+    let (mut price, mut paid) = (0.0, 0.0);
+    loop {
+        let mut next: Option<(f64, usize)> = None;
+        let needs_other = !rules.spot_to_spot && chosen.is_empty() && (0..bought.len()).any(spot);
+        for &node in part.nodes.iter().filter(|node| !chosen.contains(node)) {
+            let mut with = chosen.clone();
+            with.push(node);
+            if !fits(c, &with, left) || (needs_other && node_is_spot(c, node)) {
+                continue;
+            }
+            let new = needs
+                .get(&node)
+                .into_iter()
+                .flatten()
+                .filter(|&&at| !bought[at]);
+            let new: f64 = new.map(|&at| c.offers[part.bought[at].0].cost).sum();
+            let marginal = c.nodes[node].cost - c.nodes[node].move_cost - new;
+            if next.is_none_or(|(known, _)| marginal > known) {
+                next = Some((marginal, node));
+            }
+        }
+        let Some((marginal, node)) = next else { break };
+        chosen.push(node);
+        gain += marginal;
+        price += c.nodes[node].price;
+        for &at in needs.get(&node).into_iter().flatten() {
+            if !std::mem::replace(&mut bought[at], true) {
+                paid += price_of_offer(c, part.bought[at].0);
+            }
+        }
+        if gain >= LEAST_GAIN && price > paid {
+            best = chosen.len();
+        }
+    }
+    chosen.truncate(best);
+    (!chosen.is_empty()).then(|| restrict(part, chosen))
+}
+
+/// A part with some of its nodes.
+fn restrict(part: &Part, nodes: Vec<usize>) -> Part {
+    let mut small = Part {
+        bought: Vec::new(),
+        moves: Vec::new(),
+        nodes,
+    };
+    let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
+    for &(node, class, pods, target) in &part.moves {
+        if !small.nodes.contains(&node) {
+            continue;
+        }
+        let target = match target {
+            Target::Node(_) => target,
+            Target::Bought(at) => {
+                let place = *place_of.entry(at).or_insert_with(|| {
+                    small.bought.push((part.bought[at].0, Vec::new()));
+                    small.bought.len() - 1
+                });
+                small.bought[place].1.push((class, pods));
+                Target::Bought(place)
+            }
+        };
+        small.moves.push((node, class, pods, target));
+    }
+    small
+}
+
+/// The replacement of a drifted node: whatever it costs.
+pub fn of_drift(c: &mut Compiled<'_>, outcome: Outcome) -> (Vec<Proposal>, Vec<Dropped>) {
+    let (mut proposals, mut dropped) = (Vec::new(), Vec::new());
+    for part in outcome.parts(c) {
+        match drifted(c, &part) {
+            Ok(proposal) => proposals.push(proposal),
+            Err(why) => {
+                let nodes = part.nodes.iter().map(|&at| NodeIx(at as u32)).collect();
+                dropped.push(Dropped { nodes, why });
+            }
+        }
+    }
+    (proposals, dropped)
+}
+
+/// A state of the search, without its borrow of the cluster.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    removed: Vec<usize>,
+    /// Hosts with their guests: existing nodes, and offers.
+    existing: Vec<(usize, Vec<(u32, u32)>)>,
+    bought: Vec<(usize, Vec<(u32, u32)>)>,
+}
+
+impl Outcome {
+    /// What a state says.
+    pub fn new(state: &State<'_, '_>) -> Self {
+        let existing = 0..state.c.nodes.len();
+        let hosts = |at: usize| (at, state.hosts[at].guests.to_vec());
+        let kept = |at: &usize| {
+            state.hosts[*at].state == HostState::Kept && !state.hosts[*at].guests.is_empty()
+        };
+        Outcome {
+            removed: state.removed().collect(),
+            existing: existing.filter(kept).map(hosts).collect(),
+            bought: state
+                .bought()
+                .map(|(at, offer)| (offer, state.hosts[at].guests.to_vec()))
+                .collect(),
+        }
+    }
+
+    /// What it adds to another one that it was made from.
+    pub fn since(mut self, before: &Outcome) -> Self {
+        self.removed.retain(|node| !before.removed.contains(node));
+        for (node, guests) in &mut self.existing {
+            let Some((_, known)) = before.existing.iter().find(|(of, _)| of == node) else {
+                continue;
+            };
+            for (class, pods) in guests.iter_mut() {
+                *pods -= known
+                    .iter()
+                    .find(|(of, _)| of == class)
+                    .map_or(0, |(_, pods)| *pods);
+            }
+            guests.retain(|(_, pods)| *pods > 0);
+        }
+        // Bought nodes keep their order.
+        self.bought
+            .drain(..before.bought.len().min(self.bought.len()));
+        self
+    }
+
+    /// Says which pods go where, and which nodes belong together.
+    fn parts(self, c: &Compiled<'_>) -> Vec<Part> {
+        let mut sources = Sources::new(c, &self.removed);
+        let mut bought = self.bought;
+        bought.sort_by(|a, b| {
+            c.offers[b.0]
+                .cost
+                .total_cmp(&c.offers[a.0].cost)
+                .then(a.cmp(b))
+        });
+        let mut moves: Vec<(usize, u32, u32, Target)> = Vec::new();
+        for (at, (_, guests)) in bought.iter().enumerate() {
+            for (source, class, pods) in sources.few(c, guests) {
+                moves.push((source, class, pods, Target::Bought(at)));
+            }
+        }
+        for (node, guests) in &self.existing {
+            for &(class, pods) in guests {
+                for (source, pods) in sources.any(class, pods) {
+                    moves.push((source, class, pods, Target::Node(*node)));
+                }
+            }
+        }
+        sources.join(moves, &bought)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Target {
+    Node(usize),
+    Bought(usize),
+}
+
+/// Nodes that belong together.
+struct Part {
+    nodes: Vec<usize>,
+    /// Offer, and pods by class, of each node to buy.
+    bought: Vec<(usize, Vec<(u32, u32)>)>,
+    /// From which node how many pods of a class go where; bought nodes by position above.
+    moves: Vec<(usize, u32, u32, Target)>,
+}
+
+/// Pods of removed nodes that are not yet assigned.
+struct Sources {
+    nodes: Vec<usize>,
+    /// What is left of each node, by class.
+    left: Vec<Vec<(u32, u32)>>,
+    /// Which nodes have pods of a class.
+    with: FxHashMap<u32, Vec<usize>>,
+    /// Which part each node belongs to: union-find.
+    parent: Vec<usize>,
+    /// Whether a node is tied to a bought one.
+    tied: Vec<bool>,
+}
+
+impl Sources {
+    fn new(c: &Compiled<'_>, removed: &[usize]) -> Self {
+        let mut with: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        let mut left = Vec::new();
+        for (at, &node) in removed.iter().enumerate() {
+            let own = &c.nodes[node].own;
+            own.iter()
+                .for_each(|own| with.entry(own.class).or_default().push(at));
+            left.push(
+                own.iter()
+                    .map(|own| (own.class, own.pods.len() as u32))
+                    .collect(),
+            );
+        }
+        let parent = (0..removed.len()).collect();
+        Sources {
+            nodes: removed.to_vec(),
+            left,
+            with,
+            parent,
+            tied: vec![false; removed.len()],
+        }
+    }
+
+    fn root(&mut self, at: usize) -> usize {
+        let mut root = at;
+        while self.parent[root] != root {
+            root = self.parent[root];
+        }
+        self.parent[at] = root;
+        root
+    }
+
+    fn left_of(&self, at: usize, class: u32) -> u32 {
+        self.left[at]
+            .iter()
+            .find(|(known, _)| *known == class)
+            .map_or(0, |(_, pods)| *pods)
+    }
+
+    /// Pods for a bought node from as few nodes as can be, and rather from nodes that are not tied to
+    /// another one.
+    fn few(&mut self, c: &Compiled<'_>, guests: &[(u32, u32)]) -> Vec<(usize, u32, u32)> {
+        let mut need = guests.to_vec();
+        let mut found = Vec::new();
+        let mut first: Option<usize> = None;
+        while need.iter().any(|(_, pods)| *pods > 0) {
+            let mut score: FxHashMap<usize, f64> = FxHashMap::default();
+            for &(class, pods) in need.iter().filter(|(_, pods)| *pods > 0) {
+                for &at in self.with.get(&class).into_iter().flatten() {
+                    let shared = pods.min(self.left_of(at, class));
+                    *score.entry(at).or_default() +=
+                        f64::from(shared) * (c.worth_of_one(class) + 1e-9);
+                }
+            }
+            let mut best: Option<(f64, usize)> = None;
+            let mut scores: Vec<(usize, f64)> = score
+                .into_iter()
+                .filter(|(_, score)| *score > 0.0)
+                .collect();
+            scores.sort_unstable_by_key(|(at, _)| *at);
+            for (at, score) in scores {
+                let own = first.is_some_and(|first| self.root(first) == self.root(at));
+                let score = if own || !self.tied[at] {
+                    score
+                } else {
+                    0.3 * score
+                };
+                if best.is_none_or(|(known, _)| score > known) {
+                    best = Some((score, at));
+                }
+            }
+            let Some((_, at)) = best else { break };
+            for (class, pods) in &mut need {
+                let taken = self.take(at, *class, *pods);
+                if taken > 0 {
+                    found.push((at, *class, taken));
+                    *pods -= taken;
+                }
+            }
+            self.tied[at] = true;
+            match first {
+                Some(first) => {
+                    let (a, b) = (self.root(first), self.root(at));
+                    self.parent[a.max(b)] = a.min(b);
+                }
+                None => first = Some(at),
+            }
+        }
+        found
+    }
+
+    /// Pods of a class from whichever nodes have them.
+    fn any(&mut self, class: u32, mut pods: u32) -> Vec<(usize, u32)> {
+        let mut found = Vec::new();
+        let nodes = self.with.get(&class).cloned().unwrap_or_default();
+        for at in nodes {
+            if pods == 0 {
+                break;
+            }
+            let taken = self.take(at, class, pods);
+            if taken > 0 {
+                found.push((at, taken));
+                pods -= taken;
+            }
+        }
+        // Nodes without pods left are not looked at again.
+        let left = &self.left;
+        if let Some(nodes) = self.with.get_mut(&class) {
+            nodes.retain(|&at| {
+                left[at]
+                    .iter()
+                    .any(|&(known, pods)| known == class && pods > 0)
+            });
+        }
+        found
+    }
+
+    fn take(&mut self, at: usize, class: u32, most: u32) -> u32 {
+        let Some((_, left)) = self.left[at].iter_mut().find(|(known, _)| *known == class) else {
+            return 0;
+        };
+        let taken = most.min(*left);
+        *left -= taken;
+        taken
+    }
+
+    fn join(
+        mut self,
+        moves: Vec<(usize, u32, u32, Target)>,
+        bought: &[(usize, Vec<(u32, u32)>)],
+    ) -> Vec<Part> {
+        let roots: Vec<usize> = (0..self.nodes.len()).map(|at| self.root(at)).collect();
+        let mut parts: Vec<Part> = Vec::new();
+        let mut part_of: FxHashMap<usize, usize> = FxHashMap::default();
+        for (at, root) in roots.iter().enumerate() {
+            let part = *part_of.entry(*root).or_insert_with(|| {
+                parts.push(Part {
+                    nodes: Vec::new(),
+                    bought: Vec::new(),
+                    moves: Vec::new(),
+                });
+                parts.len() - 1
+            });
+            parts[part].nodes.push(self.nodes[at]);
+        }
+        let mut place_of: FxHashMap<usize, usize> = FxHashMap::default();
+        for (source, class, pods, target) in moves {
+            let part = &mut parts[part_of[&roots[source]]];
+            let target = match target {
+                Target::Node(node) => Target::Node(node),
+                Target::Bought(at) => Target::Bought(*place_of.entry(at).or_insert_with(|| {
+                    part.bought.push(bought[at].clone());
+                    part.bought.len() - 1
+                })),
+            };
+            part.moves.push((self.nodes[source], class, pods, target));
+        }
+        parts
+    }
+}
+
+fn is_spot(c: &Compiled<'_>, offering: Option<crate::model::OfferingId>) -> bool {
+    let world = &c.problem.snapshot.world;
+    let kind = offering.and_then(|offering| world.catalogue.offering(offering).capacity_type);
+    kind.is_some_and(|kind| world.names.text(kind) == SPOT)
+}
+
+fn node_is_spot(c: &Compiled<'_>, node: usize) -> bool {
+    let snapshot = c.problem.snapshot;
+    is_spot(
+        c,
+        super::costs::offering_of(snapshot, &snapshot.nodes[node]),
+    )
+}
+
+/// Spot nodes alone may not be replaced by spot nodes; beside a node that is paid for by the hour they
+/// may, as in Karpenter.
+fn is_spot_to_spot(c: &Compiled<'_>, part: &Part) -> bool {
+    part.bought
+        .iter()
+        .any(|(offer, _)| is_spot(c, Some(c.offers[*offer].offering)))
+        && part.nodes.iter().all(|&node| node_is_spot(c, node))
+}
+
+fn merge_spot(c: &Compiled<'_>, parts: Vec<Part>, rules: Rules) -> Vec<Part> {
+    if rules.spot_to_spot {
+        return parts;
+    }
+    let (alone, mut others): (Vec<Part>, Vec<Part>) =
+        parts.into_iter().partition(|part| is_spot_to_spot(c, part));
+    let mut hosts: Vec<usize> = (0..others.len())
+        .filter(|&at| others[at].nodes.iter().any(|&node| !node_is_spot(c, node)))
+        .collect();
+    hosts.sort_by_key(|&at| others[at].nodes.len());
+    let mut turn = hosts.iter().cycle().copied();
+    for part in alone {
+        match turn.next() {
+            Some(at) => {
+                let host = &mut others[at];
+                let offset = host.bought.len();
+                host.nodes.extend(part.nodes);
+                host.bought.extend(part.bought);
+                host.moves
+                    .extend(part.moves.into_iter().map(
+                        |(node, class, pods, target)| match target {
+                            Target::Bought(at) => (node, class, pods, Target::Bought(at + offset)),
+                            Target::Node(_) => (node, class, pods, target),
+                        },
+                    ));
+            }
+            None => others.push(part),
+        }
+    }
+    others
+}
+
+/// Pods with their targets, and the pods of each bought node.
+fn moves_of(c: &Compiled<'_>, part: &Part) -> (Vec<Move>, Vec<Vec<PodIx>>) {
+    let mut pods_of: FxHashMap<(usize, u32), Vec<PodIx>> = FxHashMap::default();
+    for &node in &part.nodes {
+        for own in &c.nodes[node].own {
+            pods_of.insert((node, own.class), own.pods.iter().rev().copied().collect());
+        }
+    }
+    let mut moves = Vec::new();
+    let mut on_bought: Vec<Vec<PodIx>> = vec![Vec::new(); part.bought.len()];
+    for &(node, class, pods, target) in &part.moves {
+        let Some(list) = pods_of.get_mut(&(node, class)) else {
+            continue;
+        };
+        for pod in list.split_off(list.len() - (pods as usize).min(list.len())) {
+            match target {
+                Target::Node(node) => moves.push(Move {
+                    pod,
+                    to: To::Node(NodeIx(node as u32)),
+                }),
+                Target::Bought(at) => {
+                    on_bought[at].push(pod);
+                    moves.push(Move {
+                        pod,
+                        to: To::Replacement(at),
+                    });
+                }
+            }
+        }
+    }
+    moves.sort_by_key(|m| m.pod);
+    (moves, on_bought)
+}
+
+fn price_of_offer(c: &Compiled<'_>, offer: usize) -> f64 {
+    c.problem
+        .snapshot
+        .world
+        .catalogue
+        .offering(c.offers[offer].offering)
+        .price
+}
+
+fn described(
+    c: &Compiled<'_>,
+    part: &Part,
+    (method, reason): (Method, Reason),
+    replacements: Vec<Replacement>,
+    moves: Vec<Move>,
+) -> Proposal {
+    let mut nodes: Vec<NodeIx> = part.nodes.iter().map(|&node| NodeIx(node as u32)).collect();
+    nodes.sort_unstable();
+    let price: f64 = part.nodes.iter().map(|&node| c.nodes[node].price).sum();
+    let paid: f64 = replacements
+        .iter()
+        .map(|replacement| replacement.price)
+        .sum();
+    Proposal {
+        method,
+        reason,
+        disruption_cost: part.nodes.iter().map(|&node| c.nodes[node].weight).sum(),
+        nodes,
+        replacements,
+        moves,
+        savings: price - paid,
+        gain: gain(c, part),
+    }
+}
+
+fn drifted(c: &mut Compiled<'_>, part: &Part) -> Result<Proposal, Why> {
+    let (moves, on_bought) = moves_of(c, part);
+    let mut replacements = Vec::new();
+    for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {
+        replacements
+            .push(replacement(c, *offer, guests, pods, f64::INFINITY).map_err(Why::Replacement)?);
+    }
+    Ok(described(
+        c,
+        part,
+        (Method::Drift, Reason::Drifted),
+        replacements,
+        moves,
+    ))
+}
+
+fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal, Why> {
+    let price: f64 = part.nodes.iter().map(|&node| c.nodes[node].price).sum();
+    let spot_to_spot = is_spot_to_spot(c, part);
+    if spot_to_spot && !rules.spot_to_spot {
+        return Err(Why::SpotToSpot);
+    }
+    let new: f64 = part
+        .bought
+        .iter()
+        .map(|(offer, _)| price_of_offer(c, *offer))
+        .sum();
+    if !part.bought.is_empty() && new >= price {
+        return Err(Why::NotCheaper);
+    }
+    let gain = gain(c, part);
+    if gain < LEAST_GAIN {
+        return Err(Why::NotWorthIt(-gain));
+    }
+    let (moves, on_bought) = moves_of(c, part);
+    let mut replacements = Vec::new();
+    for ((offer, guests), pods) in part.bought.iter().zip(on_bought) {
+        // All of them together, however dear they turn out, cost less than what they replace.
+        let most = price_of_offer(c, *offer) * price / new.max(1e-12);
+        replacements.push(replacement(c, *offer, guests, pods, most).map_err(Why::Replacement)?);
+    }
+    if let ([_], [one]) = (part.nodes.as_slice(), replacements.as_mut_slice())
+        && spot_to_spot
+    {
+        if one.types.len() < SPOT_FLEXIBILITY {
+            return Err(Why::SpotToSpot);
+        }
+        one.types.truncate(SPOT_FLEXIBILITY);
+    }
+    let method = if part.nodes.len() == 1 {
+        Method::SingleNode
+    } else {
+        Method::MultiNode
+    };
+    Ok(described(
+        c,
+        part,
+        (method, Reason::Underutilized),
+        replacements,
+        moves,
+    ))
+}
+
+/// What the objective gains if a part is carried out alone.
+fn gain(c: &Compiled<'_>, part: &Part) -> f64 {
+    let bought: f64 = part
+        .bought
+        .iter()
+        .map(|(offer, _)| c.offers[*offer].cost)
+        .sum();
+    part.nodes
+        .iter()
+        .map(|&node| c.nodes[node].cost - c.nodes[node].move_cost)
+        .sum::<f64>()
+        - bought
+}

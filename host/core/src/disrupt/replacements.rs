@@ -1,0 +1,321 @@
+//! What is bought in place of removed nodes: instance types, requirements and price of each NodeClaim.
+
+use super::compile::Compiled;
+use crate::ids::{PodIx, PoolIx};
+use crate::model::{
+    ClusterObjects, MinValuesPolicy, OfferingId, Requirement, Resources, Symbol, TypeId,
+};
+use crate::plan::PlannedClaim;
+use crate::schedule::bit_set::BitSet;
+use crate::schedule::first_fit::CompiledCluster;
+use crate::schedule::fit::ResourceVector;
+use crate::schedule::node_specs::NodeSpecId;
+use crate::schedule::sets::Set;
+
+/// Karpenter's bound on the instance types of one NodeClaim.
+const MOST_TYPES: usize = 600;
+
+/// A node to buy in place of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replacement {
+    /// Its NodePool.
+    pub pool: PoolIx,
+    /// What is counted on: the cheapest offering that it admits.
+    pub offering: OfferingId,
+    /// Instance types that hold its pods and are cheap enough, cheapest first.
+    pub types: Vec<TypeId>,
+    /// Labels narrowed to a set of values.
+    pub requirements: Vec<(Symbol, Vec<Symbol>)>,
+    /// Requirements that leave a label open.
+    pub open: Vec<Requirement>,
+    /// Price of `offering`, USD per hour.
+    pub price: f64,
+    /// The most that any offering which it admits costs, USD per hour.
+    pub worst_price: f64,
+    /// Its pods.
+    pub pods: Vec<PodIx>,
+}
+
+impl Replacement {
+    /// The NodeClaim that it is.
+    pub fn to_claim(&self, world: &ClusterObjects) -> PlannedClaim {
+        let mut requests = Resources::default();
+        for pod in &self.pods {
+            requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);
+        }
+        PlannedClaim {
+            pool: self.pool,
+            offering: self.offering,
+            types: self.types.clone(),
+            requirements: self.requirements.clone(),
+            open: self.open.clone(),
+            price: self.price,
+            effective_cost: self.price,
+            pods: self.pods.clone(),
+            requests,
+            min_values_relaxed: false,
+        }
+    }
+}
+
+/// Why a replacement cannot be had as planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplacementError {
+    /// What its pods ask for contradicts itself.
+    #[error("its pods ask for labels that contradict each other")]
+    Contradiction,
+    /// No type is large and cheap enough.
+    #[error("no instance type is large and cheap enough")]
+    NoType,
+    /// The NodePool's `minValues` are not met by the types that are cheap enough.
+    #[error("too few values of a label are cheap enough for minValues")]
+    MinValues(Symbol),
+}
+
+/// The replacement that an offer with these pods is. No offering that it admits costs `most` USD per
+/// hour or more.
+pub fn replacement(
+    c: &mut Compiled<'_>,
+    offer: usize,
+    classes: &[(u32, u32)],
+    pods: Vec<PodIx>,
+    most: f64,
+) -> Result<Replacement, ReplacementError> {
+    let (pool, chosen) = (c.offers[offer].pool, c.offers[offer].offering);
+    let mut state = c.problem.pools[pool].initial;
+    let mut total: ResourceVector = c.problem.dims.0.iter().map(|_| 0).collect();
+    for &(class, count) in classes {
+        let class = &c.classes[class as usize];
+        total
+            .iter_mut()
+            .zip(&class.amount)
+            .for_each(|(t, &a)| *t += a * i64::from(count));
+        let states = c.places[class.place].states.clone();
+        let of_pool = states
+            .iter()
+            .copied()
+            .find(|&s| c.problem.states.get(s).pool == pool);
+        let joined = of_pool.and_then(|of_pool| c.problem.states.intersect(state, of_pool));
+        state = joined.ok_or(ReplacementError::Contradiction)?;
+    }
+    let cannot = unusable_types(c, pool, classes, &pods);
+    let p = &mut c.problem;
+    let world = p.snapshot.world.clone();
+    let (capacity, zone) = (
+        world.names.get("karpenter.sh/capacity-type"),
+        world.names.get("topology.kubernetes.io/zone"),
+    );
+    let of = world.catalogue.offering(chosen);
+    // What is launched must not be of a dearer kind than what was counted on.
+    if let Some((key, value)) = capacity.zip(of.capacity_type) {
+        state = p
+            .states
+            .pin(state, key, value)
+            .ok_or(ReplacementError::Contradiction)?;
+    }
+    let mut types = fitting(p, pool, state, &total, most);
+    types.and_not(&cannot);
+    if !types.has(of.instance_type.0 as usize)
+        && let Some((key, value)) = zone.zip(of.zone)
+    {
+        state = p
+            .states
+            .pin(state, key, value)
+            .ok_or(ReplacementError::Contradiction)?;
+        types = fitting(p, pool, state, &total, most);
+        types.and_not(&cannot);
+    }
+    if let Some(key) = p.too_few_values(state, &types)
+        && world.settings.min_values == MinValuesPolicy::Strict
+    {
+        return Err(ReplacementError::MinValues(key));
+    }
+    describe(p, pool, state, &types, pods).ok_or(ReplacementError::NoType)
+}
+
+/// Types that cannot attach the volumes, or whose daemons bind a port of the pods.
+fn unusable_types(c: &Compiled<'_>, pool: usize, classes: &[(u32, u32)], pods: &[PodIx]) -> BitSet {
+    let p = &c.problem;
+    let catalogue = &p.snapshot.world.catalogue;
+    let mut cannot = BitSet::none(catalogue.types().len());
+    let dims = p.dims.0.len();
+    for (at, &driver) in c.drivers.iter().enumerate() {
+        let of = |&(class, pods): &(u32, u32)| {
+            c.classes[class as usize].amount[dims + at] * i64::from(pods)
+        };
+        let volumes: i64 = classes.iter().map(of).sum();
+        for (t, kind) in catalogue.types().iter().enumerate() {
+            let limit = kind.volume_limits.iter().find(|(of, _)| *of == driver);
+            if limit.is_some_and(|&(_, limit)| i64::from(limit) < volumes) {
+                cannot.insert(t);
+            }
+        }
+    }
+    for pod in pods {
+        let ports = c
+            .members
+            .get(pod)
+            .map(|&(group, ..)| p.items[group].ports.as_slice())
+            .unwrap_or_default();
+        if !ports.is_empty() {
+            p.pools[pool]
+                .fit
+                .port_conflicts(ports)
+                .iter()
+                .for_each(|t| cannot.insert(t.0 as usize));
+        }
+    }
+    cannot
+}
+
+/// Types that are large enough and never cost `most` or more.
+fn fitting(
+    p: &CompiledCluster<'_>,
+    pool: usize,
+    state: NodeSpecId,
+    total: &[i64],
+    most: f64,
+) -> BitSet {
+    let mut types = p.states.get(state).types.clone();
+    p.pools[pool].fit.keep(&mut types, total);
+    let dear: Vec<usize> = types
+        .iter()
+        .filter(|&t| worst(p, pool, state, t).is_none_or(|w| w >= most))
+        .collect();
+    dear.into_iter().for_each(|t| types.remove(t));
+    types
+}
+
+/// What a type costs at most, as an offering of this state.
+fn worst(p: &CompiledCluster<'_>, pool: usize, state: NodeSpecId, t: usize) -> Option<f64> {
+    let cells = p
+        .states
+        .get(state)
+        .cells
+        .iter()
+        .filter(|&cell| p.states.available(pool, cell).has(t));
+    let price = |cell: usize| {
+        let row = OfferingId(p.states.cells[cell].offerings[t]);
+        p.snapshot.world.catalogue.offering(row).price
+    };
+    cells.map(price).max_by(f64::total_cmp)
+}
+
+fn describe(
+    p: &CompiledCluster<'_>,
+    pool: usize,
+    state: NodeSpecId,
+    types: &BitSet,
+    pods: Vec<PodIx>,
+) -> Option<Replacement> {
+    let world = &*p.snapshot.world;
+    let cost = |offering: OfferingId| p.states.scores[pool].cost[offering.0 as usize];
+    let price = |offering: OfferingId| world.catalogue.offering(offering).price;
+    let mut ranked: Vec<(TypeId, OfferingId)> = types
+        .iter()
+        .filter_map(|t| {
+            Some((
+                TypeId(t as u32),
+                p.states.cheapest(state, TypeId(t as u32))?,
+            ))
+        })
+        .collect();
+    ranked.sort_by(|a, b| {
+        let by_cost = cost(a.1).total_cmp(&cost(b.1));
+        by_cost
+            .then(price(a.1).total_cmp(&price(b.1)))
+            .then(a.0.cmp(&b.0))
+    });
+    ranked.truncate(MOST_TYPES);
+    let &(_, offering) = ranked.first()?;
+    let types: Vec<TypeId> = ranked.iter().map(|r| r.0).collect();
+    let worst_price = types
+        .iter()
+        .filter_map(|t| worst(p, pool, state, t.0 as usize))
+        .fold(0.0, f64::max);
+    let (requirements, open) = settled(p, state, &types);
+    let pool = p.pools[pool].pool;
+    Some(Replacement {
+        pool,
+        offering,
+        types,
+        requirements,
+        open,
+        price: price(offering),
+        worst_price,
+        pods,
+    })
+}
+
+/// Labels with a set of values, and requirements on those that are left open, by the text of the key.
+fn settled(
+    p: &CompiledCluster<'_>,
+    state: NodeSpecId,
+    types: &[TypeId],
+) -> (Vec<(Symbol, Vec<Symbol>)>, Vec<Requirement>) {
+    let world = &*p.snapshot.world;
+    let s = p.states.get(state);
+    let instance_type = world.names.get("node.kubernetes.io/instance-type");
+    let (mut requirements, mut open) = (Vec::new(), Vec::new());
+    for (key, set) in s
+        .sets
+        .0
+        .iter()
+        .filter(|(key, _)| Some(*key) != instance_type)
+    {
+        let mut values = if set.complement {
+            offered(p, state, types, *key)
+        } else {
+            set.values.to_vec()
+        };
+        values.retain(|&value| set.admits(value, &p.states.numbers));
+        if values.is_empty() {
+            open.extend(set.ops().into_iter().map(|op| Requirement::new(*key, op)));
+        } else {
+            values.sort_by_key(|&value| world.names.text(value));
+            requirements.push((*key, values));
+        }
+    }
+    requirements.sort_by_key(|(key, _)| world.names.text(*key));
+    open.sort_by_key(|requirement| world.names.text(requirement.key));
+    (requirements, open)
+}
+
+/// Values of a label that types and their offerings name.
+fn offered(
+    p: &CompiledCluster<'_>,
+    state: NodeSpecId,
+    types: &[TypeId],
+    key: Symbol,
+) -> Vec<Symbol> {
+    let s = p.states.get(state);
+    let mut values: Vec<Symbol> = Vec::new();
+    if p.states.is_cell_key(key) {
+        let cells = s.cells.iter().map(|cell| &p.states.cells[cell]);
+        values.extend(
+            cells
+                .flat_map(|cell| &cell.values)
+                .filter(|(k, _)| *k == key)
+                .map(|v| v.1),
+        );
+    }
+    for &t in types {
+        for r in p
+            .snapshot
+            .world
+            .catalogue
+            .instance_type(t)
+            .requirements
+            .iter()
+            .filter(|r| r.key == key)
+        {
+            let set = Set::from_op(&r.op);
+            if !set.complement {
+                values.extend(set.values.iter().copied());
+            }
+        }
+    }
+    values.sort_unstable();
+    values.dedup();
+    values
+}

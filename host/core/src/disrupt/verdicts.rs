@@ -1,0 +1,424 @@
+//! Whether a node may be disrupted, by method: the rules of Karpenter, each refusal with its reason.
+//!
+//! Nothing here says that disruption is worth it. [`search`](super::search) says that.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::budgets::Budgets;
+use super::costs;
+use crate::ids::{NodeIx, PodIx};
+use crate::model::pod::DoNotDisrupt;
+use crate::model::{
+    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp, ShapeId,
+    Symbol,
+};
+use crate::snapshot::Snapshot;
+
+/// A method of voluntary disruption, in the order in which methods are asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Method {
+    /// Nodes without pods that would move.
+    Emptiness,
+    /// Nodes that no longer are what their NodePool says.
+    Drift,
+    /// Several nodes for fewer or cheaper ones.
+    MultiNode,
+    /// One node alone.
+    SingleNode,
+}
+
+impl Method {
+    /// All methods, in order.
+    pub const ALL: [Method; 4] = [
+        Method::Emptiness,
+        Method::Drift,
+        Method::MultiNode,
+        Method::SingleNode,
+    ];
+
+    /// What reports and `--method` call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Emptiness => "emptiness",
+            Method::Drift => "drift",
+            Method::MultiNode => "multi",
+            Method::SingleNode => "single",
+        }
+    }
+
+    /// The reason that budgets know it by.
+    pub fn reason(self) -> Reason {
+        match self {
+            Method::Emptiness => Reason::Empty,
+            Method::Drift => Reason::Drifted,
+            Method::MultiNode | Method::SingleNode => Reason::Underutilized,
+        }
+    }
+}
+
+/// Why a node is disrupted, as budgets and conditions name it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reason {
+    /// It has no pods that would move.
+    Empty,
+    /// It no longer is what its NodePool says.
+    Drifted,
+    /// Its pods fit elsewhere for less.
+    Underutilized,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Reason; 3] = [Reason::Empty, Reason::Drifted, Reason::Underutilized];
+
+    /// What the API calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Empty => "Empty",
+            Reason::Drifted => "Drifted",
+            Reason::Underutilized => "Underutilized",
+        }
+    }
+}
+
+/// Why a node stays.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stays {
+    /// No NodePool owns it, or it has no Node or no NodeClaim.
+    NotManaged,
+    /// It has not joined, or is not ready for pods.
+    NotInitialized,
+    /// Its NodePool is not there.
+    NodePoolMissing,
+    /// Its NodePool keeps a number of nodes.
+    Static,
+    /// A pod that waits is expected on it.
+    Nominated(PodIx),
+    /// Annotation `karpenter.sh/do-not-disrupt` of the Node or its NodeClaim.
+    DoNotDisrupt,
+    /// The same annotation of a pod; until a second since 1970, if it ends.
+    PodDoNotDisrupt(PodIx, Option<i64>),
+    /// A PodDisruptionBudget allows no eviction of the pod: position in
+    /// [`ClusterObjects::budgets`](crate::model::ClusterObjects::budgets).
+    PodBudget(PodIx, usize),
+    /// Several PodDisruptionBudgets select the pod, which the eviction API refuses.
+    SeveralPodBudgets(PodIx),
+    /// A budget of its NodePool allows no more: position in `spec.disruption.budgets`.
+    NodePoolBudget(usize),
+    /// `consolidateAfter: Never`.
+    ConsolidationOff,
+    /// Condition Consolidatable is not True: `consolidateAfter` has not passed.
+    NotConsolidatable,
+    /// `consolidationPolicy: WhenEmpty`, and it has pods.
+    OnlyWhenEmpty,
+    /// It has pods that would move.
+    NotEmpty(u32),
+    /// It has no pods that would move: emptiness takes it.
+    IsEmpty,
+    /// Condition Drifted is not True.
+    NotDrifted,
+    /// The catalogue does not have its instance type, or not in its zone and capacity type.
+    UnknownOffering,
+    /// Some of its pods have rules that the search does not move them under.
+    NotModelled(PodIx),
+    /// Its pods find no place, or none that is allowed.
+    NoPlace(PodIx),
+    /// What it costs is less than what its pods' new places would cost and what it costs to move them:
+    /// USD per hour that are missing.
+    NotWorthIt(f64),
+}
+
+/// A node's pods as disruption looks at them, and whether each method may take it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Pods that would move.
+    pub pods: u32,
+    /// Their eviction cost.
+    pub weight: f64,
+    /// Why each method may not take it, in the order of [`Method::ALL`].
+    pub refusals: [Option<Stays>; 4],
+}
+
+impl Candidate {
+    /// Why a method may not take it.
+    pub fn refusal(&self, method: Method) -> Option<&Stays> {
+        self.refusals[method as usize].as_ref()
+    }
+
+    /// Whether a method may take it.
+    pub fn may(&self, method: Method) -> bool {
+        self.refusal(method).is_none()
+    }
+}
+
+/// Candidates of all nodes of a snapshot, in its order.
+pub fn candidates(snapshot: &Snapshot, budgets: &Budgets) -> Vec<Candidate> {
+    let rules = Rules::new(snapshot);
+    (0..snapshot.nodes.len())
+        .map(|at| rules.candidate(NodeIx(at as u32), budgets))
+        .collect()
+}
+
+/// What is looked up for every node.
+struct Rules<'s> {
+    snapshot: &'s Snapshot,
+    world: &'s ClusterObjects,
+    records: FxHashMap<Symbol, &'s NodeRecord>,
+    claims: FxHashMap<Symbol, &'s NodeClaim>,
+    pools: FxHashMap<Symbol, &'s NodePool>,
+    nominated: FxHashMap<Symbol, PodIx>,
+    pod_budgets: PodBudgets,
+    daemon: Option<Symbol>,
+}
+
+impl<'s> Rules<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        let world = &*snapshot.world;
+        let mut claims: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
+        for claim in &world.claims {
+            claim.provider_id.map(|id| claims.insert(id, claim));
+            claim.node_name.map(|name| claims.insert(name, claim));
+        }
+        let waits = |pod: &Pod| pod.node.is_none() && !pod.terminal && !pod.deleting;
+        let pods = (0..)
+            .map(PodIx)
+            .zip(&world.pods)
+            .filter(|(_, pod)| waits(pod));
+        Rules {
+            snapshot,
+            world,
+            records: world.nodes.iter().map(|node| (node.name, node)).collect(),
+            claims,
+            pools: world.pools.iter().map(|pool| (pool.name, pool)).collect(),
+            nominated: pods
+                .filter_map(|(ix, pod)| Some((pod.nominated?, ix)))
+                .collect(),
+            pod_budgets: PodBudgets::new(world),
+            daemon: world.names.get("DaemonSet"),
+        }
+    }
+
+    fn pod(&self, ix: PodIx) -> &'s Pod {
+        &self.world.pods[ix.0 as usize]
+    }
+
+    fn moves(&self, pod: &Pod) -> bool {
+        pod.owner.is_none_or(|owner| Some(owner.0) != self.daemon)
+            && !pod.is_static
+            && !pod.terminal
+    }
+
+    fn candidate(&self, at: NodeIx, budgets: &Budgets) -> Candidate {
+        let node = &self.snapshot.nodes[at.0 as usize];
+        let moving: Vec<PodIx> = node
+            .pods
+            .iter()
+            .copied()
+            .filter(|&ix| self.moves(self.pod(ix)))
+            .collect();
+        let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
+        let weight = moving.iter().map(cost).sum();
+        let refusals = Method::ALL.map(|method| self.refusal(at, method, &moving, budgets).err());
+        Candidate {
+            pods: moving.len() as u32,
+            weight,
+            refusals,
+        }
+    }
+
+    fn refusal(
+        &self,
+        at: NodeIx,
+        method: Method,
+        moving: &[PodIx],
+        budgets: &Budgets,
+    ) -> Result<(), Stays> {
+        let node = &self.snapshot.nodes[at.0 as usize];
+        let name = node.pool.ok_or(Stays::NotManaged)?;
+        let record = self.records.get(&node.name).ok_or(Stays::NotInitialized)?;
+        let claim = record.provider_id.and_then(|id| self.claims.get(&id));
+        let claim = claim
+            .or_else(|| self.claims.get(&node.name))
+            .ok_or(Stays::NotManaged)?;
+        if !node.initialized {
+            return Err(Stays::NotInitialized);
+        }
+        let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
+        if pool.replicas.is_some() {
+            return Err(Stays::Static);
+        }
+        let expected = self
+            .nominated
+            .get(&node.name)
+            .or_else(|| self.nominated.get(&claim.name));
+        if let Some(&pod) = expected {
+            return Err(Stays::Nominated(pod));
+        }
+        let forbids = |annotations: &crate::model::Labels| {
+            let key = self.world.names.get("karpenter.sh/do-not-disrupt");
+            let value = key.and_then(|key| annotations.get(key));
+            value.is_some_and(|value| self.world.names.text(value) == "true")
+        };
+        if forbids(&record.annotations) || forbids(&claim.annotations) {
+            return Err(Stays::DoNotDisrupt);
+        }
+        self.by_method(method, node, claim, pool, moving)?;
+        // Drift ends some time anyway where the NodePool bounds how long a node may drain.
+        if !(method == Method::Drift && pool.termination_grace.is_some()) {
+            self.by_pods(&node.pods)?;
+        }
+        let allowed = budgets.of(name, method.reason());
+        match (allowed.nodes, allowed.budget) {
+            (0, Some(budget)) => Err(Stays::NodePoolBudget(budget)),
+            (0, None) => Err(Stays::NodePoolMissing),
+            _ => Ok(()),
+        }
+    }
+
+    fn by_method(
+        &self,
+        method: Method,
+        node: &crate::snapshot::StateNode,
+        claim: &NodeClaim,
+        pool: &NodePool,
+        moving: &[PodIx],
+    ) -> Result<(), Stays> {
+        let has = |condition: &str| {
+            self.world
+                .names
+                .get(condition)
+                .is_some_and(|symbol| claim.conditions.contains(&symbol))
+        };
+        if method == Method::Drift {
+            return if has("Drifted") {
+                Ok(())
+            } else {
+                Err(Stays::NotDrifted)
+            };
+        }
+        if pool.consolidate_after.is_none() {
+            return Err(Stays::ConsolidationOff);
+        }
+        match (method, moving.len() as u32) {
+            (Method::Emptiness, 1..) => return Err(Stays::NotEmpty(moving.len() as u32)),
+            (Method::MultiNode | Method::SingleNode, 0) => return Err(Stays::IsEmpty),
+            _ => {}
+        }
+        if method != Method::Emptiness {
+            if pool.consolidation == ConsolidationPolicy::WhenEmpty {
+                return Err(Stays::OnlyWhenEmpty);
+            }
+            if costs::offering_of(self.snapshot, node).is_none() {
+                return Err(Stays::UnknownOffering);
+            }
+        }
+        if has("Consolidatable") {
+            Ok(())
+        } else {
+            Err(Stays::NotConsolidatable)
+        }
+    }
+
+    /// Whether every pod of a node may be evicted, daemons and static pods included.
+    fn by_pods(&self, pods: &[PodIx]) -> Result<(), Stays> {
+        for &ix in pods {
+            let pod = self.pod(ix);
+            match pod.do_not_disrupt {
+                DoNotDisrupt::No => {}
+                DoNotDisrupt::Always => return Err(Stays::PodDoNotDisrupt(ix, None)),
+                DoNotDisrupt::For(seconds) => {
+                    let until = pod.started.map(|started| started.saturating_add(seconds));
+                    if until.is_none_or(|until| self.world.now < until) {
+                        return Err(Stays::PodDoNotDisrupt(ix, until));
+                    }
+                }
+            }
+            if pod.terminal || pod.is_static || self.tolerates_disruption(pod) {
+                continue;
+            }
+            match self.pod_budgets.of(self.world, pod.shape).as_slice() {
+                [] => {}
+                [one] if self.world.budgets[*one].allowed > 0 => {}
+                [one] => return Err(Stays::PodBudget(ix, *one)),
+                _ => return Err(Stays::SeveralPodBudgets(ix)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Such a pod is not evicted: it ends with its node.
+    fn tolerates_disruption(&self, pod: &Pod) -> bool {
+        use crate::model::TaintEffect::NoSchedule;
+        let text = |symbol: Symbol| self.world.names.text(symbol);
+        self.world
+            .shapes
+            .get(pod.shape)
+            .tolerations
+            .iter()
+            .any(|toleration| {
+                let key = toleration.key.map_or(toleration.exists, |key| {
+                    text(key) == "karpenter.sh/disrupted"
+                });
+                let value = toleration.exists || text(toleration.value).is_empty();
+                key && value && toleration.effect.is_none_or(|effect| effect == NoSchedule)
+            })
+    }
+}
+
+/// Which PodDisruptionBudgets select a pod.
+struct PodBudgets {
+    /// By a label that they ask for.
+    by_label: FxHashMap<(Symbol, Symbol), Vec<usize>>,
+    /// Those that ask for no label by value.
+    others: Vec<usize>,
+    known: std::cell::RefCell<FxHashMap<ShapeId, Vec<usize>>>,
+}
+
+impl PodBudgets {
+    fn new(world: &ClusterObjects) -> Self {
+        let mut all = PodBudgets {
+            by_label: FxHashMap::default(),
+            others: Vec::new(),
+            known: std::cell::RefCell::default(),
+        };
+        for (at, budget) in world.budgets.iter().enumerate() {
+            let Some(rules) = &budget.selector.0 else {
+                continue;
+            };
+            let named = rules.iter().find_map(|rule| match &rule.op {
+                SelectorOp::In(values) => Some((rule.key, values)),
+                _ => None,
+            });
+            match named {
+                Some((key, values)) => {
+                    values
+                        .iter()
+                        .for_each(|&v| all.by_label.entry((key, v)).or_default().push(at));
+                }
+                None => all.others.push(at),
+            }
+        }
+        all
+    }
+
+    fn of(&self, world: &ClusterObjects, shape: ShapeId) -> Vec<usize> {
+        if let Some(known) = self.known.borrow().get(&shape) {
+            return known.clone();
+        }
+        let pod = world.shapes.get(shape);
+        let by_label = pod
+            .labels
+            .iter()
+            .filter_map(|label| self.by_label.get(&label))
+            .flatten();
+        let may: FxHashSet<usize> = by_label.chain(&self.others).copied().collect();
+        let selects = |at: &usize| {
+            let budget = &world.budgets[*at];
+            budget.namespace == pod.namespace && budget.selector.matches(&pod.labels)
+        };
+        let mut found: Vec<usize> = may.into_iter().filter(selects).collect();
+        found.sort_unstable();
+        self.known.borrow_mut().insert(shape, found.clone());
+        found
+    }
+}

@@ -1,0 +1,177 @@
+//! `longshore plan --disrupt` and `--converge`: what a cluster could save, from files.
+
+mod messages;
+mod report;
+mod text;
+mod write;
+
+use std::time::Instant;
+
+use longshore_core::disrupt::costs::{MoveCost, price_of};
+use longshore_core::disrupt::methods::{self, Options as How, Round};
+use longshore_core::disrupt::paper::{self, Serial};
+use longshore_core::disrupt::proposals::{self, Proposal};
+use longshore_core::disrupt::search::Effort;
+use longshore_core::disrupt::verdicts::Method;
+use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
+
+use crate::Answer;
+use crate::args::{DisruptArgs, Output, PlanArgs};
+use crate::error::Failure;
+use crate::input;
+use crate::options;
+use crate::policies::{self, Scorers};
+use report::{Converged, Proposed, Step};
+
+/// Rounds after which a cluster that still finds something is reported as unfinished.
+const MOST_ROUNDS: usize = 1_000;
+
+/// Looks for disruption, or carries it out on paper, and prints what was found.
+pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
+    if args.world.snapshot.is_empty() {
+        return Err(Failure::Usage {
+            message: "no cluster to look at".into(),
+            hint: "give its manifests with --snapshot FILE…, or - for standard input".into(),
+        });
+    }
+    if args.disrupt.write.is_some() {
+        write::check(&args.world.snapshot)?;
+    }
+    let options = options::resolve(&args.world)?;
+    let scorers = policies::load(&options)?;
+    let (world, problems) = input::read(&options)?;
+    input::complain(&problems);
+    let snapshot = Snapshot::new(world.into());
+    scorers.begin(snapshot.world.now);
+    let how = how(&args.disrupt, options.seed)?;
+    let text = match args.disrupt.converge {
+        true => converge(args, snapshot, &scorers, how)?,
+        false => propose(args, &snapshot, &scorers, how)?,
+    };
+    Ok(Answer::ok(text))
+}
+
+fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
+    let only = args.method.as_deref().map(method).transpose()?;
+    let move_cost = args.move_cost.map(|amount| {
+        let usable = amount.is_finite() && amount >= 0.0;
+        usable
+            .then_some(MoveCost::Amount(amount))
+            .ok_or_else(|| Failure::Usage {
+                message: format!("--move-cost {amount} is no amount"),
+                hint: "give USD per hour, 0 or more".into(),
+            })
+    });
+    let effort = Effort {
+        seed,
+        ..Effort::default()
+    };
+    let explain = !args.converge;
+    Ok(How {
+        move_cost: move_cost.transpose()?,
+        only,
+        effort,
+        explain,
+        ..How::default()
+    })
+}
+
+fn method(name: &str) -> Result<Method, Failure> {
+    let known = Method::ALL.into_iter().find(|method| method.name() == name);
+    let absent = ["repair", "static-drift", "expiration"];
+    known.ok_or_else(|| Failure::Usage {
+        message: match absent.contains(&name) {
+            true => format!("the method {name} cannot be planned from files yet"),
+            false => format!("there is no method {name}"),
+        },
+        hint: format!("there are {}", Method::ALL.map(Method::name).join(", ")),
+    })
+}
+
+fn propose(
+    args: &PlanArgs,
+    snapshot: &Snapshot,
+    scorers: &Scorers,
+    how: How,
+) -> Result<String, Failure> {
+    let begun = Instant::now();
+    let round = methods::round(snapshot, scorers, how, Stop::never());
+    let seconds = begun.elapsed().as_secs_f64();
+    checked(snapshot, &round)?;
+    let report = Proposed::new(snapshot, &round, seconds, cost(snapshot));
+    match args.output {
+        Output::Json => print(&report),
+        Output::Text => Ok(text::proposed(&report)),
+    }
+}
+
+/// Nothing is shown or carried out that breaks a rule.
+fn checked(snapshot: &Snapshot, round: &Round) -> Result<Vec<Proposal>, Failure> {
+    let now = round.now();
+    proposals::check(snapshot, &now).map_err(Failure::Disruption)?;
+    Ok(now)
+}
+
+fn print(report: &impl serde::Serialize) -> Result<String, Failure> {
+    let text =
+        serde_json::to_string_pretty(report).map_err(|error| Failure::Print(error.into()))?;
+    Ok(format!("{text}\n"))
+}
+
+/// Price of all nodes, USD per hour.
+fn cost(snapshot: &Snapshot) -> f64 {
+    snapshot
+        .nodes
+        .iter()
+        .filter_map(|node| price_of(snapshot, node))
+        .fold(0.0, |sum, price| sum + price)
+}
+
+fn converge(
+    args: &PlanArgs,
+    mut snapshot: Snapshot,
+    scorers: &Scorers,
+    how: How,
+) -> Result<String, Failure> {
+    let mut report = Converged {
+        before: cost(&snapshot),
+        nodes_before: snapshot.nodes.len(),
+        ..Converged::default()
+    };
+    let mut serial = Serial::default();
+    for _ in 0..MOST_ROUNDS {
+        let begun = Instant::now();
+        let round = methods::round(&snapshot, scorers, how, Stop::never());
+        report.seconds += begun.elapsed().as_secs_f64();
+        if report.lower_bound.is_none() {
+            report.lower_bound = round.lower_bound;
+        }
+        let now = checked(&snapshot, &round)?;
+        if now.is_empty() {
+            report.finished = true;
+            break;
+        }
+        let mut left = cost(&snapshot);
+        for method in Method::ALL {
+            let mine: Vec<&Proposal> = now
+                .iter()
+                .filter(|proposal| proposal.method == method)
+                .collect();
+            if !mine.is_empty() {
+                left -= mine.iter().map(|proposal| proposal.savings).sum::<f64>();
+                report.steps.push(Step::new(method, &mine, left));
+            }
+        }
+        let (world, _) = paper::carry_out(&snapshot, &now, &mut serial);
+        snapshot = Snapshot::new(world.into());
+    }
+    report.settle(cost(&snapshot), snapshot.nodes.len());
+    if let Some(file) = &args.disrupt.write {
+        write::write(file, &args.world.snapshot, &snapshot.world)?;
+    }
+    match args.output {
+        Output::Json => print(&report),
+        Output::Text => Ok(text::converged(&report)),
+    }
+}

@@ -1,0 +1,154 @@
+//! Why nodes go or stay, in words.
+
+use longshore_core::disrupt::proposals::{Proposal, Why};
+use longshore_core::disrupt::verdicts::Stays;
+use longshore_core::ids::{NodeIx, PodIx};
+use longshore_core::model::Symbol;
+use longshore_core::snapshot::Snapshot;
+
+use crate::error::count;
+use crate::report::pod_name;
+
+/// What sentences are made with.
+pub struct Messages<'s> {
+    /// The names.
+    pub snapshot: &'s Snapshot,
+}
+
+impl Messages<'_> {
+    /// A node's name.
+    pub fn node(&self, node: NodeIx) -> String {
+        self.text(self.snapshot.nodes[node.0 as usize].name)
+    }
+
+    fn text(&self, symbol: Symbol) -> String {
+        self.snapshot.world.names.text(symbol).to_owned()
+    }
+
+    fn pod(&self, pod: PodIx) -> String {
+        pod_name(&self.snapshot.world, pod)
+    }
+
+    /// A code for why a node stays.
+    pub fn code(why: &Stays) -> &'static str {
+        match why {
+            Stays::NotManaged => "NotManaged",
+            Stays::NotInitialized => "NotInitialized",
+            Stays::NodePoolMissing => "NodePoolMissing",
+            Stays::Static => "Static",
+            Stays::Nominated(_) => "Nominated",
+            Stays::DoNotDisrupt => "DoNotDisrupt",
+            Stays::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
+            Stays::PodBudget(..) => "PodDisruptionBudget",
+            Stays::SeveralPodBudgets(_) => "SeveralPodDisruptionBudgets",
+            Stays::NodePoolBudget(_) => "NodePoolBudget",
+            Stays::ConsolidationOff => "ConsolidationOff",
+            Stays::NotConsolidatable => "NotConsolidatable",
+            Stays::OnlyWhenEmpty => "OnlyWhenEmpty",
+            Stays::NotEmpty(_) => "NotEmpty",
+            Stays::IsEmpty => "IsEmpty",
+            Stays::NotDrifted => "NotDrifted",
+            Stays::UnknownOffering => "UnknownOffering",
+            Stays::NotModelled(_) => "NotModelled",
+            Stays::NoPlace(_) => "NoPlace",
+            Stays::NotWorthIt(_) => "NotWorthIt",
+        }
+    }
+
+    /// What is in the way, and what would have to change.
+    pub fn stays(&self, why: &Stays) -> String {
+        let world = &self.snapshot.world;
+        match why {
+            Stays::NotManaged => "it belongs to no NodePool, or has no NodeClaim".into(),
+            Stays::NotInitialized => "it is not initialised; wait until it is ready for pods".into(),
+            Stays::NodePoolMissing => "its NodePool is not there".into(),
+            Stays::Static => "its NodePool keeps a fixed number of nodes (spec.replicas)".into(),
+            Stays::Nominated(pod) => format!("pod {} is expected on it", self.pod(*pod)),
+            Stays::DoNotDisrupt => {
+                "annotation karpenter.sh/do-not-disrupt of the node or its NodeClaim; remove it".into()
+            }
+            Stays::PodDoNotDisrupt(pod, None) => {
+                format!("annotation karpenter.sh/do-not-disrupt of pod {}; remove it", self.pod(*pod))
+            }
+            Stays::PodDoNotDisrupt(pod, Some(until)) => {
+                let left = (until - world.now).max(0);
+                format!("annotation karpenter.sh/do-not-disrupt of pod {} for {left} s more", self.pod(*pod))
+            }
+            Stays::PodBudget(pod, budget) => {
+                let budget = &world.budgets[*budget];
+                format!(
+                    "PodDisruptionBudget {}/{} allows no eviction of pod {}; it has to allow one",
+                    self.text(budget.namespace),
+                    self.text(budget.name),
+                    self.pod(*pod)
+                )
+            }
+            Stays::SeveralPodBudgets(pod) => {
+                format!("several PodDisruptionBudgets select pod {}, and then none can be evicted", self.pod(*pod))
+            }
+            Stays::NodePoolBudget(at) => {
+                format!("disruption budget {at} of its NodePool allows no more nodes now")
+            }
+            Stays::ConsolidationOff => "consolidateAfter of its NodePool is Never".into(),
+            Stays::NotConsolidatable => {
+                "condition Consolidatable is not True: consolidateAfter has not passed since pods changed".into()
+            }
+            Stays::OnlyWhenEmpty => "consolidationPolicy of its NodePool is WhenEmpty, and it has pods".into(),
+            Stays::NotEmpty(pods) => format!("{} would have to move", count(*pods as usize, "pod")),
+            Stays::IsEmpty => "it is empty, which is for emptiness".into(),
+            Stays::NotDrifted => "it is what its NodePool says".into(),
+            Stays::UnknownOffering => {
+                "no offering has its instance type, zone and capacity type, so its price is not known".into()
+            }
+            Stays::NotModelled(pod) => {
+                format!("pod {} has a rule that pods are not moved under: affinity to a host", self.pod(*pod))
+            }
+            Stays::NoPlace(pod) => format!("no other place is found for pod {}", self.pod(*pod)),
+            Stays::NotWorthIt(missing) => {
+                format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
+            }
+        }
+    }
+
+    /// Why a part of an outcome was dropped.
+    pub fn dropped(why: &Why) -> String {
+        match why {
+            Why::NotWorthIt(missing) => {
+                format!(
+                    "to remove it would save {missing:.4} USD per hour too little for the pods that move"
+                )
+            }
+            Why::Limits => "its replacement would be beyond the limits of its NodePool".into(),
+            Why::NotCheaper => "its replacement would not be cheaper".into(),
+            Why::SpotToSpot => {
+                "spot nodes are not replaced by spot nodes without the gate SpotToSpotConsolidation"
+                    .into()
+            }
+            Why::Replacement(error) => format!("its replacement cannot be had: {error}"),
+        }
+    }
+
+    /// Why a proposal is worth it.
+    pub fn worth(&self, proposal: &Proposal) -> String {
+        let saves = format!("saves {:.4} USD per hour", proposal.savings);
+        match proposal.moves.len() {
+            0 => saves,
+            pods => format!(
+                "{saves}, {:.4} for each of {}",
+                proposal.savings / pods as f64,
+                count(pods, "pod")
+            ),
+        }
+    }
+
+    /// What a budget leaves a proposal.
+    pub fn budget_left(&self, pool: Symbol, proposal: &Proposal, left: u32) -> String {
+        format!(
+            "budgets of NodePool {} leave {} for {}, and {} would go",
+            self.text(pool),
+            count(left as usize, "node"),
+            proposal.reason.name(),
+            count(proposal.nodes.len(), "node")
+        )
+    }
+}

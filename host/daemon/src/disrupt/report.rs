@@ -1,0 +1,324 @@
+//! What disruption finds as it leaves the process: names instead of positions, sorted, with a digest.
+
+use std::collections::BTreeMap;
+
+use longshore_core::disrupt::methods::{Round, Verdict};
+use longshore_core::disrupt::proposals::{Proposal, To};
+use longshore_core::disrupt::verdicts::{Method, Stays};
+use longshore_core::ids::NodeIx;
+use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::messages::Messages;
+use crate::report::pod_name;
+
+/// What `longshore plan --disrupt -o json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Proposed {
+    /// Seconds of deciding.
+    pub seconds: f64,
+    /// Price of all nodes, USD per hour.
+    pub cost: f64,
+    /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
+    /// hour.
+    pub lower_bound: Option<f64>,
+    /// What could be done.
+    pub proposals: Vec<ProposalReport>,
+    /// Why nodes stay.
+    pub stays: Vec<Staying>,
+    /// SHA-256 over proposals and nodes that stay.
+    pub digest: String,
+}
+
+/// Nodes that could go together.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposalReport {
+    /// Which method.
+    pub method: &'static str,
+    /// The reason that budgets know it by.
+    pub reason: &'static str,
+    /// NodePools of its nodes.
+    pub node_pools: Vec<String>,
+    /// Nodes that go.
+    pub nodes: Vec<String>,
+    /// Nodes that are bought first.
+    pub replacements: Vec<ReplacementReport>,
+    /// USD per hour.
+    pub savings: f64,
+    /// How many pods move.
+    pub pods_moved: usize,
+    /// Eviction cost of these pods.
+    pub disruption_cost: f64,
+    /// Where each pod goes: a node, or `replacement N`.
+    pub moves: BTreeMap<String, String>,
+    /// `now`, or `later` if a budget has to have more left.
+    pub verdict: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// A node to buy.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplacementReport {
+    /// Its NodePool.
+    pub node_pool: String,
+    /// Instance types that hold its pods and are cheap enough, cheapest first.
+    pub instance_types: Vec<String>,
+    /// USD per hour of the cheapest.
+    pub price: f64,
+    /// Labels narrowed to values.
+    pub requirements: BTreeMap<String, Vec<String>>,
+}
+
+/// A node that stays.
+#[derive(Debug, Serialize)]
+pub struct Staying {
+    /// The node.
+    pub node: String,
+    /// Why each method leaves it.
+    pub verdicts: Vec<MethodVerdict>,
+}
+
+/// Why a method leaves a node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MethodVerdict {
+    /// The method.
+    pub method: &'static str,
+    /// A code.
+    pub reason: &'static str,
+    /// What is in the way, and what would have to change.
+    pub blocked_by: String,
+}
+
+impl Proposed {
+    /// The names of what a round found.
+    pub fn new(snapshot: &Snapshot, round: &Round, seconds: f64, cost: f64) -> Self {
+        let messages = Messages { snapshot };
+        let mut proposals: Vec<ProposalReport> = round
+            .proposals
+            .iter()
+            .map(|(proposal, verdict)| of_proposal(&messages, proposal, verdict))
+            .collect();
+        proposals.sort_by(|a, b| {
+            b.savings
+                .total_cmp(&a.savings)
+                .then_with(|| a.nodes.cmp(&b.nodes))
+        });
+        let mut stays = stays(&messages, round);
+        stays.sort_by(|a, b| a.node.cmp(&b.node));
+        let digest = digest(&(&proposals, &stays));
+        Proposed {
+            seconds,
+            cost,
+            lower_bound: round.lower_bound,
+            proposals,
+            stays,
+            digest,
+        }
+    }
+}
+
+fn digest(of: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(of).unwrap_or_default();
+    Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) -> ProposalReport {
+    let (snapshot, world) = (messages.snapshot, &*messages.snapshot.world);
+    let text = |symbol| world.names.text(symbol).to_owned();
+    let mut nodes: Vec<String> = proposal
+        .nodes
+        .iter()
+        .map(|&node| messages.node(node))
+        .collect();
+    nodes.sort_unstable();
+    let pools = proposal
+        .nodes
+        .iter()
+        .filter_map(|node| snapshot.nodes[node.0 as usize].pool);
+    let mut node_pools: Vec<String> = pools.map(text).collect();
+    node_pools.sort_unstable();
+    node_pools.dedup();
+    let place = |to: To| match to {
+        To::Node(node) => messages.node(node),
+        To::Replacement(at) => format!("replacement {at}"),
+    };
+    let replacements = proposal
+        .replacements
+        .iter()
+        .map(|replacement| ReplacementReport {
+            node_pool: text(world.pools[replacement.pool.0 as usize].name),
+            instance_types: replacement
+                .types
+                .iter()
+                .map(|&t| text(world.catalogue.instance_type(t).name))
+                .collect(),
+            price: replacement.price,
+            requirements: replacement
+                .requirements
+                .iter()
+                .map(|(key, values)| {
+                    (
+                        text(*key),
+                        values.iter().map(|&value| text(value)).collect(),
+                    )
+                })
+                .collect(),
+        });
+    let (verdict, why) = match verdict {
+        Verdict::Now => ("now", messages.worth(proposal)),
+        Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
+    };
+    ProposalReport {
+        method: proposal.method.name(),
+        reason: proposal.reason.name(),
+        node_pools,
+        nodes,
+        replacements: replacements.collect(),
+        savings: proposal.savings,
+        pods_moved: proposal.moves.len(),
+        disruption_cost: proposal.disruption_cost,
+        moves: proposal
+            .moves
+            .iter()
+            .map(|m| (pod_name(world, m.pod), place(m.to)))
+            .collect(),
+        verdict,
+        why,
+    }
+}
+
+fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
+    let goes = |node: NodeIx| {
+        round
+            .proposals
+            .iter()
+            .any(|(proposal, _)| proposal.nodes.contains(&node))
+    };
+    let mut all = Vec::new();
+    for (at, candidate) in round.candidates.iter().enumerate() {
+        let node = NodeIx(at as u32);
+        if goes(node) {
+            continue;
+        }
+        let found = round
+            .stays
+            .iter()
+            .find(|(of, _)| *of == node)
+            .map(|(_, why)| why);
+        let dropped = round
+            .dropped
+            .iter()
+            .find(|dropped| dropped.nodes.contains(&node));
+        let mut verdicts = Vec::new();
+        for method in Method::ALL {
+            let refusal = candidate.refusal(method).cloned();
+            let why = refusal.or_else(|| {
+                (method != Method::Emptiness)
+                    .then(|| found.cloned())
+                    .flatten()
+            });
+            match (why, dropped) {
+                (Some(why), _) => verdicts.push(verdict(messages, method, &why)),
+                (None, Some(dropped)) => verdicts.push(MethodVerdict {
+                    method: method.name(),
+                    reason: "Dropped",
+                    blocked_by: Messages::dropped(&dropped.why),
+                }),
+                (None, None) => {}
+            }
+        }
+        all.push(Staying {
+            node: messages.node(node),
+            verdicts,
+        });
+    }
+    all
+}
+
+fn verdict(messages: &Messages<'_>, method: Method, why: &Stays) -> MethodVerdict {
+    MethodVerdict {
+        method: method.name(),
+        reason: Messages::code(why),
+        blocked_by: messages.stays(why),
+    }
+}
+
+/// What `longshore plan --converge -o json` prints.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Converged {
+    /// Price of all nodes before, USD per hour.
+    pub before: f64,
+    /// The same afterwards.
+    pub after: f64,
+    /// No outcome of consolidation has a smaller objective (price, cost of nodes and of moves), USD per
+    /// hour.
+    pub lower_bound: Option<f64>,
+    /// Nodes before.
+    pub nodes_before: usize,
+    /// Nodes afterwards.
+    pub nodes_after: usize,
+    /// Pods that moved; one that moved twice counts twice.
+    pub pods_moved: usize,
+    /// Seconds of deciding.
+    pub seconds: f64,
+    /// Nothing more is found.
+    pub finished: bool,
+    /// What was carried out.
+    pub steps: Vec<Step>,
+    /// SHA-256 over the steps and what was reached.
+    pub digest: String,
+}
+
+/// Proposals of one method that were carried out together.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// The method.
+    pub method: &'static str,
+    /// Nodes that went.
+    pub nodes: usize,
+    /// Nodes that were bought.
+    pub replacements: usize,
+    /// Pods that moved.
+    pub pods_moved: usize,
+    /// USD per hour.
+    pub savings: f64,
+    /// Price of all nodes afterwards, USD per hour.
+    pub cost: f64,
+}
+
+impl Step {
+    /// What proposals of a method come to; `cost` is what is paid afterwards.
+    pub fn new(method: Method, proposals: &[&Proposal], cost: f64) -> Self {
+        Step {
+            method: method.name(),
+            nodes: proposals.iter().map(|proposal| proposal.nodes.len()).sum(),
+            replacements: proposals
+                .iter()
+                .map(|proposal| proposal.replacements.len())
+                .sum(),
+            pods_moved: proposals.iter().map(|proposal| proposal.moves.len()).sum(),
+            savings: proposals.iter().map(|proposal| proposal.savings).sum(),
+            cost,
+        }
+    }
+}
+
+impl Converged {
+    /// Sums up.
+    pub fn settle(&mut self, after: f64, nodes: usize) {
+        (self.after, self.nodes_after) = (after, nodes);
+        self.pods_moved = self.steps.iter().map(|step| step.pods_moved).sum();
+        self.digest = digest(&(self.before, self.after, self.finished, &self.steps));
+    }
+}

@@ -1,0 +1,152 @@
+//! What disruption finds, for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::report::{Converged, ProposalReport, Proposed};
+use crate::error::count;
+use crate::report::table::{Align, table};
+
+/// How many proposals and reasons are shown.
+const SHOWN: usize = 10;
+
+/// What could be saved, at which price, and why the other nodes stay.
+pub fn proposed(report: &Proposed) -> String {
+    let mut text = String::new();
+    let now: Vec<&ProposalReport> = report
+        .proposals
+        .iter()
+        .filter(|p| p.verdict == "now")
+        .collect();
+    let savings: f64 = now.iter().map(|p| p.savings).sum();
+    if now.is_empty() {
+        _ = writeln!(
+            text,
+            "Nothing to disrupt now; nodes cost {:.2} USD per hour.",
+            report.cost
+        );
+    } else {
+        let nodes: usize = now.iter().map(|p| p.nodes.len()).sum();
+        let bought: usize = now.iter().map(|p| p.replacements.len()).sum();
+        let pods: usize = now.iter().map(|p| p.pods_moved).sum();
+        _ = writeln!(
+            text,
+            "Remove {}, buy {}, move {}: {:.2} instead of {:.2} USD per hour.",
+            count(nodes, "node"),
+            count(bought, "node"),
+            count(pods, "pod"),
+            report.cost - savings,
+            report.cost
+        );
+    }
+    if !report.proposals.is_empty() {
+        text += "\n";
+        text += &table(
+            &COLUMNS,
+            &report
+                .proposals
+                .iter()
+                .take(SHOWN)
+                .map(row)
+                .collect::<Vec<_>>(),
+        );
+        if report.proposals.len() > SHOWN {
+            _ = writeln!(text, "… and {} more", report.proposals.len() - SHOWN);
+        }
+    }
+    text += &reasons(report);
+    text
+}
+
+const COLUMNS: [(&str, Align); 7] = [
+    ("METHOD", Align::Left),
+    ("NODES", Align::Right),
+    ("REPLACEMENTS", Align::Right),
+    ("PODS", Align::Right),
+    ("USD/H", Align::Right),
+    ("WHEN", Align::Left),
+    ("FIRST NODE", Align::Left),
+];
+
+fn row(proposal: &ProposalReport) -> Vec<String> {
+    vec![
+        proposal.method.into(),
+        proposal.nodes.len().to_string(),
+        proposal.replacements.len().to_string(),
+        proposal.pods_moved.to_string(),
+        format!("{:.4}", proposal.savings),
+        proposal.verdict.into(),
+        proposal.nodes.first().cloned().unwrap_or_default(),
+    ]
+}
+
+/// The most common reasons why nodes stay, with one node as an example of each.
+fn reasons(report: &Proposed) -> String {
+    let mut all: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    for stays in &report.stays {
+        // What the last method says: what every node could be asked.
+        let Some(last) = stays.verdicts.last() else {
+            continue;
+        };
+        let example = || format!("{}: {}", stays.node, last.blocked_by);
+        all.entry(last.reason).or_insert_with(|| (0, example())).0 += 1;
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut rows: Vec<(usize, Vec<String>)> = all
+        .into_iter()
+        .map(|(reason, (nodes, example))| (nodes, vec![nodes.to_string(), reason.into(), example]))
+        .collect();
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let rows: Vec<Vec<String>> = rows.into_iter().take(SHOWN).map(|(_, row)| row).collect();
+    let columns = [
+        ("NODES", Align::Right),
+        ("STAY FOR", Align::Left),
+        ("FOR EXAMPLE", Align::Left),
+    ];
+    format!("\n{}", table(&columns, &rows))
+}
+
+/// What carrying everything out comes to.
+pub fn converged(report: &Converged) -> String {
+    let mut text = format!(
+        "{:.2} instead of {:.2} USD per hour: {} instead of {}, {} moved{}\n\n",
+        report.after,
+        report.before,
+        count(report.nodes_after, "node"),
+        report.nodes_before,
+        count(report.pods_moved, "pod"),
+        if report.finished {
+            "."
+        } else {
+            "; there is more to do."
+        }
+    );
+    let columns = [
+        ("METHOD", Align::Left),
+        ("NODES", Align::Right),
+        ("REPLACEMENTS", Align::Right),
+        ("PODS", Align::Right),
+        ("SAVES", Align::Right),
+        ("COST", Align::Right),
+    ];
+    let rows = report.steps.iter().map(|step| {
+        vec![
+            step.method.into(),
+            step.nodes.to_string(),
+            step.replacements.to_string(),
+            step.pods_moved.to_string(),
+            format!("{:.4}", step.savings),
+            format!("{:.2}", step.cost),
+        ]
+    });
+    text += &table(&columns, &rows.collect::<Vec<_>>());
+    if let Some(bound) = report.lower_bound {
+        _ = writeln!(
+            text,
+            "\nNo outcome costs less than {bound:.2} USD per hour, nodes and moves counted."
+        );
+    }
+    text
+}

@@ -1,0 +1,249 @@
+//! A cluster after disruption on paper, as manifests: what was read, less what is gone, with pods on their
+//! new nodes, and the nodes that were bought.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use longshore_core::model::{
+    ClusterObjects, Labels, NodeClaim, NodeRecord, ResourceId, Resources, Symbol, Taint,
+    TaintEffect,
+};
+use serde_json::{Map, Value, json};
+
+use crate::error::Failure;
+
+/// Whether a cluster can be written: only what was read as JSON can, and only from files.
+pub fn check(files: &[PathBuf]) -> Result<(), Failure> {
+    match files.iter().find(|file| file.as_os_str() == "-") {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage {
+            message: "--write cannot read standard input twice".into(),
+            hint: "give the snapshot as a file".into(),
+        }),
+    }
+}
+
+/// Writes the cluster to a file.
+pub fn write(file: &Path, read: &[PathBuf], world: &ClusterObjects) -> Result<(), Failure> {
+    let mut items = Vec::new();
+    for from in read {
+        let bytes = std::fs::read(from).map_err(|source| Failure::Read {
+            file: from.clone(),
+            source,
+        })?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| Failure::Input {
+            file: from.clone(),
+            reason: format!("--write takes JSON: {error}"),
+            hint: "get it with kubectl get … -o json".into(),
+        })?;
+        match value {
+            Value::Object(mut list) if list.get("items").is_some_and(Value::is_array) => {
+                if let Some(Value::Array(all)) = list.remove("items") {
+                    items.extend(all);
+                }
+            }
+            other => items.push(other),
+        }
+    }
+    let cluster = after(items, world);
+    let text = serde_json::to_vec(&cluster).map_err(|error| Failure::Print(error.into()))?;
+    std::fs::write(file, text).map_err(|source| Failure::Input {
+        file: file.into(),
+        reason: format!("cannot be written: {source}"),
+        hint: String::new(),
+    })
+}
+
+fn after(items: Vec<Value>, world: &ClusterObjects) -> Value {
+    let text = |symbol: Symbol| world.names.text(symbol);
+    let nodes: BTreeMap<&str, &NodeRecord> = world
+        .nodes
+        .iter()
+        .map(|node| (text(node.name), node))
+        .collect();
+    let claims: BTreeMap<&str, &NodeClaim> = world
+        .claims
+        .iter()
+        .map(|claim| (text(claim.name), claim))
+        .collect();
+    let pods: BTreeMap<(&str, &str), Option<Symbol>> = world
+        .pods
+        .iter()
+        .map(|pod| {
+            (
+                (text(world.shapes.get(pod.shape).namespace), &*pod.name),
+                pod.node,
+            )
+        })
+        .collect();
+    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut kept = Vec::new();
+    for mut item in items {
+        let of = |key: &str| {
+            item["metadata"][key]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (kind, name, namespace) = (
+            item["kind"].as_str().unwrap_or_default().to_owned(),
+            of("name"),
+            of("namespace"),
+        );
+        let stays = match kind.as_str() {
+            "Node" => nodes.contains_key(name.as_str()),
+            "NodeClaim" => claims.contains_key(name.as_str()),
+            "Pod" => {
+                let namespace = if namespace.is_empty() {
+                    "default"
+                } else {
+                    &namespace
+                };
+                match pods.get(&(namespace, name.as_str())) {
+                    Some(node) => {
+                        if let Some(node) = node {
+                            item["spec"]["nodeName"] = text(*node).into();
+                        }
+                        true
+                    }
+                    None => false,
+                }
+            }
+            _ => true,
+        };
+        if stays {
+            seen.insert((kind, name));
+            kept.push(item);
+        }
+    }
+    let is_new = |kind: &str, name: &str| !seen.contains(&(kind.to_owned(), name.to_owned()));
+    for (name, claim) in claims.iter().filter(|(name, _)| is_new("NodeClaim", name)) {
+        kept.push(claim_object(world, name, claim));
+    }
+    for (name, node) in nodes.iter().filter(|(name, _)| is_new("Node", name)) {
+        kept.push(node_object(world, name, node));
+    }
+    json!({"apiVersion": "v1", "kind": "List", "items": kept})
+}
+
+fn labels(world: &ClusterObjects, labels: &Labels) -> Value {
+    let pairs = labels.iter().map(|(key, value)| {
+        (
+            world.names.text(key).to_owned(),
+            world.names.text(value).into(),
+        )
+    });
+    Value::Object(pairs.collect::<Map<String, Value>>())
+}
+
+fn quantities(world: &ClusterObjects, amounts: &Resources) -> Value {
+    let text = |resource: ResourceId, amount: i64| match resource {
+        ResourceId::Cpu => format!("{amount}m"),
+        _ => amount.to_string(),
+    };
+    let pairs = amounts
+        .iter()
+        .map(|(r, amount)| (r.name(&world.names).to_owned(), text(r, amount).into()));
+    Value::Object(pairs.collect::<Map<String, Value>>())
+}
+
+fn taints(world: &ClusterObjects, taints: &[Taint]) -> Value {
+    let effect = |taint: &Taint| match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    };
+    let one = |taint: &Taint| json!({"key": world.names.text(taint.key), "value": world.names.text(taint.value), "effect": effect(taint)});
+    taints.iter().map(one).collect()
+}
+
+/// The time of the world, as objects have it.
+fn time(world: &ClusterObjects) -> String {
+    rfc3339(world.now)
+}
+
+/// RFC 3339, in UTC, of seconds since 1970.
+fn rfc3339(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = year + era * 400 + next;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+fn claim_object(world: &ClusterObjects, name: &str, claim: &NodeClaim) -> Value {
+    let text = |symbol: Symbol| world.names.text(symbol);
+    let now = time(world);
+    let conditions: Vec<Value> = claim
+        .conditions
+        .iter()
+        .map(|&kind| {
+            json!({"type": text(kind), "status": "True", "reason": text(kind), "message": "",
+                "lastTransitionTime": now})
+        })
+        .collect();
+    json!({
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "uid": text(claim.uid), "labels": labels(world, &claim.labels),
+            "creationTimestamp": now, "finalizers": ["karpenter.sh/termination"]},
+        "spec": {
+            "nodeClassRef": {"group": text(claim.class.group), "kind": text(claim.class.kind),
+                "name": text(claim.class.name)},
+            "requirements": [],
+            "taints": taints(world, &claim.taints),
+            "startupTaints": taints(world, &claim.startup_taints),
+        },
+        "status": {
+            "providerID": claim.provider_id.map(text),
+            "nodeName": claim.node_name.map(text),
+            "capacity": quantities(world, &claim.capacity),
+            "allocatable": quantities(world, &claim.allocatable),
+            "conditions": conditions,
+        },
+    })
+}
+
+fn node_object(world: &ClusterObjects, name: &str, node: &NodeRecord) -> Value {
+    let now = time(world);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels(world, &node.labels),
+            "creationTimestamp": now, "finalizers": ["karpenter.sh/termination"]},
+        "spec": {"providerID": node.provider_id.map(|id| world.names.text(id)), "taints": taints(world, &node.taints)},
+        "status": {
+            "capacity": quantities(world, &node.capacity),
+            "allocatable": quantities(world, &node.allocatable),
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+                "lastTransitionTime": now}],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_objects_have_them() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(1_795_539_600), "2026-11-24T17:00:00Z");
+        assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
+    }
+}
