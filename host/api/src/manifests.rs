@@ -183,7 +183,8 @@ impl Reader {
         }
     }
 
-    /// What was read, and what was not. Objects are ordered by namespace and name.
+    /// The objects that were read, and diagnostics of the others. Objects are ordered by namespace
+    /// and name.
     pub fn finish(self) -> (ClusterObjects, Diagnostics) {
         (self.objects.finish(), self.problems)
     }

@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::OfferingName;
 
-/// Why a cloud did not do as it was asked. Messages name what was asked for, the cloud's reason
-/// and, where there is one, a hint.
+/// Why a cloud did not do as it was asked. Messages have the request, the cloud's reason and, if
+/// known, a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// None of the offerings that the claim admits can be had now. The claim is deleted, and its
-    /// pods are planned again without what is known to be short.
+    /// None of the offerings that the claim admits is available now. The claim is deleted, and its
+    /// pods are planned again without unavailable offerings.
     #[error("insufficient capacity: {0}")]
     InsufficientCapacity(Shortage),
     /// The node class is missing or not ready. The claim is deleted; its pods wait for the class.

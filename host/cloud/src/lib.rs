@@ -160,13 +160,14 @@ pub struct Taint {
 /// An instance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instance {
-    /// The cloud's name for it, as `Node.spec.providerID` has it.
+    /// The cloud's ID for it, as in `Node.spec.providerID`.
     pub provider_id: String,
     /// UID of the NodeClaim that it was made for, where the provider knows it.
     pub claim_uid: Option<String>,
     /// The image that it started from.
     pub image_id: Option<String>,
-    /// Labels that follow from what was chosen: instance type, zone, capacity type, architecture, …
+    /// Labels that follow from the chosen offering: instance type, zone, capacity type,
+    /// architecture, …
     pub labels: BTreeMap<String, String>,
     /// What it has, by resource.
     pub capacity: BTreeMap<String, String>,

@@ -51,7 +51,7 @@ pub fn refusals(
     all
 }
 
-/// First-fit-decreasing in which the domains count that `plan` was made with.
+/// First-fit-decreasing with the counted domains of `plan`.
 fn first_fit<'a>(
     snapshot: &'a Snapshot,
     policies: &dyn Policies,

@@ -178,7 +178,7 @@ impl<'a> Simulator<'a> {
         queue::Run::new(self, nodes, FxHashMap::default(), seed).finish(arrival)
     }
 
-    /// [`simulate`] with what is resolved already.
+    /// [`simulate`] with the compiled snapshot.
     pub fn simulate(&self, plan: &Plan, seed: u64) -> SimulationResult {
         self.run_simulation(plan, FxHashMap::default(), seed)
     }

@@ -80,7 +80,7 @@ pub struct PlannedClaim {
     pub effective_cost: f64,
     /// Its pods, by namespace and name.
     pub pods: Vec<PodIx>,
-    /// What its pods and the daemons of its first type ask for together.
+    /// Total requests of its pods and of the daemons of its first type.
     pub requests: Resources,
     /// Which `minValues` were lowered (MIN_VALUES_POLICY BestEffort).
     pub min_values_relaxed: bool,

@@ -28,7 +28,7 @@ use crate::stop::Stop;
 pub struct Options {
     /// How much work goes into a cheaper plan.
     pub effort: Effort,
-    /// Where chance is asked for, it starts here.
+    /// Start of pseudo-random numbers.
     pub seed: u64,
 }
 
@@ -202,7 +202,7 @@ fn attempt(
     })
 }
 
-/// Policies that are asked about each NodePool once, however often a plan is begun anew.
+/// Policies that are called once per NodePool, however often planning starts again.
 pub(crate) struct Once<'p> {
     policies: &'p dyn Policies,
     known: RefCell<FxHashMap<Symbol, Scores>>,
@@ -227,7 +227,7 @@ impl Policies for Once<'_> {
     }
 }
 
-/// Whether playing plans with so many claims through takes no longer than the effort allows.
+/// Whether simulating plans with this number of claims takes no longer than the effort allows.
 /// Without claims there is nothing to choose, and a model of a large cluster is not made for
 /// nothing.
 fn simulation_affordable(snapshot: &Snapshot, claims: usize, effort: Effort) -> bool {

@@ -38,7 +38,7 @@ pub struct Scores {
     pub pools: Vec<CommitmentPool>,
 }
 
-/// What is asked of policies while planning. Implementations answer always: where a policy fails,
+/// Requests to policies while planning. Implementations answer always: where a policy fails,
 /// they fall back to its last good version and then to the built-in answer, and report so
 /// themselves.
 pub trait Policies {

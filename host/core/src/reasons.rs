@@ -56,7 +56,7 @@ pub enum Unfit {
     Unusable(Ineligible),
     /// A taint that it does not tolerate.
     Taint(Taint),
-    /// A label is not what it requires.
+    /// A label does not satisfy a requirement.
     Label {
         /// The label.
         key: Symbol,
@@ -127,7 +127,7 @@ pub struct Least {
 /// What keeps pods out of a domain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Barred {
-    /// Not asked, or not known.
+    /// Not evaluated, or unknown.
     Unasked,
     /// There are fewer domains than `minDomains`, so each is compared with 0.
     TooFewDomains {

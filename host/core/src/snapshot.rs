@@ -42,8 +42,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Joins nodes with their claims and pods, sorts out which pods are to be planned, and orders
-    /// the NodePools.
+    /// Joins nodes with their claims and pods, selects the pods to plan, and orders the NodePools.
     pub fn new(world: Arc<ClusterObjects>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
@@ -106,7 +105,7 @@ pub struct PendingPod {
     pub unfit: Option<Unfit>,
 }
 
-/// A node that exists, or was asked for.
+/// An existing or requested node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateNode {
     /// The node's name; the claim's where there is no node yet.

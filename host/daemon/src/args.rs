@@ -198,7 +198,7 @@ pub struct ReplayArgs {
     /// where, and by how much, it would have decided otherwise
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
-    /// How to print what was found
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
@@ -277,7 +277,7 @@ pub struct PolicyArgs {
 pub enum PolicyCommand {
     /// Says what a component is, wants and exports, or why it would be refused
     Check(CheckArgs),
-    /// Measures what it takes to have a catalogue scored, beside planning by price
+    /// Measures the time to score a catalogue, compared with planning by price
     Bench(BenchArgs),
 }
 

@@ -110,12 +110,12 @@ pub enum SignalEntry {
     Url {
         /// The address.
         url: String,
-        /// How often it is asked.
+        /// Its interval.
         every: Duration,
     },
 }
 
-/// How often an address is asked where `every` is absent.
+/// Default interval of URLs without `every`.
 pub const EVERY: Duration = Duration::from_secs(300);
 
 /// Reads `text`, the content of `file`. Fails with every fault found, in the order of the file.
@@ -134,8 +134,8 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     document.end(config)
 }
 
-/// Reads what decides rounds out of a file that may hold more: `[planning]`, `[[policy]]`,
-/// `[signals]`.
+/// Reads the tables that decide rounds (`[planning]`, `[[policy]]`, `[signals]`) from a file that
+/// may have others.
 pub fn tables(root: &mut Table, folder: &Path) -> Config {
     let mut config = Config::default();
     if let Some(mut table) = root.table("planning") {

@@ -24,7 +24,7 @@ impl Deadline {
     }
 }
 
-/// What is said of a plan that the limit has cut short.
+/// The note on a plan that the time limit has cut short.
 pub fn words(limit: Duration) -> String {
     format!("the time limit of {limit:?} was reached: the first-fit answer is used")
 }

@@ -38,9 +38,9 @@ enum Outcome {
     Runs { node: String },
     /// It is not among the pods to plan.
     NotPlanned { why: &'static str },
-    /// It goes to a node that exists.
+    /// It is placed on an existing node.
     Existing { node: String },
-    /// It goes to a node to buy; what it would have cost alone on the cheapest node that takes it.
+    /// It is placed on a new node; with its cost alone on the cheapest node that takes it.
     New {
         claim: Box<Claim>,
         alone: Option<Priced>,
@@ -54,7 +54,7 @@ enum Outcome {
 pub struct ExplainInput<'a> {
     /// What it was made on.
     pub snapshot: &'a Snapshot,
-    /// Who was asked.
+    /// The evaluated target.
     pub policies: &'a dyn Policies,
     /// How it was made.
     pub options: planner::Options,

@@ -132,7 +132,7 @@ impl Messages<'_> {
             Unfit::Topology { rule, key, least } => {
                 let key = self.text(*key);
                 match rule {
-                    // A node that exists is refused because they are not there; a new one because
+                    // An existing node is refused because the pods are not on it; a new one because
                     // they cannot be.
                     TopologyRule::Affinity if self.pool.is_some() && key == labels::HOSTNAME => {
                         "its affinity requires pods on the same node; they run on full nodes or \

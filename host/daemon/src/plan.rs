@@ -43,11 +43,11 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
 
 /// A plan with everything that it was made of.
 pub struct Planned {
-    /// How it was asked for.
+    /// The options of the request.
     pub options: Options,
     /// What it was made on.
     pub snapshot: Snapshot,
-    /// The scorers that were asked.
+    /// The scorers that were called.
     pub scorers: Scorers,
     /// Input that was skipped.
     pub problems: Diagnostics,
@@ -128,7 +128,8 @@ fn report(planned: &Planned) -> Report {
 /// Number of simulated runs of kube-scheduler per plan: enough to find plans that hold by luck
 /// only, few enough to cost less than planning.
 const RUNS: u32 = 10;
-/// Pods times nodes up to which that takes a fraction of a second; above, nothing is said.
+/// Limit of pods times nodes, at which that takes a fraction of a second. Above it nothing is
+/// reported.
 const MOST_PAIRS: usize = 2_000_000;
 
 /// The result of the plan when kube-scheduler binds its pods: without and with nominations. Nothing

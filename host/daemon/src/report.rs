@@ -25,7 +25,7 @@ use crate::messages::{self, Messages};
 pub struct Report {
     /// Seconds of deciding: policies and planner, without reading files.
     pub seconds: f64,
-    /// Seconds of joining what was read into a snapshot.
+    /// Seconds for making the snapshot.
     pub state_seconds: f64,
     /// Seconds of reading and parsing files.
     pub parse_seconds: f64,
@@ -73,7 +73,7 @@ pub struct Decision {
     pub claims: Vec<Claim>,
     /// Pods by the existing node that they go to.
     pub existing: BTreeMap<String, Vec<String>>,
-    /// Why, by the pod that goes nowhere.
+    /// Reasons by unplaced pod.
     pub errors: BTreeMap<String, UnplacedPod>,
 }
 
@@ -146,7 +146,7 @@ pub struct Refusal {
     pub types: Option<BTreeMap<&'static str, u32>>,
 }
 
-/// How a plan fares when kube-scheduler places its pods.
+/// The result of a plan when kube-scheduler binds its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Robustness {

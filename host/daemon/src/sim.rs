@@ -13,7 +13,7 @@ use crate::error::Failure;
 
 const PROGRAM: &str = "longshore-sim";
 
-/// Becomes the simulator; returns only if there is none.
+/// Executes the simulator in place of this process; returns only if it is not found.
 pub fn run(args: &SimArgs) -> Result<Answer, Failure> {
     let beside = beside();
     let program = beside
@@ -28,7 +28,9 @@ pub fn run(args: &SimArgs) -> Result<Answer, Failure> {
         }
         _ => format!("{} does not start: {error}", program.display()),
     };
-    let hint = "build it with `cargo build --release -p longshore-sim`, or `cargo install --path host/sim`".into();
+    let hint = "build it with `cargo build --release -p longshore-sim`, or `cargo install --path \
+        host/sim`"
+        .into();
     Err(Failure::Usage { message, hint })
 }
 

@@ -14,7 +14,7 @@ use crate::live::settings::{STATUS, STATUS_ADDRESS};
 const CONNECTS: Duration = Duration::from_secs(5);
 /// A daemon answers within 30 s, or says that it does not.
 const ANSWERS: Duration = Duration::from_secs(35);
-/// No answer is as long.
+/// Limit of an answer's length.
 const LONGEST: u64 = 64 << 20;
 
 /// Asks and prints.
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said where one connection is answered with this.
+    /// The output for a connection with this answer.
     fn nominated(code: &str, body: &str, path: &str) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();

@@ -18,7 +18,7 @@ use longshore_api::manifests::{Diagnostic, Diagnostics, Location};
 /// What every KWOK node keeps back: 100m of CPU and 10Mi of memory.
 const OVERHEAD: [(ResourceId, i64); 2] = [(ResourceId::Cpu, 100), (ResourceId::Memory, 10 << 20)];
 
-/// A type on its way into a [`Catalogue`].
+/// A type to be added to a [`Catalogue`].
 type Row = (InstanceType, Vec<Offering>);
 
 /// The types in a file of KWOK's format, and what was wrong with the others. `source` names the
@@ -70,8 +70,7 @@ fn row(
     )
 }
 
-/// Capacity less [`OVERHEAD`], and of memory less what is set aside as huge pages; never below
-/// zero.
+/// Capacity less [`OVERHEAD`], and for memory less huge pages; never below zero.
 fn allocatable(capacity: &Resources, names: &Symbols) -> Resources {
     let mut left = capacity.clone();
     let huge_pages = capacity

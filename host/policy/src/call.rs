@@ -21,7 +21,7 @@ pub enum CallError {
     /// It burnt all its fuel. The same on every machine.
     #[error("{asked}: ran out of fuel after {fuel} units; an endless loop?")]
     Fuel {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// How much it had.
         fuel: u64,
@@ -29,7 +29,7 @@ pub enum CallError {
     /// It took too long by the clock though it had fuel left. Not the same on every machine.
     #[error("{asked}: took longer than {limit:?}")]
     Time {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// How long it had.
         limit: std::time::Duration,
@@ -37,7 +37,7 @@ pub enum CallError {
     /// It asked for more memory than it may have.
     #[error("{asked}: wants more than {limit} bytes of memory")]
     Memory {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// How much it may have.
         limit: usize,
@@ -45,7 +45,7 @@ pub enum CallError {
     /// It called the host too often.
     #[error("{asked}: called host functions more than {limit} times")]
     HostCalls {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// How often it may.
         limit: u32,
@@ -53,7 +53,7 @@ pub enum CallError {
     /// It handed over more than may be copied out of it in one go.
     #[error("{asked}: the answer or a message is larger than {limit} bytes")]
     TooLarge {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// The most bytes.
         limit: usize,
@@ -61,7 +61,7 @@ pub enum CallError {
     /// It trapped, or answered something that cannot be read.
     #[error("{asked}: {reason}")]
     Trap {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// The trap in words, with what the policy said before.
         reason: String,
@@ -69,7 +69,7 @@ pub enum CallError {
     /// It said itself that it cannot answer.
     #[error("{asked}: {message}")]
     Refused {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// Its words, cut at 500 bytes.
         message: String,
@@ -77,7 +77,7 @@ pub enum CallError {
     /// Its answer breaks the contract.
     #[error("{asked}: {problem}")]
     Answer {
-        /// What it was asked.
+        /// The request.
         asked: &'static str,
         /// Which rule, and where.
         problem: String,

@@ -16,7 +16,7 @@ use crate::load::{Host, LoadedPolicy};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
 
-/// After so many questions an instance is replaced, even within a round. Garbage collectors in
+/// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
 /// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
 const CALLS_PER_INSTANCE: u32 = 200;
 
@@ -85,7 +85,7 @@ pub enum Report {
         policy: String,
         /// SHA-256 of the component.
         digest: String,
-        /// The NodePool that it was asked for.
+        /// The NodePool of the request.
         node_pool: String,
         /// What went wrong.
         error: CallError,
@@ -143,12 +143,12 @@ struct Inner {
     reports: Vec<Report>,
     /// What was answered in this round.
     answered: Vec<ScoreRecord>,
-    /// What was asked in this round, and in the last one that asked anything.
+    /// The requests of this round, and of the last round that had any.
     requests: Vec<ScoreRequest>,
     previous_requests: Vec<ScoreRequest>,
 }
 
-/// Columns, and what they were made of.
+/// Columns and their source.
 #[derive(Clone)]
 struct CachedColumns {
     columns: Arc<Columns>,
@@ -185,7 +185,7 @@ impl Host {
 
     /// Policies that take over from others between two rounds. Where a place follows one of
     /// `before` with another version, the version that goes stays as last good one if it ever gave
-    /// a good answer. Signals and what was asked last come along.
+    /// a good answer. Signals and previous requests are kept.
     pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<PolicySlot>) -> WasmPolicies {
         let before = before.map(WasmPolicies::lock);
         let scorer = |place: PolicySlot| {
@@ -312,8 +312,8 @@ impl WasmPolicies {
         inner.signals = (signals, inner.signals.1.wrapping_add(1));
     }
 
-    /// What was asked in this round so far, or, if nothing was, in the last one that asked
-    /// anything. One question for each NodePool.
+    /// The requests of this round so far, or those of the last round that had any. One question for
+    /// each NodePool.
     pub fn asked(&self) -> Vec<ScoreRequest> {
         let inner = self.lock();
         if inner.requests.is_empty() {

@@ -53,7 +53,7 @@ pub(crate) struct Moving {
 }
 
 impl Columns {
-    /// No offerings: what a policy sees before it is asked anything.
+    /// No offerings: the columns of a policy before its first request.
     pub fn empty() -> Self {
         Columns {
             generation: 0,

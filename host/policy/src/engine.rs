@@ -31,8 +31,8 @@ pub struct Limits {
     /// Bytes of linear memory, all memories of an instance together. The default, 64 MiB, holds
     /// QuickJS and Python.
     pub memory: usize,
-    /// Fuel for a call, whatever its size. The default is about 40 ms of arithmetic, twenty times
-    /// what CPython burns on its first call.
+    /// Fuel for any call, independent of its size. The default is about 40 ms of arithmetic, twenty
+    /// times what CPython burns on its first call.
     pub fuel: u64,
     /// Fuel for a call beyond that, for each offering. The default is twice what CPython burns on a
     /// row (20 000), 150 times what Rust does.

@@ -51,7 +51,7 @@ pub struct Message {
     pub text: String,
 }
 
-/// What a store holds for its guest: the question, and what is left of its allowance.
+/// The data of a store for its guest: the request, and the remaining allowance.
 pub(crate) struct State {
     pub columns: Arc<Columns>,
     pub signals: Arc<Signals>,

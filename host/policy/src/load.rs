@@ -238,7 +238,7 @@ impl Host {
         Ok(LoadedPolicy(Arc::new(loaded)))
     }
 
-    /// What a file is, wants and exports, and why it would be refused. Settings are not looked at.
+    /// What a file is, wants and exports, and why it would be refused. Settings are ignored.
     pub fn inspect(&self, path: &Path) -> Result<Description, LoadError> {
         let bytes = read(path)?;
         let digest = hex(&Sha256::digest(&bytes));

@@ -67,7 +67,7 @@ pub struct Timing {
     /// How long pods of a node that does not exist are left alone (the pod-GC's quarantine and half
     /// its period).
     pub pod_collection: Duration,
-    /// kube-scheduler hears of changes to nodes up to so much later, in their order.
+    /// Longest delay of node changes on the way to kube-scheduler, in order.
     pub scheduler_lag: Duration,
     /// From the end of a volume's last pod on a node until it is detached.
     pub detach: Duration,
@@ -103,7 +103,7 @@ pub enum Work {
     Collect(Key),
     /// A volume comes off a node, by its attachment.
     Detach(Key),
-    /// A kubelet does what is due.
+    /// Runs due actions of a kubelet.
     Kubelet(kubelet::Step),
     /// kube-scheduler looks at its queue.
     Schedule,
@@ -144,7 +144,7 @@ impl ActorContext {
         self.event_queue.at(self.clock.elapsed() + wait, work);
     }
 
-    /// Asks for an object to be looked at by its controller.
+    /// Enqueues an object for its controller.
     pub fn reconcile(&mut self, key: Key) {
         self.soon(Work::Reconcile(key));
     }

@@ -109,7 +109,7 @@ pub enum CloudEvent {
 /// An instance that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
-    /// The cloud's name for it.
+    /// The cloud's ID for it.
     pub provider_id: String,
     /// Its node's name.
     pub node: String,
@@ -166,7 +166,7 @@ enum Work {
 /// What becomes of a launch, and how much later the caller learns of it.
 type Answer = (Duration, Result<Instance, CloudError>);
 
-/// A launch that was asked for.
+/// A requested launch.
 struct QueuedLaunch {
     launch: Launch,
     reply: oneshot::Sender<Answer>,
@@ -259,7 +259,7 @@ impl Cloud {
         }
     }
 
-    /// What has happened since this was asked last.
+    /// Events since the last call.
     pub fn events(&self) -> Vec<CloudEvent> {
         self.inner().happened.drain(..).collect()
     }
@@ -392,7 +392,7 @@ impl Cloud {
         self.inner().options.disturbances = disturbances;
     }
 
-    /// Changes what goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.inner().options.faults = faults;
     }

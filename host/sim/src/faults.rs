@@ -35,7 +35,7 @@ pub struct Faults {
     pub unavailable: f64,
     /// What answers for the server has waited long enough: 504. Nothing is done.
     pub gateway: f64,
-    /// All done, and answered with 500, 503 or 504 all the same.
+    /// Carried out, but answered with 500, 503 or 504.
     pub done_and_failed: f64,
 }
 

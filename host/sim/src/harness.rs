@@ -32,7 +32,7 @@ use generated::Watches;
 use interceptor::Interceptor;
 pub use interceptor::{Kill, Point, When};
 
-/// Nodes of a scenario at its busiest, about, where nothing else is asked for.
+/// Default size: nodes of a scenario at its busiest, about.
 pub const SEEDS_SIZE: u32 = 50;
 /// The most CPUs of an instance type in scenarios: pods of one to two CPUs fill small nodes, so
 /// that there are many.
@@ -76,7 +76,7 @@ pub struct Jump {
     pub slot: u32,
     /// When, since the world began.
     pub at: Duration,
-    /// It shows so many seconds more from then on.
+    /// It is this many seconds ahead from then on.
     pub seconds: i64,
 }
 
@@ -109,7 +109,7 @@ impl Setup {
         Setup::beginning(seed, begin)
     }
 
-    /// The same, with whatever each process begins with.
+    /// The same, with the inputs of each process.
     pub fn beginning(seed: u64, begin: Begin) -> Self {
         Setup {
             seed,
@@ -203,7 +203,7 @@ impl Harness {
         self.interceptor.kill_one(lot)
     }
 
-    /// Changes what goes wrong between daemon and server from now on.
+    /// Sets the faults between daemon and server from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.interceptor.set_faults(faults);
     }
@@ -242,9 +242,9 @@ impl Harness {
             .delay_watches(whose, by, tokio::time::Instant::now() + length);
     }
 
-    /// Stops a process, as SIGSTOP does, and lets it go on after a while. What it has sent is
-    /// carried out meanwhile; its timers go on, which is as if it looked at them the moment it goes
-    /// on. Says whether there was one.
+    /// Stops a process, as SIGSTOP does, and lets it go on after a while. Its sent requests are
+    /// carried out meanwhile. Its timers continue, as if it read them when it continues. Says
+    /// whether there was one.
     pub fn freeze(&self, lot: u64, length: Duration) -> bool {
         self.interceptor.freeze(lot, length)
     }
@@ -320,7 +320,7 @@ impl Harness {
         self.interceptor.judges.rest(&self.interceptor, false);
     }
 
-    /// Everything that happened and was asked, as text: equal for equal runs.
+    /// All events and requests as text: equal for equal runs.
     pub fn transcript(&self) -> String {
         format!("{}{}", self.interceptor.requests(), self.world.transcript())
     }

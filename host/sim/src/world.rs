@@ -25,7 +25,7 @@ use crate::server::{DeleteOptions, Server, Subresource, resources};
 /// How a world is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long things take in the cluster.
+    /// Latencies of the cluster.
     pub timing: Timing,
     /// How the cloud is.
     pub cloud: cloud::Options,

@@ -45,7 +45,7 @@ spec:
 const NODES: usize = 100;
 /// How often.
 const TIMES: usize = 10;
-/// kube-scheduler has heard of a taint after this.
+/// kube-scheduler has seen a taint after this time.
 const HEARD: Duration = Duration::from_secs(5);
 
 /// A pod that kube-scheduler puts on a node that is closed already.

@@ -10,7 +10,7 @@ use longshore_sdk::{
 };
 use serde::Deserialize;
 
-/// Where what is left is looked up.
+/// Where the remaining amount is looked up.
 const SIGNAL: &str = "commitments";
 
 #[derive(Debug, Default, Deserialize)]

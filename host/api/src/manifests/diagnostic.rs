@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where an object stands in what was read.
+/// The location of an object in the input.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Location {
     /// The name given to [`Reader::read`](super::Reader::read), usually a file's.

@@ -284,7 +284,7 @@ pub(super) fn template(
     })
 }
 
-/// The shape of a pod with what it asks for, but not yet where it may run.
+/// The shape of a pod with its requests, without scheduling constraints.
 fn bare_shape(
     spec: &WireSpec<'_>,
     own: Labels,

@@ -22,7 +22,7 @@ pub(crate) struct WireRequirement<'a> {
 
 only_from_maps!(WireRequirement<'a>);
 
-/// Whose requirement it is, which decides what it may say.
+/// The owner of the requirement, which decides the allowed operators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     /// Node affinity of a pod or a volume: no Gte and Lte; bounds are any integer.

@@ -194,8 +194,8 @@ impl Store {
         self.reader.objects.limits.get(pod)
     }
 
-    /// Everything as it is now. What costs time is left to [`Frozen::world`], so that whoever folds
-    /// observations goes on at once.
+    /// Everything as it is now. The expensive part is in [`Frozen::world`], so that the folding
+    /// thread continues at once.
     pub fn freeze(&self) -> Frozen {
         let objects = &self.reader.objects;
         let classes = objects.priority_classes.iter();
@@ -221,7 +221,7 @@ impl Store {
         self.freeze().world()
     }
 
-    /// Removes what is in a slot; the last of its table takes the place.
+    /// Removes the object in a slot; the last one of its table moves there.
     fn remove_slot(&mut self, slot: Slot) {
         let Slot { table, at } = slot;
         let objects = &mut self.reader.objects;

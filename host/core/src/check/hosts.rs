@@ -20,7 +20,7 @@ pub enum HostKind<'a> {
     Claim(&'a PlannedClaim, PossibleLabels<'a>),
 }
 
-/// The values that each label of a claim's node may have, looked up when asked for.
+/// The values that each label of a claim's node may have, computed on demand.
 pub struct PossibleLabels<'a> {
     world: &'a ClusterObjects,
     claim: &'a PlannedClaim,
@@ -40,7 +40,7 @@ pub struct Host<'a> {
 /// What claims share, worked out once.
 #[derive(Default)]
 struct Known<'a> {
-    /// What types leave to pods of each resource asked for, by NodePool.
+    /// Room for pods of each requested resource on each type, by NodePool.
     nets: FxHashMap<u32, Vec<Vec<i64>>>,
     /// The types that can be bought at all, by the requirements of a claim.
     purchasable: FxHashMap<&'a [(Symbol, Vec<Symbol>)], Vec<bool>>,

@@ -108,7 +108,7 @@ struct Kinds<'a> {
 }
 
 impl<'a> Kinds<'a> {
-    /// Everything that is said of a label of such nodes.
+    /// Everything known about a label of such nodes.
     fn said<'s>(
         &'s self,
         t: &'s InstanceType,
@@ -180,7 +180,7 @@ impl<'a> Kinds<'a> {
         })
     }
 
-    /// Whether one label can be what is said of it and what is wanted of it.
+    /// Whether one label can satisfy both what is known about it and what is required of it.
     fn agree(
         &self,
         key: Symbol,

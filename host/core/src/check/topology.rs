@@ -377,8 +377,8 @@ impl<'a> View<'a> {
         eligible
     }
 
-    /// Whether a node counts for a constraint; a planned one only if it does whatever is launched
-    /// for it.
+    /// Whether a node counts for a constraint. A planned node counts only if every node that may be
+    /// launched for it does.
     fn counts(&self, rule: &SpreadRule<'a>, at: usize) -> bool {
         let (has_keys, admitted, taints) = match &self.host(at).kind {
             HostKind::Node(node) => {

@@ -101,7 +101,7 @@ impl Postings {
         self.len += 1;
     }
 
-    /// Shapes that a matcher might mean, in order: a superset, by the first rule that names values.
+    /// Shapes that a matcher may select, in order: a superset, by the first rule with values.
     pub fn candidates(&self, matcher: &[Scope]) -> Vec<u32> {
         let rules = matcher
             .iter()

@@ -68,8 +68,8 @@ pub fn pods_without_nomination(
 }
 
 /// Shapes of pods that nodes are bought for and that required pod affinity of such pods selects,
-/// their own or that of others. Where the first of them goes, the others have to go as well; if it
-/// strays to a node without room for them, they wait for ever.
+/// their own or that of others. The others have to follow the first one. If it is bound to a node
+/// without room for them, they stay pending.
 pub fn affinity_leaders(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<ShapeId> {
     let world = &snapshot.world;
     let pods = plan.claims.iter().flat_map(|claim| &claim.pods);

@@ -320,8 +320,8 @@ impl<'s> Run<'s> {
 }
 
 /// Whether pods that came at the same time are tried class by class, as those of a Deployment are
-/// made and come back from waiting, or in any order. Every other pair of seeds has the one, so that
-/// either goes with each arrival.
+/// made and come back from waiting, or in any order. Every other pair of seeds has the same order,
+/// so that both orders occur with each arrival.
 pub fn comes_by_class(seed: u64) -> bool {
     seed % 4 >= 2
 }
@@ -341,9 +341,8 @@ fn restore_class_order(backlog: &mut [Queued], queue: &[Queued]) {
     }
 }
 
-/// How many nodes that pass are enough to choose from, among so many: all up to a hundred, then a
-/// share that falls from a half by one per cent for every 125 nodes, to a twentieth, and never less
-/// than a hundred.
+/// Number of feasible nodes to find among all nodes: all of them up to 100 nodes, then a share that
+/// falls from 50 % by 1 % per 125 nodes to 5 %, and at least 100.
 fn feasible_to_find(nodes: usize) -> usize {
     let percent = 50_usize.saturating_sub(nodes / 125).max(5);
     nodes.min((nodes * percent / 100).max(MIN_FEASIBLE_TO_FIND))

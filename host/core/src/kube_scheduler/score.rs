@@ -109,10 +109,9 @@ fn least_allocated(load: &Load, shape: &Shape) -> i64 {
     if resources == 0 { 0 } else { sum / resources }
 }
 
-/// By how much CPU and memory would be used more evenly than now: 75 where nothing changes, 100 for
-/// the greatest gain and 50 for the greatest loss (kubernetes/kubernetes#135573, since 1.36; before
-/// it was how even they would be, whatever they are now, which drew pods to nodes that they fit
-/// rather than to those that are empty).
+/// The change in balance of CPU and memory: 75 for none, 100 for the greatest gain and 50 for the
+/// greatest loss (kubernetes/kubernetes#135573, since 1.36). Older versions score the resulting
+/// balance, which prefers nodes that the pod fits to empty ones.
 fn balanced(load: &Load, shape: &Shape) -> i64 {
     let with = [0, 1].map(|r| load.requested[r].saturating_add(shape.requested[r]));
     50 + (50 + evenness(load.allocatable, with) - evenness(load.allocatable, load.requested)) / 2

@@ -163,7 +163,7 @@ impl Catalogue {
 
     /// The [`Catalogue::number`] of the catalogue that this one was made from by
     /// [`Catalogue::without_capacity`], its own if it was not: catalogues of the same origin differ
-    /// by what is short alone.
+    /// only in unavailable offerings.
     pub fn origin(&self) -> u64 {
         self.origin.0
     }

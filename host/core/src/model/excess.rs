@@ -84,14 +84,14 @@ impl Part {
 /// A limit that a pod passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Excess {
-    /// Of what it has too many.
+    /// The part that exceeds its limit.
     pub part: Part,
     /// How many.
     pub count: u64,
 }
 
 impl Excess {
-    /// The first limit that is passed.
+    /// The first exceeded limit.
     pub fn of(count: impl Fn(Part) -> u64) -> Option<Self> {
         let all = Part::ALL.into_iter().map(|part| Excess {
             part,

@@ -44,9 +44,9 @@ pub struct Pod {
     /// kube-scheduler has not tried it yet, and the caller expects that no existing node takes it.
     /// It is planned for as if it were `unschedulable`.
     pub unattempted: bool,
-    /// `status.nominatedNodeName`: where kube-scheduler, or Longshore for it, expects the pod; the
-    /// name of a NodeClaim while there is no node yet. While that node exists, the pod counts as
-    /// one of its pods.
+    /// `status.nominatedNodeName`: the node on which kube-scheduler or Longshore expects the pod;
+    /// the name of a NodeClaim while the node does not exist. While that node exists, the pod
+    /// counts as one of its pods.
     pub nominated: Option<Symbol>,
     /// A static (mirror) pod: annotation `kubernetes.io/config.mirror`, or owned by a Node.
     pub is_static: bool,

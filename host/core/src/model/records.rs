@@ -2,12 +2,12 @@
 //!
 //! The state of a cluster is copied once per round while it goes on changing. A copy shares all
 //! chunks; a change to one side copies the chunk that it concerns and nothing else. So a copy costs
-//! one pointer per [`CHUNK`] records, and nobody waits for a hundred thousand pods to be copied.
+//! one pointer per [`CHUNK`] records, and no thread waits for a copy of a hundred thousand pods.
 
 use std::ops::{Index, IndexMut, Range};
 use std::sync::Arc;
 
-/// Records in a chunk. Each change of a shared chunk copies so many.
+/// Records in a chunk. Records per chunk; the first change of a shared chunk copies them.
 const CHUNK: usize = 128;
 
 /// A sequence of records. Reads like a vector; copies share what neither side changes.

@@ -175,7 +175,7 @@ struct CommittedCost {
     cost: f64,
 }
 
-/// Draws by NodePool and row. A commitment that several NodePools see is one by its name.
+/// Draws by NodePool and row. A commitment of several NodePools is identified by its name.
 fn committed_costs(
     p: &CompiledCluster<'_>,
     commitments: &mut Vec<f64>,

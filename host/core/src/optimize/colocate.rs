@@ -221,9 +221,9 @@ fn spreading(
     ))
 }
 
-/// Pods of a domain in so many parts with as many of each service, and what each part needs: its
-/// pods, and room for pods that come here instead of elsewhere. Of several parts each has room for
-/// one more of the largest as well, for what is free on two nodes may not be in one piece.
+/// The pods of a domain in equal parts, and the needs of each part: its pods, and room for pods
+/// that go here instead of elsewhere. With several parts, each also has room for one more of the
+/// largest pod, because free room on two nodes may be too small on each.
 fn split<'m>(
     p: &CompiledCluster<'_>,
     members: impl Iterator<Item = &'m Assignment>,

@@ -152,7 +152,7 @@ impl<'a> Filler<'a> {
         filler
     }
 
-    /// Orders for other values, after so many rounds of looking for better weights of resources.
+    /// Orders for other values, after `rounds` rounds of improving the weights of resources.
     pub fn revalue(&mut self, values: &[f64], rounds: usize) {
         // Ratio and class in one number: the ratio's bits upside down above, since ratios are not
         // negative, the class below. Such numbers are sorted without a look at anything else.
@@ -213,7 +213,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Fills an offer from what is left of each sub; returns the value of what was picked.
+    /// Fills an offer from the rest of each host class; returns the value of the chosen pods.
     pub fn fill(
         &mut self,
         offer: usize,

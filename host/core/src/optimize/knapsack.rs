@@ -239,7 +239,7 @@ fn sack_row(at: usize, plain: usize, padded: usize) -> usize {
     if at < plain { at } else { at - plain + padded }
 }
 
-/// The numbers from here on that are summed side by side. The columns are long enough for it.
+/// The numbers from here on that are summed side by side. The columns are padded to that length.
 fn lanes(column: &[f64], from: usize) -> &[f64; LANES] {
     column[from..].first_chunk().unwrap_or(&[0.0; LANES])
 }

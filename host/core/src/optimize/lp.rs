@@ -29,7 +29,7 @@ pub struct Duals {
     pub values: Vec<f64>,
     /// The same as the last restricted program had it; the truth lies between.
     pub last: Vec<f64>,
-    /// USD per hour of one unit of each resource, as most pods pay for it.
+    /// USD per hour of one unit of each resource, at the price of most pods.
     pub scarcity: Vec<f64>,
     /// Lower bound of the objective, USD per hour.
     pub bound: f64,
@@ -41,7 +41,7 @@ struct Column {
     pods: Vec<(u32, f64)>,
 }
 
-/// Solves with so many rounds of column generation, fewer if it is stopped.
+/// Solves with at most `rounds` rounds of column generation, fewer if it is stopped.
 pub fn solve(classes: &Classes, market: &BinTypes, rounds: usize, stop: Stop<'_>) -> Duals {
     if classes.classes.is_empty() || market.offers.is_empty() {
         let none = vec![0.0; classes.classes.len()];
@@ -130,7 +130,7 @@ fn column(classes: &Classes, cost: f64, picks: &[Chosen]) -> Column {
 /// First prices: what the resources of a pod cost where nodes can be bought by the slice and each
 /// resource of a slice given to whichever set of demands on labels pays most. Solved to the end:
 /// every offer's best split is a column. Returns prices of classes, and of a unit of each resource
-/// where most cores are asked for.
+/// for the class with the most cores.
 fn resource_prices(classes: &Classes, market: &BinTypes) -> (Vec<f64>, Vec<f64>) {
     let dims = market.offers[0].room.len();
     let homes = classes.compatibilities.len();
@@ -378,8 +378,8 @@ impl RestrictedMaster {
     }
 }
 
-/// The bound that prices give and the factor by which they must shrink for it; see the module's
-/// comment for why it is one. Spends so many rounds on the offers that decide it.
+/// The lower bound of prices, and the factor by which they must shrink for it; the head of the
+/// module has the proof. Spends `rounds` rounds on the offers that determine it.
 fn bound(
     classes: &Classes,
     market: &BinTypes,

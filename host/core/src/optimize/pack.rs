@@ -9,7 +9,7 @@ use super::classes::Classes;
 use super::fill::{Chosen, Filler};
 use crate::stop::Stop;
 
-/// A node: what is bought and what goes on it.
+/// A node: its offer and its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The offer.
@@ -47,10 +47,9 @@ impl Rng {
     }
 }
 
-/// Packs all classes by some values of classes, again and again with values corrected by what was
-/// paid, and repacks the cheapest of it; once for each set of values. `scarcity` says what a unit
-/// of each resource is worth, roughly. A set by which something cannot be bought at all gives
-/// nothing.
+/// Packs all classes by given values, repeatedly with values corrected by realised prices, and
+/// repacks the cheapest packing; once per set of values. `scarcity` says what a unit of each
+/// resource is worth, roughly. A set by which something cannot be bought at all gives nothing.
 pub fn pack(
     classes: &Classes,
     market: &BinTypes,
@@ -76,7 +75,7 @@ pub fn pack(
             .run(&mut nodes, budget);
         Some(nodes)
     };
-    // Each set of values goes its own way, so threads change the time and nothing else.
+    // Each set of values is independent, so threads change the time and nothing else.
     std::thread::scope(|scope| {
         let others: Vec<_> = others
             .iter()
@@ -106,8 +105,8 @@ struct Packing {
     commitments: Vec<f64>,
 }
 
-/// Packs as many times as the budget says, each time with values corrected by what was paid; the
-/// cheapest.
+/// Packs as often as the budget allows, each time with values corrected by realised prices. Returns
+/// the cheapest.
 fn iterate_prices(
     filler: &mut Filler<'_>,
     classes: &Classes,
@@ -149,7 +148,7 @@ fn iterate_prices(
     best
 }
 
-/// What one pod of each class paid: the cost of each node split by the value of what is on it.
+/// Realised price of one pod of each class: the cost of each node, split by the value of its pods.
 fn realised_prices(
     classes: &Classes,
     market: &BinTypes,
@@ -284,8 +283,8 @@ fn buy(
     Some(nodes)
 }
 
-/// Takes a few nodes apart and packs what was on them again, with slightly other values, keeping
-/// what costs less.
+/// Destroys a few nodes and repairs: packs their pods again with slightly different values, and
+/// keeps the cheaper result.
 struct NeighbourhoodSearch<'a> {
     classes: &'a Classes,
     market: &'a BinTypes,

@@ -145,7 +145,7 @@ fn claims(
     Some(all)
 }
 
-/// Takes so many pods or bundles off the stocks of a sub.
+/// Takes pods or colocated groups from the stocks of a host class.
 fn take_pods(stocks: &mut Vec<Stock>, mut count: u32) -> Vec<Assignment> {
     let mut taken = Vec::new();
     while count > 0 {

@@ -13,7 +13,7 @@ use crate::schedule::refusal;
 /// Karpenter's bound on the instance types of one NodeClaim.
 const MOST_TYPES: usize = 600;
 
-/// The plan of what was packed.
+/// The plan of a packing.
 pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
     let mut ranking = Ranking::default();
     let mut plan = Plan::default();
@@ -84,8 +84,8 @@ fn planned(
     })
 }
 
-/// Labels with several possible values, and requirements on those that are not settled. Where
-/// types and offerings name the label, the set is what they offer of what is allowed.
+/// Labels with several possible values, and requirements on those that are not settled. If types
+/// and offerings have the label, the set has their allowed values.
 fn settled(
     p: &CompiledCluster<'_>,
     state: NodeSpecId,

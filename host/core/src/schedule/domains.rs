@@ -18,7 +18,7 @@ use crate::model::{Op, PodShape, Requirement, Resources, Symbol, Toleration};
 use crate::plan::{Plan, PlannedClaim};
 use crate::snapshot::Snapshot;
 
-/// What pods ask of a node that is bought for them, whatever the policies of their constraints.
+/// Requirements of pods on a node bought for them, regardless of the policies of their constraints.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Buyer {
     selector: Vec<Requirement>,
@@ -102,7 +102,7 @@ pub struct Purchases {
 }
 
 impl Purchases {
-    /// Nothing asked yet.
+    /// No request yet.
     pub fn new(snapshot: &Snapshot) -> Self {
         let of_pool = |pool: &crate::ids::PoolIx| {
             let record = &snapshot.world.pools[pool.0 as usize];
@@ -166,7 +166,7 @@ impl Purchases {
     }
 }
 
-/// Instance types that have as much as is asked for, what daemons take left aside.
+/// Instance types with enough resources, ignoring daemons.
 fn large_enough(requests: &Resources, snapshot: &Snapshot) -> BitSet {
     let types = snapshot.world.catalogue.types();
     let mut large = BitSet::all(types.len());

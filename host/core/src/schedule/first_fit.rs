@@ -33,7 +33,7 @@ pub struct Template {
     pub pool: PoolIx,
     /// What every claim of it starts as.
     pub initial: NodeSpecId,
-    /// Its types by what they leave to pods.
+    /// Its types by the room that they leave to pods.
     pub fit: Fit,
     /// `minValues` by label.
     pub min_values: Vec<(Symbol, u16)>,
@@ -61,7 +61,7 @@ pub struct CompiledCluster<'a> {
     pub topology: Topology,
     /// What is to be placed, in queue order.
     pub items: Vec<PodGroup>,
-    /// How many pods of each pod group are to be placed.
+    /// Number of pods of each pod group to place.
     pub wanted: Vec<u32>,
     /// Groups that pods which are not theirs are kept balanced for as well, where that costs
     /// nothing.
@@ -72,7 +72,7 @@ pub struct CompiledCluster<'a> {
     scan: FeasibleHosts,
     /// Units of each reservation that are left to plan with.
     reservations: FxHashMap<Symbol, i64>,
-    /// Ends the search for a better plan; what is unfinished is of no use then.
+    /// Ends the search for a better plan; unfinished results are dropped.
     pub stop: Stop<'a>,
 }
 
@@ -148,8 +148,7 @@ pub struct Packing {
 
 impl<'a> CompiledCluster<'a> {
     /// Compiles a snapshot to plan for its pending pods: scores the catalogue, interns
-    /// requirements, groups pods. `counted` are domains that count for spread constraints whatever
-    /// could be bought there.
+    /// requirements, groups pods. `counted` are domains that always count for spread constraints.
     pub fn new(snapshot: &'a Snapshot, policies: &dyn Policies, counted: &Counted) -> Self {
         CompiledCluster::of(snapshot, &snapshot.pending, policies, counted)
     }
@@ -251,8 +250,8 @@ impl<'a> CompiledCluster<'a> {
         }
     }
 
-    /// Takes back what a packing has counted and used up, so that another one can begin. Says
-    /// whether that is possible: if not, the cluster is to be compiled anew.
+    /// Takes back what a packing has counted and used up, so that another one can begin. Returns
+    /// whether that is possible. If not, the cluster has to be compiled again.
     #[must_use]
     pub fn reset(&mut self) -> bool {
         if !self.topology.rewind() {

@@ -278,9 +278,9 @@ impl<'a> NodeSpecs<'a> {
         cells
     }
 
-    /// Whether some type of `within` is on offer under what `from` and `asked` require, with a
-    /// label pinned to a value. Shortages of the moment are left aside: an offering that is short
-    /// for some minutes, a reservation that is used up, one that the scorer excludes now.
+    /// Whether some type of `within` has an offering that satisfies `from` and `asked`, with one
+    /// label fixed to a value. Temporary unavailability is ignored: insufficient capacity, a
+    /// used-up reservation, an offering that the scorer excludes now.
     pub fn could_be_had(
         &mut self,
         from: NodeSpecId,

@@ -39,7 +39,7 @@ pub struct PodGroup {
     pub inverse_hosts: bool,
     /// Topology keys of all three kinds of groups, sorted.
     pub keys: Vec<usize>,
-    /// They are what others' affinity to a host looks for.
+    /// Affinity of other pods to a host may select them.
     pub followed_on_host: bool,
     /// Host ports.
     pub ports: Vec<HostPort>,
@@ -166,7 +166,7 @@ fn new_group(pod: &PendingPod, dims: &ResourceDims) -> PodGroup {
     }
 }
 
-/// Makes the groups of hard rules, and returns those that others are asked to keep balanced: spread
+/// Makes the groups of hard rules. Returns those that other pods should keep balanced: spread
 /// constraints and affinities over domains wider than a host.
 fn own_groups(
     snapshot: &Snapshot,
@@ -430,7 +430,7 @@ fn wished_uses(
 
 /// Which required term and which preferred one count.
 type LabelWishes = (usize, Option<usize>);
-/// What a level asks of labels, with preferences and without.
+/// Label requirements of a relaxation, with preferences and without.
 type Labels = (Vec<RequirementsId>, Arc<Sets>);
 
 fn labels_of(

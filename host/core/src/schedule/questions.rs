@@ -29,7 +29,7 @@ pub struct Questions<'a> {
     demand: Vec<Moves>,
 }
 
-/// A pod that moves when its node goes.
+/// A pod that moves when its node is removed.
 #[derive(Clone, Copy, Debug)]
 struct Moves {
     /// Its position among all pods of nodes in queue order.
@@ -122,7 +122,7 @@ impl<'a> Questions<'a> {
         answer
     }
 
-    /// Takes the nodes out and says which pod groups are to be placed, in queue order.
+    /// Removes the nodes and returns the pod groups to place, in queue order.
     fn begin(&mut self, nodes: &[NodeIx]) -> Vec<usize> {
         self.demand.clear();
         for node in nodes {

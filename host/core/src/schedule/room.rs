@@ -8,7 +8,7 @@ use super::fit::ResourceVector;
 /// Nodes of a block, for which the most of each resource is known.
 const BLOCK: usize = 32;
 
-/// What is left on each existing node. Pods take from it, and what they took can be given back.
+/// What is left on each existing node. Pods take from it, and it can be given back.
 #[derive(Clone, Debug)]
 pub struct Room {
     free: Vec<ResourceVector>,
@@ -65,7 +65,7 @@ impl Room {
         !self.removed[node] && covers(&self.free[node], request)
     }
 
-    /// The first node from a number on that has so much left.
+    /// The first node from a number on with enough room.
     pub fn next(&self, from: usize, request: &[i64]) -> Option<usize> {
         let mut node = from;
         while node < self.free.len() {
@@ -81,7 +81,7 @@ impl Room {
         None
     }
 
-    /// Takes so much, so many times, off what a node has left.
+    /// Subtracts an amount a number of times from the room of a node.
     pub fn take(&mut self, node: usize, request: &ResourceVector, times: u32) {
         subtract(&mut self.free[node], request, i64::from(times));
         self.log.push(Change::Taken {

@@ -244,7 +244,7 @@ impl Sets {
             .map(|at| &self.0[at].1)
     }
 
-    /// The first key on which something that must satisfy `asked` contradicts these sets. A key
+    /// The first key on which `asked` contradicts these sets. A key
     /// that these sets do not name contradicts unless `undefined_ok` says so or `asked` allows
     /// absence.
     pub fn conflict(

@@ -39,7 +39,7 @@ pub enum ConstraintKind {
     Affinity,
     /// Pod anti-affinity: counts pods that are selected.
     AntiAffinity,
-    /// The same seen from the other side: counts pods that own the term.
+    /// The inverse: counts pods that own the term.
     InverseAntiAffinity,
 }
 
@@ -189,7 +189,7 @@ pub struct Group {
 /// Pods of a group by host. A host beyond the end has none.
 #[derive(Clone, Debug)]
 enum HostCounts {
-    /// How many there are, for rules that ask for it.
+    /// Their number, for rules that need it.
     Pods(Vec<u16>),
     /// Whether there are any.
     Any(Members),
@@ -300,8 +300,7 @@ impl Topology {
             .map(|u| self.groups[u.group].spec.key)
     }
 
-    /// No group yet. The domains in `counted` count for their groups whatever could be bought
-    /// there.
+    /// No group yet. The domains in `counted` always count for their groups.
     pub fn new(snapshot: &Snapshot, counted: &Counted) -> Self {
         Topology {
             keys: Vec::new(),

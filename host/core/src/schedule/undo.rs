@@ -42,7 +42,7 @@ pub enum Undo {
         /// The group.
         group: u32,
     },
-    /// Pods were counted in all.
+    /// Pods were added to the total count.
     Total {
         /// Of the pods.
         group: u32,
@@ -60,7 +60,7 @@ pub enum Undo {
     Uncounted {
         /// Of the pod.
         group: u32,
-        /// Where it was; `u32::MAX` for a host.
+        /// Its previous domain; `u32::MAX` for a host.
         domain: u32,
     },
     /// A group keeps pods away from a domain no more.
@@ -74,8 +74,8 @@ pub enum Undo {
     },
 }
 
-/// Changes as they were made, the latest last. Too many are given up: what they belong to is made
-/// anew then.
+/// Changes as they were made, the latest last. Above this number the log is dropped, and its owner
+/// is compiled again.
 #[derive(Clone, Debug)]
 pub struct Log {
     changes: Vec<Undo>,

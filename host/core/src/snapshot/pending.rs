@@ -114,7 +114,7 @@ fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
     waits && pod.node.is_none() && !daemon && !pod.is_static && !pod.terminal && !pod.deleting
 }
 
-/// A pod that will come back elsewhere when its node goes.
+/// A pod that will be created again when its node is removed.
 fn reschedulable(world: &ClusterObjects, pod: &Pod, kinds: &Kinds) -> bool {
     let owned_by = |kind: Option<Symbol>| pod.owner.is_some_and(|o| Some(o.0) == kind);
     let active = !pod.terminal && (!pod.deleting || owned_by(kinds.stateful));

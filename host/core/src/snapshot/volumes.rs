@@ -152,8 +152,8 @@ impl<'a> Volumes<'a> {
     }
 }
 
-/// Every pair of alternatives merged, pairs that contradict each other left out; if that leaves
-/// none, all pairs, so that the contradiction shows where it is looked at.
+/// Every compatible pair of alternatives, merged. If no pair is compatible, all pairs, so that the
+/// contradiction is reported where it is evaluated.
 fn cross(a: &[Vec<Requirement>], b: &[Vec<Requirement>]) -> Vec<Vec<Requirement>> {
     use crate::model::Op;
     let both = |x: &Vec<Requirement>, y: &Vec<Requirement>| [x.clone(), y.clone()].concat();

@@ -99,7 +99,7 @@ pub struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses `text`; what is wrong with it comes out of [`Document::end`].
+    /// Parses `text`; [`Document::end`] returns the errors.
     pub fn new(file: &'t Path, text: &'t str) -> Self {
         let faults = Rc::new(Faults {
             file,
@@ -141,7 +141,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// A table of the file, and which of its keys were asked for.
+/// A table of the file, and the keys that were read.
 pub struct Table<'d, 't> {
     faults: &'d Rc<Faults<'t>>,
     /// As in a header: `[planning]`; empty for the outermost one.
@@ -377,7 +377,7 @@ impl<'d, 't> Table<'d, 't> {
         size
     }
 
-    /// A number under `key`, in a range; `what` says what it is, as `a share of requests`.
+    /// A number under `key`, in a range; `what` describes it, for instance `a share of requests`.
     pub fn number(&mut self, key: &str, range: RangeInclusive<f64>, what: &str) -> Option<f64> {
         let (value, at) = self.value(key)?;
         let Some(number) = float(value) else {

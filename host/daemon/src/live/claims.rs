@@ -97,7 +97,7 @@ pub fn group_of(world: &ClusterObjects, pod: PodIx) -> Option<u32> {
     spread.iter().any(|s| s.required).then_some(shape.0)
 }
 
-/// What is to be known of the pods that nodes are bought for.
+/// Nomination data of the pods that nodes are bought for.
 #[derive(Default)]
 pub struct NominationPlan {
     /// Pods that need no nomination.
@@ -151,11 +151,11 @@ pub struct NewNodeClaim {
     pub pods: Vec<String>,
     /// The cheapest instance type and its price, in words.
     pub summary: String,
-    /// `minValues` were lowered for it.
+    /// Its `minValues` were relaxed.
     pub min_values_relaxed: bool,
 }
 
-/// The NodeClaims of a plan, marked with the round and with what is to be known of its pods. A
+/// The NodeClaims of a plan, annotated with the round and the nomination data of its pods. A
 /// claim whose NodePool is no longer known is left out: the next round plans without it.
 pub fn new_node_claims(
     snapshot: &Snapshot,

@@ -36,7 +36,7 @@ pub struct Clock {
 struct Machine {
     /// The time that was shown at a moment; the system's clock if nothing.
     set: Option<(Timestamp, Instant)>,
-    /// From when on it shows so many seconds more.
+    /// From when on it is this many seconds ahead.
     jumps: [Option<(Instant, i64)>; JUMPS],
 }
 
@@ -57,8 +57,8 @@ impl Clock {
         }
     }
 
-    /// From `at` on the machine shows so many seconds more, or fewer, as a clock does that is set
-    /// anew. Of more than four jumps only the first four are made.
+    /// From `at` on the machine's clock is this many seconds ahead or behind, as after setting it.
+    /// Of more than four jumps only the first four are made.
     #[must_use]
     pub fn jumping(mut self, at: Instant, seconds: i64) -> Self {
         if let Some(free) = self.machine.jumps.iter_mut().find(|jump| jump.is_none()) {

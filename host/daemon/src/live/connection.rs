@@ -29,7 +29,7 @@ use super::clock::Clock;
 use super::leader::{Leadership, NotLeading};
 use super::mutants::mutant;
 
-/// When nothing has come for so long, the server is asked whether it is still there:
+/// After this time without any data the server is pinged:
 const QUIET: Duration = Duration::from_secs(10);
 /// if it does not say so within this, the connection is given up, and with it all that is waited
 /// for.
@@ -37,8 +37,8 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So many bytes of an answer may come before they are read,
 const ANSWER: u32 = 1 << 20;
-/// and so many of all: more than the lists and watches of every kind together, so that a lease can
-/// be renewed while none of those is read.
+/// and this many in total: more than the lists and watches of all kinds, so that the Lease can be
+/// renewed while none of those is read.
 const ANSWERS: u32 = 64 << 20;
 
 /// Two clients of one connection.

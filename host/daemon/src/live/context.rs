@@ -54,8 +54,7 @@ pub struct Context {
     pub echoes: UnboundedSender<OwnWrite>,
     /// Asks watches for a new list.
     pub relists: Arc<Relists>,
-    /// The watches are up to date as far as is known: time limits of what they should have brought
-    /// may be applied.
+    /// The watches are up to date as far as is known, so timeouts on their content may be applied.
     pub fresh: AtomicBool,
     /// Offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,

@@ -184,7 +184,7 @@ pub async fn run(
             () = sleep_until(next) => {}
             () = leadership.retires(), if !leadership.is_retiring() => {}
         }
-        // No step begins from a copy that is older than what this process has written.
+        // No step starts from a copy older than this process's own writes.
         while let Ok(write) = echoes.try_recv() {
             control.wrote(write);
         }
@@ -431,7 +431,7 @@ impl Controller {
         self.state.pending() > 0 || self.state.any_node_leaves()
     }
 
-    /// Does what is due.
+    /// Runs due actions.
     fn tick(&mut self, now: Instant) {
         self.ctx.pulse.beat(now);
         let leads = self.ctx.leadership.is_leader();

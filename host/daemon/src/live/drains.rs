@@ -62,7 +62,7 @@ struct Drain {
     tries: HashMap<String, BTreeMap<PodRequest, Try>>,
     /// When its taint was first seen.
     closed: Option<Instant>,
-    /// When the cloud was asked last for its instance.
+    /// When its instance was last requested from the cloud.
     asked_cloud: Option<Instant>,
     /// Volumes of claims, by `namespace/name` of the claim; nothing while a claim is not bound.
     volumes: HashMap<String, (Option<String>, Instant)>,

@@ -1,5 +1,4 @@
-//! How far the watches can be trusted, and what this process has written that they have not brought
-//! back yet.
+//! Freshness of the watches, and own writes that they have not brought back yet.
 //!
 //! No round is made while a watch lags behind an own write, is silent for 90 s, fails, or has to be
 //! listed again. The answer of a write is folded into the state at once, so that no plan forgets it
@@ -54,7 +53,7 @@ struct Unseen {
 struct Heard {
     /// When it last brought anything,
     at: Option<Instant>,
-    /// and when the first after a while did. More of what happened meanwhile may follow it.
+    /// and when the first one after a silence did. More of what happened meanwhile may follow it.
     resumed: Option<Instant>,
     /// The newest version that the watch has brought.
     version: u64,
@@ -77,7 +76,7 @@ pub enum Stale {
         /// Of what.
         kind: Kind,
     },
-    /// The kind is to be listed again, and was not yet.
+    /// The kind has to be listed again.
     Relisting {
         /// Of what.
         kind: Kind,
@@ -206,7 +205,7 @@ impl Freshness {
     }
 
     /// Whether an object that a watch brings is from before what this process wrote last. If not,
-    /// nothing is awaited of it. Objects that were not kept are taken in all the same: the state
+    /// the watch need not bring it. Objects that were not kept are taken in all the same: the state
     /// has nothing newer.
     pub fn is_older_than_own(&mut self, kind: Kind, name: &str, version: u64) -> bool {
         let key = (kind, name.to_owned());

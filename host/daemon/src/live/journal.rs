@@ -82,7 +82,7 @@ pub struct Decided<'a> {
     pub time: i64,
     /// Its number, as in its beginning.
     pub round: u64,
-    /// Who was asked.
+    /// The evaluated target.
     pub live: &'a ActivePolicies,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,

@@ -314,7 +314,7 @@ async fn launch(
     }
 }
 
-/// Opens a claim's node to pods. Says whether it could be initialised in the same breath.
+/// Registers a claim's node. Says whether it could be initialised in the same breath.
 async fn register(
     ctx: &Context,
     claim: &NodeClaim,

@@ -188,8 +188,8 @@ impl PolicyReloader {
     }
 
     /// Hands back what a round decided, for shadows to be compared with. Without shadows it does
-    /// nothing; with some it copies the claims without their pods. If the last comparison still
-    /// goes on, this round is skipped and counted.
+    /// nothing; with some it copies the claims without their pods. If the previous comparison is
+    /// still running, this round is skipped and counted.
     pub fn finish(&self, live: &Arc<ActivePolicies>, snapshot: &Snapshot, plan: &Plan) {
         let Some(job) = Job::new(live, snapshot, plan) else {
             return;

@@ -302,8 +302,7 @@ fn is_of_other_version(claim: &NodeClaim) -> bool {
         && version.is_some_and(|version| version != hash::VERSION)
 }
 
-/// Sums what the NodePool's nodes have; a claim without a node yet counts with what it was
-/// promised.
+/// Sums what the NodePool's nodes have; a claim without a node counts with its expected resources.
 fn count(status: &mut NodePoolStatus, claims: &[Arc<NodeClaim>], nodes: &[Arc<NodeView>]) {
     let mut milli: BTreeMap<String, i64> = BTreeMap::new();
     let mut add = |resource: &str, text: &str| {

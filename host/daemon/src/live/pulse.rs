@@ -12,7 +12,7 @@ use super::lock::lock;
 
 /// The loop wakes at least this often.
 pub const BEAT: Duration = Duration::from_secs(5);
-/// Without a beat for this long the loop hangs, or has ended.
+/// Time without a beat after which the loop counts as hung.
 const SILENCE: Duration = Duration::from_secs(30);
 /// A round may take twice its limit and this much more.
 const MARGIN: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// From what is registered.
+    /// From the registry.
     pub fn new(
         name: &str,
         kind: MetricType,

@@ -101,8 +101,8 @@ struct Queue {
     arrived: u64,
     /// By kind of turn.
     opening: [usize; Priority::KINDS],
-    /// Groups of pods of which one is to be bound before other nodes register. Who waits for it
-    /// hears when the sender is gone.
+    /// Groups of pods of which one is to be bound before other nodes register. Waiters are woken
+    /// when the sender is dropped.
     awaited_leaders: Vec<(BTreeSet<String>, oneshot::Sender<()>)>,
 }
 

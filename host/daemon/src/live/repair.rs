@@ -93,8 +93,8 @@ impl RepairScope {
     }
 }
 
-/// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted
-/// when it is asked for, and once where many ask.
+/// How many nodes are unhealthy, tolerated or not, by NodePool and in the whole cluster. Counted on
+/// demand, once for concurrent requests.
 #[derive(Default)]
 pub struct UnhealthyCounts {
     counted: Option<Instant>,

@@ -45,7 +45,7 @@ pub struct RoundConfig {
     pub catalogue: Offers,
     /// Its offerings that are unavailable now.
     pub unavailable: Arc<UnavailableOfferings>,
-    /// What the environment says; the configuration's own words win.
+    /// Settings of the environment; the configuration wins.
     pub settings: Settings,
     /// Who scores, and what the configuration says of planning.
     pub policies: PolicyReloader,

@@ -244,7 +244,7 @@ async fn live(
 /// How often the cluster's definitions are checked while they are wrong or cannot be read.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Says what is wrong with the cluster's definitions, until nothing is.
+/// Reports problems of the cluster's definitions until there are none.
 async fn look_at_definitions(client: Client, board: serve::SharedBoard) {
     loop {
         match definitions::differences(&client).await {
@@ -280,8 +280,8 @@ async fn config(file: Option<&Path>) -> Result<Config, Failure> {
     found.map_err(|why| usage(&format!("no way to the API server: {why}"), hint))
 }
 
-/// What the Lease calls this process: no other one has the name, for pods of a node's own network
-/// share a host name and each counts its processes from 1.
+/// The holder identity of this process in the Lease. It is unique, because pods on the host network
+/// share a host name and count processes from 1.
 fn holder() -> String {
     let pod = ["POD_NAME", "HOSTNAME"]
         .into_iter()

@@ -118,7 +118,7 @@ const MILESTONES: usize = 4096;
 /// A pod that waits for a node.
 #[derive(Clone, Copy)]
 struct Waiting {
-    /// A node is nominated for it.
+    /// It is nominated to a node.
     nominated: bool,
     /// kube-scheduler has tried it in vain; others have not been tried yet.
     refused: bool,
@@ -373,8 +373,8 @@ impl ClusterState {
         self.pods.contains_key(name)
     }
 
-    /// Pods that wait, in another way than when this was last asked: whether a node is nominated,
-    /// nothing if they wait no longer.
+    /// Pods with a changed waiting state since the last call: whether they are nominated; nothing
+    /// if they wait no longer.
     pub fn waits_changed(&mut self) -> Vec<(Box<str>, Option<bool>)> {
         std::mem::take(&mut self.waits_changed)
     }
@@ -487,7 +487,7 @@ impl ClusterState {
             .collect()
     }
 
-    /// Everything as it is now, to plan on elsewhere: taking it costs next to nothing.
+    /// A cheap snapshot of everything, to plan on another thread.
     pub fn freeze(&self) -> FrozenState {
         let known = self.store.unsorted();
         let text = |sym| known.names.text(sym);

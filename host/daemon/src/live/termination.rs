@@ -100,7 +100,7 @@ async fn delete_claim(ctx: &Context, claim: &NodeClaim) -> Result<(), StepError>
 }
 
 /// A deletion by UID was refused: nothing is left to do if another claim has the name by now.
-/// Otherwise the server was too busy, and is asked again.
+/// Otherwise the server was too busy, and the request is retried.
 async fn is_another(
     api: &Api<NodeClaim>,
     claim: &NodeClaim,
@@ -311,8 +311,8 @@ async fn end(ctx: &Context, node: &NodeView, claim: Option<NodeClaim>, known: us
                 )
                 .await?;
             }
-            // Kwok's instance is the Node itself, which goes only when its finalizer does: its
-            // provider says so.
+            // Kwok's instance is the Node itself, which is deleted only after its finalizer is
+            // removed; its provider reports that.
             if !ctx.provider.ends_with_node() {
                 return Ok(Some(ENDS));
             }

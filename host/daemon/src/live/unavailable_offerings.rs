@@ -27,7 +27,7 @@ pub struct UnavailableOfferings(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// When each is asked for again, seconds since 1970.
+    /// When each becomes available again, in seconds since 1970.
     until: BTreeMap<OfferingName, i64>,
     /// The last filtered catalogue: its number, the removed rows, and the result.
     made: Option<(u64, Vec<(OfferingId, i64)>, Catalogue)>,
@@ -56,8 +56,8 @@ impl UnavailableOfferings {
         lock(&self.0)
     }
 
-    /// Marks offerings as unavailable at `now` (seconds since 1970). Returns how many of them that
-    /// is news of.
+    /// Marks offerings as unavailable at `now` (seconds since 1970). Returns how many of them were
+    /// available before.
     pub fn note(&self, offerings: &[OfferingName], now: i64) -> usize {
         let mut known = self.known();
         let until = now.saturating_add(UNAVAILABLE_TTL);
@@ -138,7 +138,7 @@ impl Summary {
 }
 
 impl Known {
-    /// Forgets what is asked for again.
+    /// Drops expired entries.
     fn forget(&mut self, now: i64) {
         self.until.retain(|_, until| *until > now);
     }

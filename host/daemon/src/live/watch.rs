@@ -80,7 +80,7 @@ fn number(version: &str) -> Option<u64> {
 }
 
 const PAGE: usize = 500;
-/// How long a watch may run before it is asked for again, seconds.
+/// Lifetime of a watch before it is renewed, in seconds.
 const WATCH: u64 = 290;
 
 /// Bookmarks come every minute; a watch that brings nothing for so long is asked for again.

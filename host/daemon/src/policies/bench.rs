@@ -16,7 +16,7 @@ use crate::{input, options};
 
 /// Runs of which the median is taken.
 const RUNS: usize = 101;
-/// A slow policy is asked less often: for about this long.
+/// A slow policy is called less often: for about this long in total.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads the policy, asks it about the whole catalogue many times, and prints the median.

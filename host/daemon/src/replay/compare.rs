@@ -25,7 +25,7 @@ pub struct Other {
     pub cheapest: Option<Change>,
     /// The round in which it would have cost most: USD per hour, positive.
     pub dearest: Option<Change>,
-    /// What it had to say.
+    /// Its notes.
     pub notes: Vec<String>,
 }
 

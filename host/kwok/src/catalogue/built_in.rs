@@ -17,7 +17,7 @@ const PER_CPU: f64 = 0.025;
 const PER_GB: f64 = 0.001;
 /// Spot's share of the on-demand price.
 const SPOT: f64 = 0.7;
-/// Most pods of a node: so many for each CPU, up to the limit.
+/// Pods per node: a number per CPU, up to the limit.
 const PODS_PER_CPU: i64 = 16;
 const MOST_PODS: i64 = 1024;
 

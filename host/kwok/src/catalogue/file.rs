@@ -80,7 +80,7 @@ impl Amount {
 /// Field, reason and hint.
 type Fault = (String, String, &'static str);
 
-/// The types of a file, and what was wrong with the others.
+/// The types of a file, and diagnostics of invalid ones.
 pub(super) fn read(source: &str, bytes: &[u8], names: &mut Symbols) -> (Vec<Row>, Diagnostics) {
     let mut reader = Reader {
         source,
@@ -410,7 +410,8 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
     let free = reserved && wire.price == 0.0;
     if !wire.price.is_finite() || (wire.price <= 0.0 && !free) {
         let what = format!("{} is not a price", wire.price);
-        let hint = "give USD per hour, above 0 (or 0 if reserved); set Available to false for what cannot be had";
+        let hint = "give USD per hour, above 0 (or 0 if reserved); set Available to false for \
+            what cannot be had";
         return Err(("Price".to_owned(), what, hint));
     }
     found.reservation = match (reserved, reservation, wire.reservation_capacity) {

@@ -14,7 +14,7 @@ use super::{ActorContext, fields, selector, template};
 use crate::object::{Change, Event, Key};
 use crate::server::resources;
 
-/// Taints that daemons tolerate whatever their template says, with the effect.
+/// Taints that all daemons tolerate, with the effect.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -24,7 +24,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// A node has come, gone, or changed what it lets in.
+/// A node was added, removed, or changed what it admits.
 pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let same = |b: &Value| {
         let after = &change.object;
@@ -205,7 +205,7 @@ fn on_node(node: &Arc<str>, fate: DaemonTarget, here: &[(&Key, &Member)], steps:
         .iter()
         .filter(|(_, m)| !m.active && ended(m) && stays(m));
     steps.extend(over.map(|(key, _)| Step::Delete((*key).clone())));
-    // One that is on its way out is waited for.
+    // A terminating pod is awaited.
     let keep = usize::from(fate != DaemonTarget::Goes);
     let surplus = here.iter().filter(|(_, m)| m.active).skip(keep);
     if fate == DaemonTarget::Runs && here.is_empty() {

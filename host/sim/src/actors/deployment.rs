@@ -26,7 +26,7 @@ struct Set {
     there: i64,
 }
 
-/// A pod has gone: a Deployment that is recreated may have waited for it.
+/// A pod is gone: a Deployment with strategy Recreate may wait for it.
 pub fn wake(ctx: &mut ActorContext, change: &Change) {
     if change.event != Event::Deleted {
         return;
@@ -118,7 +118,7 @@ fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, 
         old.iter()
             .filter(|s| s.wants > 0)
             .for_each(|s| scale(ctx, &s.key, 0));
-        // Pods on their way out count: that is the point of it.
+        // Terminating pods count, on purpose.
         let pods = |s: &Set| ctx.view.controlled(resources::POD, fields::uid(&s.object));
         let left = old
             .iter()
@@ -140,7 +140,7 @@ fn roll(ctx: &mut ActorContext, deployment: &Value, wanted: i64, current: &Set, 
             scale(ctx, &current.key, most);
         }
     }
-    // Old pods that are not ready may all go. Of the ready ones so many may go that enough remain.
+    // Old pods that are not ready may all go. Ready ones may go as long as enough remain.
     let total = before + current.wants;
     let mut spare = total - (wanted - unavailable) - (current.wants - current.ready).max(0);
     let mut ready_spare =

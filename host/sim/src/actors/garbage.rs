@@ -10,8 +10,8 @@ use crate::server::{DeleteOptions, Propagation, Subresource, resources};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// A change: dependents of what has gone are looked at, owners that wait for their dependents, and
-/// what is new and names an owner that is not there.
+/// A change: enqueues dependents of deleted objects, owners that wait for dependents, and new
+/// objects with a missing owner.
 pub fn on_change(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     let object = &change.object;
     wake_namespace(ctx, change);
@@ -38,7 +38,7 @@ pub fn on_change(ctx: &mut ActorContext, change: &Change, before: Option<&Value>
     }
 }
 
-/// A namespace that is going is looked at when something in it has gone, or has come too late.
+/// A terminating namespace is reconciled when an object in it is deleted or created.
 fn wake_namespace(ctx: &mut ActorContext, change: &Change) {
     let name = match change.key.resource {
         resources::NAMESPACE => change.key.name.clone(),

@@ -161,7 +161,7 @@ impl Kubelet {
         self.dead.insert(node.to_owned());
     }
 
-    /// Does what is due.
+    /// Runs due actions.
     pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
         let (Step::Ready(key, uid)
         | Step::Start(key, uid)

@@ -120,7 +120,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// Does what is due.
+    /// Runs due actions.
     pub fn act(&mut self, ctx: &mut ActorContext, step: Step) {
         match step {
             Step::Taint(key) => taint(ctx, &key),

@@ -501,8 +501,7 @@ impl Attempt<'_> {
         self.shape.tolerations.iter().any(covers)
     }
 
-    /// What is free on a host and which ports are taken, pods counted in that are nominated for it
-    /// and no less important.
+    /// Free room and used ports of a host, including nominated pods of equal or higher priority.
     fn free(&self, name: &str, host: &Host) -> (Resources, Vec<HostPort>) {
         let (mut free, mut ports) = (host.allocatable.clone(), Vec::new());
         free.sub(&host.used);

@@ -23,7 +23,7 @@ struct Group {
     pods: PodCounts,
 }
 
-/// An object, and what is asked of it so often that it is read only once.
+/// An object, with frequently used fields parsed once.
 pub struct Member {
     /// The object.
     pub object: Arc<Value>,
@@ -239,7 +239,7 @@ impl View {
             .map_or(PodCounts::default(), |group| group.pods)
     }
 
-    /// What of a kind a controller controls, with what is known of each.
+    /// Objects of a kind that a controller owns, with their parsed fields.
     pub fn members(&self, resource: Resource, uid: &str) -> impl Iterator<Item = (&Key, &Member)> {
         let all = self
             .owned

@@ -15,7 +15,7 @@ use crate::server::{Subresource, resources};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A pod was bound, has started or has gone: its claims are looked at.
+/// A pod was bound, has started or is gone: its claims are enqueued.
 pub fn wake(ctx: &mut ActorContext, change: &Change, before: Option<&Value>) {
     fn state(pod: &Value) -> (&str, bool) {
         (fields::text(pod, "/spec/nodeName"), fields::ended(pod))

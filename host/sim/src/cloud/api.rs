@@ -49,8 +49,7 @@ impl CloudProvider for Cloud {
 }
 
 impl Cloud {
-    /// Puts a launch on the event queue. What comes of it does not depend on whether the answer is
-    /// waited for.
+    /// Puts a launch on the event queue. The result does not depend on whether the caller waits.
     fn ask(&self, launch: &Launch) -> Result<oneshot::Receiver<Answer>, CloudError> {
         let (reply, answer) = oneshot::channel();
         let mut inner = self.inner();
@@ -99,7 +98,7 @@ impl Cloud {
 }
 
 impl Inner {
-    /// A KWOKNodeClass must exist; other kinds of classes are not looked at.
+    /// A KWOKNodeClass must exist; other kinds of classes are ignored.
     fn class_is_there(&self, launch: &Launch) -> Result<(), CloudError> {
         let key = fields::key(resources::KWOK_NODE_CLASS, "", &launch.class_name);
         if launch.class_kind == key.resource.kind && self.server.get(&key).is_none() {

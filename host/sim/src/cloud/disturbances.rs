@@ -36,7 +36,7 @@ impl Default for Disturbances {
 const CALM: f64 = 0.98;
 
 impl Inner {
-    /// Puts the first of everything on the event queue.
+    /// Schedules the first event of each kind.
     pub(super) fn schedule_all(&mut self) {
         let disturbances = &self.options.disturbances;
         if !disturbances.prices_every.is_zero() && disturbances.volatility > 0.0 {

@@ -8,7 +8,7 @@ use crate::log::clock_text;
 /// One instance, times since the world began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The cloud's name for it.
+    /// The cloud's ID for it.
     pub provider_id: String,
     /// Its node's name.
     pub node: String,

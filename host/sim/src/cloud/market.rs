@@ -15,7 +15,7 @@ struct OfferingPlace {
     drift: f64,
     /// Instances that can be had besides those that run.
     left: u32,
-    /// Nothing to be had before.
+    /// Unavailable until this time.
     closed_until: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Market {
         self.places[offering.0 as usize].price
     }
 
-    /// Whether one can be had.
+    /// Whether one is available.
     pub fn available(&self, offering: OfferingId, now: Duration) -> bool {
         let place = &self.places[offering.0 as usize];
         place.left > 0 && place.closed_until <= now
@@ -78,7 +78,7 @@ impl Market {
         *left = left.saturating_add(1);
     }
 
-    /// Nothing of these can be had before a time.
+    /// These are unavailable until a time.
     pub fn close(&mut self, offerings: &[OfferingId], until: Duration) {
         for offering in offerings {
             let place = &mut self.places[offering.0 as usize];
@@ -139,7 +139,7 @@ impl Market {
     }
 
     /// What can be bought at the prices of now, in the names of [`Market::types`]; the same
-    /// catalogue until they move. An outage stays: a cloud does not say so before it is asked.
+    /// catalogue until they move. An outage stays: a cloud reports it only in answer to a launch.
     pub fn offers(&self) -> Catalogue {
         let made = self.offers.get_or_init(|| {
             let (catalogue, names) = &*self.types;

@@ -72,7 +72,7 @@ pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment
     }
 }
 
-/// Takes in what has changed. `by` is the request that has brought it about; nothing where it was
+/// Folds the changes. `by` is the request that has brought it about; nothing where it was
 /// no process of the daemon.
 pub(super) fn catch_up(interceptor: &Interceptor, by: Option<&RequestInfo>) {
     let mut memory = interceptor.judges.memory();

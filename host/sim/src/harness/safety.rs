@@ -39,8 +39,8 @@ pub(super) fn launch(interceptor: &Interceptor, who: &str, launch: &Launch) {
         .get(&fields::key(resources::NODE_CLAIM, "", &launch.name));
     match claim {
         Some(claim) if fields::uid(&claim) == launch.uid => {}
-        // A watch that says nothing, or an old list, may show a claim that is gone, or what it was
-        // before a backup.
+        // A silent watch or an old list may show a claim that is gone, or its state before a backup
+        // was restored.
         _ if may_be_known(interceptor, &launch.uid) => {}
         Some(_) => interceptor.violated(format!(
             "{}: launched with a token that is not its claim's",

@@ -99,8 +99,8 @@ impl Needs {
     }
 }
 
-/// The limits of a pod: those of its containers; what the pod as a whole may use instead, where
-/// that is said; its overhead on what is limited. A container without a limit adds nothing.
+/// The limits of a pod: those of its containers, or pod-level limits if set, plus its overhead on
+/// limited resources. A container without a limit adds nothing.
 pub(super) fn limits(
     spec: &WireSpec<'_>,
     at: Path<'_>,

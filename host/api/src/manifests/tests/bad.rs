@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use super::read_bytes;
 
-/// A pod that is read whatever stands before it.
+/// A valid pod after anything.
 const GOOD: &str =
     "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: a}]}\n";
 

@@ -196,9 +196,9 @@ impl Controller {
         });
     }
 
-    /// Whether the server is to be asked which pods wait before claims for these are written: nodes
-    /// were bought for some of them before, nothing was heard of pods for a while, or another
-    /// leader may have done something for them.
+    /// Whether to list unbound pods before claims are created for these pods: nodes were bought for
+    /// some of them before, the watch of pods has been silent, or another leader may have bought
+    /// for them.
     fn is_doubtful(&self, waiting: &[String]) -> bool {
         let again = || waiting.iter().any(|pod| self.bought.contains(pod));
         !waiting.is_empty()

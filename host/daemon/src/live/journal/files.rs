@@ -53,7 +53,7 @@ pub struct Files {
     old: VecDeque<(PathBuf, u64)>,
     current: Option<Segment>,
     last: u64,
-    /// What is written next, as plain text.
+    /// The next text to write.
     batch: Batch,
 }
 

@@ -6,10 +6,10 @@
 //! body    compression u8 · length of the plain text u32 · plain text, as it is (0) or as a block of LZ4 (1)
 //! ```
 //!
-//! Numbers are little endian, checksums are CRC-32. The header stays as it is in every version to
-//! come, so that an older reader can say that it is older. A frame's length has its own checksum.
-//! Without it a flipped bit in a length would look like a truncated file. What the plain text holds
-//! is for [`super::record`]; when to write and where for [`super::files`].
+//! Numbers are little endian, checksums are CRC-32. The header is the same in all future versions,
+//! so that an old reader can report a newer version. A frame's length has its own checksum. Without
+//! it a flipped bit in a length would look like a truncated file. What the plain text holds is for
+//! [`super::record`]; when to write and where for [`super::files`].
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub type Wrong = String;
 /// Whether a header is ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
-    /// It is, and of a version that is read.
+    /// It is a journal of a supported version.
     Known,
     /// It is, of this version, which is newer.
     Newer(u32),

@@ -48,13 +48,13 @@ pub struct Round {
     pub outcome: Outcome,
     /// Milliseconds of deciding.
     pub milliseconds: u64,
-    /// The time limit was reached: the plan is the one that effort `none` gives, whatever `how`
-    /// says.
+    /// The time limit was reached: the plan is the one that effort `none` gives, regardless of
+    /// `how`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
 }
 
-/// Offerings that were taken to be without capacity.
+/// Offerings that were treated as unavailable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Short {
@@ -196,7 +196,7 @@ pub struct Part {
     pub sum: String,
 }
 
-/// Most parts that are written down.
+/// Limit of parts that are recorded.
 const PARTS: usize = 2_000;
 
 const EFFORTS: [(Effort, &str); 4] = [

@@ -64,7 +64,7 @@ impl Job {
     }
 }
 
-/// How one shadow compares with what was decided in one round. Costs are in USD per hour.
+/// The comparison of one shadow policy with the decision of one round. Costs are in USD per hour.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Comparison {
     /// Claims of the NodePools that it serves.
@@ -98,7 +98,7 @@ impl Shadows {
         self.todo.recv().map(|job| self.compare(job)).is_ok()
     }
 
-    /// Compares what is waiting, if anything is.
+    /// Runs the pending comparison, if any.
     pub fn step(&mut self) {
         while let Ok(job) = self.todo.try_recv() {
             self.compare(job);

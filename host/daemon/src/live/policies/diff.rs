@@ -23,7 +23,7 @@ pub struct PolicySlot {
     pub nodepools: Option<Vec<String>>,
 }
 
-/// A policy as it is.
+/// A running policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Running {
     /// Whom it serves.
@@ -65,7 +65,7 @@ pub struct Change {
     pub from: Vec<Option<usize>>,
     /// Names of those that go.
     pub gone: Vec<String>,
-    /// Whether seats differ in number, order, mode or NodePools, whatever sits on them.
+    /// Whether slots differ in number, order, mode or NodePools, whatever their policies.
     pub slots: bool,
 }
 

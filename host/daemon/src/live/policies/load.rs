@@ -76,7 +76,7 @@ pub fn read(entry: &PolicyEntry) -> Result<Read, Problem> {
     })
 }
 
-/// What is wrong, of the kinds of failure that files can have.
+/// The kind of failure of a file.
 pub fn failed(failure: Failure) -> Problem {
     match &failure {
         Failure::Config(faults) if !faults.is_empty() => {
@@ -194,8 +194,8 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
 /// A version is tried for this many NodePools at most.
 const TRIALS: usize = 16;
 
-/// Asks a version what was asked in the last round, of the NodePools that it serves; of all if that
-/// are none. Without a last round it passes.
+/// Sends a version the score requests of the last round for its NodePools, or for all if it had
+/// none. Without a last round it passes.
 pub fn validate(
     policy: &LoadedPolicy,
     entry: &PolicyEntry,

@@ -9,7 +9,7 @@ use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPol
 use crate::config::{Config, Planning};
 use crate::live::lock::lock;
 
-/// A state of everything that rounds ask. Answers the planner; changes only in being replaced.
+/// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.
 pub struct ActivePolicies {
     pub(super) config: Arc<Config>,
     /// Names of the enforced policies, by position.

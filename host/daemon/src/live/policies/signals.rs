@@ -21,7 +21,7 @@ use crate::config::SignalEntry;
 const BYTES: u64 = 4 << 20;
 /// The longest key.
 const KEY: usize = 256;
-/// An address that failed is asked again after this time, or after its own if that is shorter.
+/// Retry interval of a failed URL, unless its own interval is shorter.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Redirects followed.
 const REDIRECTS: u32 = 3;
@@ -86,7 +86,7 @@ impl Sources {
         std::mem::take(&mut self.changed).then(|| self.tables.clone())
     }
 
-    /// Takes up what a configuration names, with what is in their `files`, and drops the rest. A
+    /// Adds the signals of a configuration with the content of their `files`, and drops others. A
     /// signal from another source keeps its table until there is a new one.
     pub fn configure(
         &mut self,

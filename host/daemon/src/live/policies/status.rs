@@ -103,7 +103,7 @@ pub struct Status {
 pub struct ConfigStatus {
     /// Its file; none for defaults.
     pub file: Option<String>,
-    /// Since when what is in force is in force.
+    /// Since when the current configuration is in use.
     pub loaded_at: i64,
     /// What is wrong with the file as it is now.
     pub error: Option<Problem>,
@@ -166,7 +166,7 @@ pub struct ShadowStatus {
     pub excluded: u64,
     /// Price of what was chosen.
     pub price: f64,
-    /// Price of what it would have chosen.
+    /// Price of its own choice.
     pub price_instead: f64,
     /// Effective cost of the chosen offerings, by the enforced policies.
     #[serde(rename = "obeyed")]
@@ -269,7 +269,7 @@ impl PolicyBoard {
         self.policies.iter_mut().find(|policy| policy.name == name)
     }
 
-    /// Writes down what happened while policies were asked.
+    /// Records the events of policy calls.
     pub fn collect(&mut self, live: &ActivePolicies) {
         for report in live.wasm.reports() {
             let text = report.to_string();

@@ -19,7 +19,7 @@ use crate::config::{Config, Mode, PolicyEntry, SignalEntry};
 use crate::error::Failure;
 use crate::live::journal::Journal;
 
-/// Keeps what runs in step with the files.
+/// Keeps the running policies equal to the files.
 pub struct Watcher {
     shared: Arc<Shared>,
     host: Host,
@@ -31,7 +31,7 @@ pub struct Watcher {
     slots: Vec<LoadedSlot>,
 }
 
-/// A policy as it is.
+/// A running policy.
 struct LoadedSlot {
     entry: PolicyEntry,
     running: Option<(Fingerprint, LoadedPolicy)>,
@@ -95,8 +95,8 @@ impl Watcher {
         Ok((shared, watcher))
     }
 
-    /// Looks at everything once. Returns when what was found is ready to be taken over; requests
-    /// for signals go on by themselves.
+    /// Looks at everything once. Returns when the changes are ready to be applied; requests for
+    /// signals continue in the background.
     pub fn step(&mut self, now: SystemTime) {
         self.drop_retired();
         let first = self.sources.step(now, &mut self.shared.board());

@@ -43,7 +43,7 @@ pub async fn drain(
     };
     let mut refused: Vec<String> = Vec::new();
     for pod in waited.iter().filter(|p| !p.is_going()) {
-        // Not what was left when the first pod was asked: each answer takes its time.
+        // Computed per pod and not once at the first eviction, because each answer takes time.
         let left = ends.map(|ends| ends.as_second() - ctx.now().as_second());
         let why = match left.filter(|left| *left < pod.grace()) {
             // Whatever its turn, its budget and its annotations.

@@ -175,7 +175,7 @@ impl DrainingPod {
         }
     }
 
-    /// Who leaves first: others before daemons, and those before critical ones.
+    /// Order of eviction: ordinary pods, then daemons, then critical pods.
     pub fn eviction_tier(&self) -> u8 {
         let critical = matches!(
             self.spec.priority_class_name.as_str(),

@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The daemon in a simulated cluster, in virtual time.
 ///
-/// The daemon's own log goes to standard error where RUST_LOG asks for it.
+/// The daemon's own log goes to standard error if RUST_LOG is set.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-sim", version, arg_required_else_help = true)]
 struct Args {

@@ -30,7 +30,7 @@ pub struct RunArgs {
     /// Ends earlier, as `6h`
     #[arg(long = "for", value_name = "DURATION", value_parser = length)]
     length: Option<Duration>,
-    /// How to print what came of it
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
     /// A folder for drawings: cost, nodes, pods that wait
@@ -75,7 +75,7 @@ fn positive(typed: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Runs a scenario and prints what came of it.
+/// Runs a scenario and prints the result.
 pub fn run(args: &RunArgs) -> ExitCode {
     let began = Instant::now();
     let runs = match tried(args) {

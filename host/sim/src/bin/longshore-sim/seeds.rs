@@ -73,7 +73,7 @@ fn stories(typed: &str) -> Result<Stories, String> {
     Stories::named(typed).ok_or_else(|| "there are `usual` and `safe`".to_owned())
 }
 
-/// What is to be done.
+/// The command.
 struct Options {
     seeds: Range<u64>,
     one: bool,
@@ -230,7 +230,8 @@ fn failed(told: &SeedResult, asked: &Options) -> String {
     };
     let seed = told.seed;
     text + &format!(
-        "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed {seed}{size}{stories}{mutant}\n"
+        "  again: cargo run -p longshore-sim{features} --bin longshore-sim -- seed \
+        {seed}{size}{stories}{mutant}\n"
     )
 }
 
@@ -241,7 +242,8 @@ fn summary(all: &[SeedResult], threads: usize, seconds: f64) -> String {
     let most = busiest.iter().max().copied().unwrap_or(0);
     let sum = |of: &dyn Fn(&SeedResult) -> u64| all.iter().map(of).sum::<u64>();
     format!(
-        "{} seeds in {seconds:.1} s on {threads} threads, {:.0} a minute: {bad} failed. At the busiest {mean:.0} nodes on \
+        "{} seeds in {seconds:.1} s on {threads} threads, {:.0} a minute: {bad} failed. At the \
+        busiest {mean:.0} nodes on \
          average, {most} at most; {} instances bought, {} processes, {} requests",
         all.len(),
         all.len() as f64 / seconds * 60.0,

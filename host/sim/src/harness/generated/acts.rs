@@ -122,8 +122,8 @@ pub(super) fn acts(
         });
         some(3, &mut |_| ScenarioEvent::Compact);
     }
-    // Who was deaf for a while and then finds the past forgotten has to find out from a list what
-    // is gone.
+    // A client with a silent watch finds the history compacted, and has to learn deletions from a
+    // list.
     let stalls: Vec<_> = acts
         .iter()
         .filter(|(_, act)| matches!(act, ScenarioEvent::Stall(_)))

@@ -16,7 +16,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Its manifest with so many replicas.
+    /// Its manifest with a number of replicas.
     pub fn with(&self, replicas: u32) -> String {
         self.manifest.replace("REPLICAS", &replicas.to_string())
     }

@@ -28,7 +28,7 @@ pub enum Trouble {
     Silent(Watches, Duration),
     /// Watches are late by this much.
     Late(Watches, Duration, Duration),
-    /// A process is stopped (SIGSTOP) and goes on with what it had under way.
+    /// A process is stopped (SIGSTOP) and later continues its work in progress.
     Freeze(u64, Duration),
     /// A process is terminated (SIGTERM).
     Terminate(u64),

@@ -12,8 +12,8 @@ use crate::server::{RequestInfo, resources};
 const POOL: &str = "karpenter.sh/nodepool";
 
 /// A claim was made or changed by a process of the daemon: claims that stay, together, are within
-/// the limits. Claims on their way out do not count, as in Karpenter, and neither do those whose
-/// Node is.
+/// the limits. Terminating claims do not count, as in Karpenter, and neither do claims with a
+/// terminating Node.
 pub(super) fn hold(interceptor: &Interceptor, change: &Change, by: Option<&RequestInfo>) {
     let claim = &*change.object;
     let grows =

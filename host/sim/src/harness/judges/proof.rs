@@ -24,7 +24,8 @@ const LOST: Duration = Duration::from_secs(110);
 /// Leaked instances are collected every two minutes; terminations within one interval belong to one
 /// pass.
 const PASS: Duration = Duration::from_secs(60);
-/// The daemon's clock and the server's agree to so many seconds: the server names whole ones.
+/// Tolerance between the daemon's clock and the server's, in seconds: the server sends whole
+/// seconds.
 const CLOCK: i64 = 3;
 /// Nodes that have been unhealthy for less, seconds, may not be known to be: a request's time on
 /// the way and a watch's.

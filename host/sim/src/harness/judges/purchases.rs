@@ -20,14 +20,14 @@ const ROUND: &str = "longshore.dev/round";
 /// A registered node has so long to take its pods, seconds, before they are planned again; a little
 /// less than the daemon gives it.
 const TAKES: i64 = 25;
-/// A watch may be silent for so long before rounds wait for it: bookmarks come every minute. What
+/// How long a watch may be silent before rounds wait for it; bookmarks arrive every minute. What
 /// became of a pod in that time need not be known; five seconds more for a round that has begun.
 const SILENT: Duration = Duration::from_secs(95);
-/// Before a second purchase for a pod the server is asked; what has become of the pod within this
-/// time may have come between the answer and the plan.
+/// Before a second purchase for a pod the server is asked. Changes of the pod within this time may
+/// have happened between the answer and the purchase.
 const ASKED: Duration = Duration::from_secs(5);
 
-/// What is remembered of pods and of what was bought for them.
+/// The history of pods and of purchases for them.
 #[derive(Default)]
 pub(super) struct Purchases {
     /// Pods that a claim was made for, by the claim's name.
@@ -118,8 +118,8 @@ impl Purchases {
 
     /// Nothing is bought for a pod that another claim was made for and still can take.
     fn once(&self, interceptor: &Interceptor, claim: &Value, pods: &[String]) {
-        // One that was held up was planned by what was true then: whether there was room on a node
-        // that pods may go to is not known any more. Whether a node was on its way is.
+        // A delayed create was planned on an earlier state. Whether a usable node had room then is
+        // no longer known. Whether a node was on its way is.
         let held_up = under_way(interceptor, claim) > Duration::from_secs(1);
         for (name, theirs) in &self.planned {
             let Some(pod) = pods.iter().find(|pod| theirs.contains(pod)) else {

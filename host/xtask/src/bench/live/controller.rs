@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// What is at a path of a port; nothing if it does not answer with 200.
+/// The body at a path of a port; nothing if the answer is not 200.
 fn ask(port: u16, path: &str) -> Option<String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
