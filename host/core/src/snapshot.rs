@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 pub use running::Running;
 
+use rustc_hash::FxHashSet;
+
 use crate::ids::{PodIx, PoolIx};
 use crate::model::{
     ClusterObjects, HostPort, Labels, PodShape, Requirement, Resources, Symbol, Taint,
@@ -46,21 +48,23 @@ impl Snapshot {
     pub fn new(world: Arc<ClusterObjects>) -> Self {
         let daemons = nodes::daemons(&world);
         let volumes = volumes::Volumes::index(&world);
-        let nodes::Joined {
-            mut nodes,
-            deleting: leaving,
-            lost_nominations: mut crowded_out,
-            nominated: expected,
-        } = nodes::join(&world, &daemons, &volumes);
-        let mut running = Running::index(&world, &nodes);
-        let too_many = spread::skew_violations(&world, &nodes, &running, &expected);
-        if !too_many.is_empty() {
-            for &(pod, at) in expected.iter().filter(|(pod, _)| too_many.contains(pod)) {
-                nodes[at].release(pod, world.shapes.get(world.pods[pod.0 as usize].shape));
-            }
-            crowded_out.extend(too_many);
-            running = Running::index(&world, &nodes);
+        let join = |not_here: &FxHashSet<PodIx>| {
+            let joined = nodes::join(&world, &daemons, &volumes, not_here);
+            let running = Running::index(&world, &joined.nodes);
+            (joined, running)
+        };
+        let (mut joined, mut running) = join(&FxHashSet::default());
+        let not_here = spread::skew_violations(&world, &joined.nodes, &running, &joined.nominated);
+        if !not_here.is_empty() {
+            // Others may have the room that these would have taken.
+            (joined, running) = join(&not_here);
         }
+        let nodes::Joined {
+            nodes,
+            deleting: leaving,
+            lost_nominations: crowded_out,
+            nominated: _,
+        } = joined;
         let running = Arc::new(running);
         let pending = pending::collect(&world, &leaving, &crowded_out, &volumes);
         let (pools, unusable_pools) =
@@ -133,18 +137,4 @@ pub struct StateNode {
     pub volumes: Vec<(Symbol, u32)>,
     /// Pods bound to it that are neither terminal nor terminating, daemons included.
     pub pods: Vec<PodIx>,
-}
-
-impl StateNode {
-    /// A pod that was expected is so no longer. Its volumes still count.
-    fn release(&mut self, pod: PodIx, shape: &PodShape) {
-        self.free.add(&shape.requests);
-        self.pods.retain(|other| *other != pod);
-        for port in &shape.ports {
-            self.ports
-                .iter()
-                .position(|other| other == port)
-                .map(|at| self.ports.swap_remove(at));
-        }
-    }
 }

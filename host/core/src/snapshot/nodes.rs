@@ -63,8 +63,13 @@ pub struct Joined {
     pub nominated: Vec<(PodIx, usize)>,
 }
 
-/// Joins nodes, claims and pods.
-pub fn join(world: &ClusterObjects, daemons: &[Arc<PodShape>], volumes: &Volumes) -> Joined {
+/// Joins nodes, claims and pods. The nominations of the pods in `not_here` do not count.
+pub fn join(
+    world: &ClusterObjects,
+    daemons: &[Arc<PodShape>],
+    volumes: &Volumes,
+    not_here: &FxHashSet<PodIx>,
+) -> Joined {
     let special = WellKnown::of(&world.names);
     let mut by_provider: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
     let mut by_node: FxHashMap<Symbol, &NodeClaim> = FxHashMap::default();
@@ -97,7 +102,7 @@ pub fn join(world: &ClusterObjects, daemons: &[Arc<PodShape>], volumes: &Volumes
             .cmp(&a.initialized)
             .then_with(|| world.names.text(a.name).cmp(world.names.text(b.name)))
     });
-    let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes);
+    let (crowded_out, expected) = bind(world, &mut nodes, daemons, volumes, not_here);
     Joined {
         nodes,
         deleting: leaving,
@@ -304,13 +309,14 @@ fn state_node(
 }
 
 /// Subtracts bound pods, nominated pods and expected daemons from each node. Returns the nominated
-/// pods without room, and the others with the positions of their nodes. Terminating pods on the
+/// pods without room and those in `not_here`, and the others with the positions of their nodes. Terminating pods on the
 /// node count as gone for nominated pods, because their room may be why the pods were nominated.
 fn bind(
     world: &ClusterObjects,
     nodes: &mut [StateNode],
     daemons: &[Arc<PodShape>],
     volumes: &Volumes,
+    not_here: &FxHashSet<PodIx>,
 ) -> (FxHashSet<PodIx>, Vec<(PodIx, usize)>) {
     let at: FxHashMap<Symbol, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name, i)).collect();
     let daemon_kind = world.names.get("DaemonSet");
@@ -353,7 +359,8 @@ fn bind(
             nominated.push((ix, i));
         }
     }
-    let mut crowded_out = FxHashSet::default();
+    let mut crowded_out = not_here.clone();
+    nominated.retain(|(ix, _)| !not_here.contains(ix));
     nominated.sort_by(|a, b| {
         world.pods[a.0.0 as usize]
             .uid
