@@ -440,7 +440,8 @@ impl Asked<'_> {
                 .and_then(|own| own.pods.first());
             let why = match stuck {
                 Some(&pod) => Stays::NoPlace(pod),
-                None => Stays::NotWorthIt(state.cost.max(0.0)),
+                None if state.cost < 0.0 => Stays::Needed,
+                None => Stays::NotWorthIt(state.cost),
             };
             self.round.stays.push((node, why));
         }

@@ -123,6 +123,8 @@ pub enum Stays {
     NotModelled(PodIx),
     /// Its pods find no place, or none that is allowed.
     NoPlace(PodIx),
+    /// It could go alone, but what others would save by moving pods to it is worth more.
+    Needed,
     /// What it costs is less than what its pods' new places would cost and what it costs to move them:
     /// USD per hour that are missing.
     NotWorthIt(f64),

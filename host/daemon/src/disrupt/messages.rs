@@ -51,6 +51,7 @@ impl Messages<'_> {
             Stays::UnknownOffering => "UnknownOffering",
             Stays::NotModelled(_) => "NotModelled",
             Stays::NoPlace(_) => "NoPlace",
+            Stays::Needed => "Needed",
             Stays::NotWorthIt(_) => "NotWorthIt",
         }
     }
@@ -104,6 +105,9 @@ impl Messages<'_> {
                 format!("pod {} has a rule that pods are not moved under: affinity to a host", self.pod(*pod))
             }
             Stays::NoPlace(pod) => format!("no other place is found for pod {}", self.pod(*pod)),
+            Stays::Needed => {
+                "it could go alone, but it is worth more as a place for pods of nodes that go".into()
+            }
             Stays::NotWorthIt(missing) => {
                 format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
             }
