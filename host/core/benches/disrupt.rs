@@ -13,6 +13,7 @@ use longshore_core::disrupt::methods::{self, Options};
 use longshore_core::disrupt::paper::{self, Serial};
 use longshore_core::disrupt::proposals;
 use longshore_core::disrupt::search::Effort;
+use longshore_core::model::Records;
 use longshore_core::policy::ByPrice;
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -35,7 +36,7 @@ fn main() {
     assert!(problems.list.is_empty(), "{problems}");
     objects.catalogue = longshore_kwok::catalogue::parse(types, &read(types), &mut objects.names).0;
     if rest.get(2).is_some_and(|word| word == "no-budgets") {
-        objects.budgets.clear();
+        objects.budgets = Records::default();
     }
     let mut effort = Effort::default();
     effort.tries = number(1).map_or(effort.tries, |tries| tries as usize);

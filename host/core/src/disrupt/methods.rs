@@ -400,10 +400,10 @@ impl Asked<'_> {
                 Outcome::new(&state)
             };
             let (found, _) = proposals::of_state(c, outcome, options.rules, self.left_of_all());
-            for proposal in found {
+            // Only the first: the next one would be found without knowing of this one.
+            if let Some(proposal) = found.into_iter().next() {
                 let verdict = self.verdict(&proposal);
                 self.round.proposals.push((proposal, verdict));
-                // The next one would be found without knowing of this one.
                 return;
             }
         }
