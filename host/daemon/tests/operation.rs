@@ -104,7 +104,7 @@ fn unreachable() -> Result<()> {
     until("its status says so", || {
         Ok(daemon
             .ask(&["status"])?
-            .contains("waits: not everything could be listed"))
+            .contains("starting: initial lists are not complete"))
     })?;
     std::thread::sleep(Duration::from_secs(5));
     daemon.lives()?;
@@ -250,11 +250,11 @@ fn missing() -> Result<()> {
         daemon.says("RBAC does not let us list pods; kubectl apply -f deploy/rbac.yaml")
     })?;
     until("the old definition is said", || {
-        daemon.says("drops what is written to spec.nodeRegistrationDelay")
+        daemon.says("drops the fields spec.nodeRegistrationDelay")
     })?;
     until("its status says so", || {
         let status = daemon.ask(&["status"])?;
-        Ok(status.contains("waits: not everything") && status.contains("trouble   Pod: RBAC"))
+        Ok(status.contains("starting: initial lists") && status.contains("trouble   Pod: RBAC"))
     })?;
     daemon.lives()?;
     plane.run(&[
