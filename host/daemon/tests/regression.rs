@@ -1361,7 +1361,7 @@ fn tainted_by_others(scene: &Scene) -> Result<()> {
             "json",
         ];
         let events = scene.stage.plane.run(&args)?;
-        let told = events.contains("something has tainted them (test=true:NoExecute)");
+        let told = events.contains("unusable because of taint test=true:NoExecute");
         ensure!(told, "{object} is not told");
     }
     scene.clear()

@@ -48,7 +48,8 @@ impl Term {
 pub struct Pending(bool);
 
 impl Launches {
-    /// This process has written a claim, which nothing was launched for yet. `since` is when it began to lead.
+    /// This process has written a claim, or its finalizer: nothing was launched for it before.
+    /// `since` is when the process began to lead.
     pub fn made(&self, uid: &str, since: Instant) {
         let mut term = lock(&self.0);
         term.is(since);

@@ -83,6 +83,9 @@ pub async fn step(
         let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(FINALIZER.to_owned());
         patch_meta(ctx, claim, json!({"finalizers": finalizers})).await?;
+        // Nothing is launched for a claim before it has the finalizer.
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        ctx.launches.made(uid, ctx.leadership.since());
         return Ok(None);
     }
     let mut next = claim.clone();
