@@ -559,8 +559,8 @@ fn instance_unknown(scene: &Scene) -> Result<()> {
         "--patch",
         status,
     ])?;
-    // Looked for every two minutes.
-    scene.until(300, "the NodeClaim is gone", || {
+    // Seen twice, two minutes apart, by passes that begin two minutes apart: three may be needed.
+    scene.until(420, "the NodeClaim is gone", || {
         Ok(scene.all("nodeclaims")?.is_empty())
     })
 }
