@@ -2,7 +2,7 @@
 //!
 //! [`pod_groups`] groups identical pods and lists their requirements, relaxed preference by
 //! preference; [`by_label`] indexes them by selector. [`node_specs`] narrows what a new node may
-//! be, label by label, with every result interned. [`fit`] finds the instance types that are large
+//! be, label by label, with every result interned; [`settled`] says what that leaves to NodeClaims. [`fit`] finds the instance types that are large
 //! enough. [`incompatible_pools`] finds NodePools without any compatible instance type.
 //! [`topology`] counts pods by domain, and [`domains`] says which domains count. [`first_fit`]
 //! packs first-fit-decreasing with all of them. The optimizer starts from its result.
@@ -21,5 +21,6 @@ pub mod ranking;
 pub mod refusal;
 pub mod room;
 pub mod sets;
+pub mod settled;
 pub mod topology;
 pub mod undo;

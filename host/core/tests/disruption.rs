@@ -495,8 +495,8 @@ fn the_check_finds_what_is_wrong() {
             .unwrap();
         let offering = longshore_core::model::OfferingId(dear as u32);
         let replacement = &mut all[0].replacements[0];
-        (replacement.offering, replacement.price) = (offering, 8.0);
-        replacement.types = vec![catalogue.offering(offering).instance_type];
+        (replacement.claim.offering, replacement.claim.price) = (offering, 8.0);
+        replacement.claim.types = vec![catalogue.offering(offering).instance_type];
     };
     assert_eq!(wrong(&price), Some(Invariant::Price));
 }

@@ -197,11 +197,7 @@ impl Decision {
 
     /// SHA-256 over the JSON of the decision, in hexadecimal.
     pub fn digest(&self) -> String {
-        let bytes = serde_json::to_vec(self).unwrap_or_default();
-        Sha256::digest(&bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        digest(self)
     }
 
     /// `(effective - lowerBound) / effective`; 0 where nothing is bought.
@@ -259,6 +255,15 @@ fn of_pool(world: &ClusterObjects, pool: PoolIx) -> (String, Messages<'_>) {
             pool: Some(pool),
         },
     )
+}
+
+/// SHA-256 over the JSON of something, in hexadecimal.
+pub fn digest(of: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(of).unwrap_or_default();
+    Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// One claim with names.

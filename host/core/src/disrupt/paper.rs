@@ -3,11 +3,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::proposals::{Proposal, Replacement, To};
+use super::proposals::{Proposal, To};
 use crate::ids::PodIx;
 use crate::model::{
     ClusterObjects, Labels, NodeClaim, NodeRecord, Op, Requirement, Symbol, Symbols,
 };
+use crate::plan::PlannedClaim;
 use crate::snapshot::Snapshot;
 
 /// Symbols of the nodes that proposals buy: `bought-1`, `bought-2`, …
@@ -44,7 +45,7 @@ pub fn carry_out(
         let mut bought = Vec::new();
         for replacement in &proposal.replacements {
             serial.0 += 1;
-            bought.push(buy(&mut world, replacement, serial.0));
+            bought.push(buy(&mut world, &replacement.claim, serial.0));
         }
         for moved in &proposal.moves {
             let to = match moved.to {
@@ -78,12 +79,12 @@ pub fn carry_out(
 }
 
 /// A registered, initialised node of the cheapest offering; returns its name.
-fn buy(world: &mut ClusterObjects, replacement: &Replacement, serial: u32) -> Symbol {
+fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol {
     let mut names = std::mem::take(&mut world.names);
     let name = names.intern(&format!("bought-{serial}"));
     let id = names.intern(&format!("paper://bought-{serial}"));
-    let pool = world.pools[replacement.pool.0 as usize].clone();
-    let offering = world.catalogue.offering(replacement.offering);
+    let pool = world.pools[claim.pool.0 as usize].clone();
+    let offering = world.catalogue.offering(claim.offering);
     let kind = world.catalogue.instance_type(offering.instance_type);
     let labels = labels_of(
         &mut names,

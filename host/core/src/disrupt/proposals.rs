@@ -15,7 +15,7 @@ use super::state::{HostState, State};
 use super::verdicts::{Method, Reason};
 use crate::check::{Violation, disruption};
 use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{ClusterObjects, ResourceId, Symbol};
+use crate::model::{ResourceId, Symbol};
 use crate::snapshot::Snapshot;
 
 /// Where a pod goes.
@@ -59,11 +59,11 @@ pub struct Proposal {
 
 impl Proposal {
     /// What the check is told of it.
-    pub fn to_check(&self, world: &ClusterObjects) -> disruption::Disruption {
+    pub fn to_check(&self) -> disruption::Disruption {
         let bought = self
             .replacements
             .iter()
-            .map(|replacement| replacement.to_claim(world))
+            .map(|of| of.claim.clone())
             .collect();
         let place = |to: To| match to {
             To::Node(node) => disruption::Place::Node(node),
@@ -83,10 +83,7 @@ impl Proposal {
 /// # Errors
 /// Everything that is wrong.
 pub fn check(snapshot: &Snapshot, proposals: &[Proposal]) -> Result<(), Vec<Violation>> {
-    let all: Vec<disruption::Disruption> = proposals
-        .iter()
-        .map(|proposal| proposal.to_check(&snapshot.world))
-        .collect();
+    let all: Vec<disruption::Disruption> = proposals.iter().map(Proposal::to_check).collect();
     disruption::check(snapshot, &all)
 }
 
@@ -230,6 +227,7 @@ impl Limits {
             for replacement in proposal
                 .replacements
                 .iter_mut()
+                .map(|of| &mut of.claim)
                 .filter(|of| of.pool == *pool)
             {
                 let first = catalogue.offering(replacement.offering).instance_type;
@@ -243,7 +241,10 @@ impl Limits {
                     .for_each(|(resource, left)| *left -= bound.get(*resource));
                 *count = count.map(|count| count - 1);
             }
-            let buys = proposal.replacements.iter().any(|of| of.pool == *pool);
+            let buys = proposal
+                .replacements
+                .iter()
+                .any(|of| of.claim.pool == *pool);
             let short =
                 left.iter().any(|(_, left)| *left < 0) || count.is_some_and(|count| count < 0);
             if buys && short {
@@ -748,7 +749,7 @@ fn described(
     let price: f64 = part.nodes.iter().map(|&node| c.nodes[node].price).sum();
     let paid: f64 = replacements
         .iter()
-        .map(|replacement| replacement.price)
+        .map(|replacement| replacement.claim.price)
         .sum();
     Proposal {
         method,
@@ -806,10 +807,10 @@ fn proposal(c: &mut Compiled<'_>, part: &Part, rules: Rules) -> Result<Proposal,
     if let ([_], [one]) = (part.nodes.as_slice(), replacements.as_mut_slice())
         && spot_to_spot
     {
-        if one.types.len() < SPOT_FLEXIBILITY {
+        if one.claim.types.len() < SPOT_FLEXIBILITY {
             return Err(Why::SpotToSpot);
         }
-        one.types.truncate(SPOT_FLEXIBILITY);
+        one.claim.types.truncate(SPOT_FLEXIBILITY);
     }
     let method = if part.nodes.len() == 1 {
         Method::SingleNode

@@ -1,61 +1,24 @@
 //! What is bought in place of removed nodes: instance types, requirements and price of each NodeClaim.
 
 use super::compile::Compiled;
-use crate::ids::{PodIx, PoolIx};
-use crate::model::{
-    ClusterObjects, MinValuesPolicy, OfferingId, Requirement, Resources, Symbol, TypeId,
-};
+use crate::ids::PodIx;
+use crate::model::{MinValuesPolicy, OfferingId, Resources, Symbol, TypeId};
 use crate::plan::PlannedClaim;
 use crate::schedule::bit_set::BitSet;
 use crate::schedule::first_fit::CompiledCluster;
 use crate::schedule::fit::ResourceVector;
 use crate::schedule::node_specs::NodeSpecId;
-use crate::schedule::sets::Set;
-
-/// Karpenter's bound on the instance types of one NodeClaim.
-const MOST_TYPES: usize = 600;
+use crate::schedule::ranking::Ranking;
+use crate::schedule::settled::{MOST_TYPES, settled};
 
 /// A node to buy in place of others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replacement {
-    /// Its NodePool.
-    pub pool: PoolIx,
-    /// What is counted on: the cheapest offering that it admits.
-    pub offering: OfferingId,
-    /// Instance types that hold its pods and are cheap enough, cheapest first.
-    pub types: Vec<TypeId>,
-    /// Labels narrowed to a set of values.
-    pub requirements: Vec<(Symbol, Vec<Symbol>)>,
-    /// Requirements that leave a label open.
-    pub open: Vec<Requirement>,
-    /// Price of `offering`, USD per hour.
-    pub price: f64,
+    /// What is bought: the cheapest offering that it admits is counted on, and its types hold its
+    /// pods and are cheap enough.
+    pub claim: PlannedClaim,
     /// The most that any offering which it admits costs, USD per hour.
     pub worst_price: f64,
-    /// Its pods.
-    pub pods: Vec<PodIx>,
-}
-
-impl Replacement {
-    /// The NodeClaim that it is.
-    pub fn to_claim(&self, world: &ClusterObjects) -> PlannedClaim {
-        let mut requests = Resources::default();
-        for pod in &self.pods {
-            requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);
-        }
-        PlannedClaim {
-            pool: self.pool,
-            offering: self.offering,
-            types: self.types.clone(),
-            requirements: self.requirements.clone(),
-            open: self.open.clone(),
-            price: self.price,
-            effective_cost: self.price,
-            pods: self.pods.clone(),
-            requests,
-            min_values_relaxed: false,
-        }
-    }
 }
 
 /// Why a replacement cannot be had as planned.
@@ -209,113 +172,31 @@ fn describe(
     pods: Vec<PodIx>,
 ) -> Option<Replacement> {
     let world = &*p.snapshot.world;
-    let cost = |offering: OfferingId| p.states.scores[pool].cost[offering.0 as usize];
-    let price = |offering: OfferingId| world.catalogue.offering(offering).price;
-    let mut ranked: Vec<(TypeId, OfferingId)> = types
-        .iter()
-        .filter_map(|t| {
-            Some((
-                TypeId(t as u32),
-                p.states.cheapest(state, TypeId(t as u32))?,
-            ))
-        })
-        .collect();
-    ranked.sort_by(|a, b| {
-        let by_cost = cost(a.1).total_cmp(&cost(b.1));
-        by_cost
-            .then(price(a.1).total_cmp(&price(b.1)))
-            .then(a.0.cmp(&b.0))
-    });
-    ranked.truncate(MOST_TYPES);
-    let &(_, offering) = ranked.first()?;
-    let types: Vec<TypeId> = ranked.iter().map(|r| r.0).collect();
+    let ranked = Ranking::default().of(p, state);
+    let mut fitting = ranked.iter().filter(|(t, _)| types.has(t.0 as usize));
+    let &(_, offering) = fitting.clone().next()?;
+    let types: Vec<TypeId> = fitting.by_ref().take(MOST_TYPES).map(|r| r.0).collect();
     let worst_price = types
         .iter()
         .filter_map(|t| worst(p, pool, state, t.0 as usize))
         .fold(0.0, f64::max);
     let (requirements, open) = settled(p, state, &types);
-    let pool = p.pools[pool].pool;
-    Some(Replacement {
-        pool,
+    let mut requests = Resources::default();
+    for pod in &pods {
+        requests.add(&world.shapes.get(world.pods[pod.0 as usize].shape).requests);
+    }
+    let price = world.catalogue.offering(offering).price;
+    let claim = PlannedClaim {
+        pool: p.pools[pool].pool,
         offering,
         types,
         requirements,
         open,
-        price: price(offering),
-        worst_price,
+        price,
+        effective_cost: price,
         pods,
-    })
-}
-
-/// Labels with a set of values, and requirements on those that are left open, by the text of the key.
-fn settled(
-    p: &CompiledCluster<'_>,
-    state: NodeSpecId,
-    types: &[TypeId],
-) -> (Vec<(Symbol, Vec<Symbol>)>, Vec<Requirement>) {
-    let world = &*p.snapshot.world;
-    let s = p.states.get(state);
-    let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let (mut requirements, mut open) = (Vec::new(), Vec::new());
-    for (key, set) in s
-        .sets
-        .0
-        .iter()
-        .filter(|(key, _)| Some(*key) != instance_type)
-    {
-        let mut values = if set.complement {
-            offered(p, state, types, *key)
-        } else {
-            set.values.to_vec()
-        };
-        values.retain(|&value| set.admits(value, &p.states.numbers));
-        if values.is_empty() {
-            open.extend(set.ops().into_iter().map(|op| Requirement::new(*key, op)));
-        } else {
-            values.sort_by_key(|&value| world.names.text(value));
-            requirements.push((*key, values));
-        }
-    }
-    requirements.sort_by_key(|(key, _)| world.names.text(*key));
-    open.sort_by_key(|requirement| world.names.text(requirement.key));
-    (requirements, open)
-}
-
-/// Values of a label that types and their offerings name.
-fn offered(
-    p: &CompiledCluster<'_>,
-    state: NodeSpecId,
-    types: &[TypeId],
-    key: Symbol,
-) -> Vec<Symbol> {
-    let s = p.states.get(state);
-    let mut values: Vec<Symbol> = Vec::new();
-    if p.states.is_cell_key(key) {
-        let cells = s.cells.iter().map(|cell| &p.states.cells[cell]);
-        values.extend(
-            cells
-                .flat_map(|cell| &cell.values)
-                .filter(|(k, _)| *k == key)
-                .map(|v| v.1),
-        );
-    }
-    for &t in types {
-        for r in p
-            .snapshot
-            .world
-            .catalogue
-            .instance_type(t)
-            .requirements
-            .iter()
-            .filter(|r| r.key == key)
-        {
-            let set = Set::from_op(&r.op);
-            if !set.complement {
-                values.extend(set.values.iter().copied());
-            }
-        }
-    }
-    values.sort_unstable();
-    values.dedup();
-    values
+        requests,
+        min_values_relaxed: false,
+    };
+    Some(Replacement { claim, worst_price })
 }

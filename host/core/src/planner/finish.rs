@@ -3,15 +3,13 @@
 use rustc_hash::FxHashMap;
 
 use super::queue_order;
-use crate::model::{OfferingId, Op, Requirement, Symbol, TypeId};
+use crate::model::{OfferingId, Op, Symbol, TypeId};
 use crate::plan::{NodeIx, Placement, Plan, PlannedClaim, PodIx, Refusal, Target, Unfit, Unplaced};
 use crate::schedule::first_fit::{Assignment, CompiledCluster, OpenClaim, Packing};
 use crate::schedule::node_specs::NodeSpecId;
 use crate::schedule::ranking::Ranking;
 use crate::schedule::refusal;
-
-/// Karpenter's bound on the instance types of one NodeClaim.
-const MOST_TYPES: usize = 600;
+use crate::schedule::settled::{MOST_TYPES, settled};
 
 /// The plan of a packing.
 pub fn finish(p: &mut CompiledCluster<'_>, packing: Packing) -> Plan {
@@ -82,79 +80,6 @@ fn planned(
         requests,
         min_values_relaxed: claim.min_values_relaxed,
     })
-}
-
-/// Labels with several possible values, and requirements on those that are not settled. If types
-/// and offerings have the label, the set has their allowed values.
-fn settled(
-    p: &CompiledCluster<'_>,
-    state: NodeSpecId,
-    types: &[TypeId],
-) -> (Vec<(Symbol, Vec<Symbol>)>, Vec<Requirement>) {
-    let world = &p.snapshot.world;
-    let s = p.states.get(state);
-    let instance_type = world.names.get("node.kubernetes.io/instance-type");
-    let mut requirements: Vec<(Symbol, Vec<Symbol>)> = Vec::new();
-    let mut open = Vec::new();
-    for (key, set) in s
-        .sets
-        .0
-        .iter()
-        .filter(|(key, _)| Some(*key) != instance_type)
-    {
-        let mut values = set.values.to_vec();
-        if set.complement {
-            values = offered(p, state, types, *key);
-            values.retain(|&v| set.admits(v, &p.states.numbers));
-        }
-        if values.is_empty() {
-            open.extend(set.ops().into_iter().map(|op| Requirement::new(*key, op)));
-        } else {
-            values.sort_by_key(|&v| world.names.text(v));
-            requirements.push((*key, values));
-        }
-    }
-    requirements.sort_by_key(|(key, _)| world.names.text(*key));
-    open.sort_by_key(|r| world.names.text(r.key));
-    (requirements, open)
-}
-
-/// Values of a label that types and their offerings name.
-fn offered(
-    p: &CompiledCluster<'_>,
-    state: NodeSpecId,
-    types: &[TypeId],
-    key: Symbol,
-) -> Vec<Symbol> {
-    let s = p.states.get(state);
-    let mut values: Vec<Symbol> = Vec::new();
-    if p.states.is_cell_key(key) {
-        let cells = s.cells.iter().map(|c| &p.states.cells[c]);
-        values.extend(
-            cells
-                .flat_map(|c| &c.values)
-                .filter(|(k, _)| *k == key)
-                .map(|v| v.1),
-        );
-    }
-    for &t in types {
-        for r in p
-            .snapshot
-            .world
-            .catalogue
-            .instance_type(t)
-            .requirements
-            .iter()
-            .filter(|r| r.key == key)
-        {
-            if let Op::In(of_type) = &r.op {
-                values.extend(of_type.iter().copied());
-            }
-        }
-    }
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 /// A claim that holds reservations is launched from them and from nothing else.

@@ -8,10 +8,9 @@ use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::NodeIx;
 use longshore_core::snapshot::Snapshot;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use super::messages::Messages;
-use crate::report::pod_name;
+use crate::report::{claim_of, digest, pod_name};
 
 /// What `longshore plan --disrupt -o json` prints.
 #[derive(Debug, Serialize)]
@@ -123,14 +122,6 @@ impl Proposed {
     }
 }
 
-fn digest(of: &impl Serialize) -> String {
-    let bytes = serde_json::to_vec(of).unwrap_or_default();
-    Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) -> ProposalReport {
     let (snapshot, world) = (messages.snapshot, &*messages.snapshot.world);
     let text = |symbol| world.names.text(symbol).to_owned();
@@ -151,28 +142,15 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
         To::Node(node) => messages.node(node),
         To::Replacement(at) => format!("replacement {at}"),
     };
-    let replacements = proposal
-        .replacements
-        .iter()
-        .map(|replacement| ReplacementReport {
-            node_pool: text(world.pools[replacement.pool.0 as usize].name),
-            instance_types: replacement
-                .types
-                .iter()
-                .map(|&t| text(world.catalogue.instance_type(t).name))
-                .collect(),
-            price: replacement.price,
-            requirements: replacement
-                .requirements
-                .iter()
-                .map(|(key, values)| {
-                    (
-                        text(*key),
-                        values.iter().map(|&value| text(value)).collect(),
-                    )
-                })
-                .collect(),
-        });
+    let replacements = proposal.replacements.iter().map(|replacement| {
+        let claim = claim_of(world, &replacement.claim);
+        ReplacementReport {
+            node_pool: claim.node_pool,
+            instance_types: claim.instance_types,
+            price: claim.price,
+            requirements: claim.requirements,
+        }
+    });
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
         Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
