@@ -15,7 +15,7 @@ pub enum MoveCost {
 }
 
 impl MoveCost {
-    /// What is used where nobody says anything.
+    /// The share without a setting.
     pub const DEFAULT: MoveCost = MoveCost::Share(0.1);
     /// The same for NodePools whose policy is `Balanced`.
     pub const BALANCED: f64 = 0.5;
@@ -78,14 +78,16 @@ pub fn move_costs(snapshot: &Snapshot, typed: Option<MoveCost>) -> FxHashMap<Sym
     world.pools.iter().map(cost).collect()
 }
 
+/// Whether a pod has to move when its node goes. `daemon` is the symbol of `DaemonSet`.
+pub fn has_to_move(pod: &Pod, daemon: Option<Symbol>) -> bool {
+    pod.owner.is_none_or(|owner| Some(owner.0) != daemon) && !pod.is_static && !pod.terminal
+}
+
 /// How many pods of each node would have to move if it went.
 fn movable_counts(snapshot: &Snapshot) -> Vec<usize> {
     let world = &*snapshot.world;
     let daemon = world.names.get("DaemonSet");
-    let moves = |pod: &&crate::ids::PodIx| {
-        let pod = &world.pods[pod.0 as usize];
-        pod.owner.is_none_or(|owner| Some(owner.0) != daemon) && !pod.is_static && !pod.terminal
-    };
+    let moves = |pod: &&crate::ids::PodIx| has_to_move(&world.pods[pod.0 as usize], daemon);
     snapshot
         .nodes
         .iter()

@@ -3,7 +3,10 @@
 //! Empty nodes go first. Drifted nodes follow, one by one. Consolidation waits for a round without
 //! drift, so that it does not pack pods onto nodes that are about to be replaced.
 
-use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
+
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::bound;
 use super::budgets::Budgets;
@@ -24,7 +27,7 @@ use crate::stop::Stop;
 /// How to look for disruption.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What one moved pod must save; by NodePool and policy if nobody says it.
+    /// What one moved pod must save. Without it, each NodePool's policy decides.
     pub move_cost: Option<MoveCost>,
     /// One method alone.
     pub only: Option<Method>,
@@ -96,10 +99,14 @@ pub fn round(
     if options.asks(Method::Emptiness) {
         asked.emptiness();
     }
-    let going: Vec<NodeIx> = asked.going();
-    let reserved = room_for_pending(snapshot, policies);
-    if options.asks(Method::Drift) && asked.any(Method::Drift, &going) {
-        asked.drift(policies, &options, &going, &reserved);
+    let input = SearchInput {
+        policies,
+        options: &options,
+        going: asked.going(),
+        reserved: OnceCell::new(),
+    };
+    if options.asks(Method::Drift) && asked.any(Method::Drift, &input.going) {
+        asked.drift(&input);
     }
     let drifts = asked
         .round
@@ -107,7 +114,7 @@ pub fn round(
         .iter()
         .any(|(proposal, _)| proposal.method == Method::Drift);
     if !drifts && (options.asks(Method::MultiNode) || options.asks(Method::SingleNode)) {
-        asked.consolidation(policies, &options, &going, &reserved, stop);
+        asked.consolidation(&input, stop);
     }
     asked.round
 }
@@ -131,6 +138,19 @@ fn room_for_pending(snapshot: &Snapshot, policies: &dyn Policies) -> Vec<(NodeIx
         .collect()
 }
 
+/// Nodes, in the order in which they were found.
+type Nodes = IndexSet<NodeIx, FxBuildHasher>;
+
+/// What the methods that search are given.
+struct SearchInput<'i> {
+    policies: &'i dyn Policies,
+    options: &'i Options,
+    /// Nodes that earlier methods take now.
+    going: Nodes,
+    /// Room that pending pods will take, found when the first search asks.
+    reserved: OnceCell<Vec<(NodeIx, PodIx)>>,
+}
+
 struct Asked<'s> {
     snapshot: &'s Snapshot,
     budgets: Budgets,
@@ -139,8 +159,8 @@ struct Asked<'s> {
     round: Round,
 }
 
-impl Asked<'_> {
-    fn any(&self, method: Method, going: &[NodeIx]) -> bool {
+impl<'s> Asked<'s> {
+    fn any(&self, method: Method, going: &Nodes) -> bool {
         let candidates = self.round.candidates.iter().enumerate();
         candidates
             .into_iter()
@@ -148,7 +168,7 @@ impl Asked<'_> {
     }
 
     /// Nodes that proposals take now.
-    fn going(&self) -> Vec<NodeIx> {
+    fn going(&self) -> Nodes {
         let now = self
             .round
             .proposals
@@ -203,18 +223,18 @@ impl Asked<'_> {
     fn emptiness(&mut self) {
         let candidates = self.round.candidates.iter().enumerate();
         let empty = candidates.filter(|(_, candidate)| candidate.may(Method::Emptiness));
-        let mut nodes: Vec<usize> = empty.map(|(at, _)| at).collect();
-        nodes.sort_by(|&a, &b| self.price(b).total_cmp(&self.price(a)).then(a.cmp(&b)));
+        let mut nodes: Vec<(f64, usize)> = empty.map(|(at, _)| (self.price(at), at)).collect();
+        nodes.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let node_cost = self.snapshot.world.settings.node_cost;
-        for at in nodes {
+        for (price, at) in nodes {
             let proposal = Proposal {
                 method: Method::Emptiness,
                 reason: Reason::Empty,
                 nodes: vec![NodeIx(at as u32)],
                 replacements: Vec::new(),
                 moves: Vec::new(),
-                savings: self.price(at),
-                gain: self.price(at) + node_cost,
+                savings: price,
+                gain: price + node_cost,
                 disruption_cost: 0.0,
             };
             let verdict = self.verdict(&proposal);
@@ -240,30 +260,28 @@ impl Asked<'_> {
         self.round.candidates.iter().enumerate().map(of).collect()
     }
 
-    fn drift(
-        &mut self,
-        policies: &dyn Policies,
-        options: &Options,
-        going: &[NodeIx],
-        reserved: &[(NodeIx, PodIx)],
-    ) {
+    /// The cluster compiled for a search. Nodes that earlier methods take are no destinations.
+    fn compile(&self, input: &SearchInput<'_>, terms: &[NodeTerms]) -> Compiled<'s> {
+        let reserved = input
+            .reserved
+            .get_or_init(|| room_for_pending(self.snapshot, input.policies));
+        let rounds = input.options.effort.rounds;
+        let mut c = Compiled::new(self.snapshot, input.policies, terms, reserved, rounds);
+        for node in &input.going {
+            c.nodes[node.0 as usize].destination = false;
+        }
+        c
+    }
+
+    fn drift(&mut self, input: &SearchInput<'_>) {
         let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
-        let terms = self.terms(options, |_, candidate| drifts(candidate));
-        let mut c = Compiled::new(
-            self.snapshot,
-            policies,
-            &terms,
-            reserved,
-            options.effort.rounds,
-        );
-        going
-            .iter()
-            .for_each(|node| c.nodes[node.0 as usize].destination = false);
+        let terms = self.terms(input.options, |_, candidate| drifts(candidate));
+        let mut c = self.compile(input, &terms);
         let mut nodes: Vec<usize> = (0..c.nodes.len())
             .filter(|&at| drifts(&self.round.candidates[at]))
             .collect();
         nodes.iter().for_each(|&at| c.nodes[at].destination = false);
-        nodes.retain(|&at| !going.contains(&NodeIx(at as u32)));
+        nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
         let created: FxHashMap<Symbol, i64> = self
             .snapshot
             .world
@@ -316,30 +334,15 @@ impl Asked<'_> {
         }
     }
 
-    fn consolidation(
-        &mut self,
-        policies: &dyn Policies,
-        options: &Options,
-        going: &[NodeIx],
-        reserved: &[(NodeIx, PodIx)],
-        stop: Stop<'_>,
-    ) {
-        let goes = |at: usize| going.contains(&NodeIx(at as u32));
+    fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {
+        let options = input.options;
         let terms = self.terms(options, |at, candidate| {
-            candidate.may(Method::MultiNode) && !goes(at)
+            candidate.may(Method::MultiNode) && !input.going.contains(&NodeIx(at as u32))
         });
-        let mut c = Compiled::new(
-            self.snapshot,
-            policies,
-            &terms,
-            reserved,
-            options.effort.rounds,
-        );
-        going
-            .iter()
-            .for_each(|node| c.nodes[node.0 as usize].destination = false);
+        let mut c = self.compile(input, &terms);
         let bound = bound::lower_bound(&c)
-            - going
+            - input
+                .going
                 .iter()
                 .map(|node| c.nodes[node.0 as usize].cost)
                 .sum::<f64>();
@@ -411,7 +414,7 @@ impl Asked<'_> {
 
     /// What it would take to remove each node that could go and does not.
     fn explain(&mut self, c: &Compiled<'_>) {
-        let proposed: Vec<NodeIx> = self
+        let proposed: Nodes = self
             .round
             .proposals
             .iter()

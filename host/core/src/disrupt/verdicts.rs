@@ -204,19 +204,13 @@ impl<'s> Rules<'s> {
         &self.world.pods[ix.0 as usize]
     }
 
-    fn moves(&self, pod: &Pod) -> bool {
-        pod.owner.is_none_or(|owner| Some(owner.0) != self.daemon)
-            && !pod.is_static
-            && !pod.terminal
-    }
-
     fn candidate(&self, at: NodeIx, budgets: &Budgets) -> Candidate {
         let node = &self.snapshot.nodes[at.0 as usize];
         let moving: Vec<PodIx> = node
             .pods
             .iter()
             .copied()
-            .filter(|&ix| self.moves(self.pod(ix)))
+            .filter(|&ix| costs::has_to_move(self.pod(ix), self.daemon))
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();

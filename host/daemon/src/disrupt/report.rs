@@ -1,9 +1,9 @@
 //! What disruption finds as it leaves the process: names instead of positions, sorted, with a digest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use longshore_core::disrupt::methods::{Round, Verdict};
-use longshore_core::disrupt::proposals::{Proposal, To};
+use longshore_core::disrupt::proposals::{Dropped, Proposal, To};
 use longshore_core::disrupt::verdicts::{Method, Stays};
 use longshore_core::ids::NodeIx;
 use longshore_core::snapshot::Snapshot;
@@ -175,34 +175,30 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
 }
 
 fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
-    let goes = |node: NodeIx| {
-        round
-            .proposals
-            .iter()
-            .any(|(proposal, _)| proposal.nodes.contains(&node))
-    };
+    let proposed = round.proposals.iter().map(|(proposal, _)| proposal);
+    let goes: HashSet<NodeIx> = proposed.flat_map(|p| p.nodes.iter().copied()).collect();
+    // Of several reasons the first counts.
+    let found: HashMap<NodeIx, &Stays> =
+        round.stays.iter().rev().map(|(n, why)| (*n, why)).collect();
+    let dropped: HashMap<NodeIx, &Dropped> = round
+        .dropped
+        .iter()
+        .rev()
+        .flat_map(|dropped| dropped.nodes.iter().map(move |node| (*node, dropped)))
+        .collect();
     let mut all = Vec::new();
     for (at, candidate) in round.candidates.iter().enumerate() {
         let node = NodeIx(at as u32);
-        if goes(node) {
+        if goes.contains(&node) {
             continue;
         }
-        let found = round
-            .stays
-            .iter()
-            .find(|(of, _)| *of == node)
-            .map(|(_, why)| why);
-        let dropped = round
-            .dropped
-            .iter()
-            .find(|dropped| dropped.nodes.contains(&node));
+        let (found, dropped) = (found.get(&node), dropped.get(&node));
         let mut verdicts = Vec::new();
         for method in Method::ALL {
             let refusal = candidate.refusal(method).cloned();
             let why = refusal.or_else(|| {
-                (method != Method::Emptiness)
-                    .then(|| found.cloned())
-                    .flatten()
+                let searched = found.filter(|_| method != Method::Emptiness);
+                searched.map(|why| (*why).clone())
             });
             match (why, dropped) {
                 (Some(why), _) => verdicts.push(verdict(messages, method, &why)),
