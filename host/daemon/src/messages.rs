@@ -15,7 +15,7 @@ use longshore_core::plan::{
 };
 use longshore_core::snapshot::{ForeignTaintBackoff, Ineligible};
 
-pub use amount::{amount, size};
+pub use amount::{amount, quantities, size};
 
 use crate::error::count;
 
@@ -248,12 +248,7 @@ impl Messages<'_> {
             "" => String::new(),
             value => format!("={value}"),
         };
-        let effect = match taint.effect {
-            TaintEffect::NoSchedule => "NoSchedule",
-            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-            TaintEffect::NoExecute => "NoExecute",
-        };
-        format!("{}{value}:{effect}", self.text(taint.key))
+        format!("{}{value}:{}", self.text(taint.key), effect(taint.effect))
     }
 
     /// Why nothing can be bought for a NodePool, whatever pod asks.
@@ -395,6 +390,15 @@ impl Messages<'_> {
         } else {
             shown
         }
+    }
+}
+
+/// The effect of a taint, as the API calls it.
+pub fn effect(effect: TaintEffect) -> &'static str {
+    match effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
     }
 }
 

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use longshore_core::model::{
-    ClusterObjects, Labels, NodeClaim, NodeRecord, ResourceId, Resources, Symbol, Taint,
-    TaintEffect,
-};
+use longshore_api::crd::Timestamp;
+use longshore_core::model::{ClusterObjects, Labels, NodeClaim, NodeRecord, Symbol, Taint};
 use serde_json::{Map, Value, json};
 
 use crate::error::Failure;
+use crate::messages::{effect, quantities};
 
 /// Whether a cluster can be written: only what was read as JSON can, and only from files.
 pub fn check(files: &[PathBuf]) -> Result<(), Failure> {
@@ -136,24 +135,8 @@ fn labels(world: &ClusterObjects, labels: &Labels) -> Value {
     Value::Object(pairs.collect::<Map<String, Value>>())
 }
 
-fn quantities(world: &ClusterObjects, amounts: &Resources) -> Value {
-    let text = |resource: ResourceId, amount: i64| match resource {
-        ResourceId::Cpu => format!("{amount}m"),
-        _ => amount.to_string(),
-    };
-    let pairs = amounts
-        .iter()
-        .map(|(r, amount)| (r.name(&world.names).to_owned(), text(r, amount).into()));
-    Value::Object(pairs.collect::<Map<String, Value>>())
-}
-
 fn taints(world: &ClusterObjects, taints: &[Taint]) -> Value {
-    let effect = |taint: &Taint| match taint.effect {
-        TaintEffect::NoSchedule => "NoSchedule",
-        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-        TaintEffect::NoExecute => "NoExecute",
-    };
-    let one = |taint: &Taint| json!({"key": world.names.text(taint.key), "value": world.names.text(taint.value), "effect": effect(taint)});
+    let one = |taint: &Taint| json!({"key": world.names.text(taint.key), "value": world.names.text(taint.value), "effect": effect(taint.effect)});
     taints.iter().map(one).collect()
 }
 
@@ -164,26 +147,9 @@ fn time(world: &ClusterObjects) -> String {
 
 /// RFC 3339, in UTC, of seconds since 1970.
 fn rfc3339(seconds: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = year + era * 400 + next;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    Timestamp::from_second(seconds)
+        .unwrap_or_default()
+        .to_string()
 }
 
 fn claim_object(world: &ClusterObjects, name: &str, claim: &NodeClaim) -> Value {
@@ -212,8 +178,8 @@ fn claim_object(world: &ClusterObjects, name: &str, claim: &NodeClaim) -> Value 
         "status": {
             "providerID": claim.provider_id.map(text),
             "nodeName": claim.node_name.map(text),
-            "capacity": quantities(world, &claim.capacity),
-            "allocatable": quantities(world, &claim.allocatable),
+            "capacity": quantities(&world.names, claim.capacity.iter()),
+            "allocatable": quantities(&world.names, claim.allocatable.iter()),
             "conditions": conditions,
         },
     })
@@ -228,8 +194,8 @@ fn node_object(world: &ClusterObjects, name: &str, node: &NodeRecord) -> Value {
             "creationTimestamp": now, "finalizers": ["karpenter.sh/termination"]},
         "spec": {"providerID": node.provider_id.map(|id| world.names.text(id)), "taints": taints(world, &node.taints)},
         "status": {
-            "capacity": quantities(world, &node.capacity),
-            "allocatable": quantities(world, &node.allocatable),
+            "capacity": quantities(&world.names, node.capacity.iter()),
+            "allocatable": quantities(&world.names, node.allocatable.iter()),
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
                 "lastTransitionTime": now}],
         },

@@ -7,9 +7,7 @@ use longshore_api::crd::hash;
 use longshore_api::crd::{NodeClaim, NodePool};
 use longshore_api::labels;
 use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
-use longshore_core::model::{
-    ClusterObjects, Op, Requirement, ResourceId, Resources, ShapeId, Symbol,
-};
+use longshore_core::model::{ClusterObjects, Op, Requirement, ShapeId, Symbol};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
@@ -18,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::mutants::mutant;
+use crate::messages::quantities;
 
 /// The finalizer of claims and nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
@@ -332,10 +331,11 @@ fn one(
         claim.price
     );
     add(labels::INSTANCE_TYPE, "In", types);
+    let requests = claim.requests.iter().filter(|(_, amount)| *amount > 0);
     let spec = json!({
         "nodeClassRef": class,
         "requirements": requirements,
-        "resources": {"requests": quantities(world, &claim.requests)},
+        "resources": {"requests": quantities(&world.names, requests)},
         "taints": template.spec.taints,
         "startupTaints": template.spec.startup_taints,
         "expireAfter": template.spec.expire_after,
@@ -372,20 +372,4 @@ fn without_null(mut value: Value) -> Value {
         fields.retain(|_, v| !v.is_null() && v.as_array().is_none_or(|a| !a.is_empty()));
     }
     value
-}
-
-/// Amounts as Kubernetes writes them.
-fn quantities(world: &ClusterObjects, resources: &Resources) -> BTreeMap<String, String> {
-    let text = |(id, amount): (ResourceId, i64)| match id {
-        ResourceId::Cpu => ("cpu".to_owned(), format!("{amount}m")),
-        ResourceId::Memory => ("memory".to_owned(), amount.to_string()),
-        ResourceId::Pods => ("pods".to_owned(), amount.to_string()),
-        ResourceId::EphemeralStorage => ("ephemeral-storage".to_owned(), amount.to_string()),
-        ResourceId::Other(name) => (world.names.text(name).to_owned(), amount.to_string()),
-    };
-    resources
-        .iter()
-        .filter(|(_, amount)| *amount > 0)
-        .map(text)
-        .collect()
 }

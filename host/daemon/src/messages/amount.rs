@@ -1,6 +1,8 @@
 //! Amounts of resources in the notation of manifests.
 
-use longshore_core::model::ResourceId;
+use std::collections::BTreeMap;
+
+use longshore_core::model::{ResourceId, Symbols};
 
 /// An amount in the unit of its resource: `1500m`, `2Gi`, `3`.
 pub fn amount(resource: ResourceId, value: i64) -> String {
@@ -10,6 +12,18 @@ pub fn amount(resource: ResourceId, value: i64) -> String {
         ResourceId::Memory | ResourceId::EphemeralStorage => size(value),
         ResourceId::Pods | ResourceId::Other(_) => value.to_string(),
     }
+}
+
+/// Amounts as objects have them, by the name of the resource: exact, and CPU in thousandths.
+pub fn quantities(
+    names: &Symbols,
+    amounts: impl Iterator<Item = (ResourceId, i64)>,
+) -> BTreeMap<String, String> {
+    let text = |(id, amount): (ResourceId, i64)| {
+        let unit = if id == ResourceId::Cpu { "m" } else { "" };
+        (id.name(names).to_owned(), format!("{amount}{unit}"))
+    };
+    amounts.map(text).collect()
 }
 
 /// Bytes in the largest binary unit that keeps them readable: `512Mi`, `1.5Gi`.
