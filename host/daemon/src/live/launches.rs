@@ -2,9 +2,9 @@
 //!
 //! The answer of a launch can be lost, and a cloud's list can lack a running instance. So a claim
 //! whose launch may have succeeded is released only after lists have lacked its instance for
-//! [`UNLISTED`]. A claim whose launches were all refused, or that this process never tried to
-//! launch, is released at once. This knowledge is kept in memory for one term of leadership.
-//! Without it the claim waits.
+//! [`UNLISTED`]. A claim without a launch, or with refused launches alone, is released at once. Only
+//! the process that wrote the claim or its finalizer knows that, in memory and for one term of
+//! leadership. Without that knowledge the claim waits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -78,8 +78,8 @@ impl Launches {
         }
     }
 
-    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to lack it before the claim
-    /// may be let go; nothing if that is long enough.
+    /// A list of the cloud lacks an instance for a claim. Returns how much longer lists have to lack
+    /// it before the claim may be released; nothing if that is long enough.
     pub fn unlisted(&self, uid: &str, since: Instant, now: Instant) -> Option<Duration> {
         let mut term = lock(&self.0);
         term.is(since);
@@ -90,7 +90,7 @@ impl Launches {
         Some(UNLISTED.saturating_sub(now.duration_since(first))).filter(|left| !left.is_zero())
     }
 
-    /// Forgets a claim: its instance is known, or it is let go.
+    /// Forgets a claim: its instance is known, or it is released.
     pub fn forget(&self, uid: &str) {
         let mut term = lock(&self.0);
         term.sure.remove(uid);

@@ -241,6 +241,7 @@ async fn launch(
     match made {
         Ok(instance) => {
             ctx.backoff.succeeded(&wanted);
+            ctx.launches.forget(&uid);
             let mut all = instance.labels;
             for r in claim
                 .spec

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use longshore_api::crd::{ConditionStatus, condition};
+use longshore_api::crd::{ConditionStatus, NodeClaim, condition};
 use longshore_core::model::{ClusterObjects, Symbol};
 use longshore_core::plan::PodIx;
 
@@ -64,10 +64,9 @@ impl Controller {
     /// the one that is still to come, and the newest, for pods are planned again if others have
     /// taken their place. Then pods that wait though their nodes should have taken them.
     fn planned_hosts(&self) -> (HashMap<String, PlannedHost>, Vec<String>) {
-        let mut hosts: HashMap<String, Option<PlannedHost>> = HashMap::new();
-        let mut late = Vec::new();
+        let (mut hosts, mut late) = (HashMap::<String, PlannedHost>::new(), Vec::new());
         if mutant("forgets-planned") {
-            return (HashMap::new(), late);
+            return (hosts, late);
         }
         let mut planned_since: HashMap<&str, Vec<&str>> = HashMap::new();
         for (claim, pods) in &self.in_flight_pods {
@@ -77,27 +76,22 @@ impl Controller {
         }
         for pod in self.state.waiting() {
             let since = planned_since.get(pod).into_iter().flatten().copied();
-            for name in self.state.claims_planned_for(pod).chain(since) {
-                match self.planned_host(name) {
-                    None => {}
-                    Some(None) => late.push(pod.to_owned()),
-                    Some(host) => {
-                        let best = hosts.entry(pod.to_owned()).or_insert(None);
-                        *best = host.max(best.take());
+            let names = self.state.claims_planned_for(pod).chain(since);
+            for (name, claim) in names.filter_map(|name| self.state.claims.get_key_value(name)) {
+                match self.planned_host(name, claim) {
+                    None => late.push(pod.to_owned()),
+                    Some(host) if hosts.get(pod).is_none_or(|best| host > *best) => {
+                        hosts.insert(pod.to_owned(), host);
                     }
+                    Some(_) => {}
                 }
             }
         }
-        let hosts = hosts
-            .into_iter()
-            .filter_map(|(pod, host)| Some((pod, host?)));
-        (hosts.collect(), late)
+        (hosts, late)
     }
 
-    /// The node that a claim is or will be, or nothing where it should have taken its pods or goes;
-    /// nothing at all for a claim that is not known.
-    fn planned_host(&self, name: &str) -> Option<Option<PlannedHost>> {
-        let claim = self.state.claims.get(name)?;
+    /// The node that a claim is or will be; nothing if it goes or should have taken its pods.
+    fn planned_host(&self, name: &str, claim: &NodeClaim) -> Option<PlannedHost> {
         let status = claim.status.as_ref();
         let registered = status.and_then(|s| condition(&s.conditions, "Registered"));
         let joined = registered.filter(|c| c.status == ConditionStatus::True);
@@ -106,17 +100,17 @@ impl Controller {
             self.ctx.now().as_second() - c.last_transition_time.0.as_second() > limit
         });
         if is_over || claim.metadata.deletion_timestamp.is_some() {
-            return Some(None);
+            return None;
         }
         let id = status.map(|s| s.provider_id.as_str());
         let node = id.filter(|id| !id.is_empty());
         let node = node.and_then(|id| self.state.node_name_of(id));
         let created = claim.metadata.creation_timestamp.as_ref();
-        Some(Some(PlannedHost {
+        Some(PlannedHost {
             in_flight: joined.is_none(),
             created: created.map_or(0, |t| t.0.as_second()),
             name: node.unwrap_or(name).to_owned(),
-        }))
+        })
     }
 }
 
@@ -167,7 +161,7 @@ fn mark_unattempted(world: &mut ClusterObjects, unattempted: &HashSet<String>) {
 
 /// Counts pods to the nodes and claims that they were planned for.
 fn nominate_planned(world: &mut ClusterObjects, planned: &HashMap<String, PlannedHost>) {
-    let stays = Staying::index(world);
+    let staying = staying(world);
     for at in 0..world.pods.len() {
         let pod = &world.pods[at];
         if pod.node.is_some() || !(pod.unschedulable || pod.unattempted) {
@@ -177,7 +171,7 @@ fn nominate_planned(world: &mut ClusterObjects, planned: &HashMap<String, Planne
             continue;
         };
         // A pod that is nominated to a node that goes was planned for another one since.
-        let nominated = pod.nominated.is_some_and(|node| stays.is_staying(node));
+        let nominated = pod.nominated.is_some_and(|node| staying.contains(&node));
         if host.in_flight || !nominated {
             let host = world.names.intern(&host.name);
             world.pods[at].nominated = Some(host);
@@ -185,33 +179,19 @@ fn nominate_planned(world: &mut ClusterObjects, planned: &HashMap<String, Planne
     }
 }
 
-/// Which nodes, and claims that will be nodes, are there and are not on their way out.
-struct Staying {
-    nodes: HashMap<Symbol, bool>,
-    claims: HashMap<Symbol, bool>,
-}
-
-impl Staying {
-    fn index(world: &ClusterObjects) -> Self {
-        let leaving = world.claims.iter().filter(|claim| claim.deleting);
-        let leaving: HashSet<Symbol> = leaving.filter_map(|claim| claim.provider_id).collect();
-        let claim_leaves = |id: Option<Symbol>| id.is_some_and(|id| leaving.contains(&id));
-        let nodes = world.nodes.iter();
-        Staying {
-            nodes: nodes
-                .map(|node| (node.name, !node.deleting && !claim_leaves(node.provider_id)))
-                .collect(),
-            claims: world
-                .claims
-                .iter()
-                .map(|claim| (claim.name, !claim.deleting))
-                .collect(),
+/// Nodes, and claims that will be nodes, that are there and are not on their way out. A node hides
+/// a claim of its name.
+fn staying(world: &ClusterObjects) -> HashSet<Symbol> {
+    let leaving = world.claims.iter().filter(|claim| claim.deleting);
+    let leaving: HashSet<Symbol> = leaving.filter_map(|claim| claim.provider_id).collect();
+    let claims = world.claims.iter().filter(|claim| !claim.deleting);
+    let mut names: HashSet<Symbol> = claims.map(|claim| claim.name).collect();
+    for node in &world.nodes {
+        if node.deleting || node.provider_id.is_some_and(|id| leaving.contains(&id)) {
+            names.remove(&node.name);
+        } else {
+            names.insert(node.name);
         }
     }
-
-    fn is_staying(&self, name: Symbol) -> bool {
-        let node = self.nodes.get(&name);
-        node.or_else(|| self.claims.get(&name))
-            .is_some_and(|stays| *stays)
-    }
+    names
 }
