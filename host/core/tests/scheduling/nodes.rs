@@ -191,7 +191,7 @@ fn a_pod_that_is_one_too_many_in_its_zone_is_planned_again() {
         told("d", "n1"),
         told("e", "n2"),
     ]));
-    // Its room is another's, who is nominated there too: that pod is not planned again.
+    // Another pod nominated there gets the room, so it is not planned again.
     let mut large = pod("large", "jobs", "5500m", "1Gi", &json!({}));
     merge(&mut large, &json!({"status": {"nominatedNodeName": "n1"}}));
     expect![[r#"

@@ -306,7 +306,7 @@ fn what_crowds_a_zone_comes_to_one_node_of_it_with_room_for_the_odd_pod() {
     };
     assert!(
         nodes(&tight).iter().any(|nodes| *nodes > 1),
-        "nobody looks at what kube-scheduler makes of it"
+        "the plan ignores how kube-scheduler places pods"
     );
     assert_eq!(nodes(&tied), [1, 1, 1]);
     let pod = world
@@ -527,15 +527,18 @@ fn small_pods_that_find_room_anyhow_need_not_be_told() {
         let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
         let least = bought.filter(|pod| !free.contains(pod)).map(cpu).min();
         let most = free.iter().map(cpu).max();
-        assert!(most <= least, "{most:?} need not be told, {least:?} must");
+        assert!(
+            most <= least,
+            "{most:?} needs no nomination, {least:?} does"
+        );
         free.len()
     };
-    assert_eq!(free(5, 20, 0), 0, "of so few everybody is told");
+    assert_eq!(free(5, 20, 0), 0, "so few pods are all nominated");
     assert!(free(30, 90, 0) >= 15, "{}", free(30, 90, 0));
     assert_eq!(
         free(30, 90, 90),
         0,
-        "who is told of nothing takes the places of those who wait to be told"
+        "a pod without nomination takes the room of pods that wait for theirs"
     );
 }
 

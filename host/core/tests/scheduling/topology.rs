@@ -122,7 +122,7 @@ fn affinity_to_somebody_who_comes_later_waits_for_them() {
 }
 
 #[test]
-fn affinity_to_nobody_leaves_the_pod_over() {
+fn affinity_to_absent_pods_leaves_the_pod_over() {
     let objects = [
         any(),
         pod(
@@ -130,7 +130,7 @@ fn affinity_to_nobody_leaves_the_pod_over() {
             "lonely",
             "1",
             "1Gi",
-            &near("podAffinity", "nobody", ZONE),
+            &near("podAffinity", "absent", ZONE),
         ),
     ];
     expect![[r#"

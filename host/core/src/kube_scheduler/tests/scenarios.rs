@@ -261,7 +261,11 @@ fn labels_of_a_new_node_come_from_offering_type_claim_and_pool() {
     let requirements = [(pairs[2].0, vec![pairs[2].1])];
     let mut node = buy(&snapshot, "small", "b");
     let sim = Simulator::new(&snapshot);
-    assert_eq!(sim.run(&[node], 0).unplaced.len(), 1, "nobody says tier");
+    assert_eq!(
+        sim.run(&[node], 0).unplaced.len(),
+        1,
+        "the new node lacks the label tier"
+    );
     node.requirements = &requirements;
     assert!(sim.run(&[node], 0).places_all());
 }
