@@ -5,7 +5,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Which of our crates a crate may use. Dependencies point one way.
-    const MAY_USE: [(&str, &[&str]); 9] = [
+    const MAY_USE: [(&str, &[&str]); 10] = [
         ("core", &[]),
         ("api", &["longshore-core"]),
         ("cloud", &[]),
@@ -13,6 +13,7 @@ mod tests {
             "kwok",
             &["longshore-api", "longshore-cloud", "longshore-core"],
         ),
+        ("ec2", &["longshore-api", "longshore-core"]),
         ("policy", &["longshore-core"]),
         (
             "daemon",
@@ -20,6 +21,7 @@ mod tests {
                 "longshore-api",
                 "longshore-cloud",
                 "longshore-core",
+                "longshore-ec2",
                 "longshore-kwok",
                 "longshore-policy",
             ],
@@ -41,6 +43,7 @@ mod tests {
                 "longshore",
                 "longshore-api",
                 "longshore-core",
+                "longshore-ec2",
                 "longshore-kwok",
             ],
         ),
