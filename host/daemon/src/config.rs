@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_core::disrupt::costs::MoveCost;
 use longshore_core::model::{MinValuesPolicy, PreferencePolicy};
 use longshore_core::plan::Effort;
 use serde_json::Value;
@@ -23,6 +24,8 @@ use reader::{Document, Table};
 pub struct Config {
     /// `[planning]`.
     pub planning: Planning,
+    /// `[disruption]`.
+    pub disruption: Disruption,
     /// `[[policy]]`, in order.
     pub policies: Vec<PolicyEntry>,
     /// `[signals.NAME]`.
@@ -69,6 +72,15 @@ pub struct Planning {
     pub seed: Option<u64>,
     /// `time-limit`, 100 ms to an hour.
     pub time_limit: Option<Duration>,
+}
+
+/// `[disruption]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Disruption {
+    /// `enabled`.
+    pub enabled: Option<bool>,
+    /// `move-cost`: a share of what a pod costs on average, or USD per hour.
+    pub move_cost: Option<MoveCost>,
 }
 
 /// One `[[policy]]`.
@@ -134,12 +146,16 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<ConfigError>> {
     document.end(config)
 }
 
-/// Reads the tables that decide rounds (`[planning]`, `[[policy]]`, `[signals]`) from a file that
+/// Reads the tables that decide rounds (`[planning]`, `[disruption]`, `[[policy]]`, `[signals]`) from a file that
 /// may have others.
 pub fn tables(root: &mut Table, folder: &Path) -> Config {
     let mut config = Config::default();
     if let Some(mut table) = root.table("planning") {
         config.planning = planning(&mut table);
+        table.finish();
+    }
+    if let Some(mut table) = root.table("disruption") {
+        config.disruption = disruption(&mut table);
         table.finish();
     }
     config.policies = policies(root, folder);
@@ -197,6 +213,36 @@ fn planning(table: &mut Table) -> Planning {
             Duration::from_millis(100)..=Duration::from_secs(3600),
         ),
     }
+}
+
+fn disruption(table: &mut Table) -> Disruption {
+    Disruption {
+        enabled: table.truth("enabled"),
+        move_cost: move_cost(table),
+    }
+}
+
+fn move_cost(table: &mut Table) -> Option<MoveCost> {
+    const KEY: &str = "move-cost";
+    let text = table.text(KEY)?.trim();
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|n| n.is_finite() && *n >= 0.0)
+    };
+    let read = match text.strip_suffix('%') {
+        Some(share) => number(share).map(|share| MoveCost::Share(share / 100.0)),
+        None => number(text).map(MoveCost::Amount),
+    };
+    if read.is_none() {
+        table.fault_at(
+            KEY,
+            format!("`{KEY}` is {text:?}: expected a share or an amount of USD per hour"),
+            "write it as \"10%\" or \"0.002\"".into(),
+        );
+    }
+    read
 }
 
 fn journal(table: &mut Table, folder: &Path) -> JournalEntry {
@@ -414,6 +460,7 @@ mod tests {
                     seed: Some(7),
                     time_limit: Some(Duration::from_secs(2)),
                 },
+                disruption: Disruption::default(),
                 policies: vec![
                     PolicyEntry {
                         name: "carbon".into(),

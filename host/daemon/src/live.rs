@@ -13,6 +13,7 @@ mod controller;
 mod definitions;
 #[cfg(test)]
 mod deploy_tests;
+mod disruption;
 mod drains;
 pub mod environment;
 mod events;

@@ -14,7 +14,9 @@ use longshore_core::plan::Effort;
 
 use crate::args::Args;
 use crate::args::karpenter::FLAGS;
-use crate::config::{self, Config, EVERY, JournalEntry, NewPods, Planning, SignalEntry};
+use crate::config::{
+    self, Config, Disruption, EVERY, JournalEntry, NewPods, Planning, SignalEntry,
+};
 use crate::deadline::TIME_LIMIT;
 use crate::live::{journal, settings};
 
@@ -164,7 +166,7 @@ const fn key(
 }
 
 /// All of them. What a value may be is asked of the reader, and that this list is complete.
-const KEYS: [Key; 19] = [
+const KEYS: [Key; 21] = [
     key(
         "[planning]",
         "improve",
@@ -201,6 +203,19 @@ const KEYS: [Key; 19] = [
         "time-limit",
         "\"10s\"",
         "A plan that takes longer is replaced by the first-fit plan.",
+    ),
+    key(
+        "[disruption]",
+        "enabled",
+        "true",
+        "Whether nodes are disrupted: emptiness, drift, consolidation.",
+    ),
+    key(
+        "[disruption]",
+        "move-cost",
+        "",
+        "What one moved pod must save: a share of what a pod of its NodePool costs, or USD per \
+        hour. Without it 10%, and 50% where the policy is Balanced.",
     ),
     key(
         "[[policy]]",
@@ -388,7 +403,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
 #[test]
 fn the_defaults_in_the_reference_are_those_of_the_code() {
     let mut text = String::new();
-    for table in ["[planning]", "[signals.NAME]", "[journal]"] {
+    for table in ["[planning]", "[disruption]", "[signals.NAME]", "[journal]"] {
         text += &format!("{}\n", header(table));
         text += if table == "[signals.NAME]" {
             "url = 'https://example.test'\n"
@@ -422,8 +437,13 @@ fn the_defaults_in_the_reference_are_those_of_the_code() {
         segment_size: Some(journal::SEGMENT),
     };
     let signals = [("name".to_owned(), signal)].into();
+    let disruption = Disruption {
+        enabled: Some(true),
+        move_cost: None,
+    };
     let expected = Config {
         planning,
+        disruption,
         signals,
         journal: Some(journal),
         ..Config::default()

@@ -63,6 +63,8 @@ pub struct Setup {
     pub sees_prices: bool,
     /// Nodes that stay unhealthy are replaced.
     pub repairs: bool,
+    /// Whether nodes are disrupted.
+    pub disrupts: bool,
     /// Clocks that are set anew while all else goes on.
     pub jumps: Vec<Jump>,
     /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
@@ -123,6 +125,7 @@ impl Setup {
             begin,
             sees_prices: true,
             repairs: false,
+            disrupts: false,
             jumps: Vec::new(),
             keeps_requests: true,
         }

@@ -210,6 +210,8 @@ impl Scene {
             window: (Duration::from_secs(1), Duration::from_secs(10)),
             lease: None,
             repairs: false,
+            disrupts: false,
+            spot_to_spot: false,
             inline: true,
         });
         self.daemon = JoinSet::new();

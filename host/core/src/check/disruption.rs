@@ -228,6 +228,9 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     if let Some(pod) = world.pods.iter().find(here) {
         return Err(format!("{} is expected on it", pod.name));
     }
+    if in_command(world, claim) {
+        return Err("it is disrupted already".into());
+    }
     let is = |condition: &str| {
         claim
             .conditions
@@ -252,6 +255,12 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
     node.pods
         .iter()
         .try_for_each(|&pod| may_be_evicted(world, pod))
+}
+
+/// Whether a NodeClaim belongs to a command that is under way.
+fn in_command(world: &ClusterObjects, claim: &NodeClaim) -> bool {
+    let mut annotations = claim.annotations.iter();
+    annotations.any(|(key, _)| world.names.text(key) == "longshore.dev/disruption")
 }
 
 fn may_be_evicted(world: &ClusterObjects, ix: PodIx) -> Result<(), String> {
@@ -341,10 +350,9 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
     for node in mine {
         nodes += 1;
         let going = node.deleting
-            || world
-                .claims
-                .iter()
-                .any(|claim| claim.deleting && claim.node_name == Some(node.name));
+            || world.claims.iter().any(|claim| {
+                (claim.deleting || in_command(world, claim)) && claim.node_name == Some(node.name)
+            });
         disturbed += u64::from(going || !node.ready);
     }
     let mut least: Option<u64> = None;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::verdicts::Reason;
 use crate::cron::Schedule;
-use crate::model::{Budget, ClusterObjects, NodePool, Symbol};
+use crate::model::{Budget, ClusterObjects, NodeClaim, NodePool, Symbol};
 
 /// What a budget of a NodePool allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,14 @@ fn count(world: &ClusterObjects) -> FxHashMap<Symbol, (u32, u32)> {
     let Some(((pool, initialized), truth)) = keys else {
         return counts;
     };
+    let command = get(super::verdicts::COMMAND);
+    let disrupted = |claim: &&NodeClaim| {
+        claim.deleting || command.is_some_and(|key| claim.annotations.get(key).is_some())
+    };
     let going: rustc_hash::FxHashSet<Symbol> = world
         .claims
         .iter()
-        .filter(|claim| claim.deleting)
+        .filter(disrupted)
         .filter_map(|claim| claim.node_name)
         .collect();
     for node in &world.nodes {

@@ -3,8 +3,6 @@
 //! Empty nodes go first. Drifted nodes follow, one by one. Consolidation waits for a round without
 //! drift, so that it does not pack pods onto nodes that are about to be replaced.
 
-use std::cell::OnceCell;
-
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -88,7 +86,14 @@ pub fn round(
     stop: Stop<'_>,
 ) -> Round {
     let budgets = Budgets::new(&snapshot.world);
-    let candidates = verdicts::candidates(snapshot, &budgets);
+    let mut candidates = verdicts::candidates(snapshot, &budgets);
+    let reserved = room_for_pending(snapshot, policies);
+    for &(node, pod) in &reserved {
+        let refusals = &mut candidates[node.0 as usize].refusals;
+        let expected =
+            |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::Nominated(pod));
+        refusals.iter_mut().for_each(expected);
+    }
     let mut asked = Asked {
         snapshot,
         budgets,
@@ -103,7 +108,7 @@ pub fn round(
         policies,
         options: &options,
         going: asked.going(),
-        reserved: OnceCell::new(),
+        reserved,
     };
     if options.asks(Method::Drift) && asked.any(Method::Drift, &input.going) {
         asked.drift(&input);
@@ -147,8 +152,8 @@ struct SearchInput<'i> {
     options: &'i Options,
     /// Nodes that earlier methods take now.
     going: Nodes,
-    /// Room that pending pods will take, found when the first search asks.
-    reserved: OnceCell<Vec<(NodeIx, PodIx)>>,
+    /// Room that pending pods will take.
+    reserved: Vec<(NodeIx, PodIx)>,
 }
 
 struct Asked<'s> {
@@ -262,9 +267,7 @@ impl<'s> Asked<'s> {
 
     /// The cluster compiled for a search. Nodes that earlier methods take are no destinations.
     fn compile(&self, input: &SearchInput<'_>, terms: &[NodeTerms]) -> Compiled<'s> {
-        let reserved = input
-            .reserved
-            .get_or_init(|| room_for_pending(self.snapshot, input.policies));
+        let reserved = &input.reserved;
         let rounds = input.options.effort.rounds;
         let mut c = Compiled::new(self.snapshot, input.policies, terms, reserved, rounds);
         for node in &input.going {

@@ -94,6 +94,10 @@ pub enum Stays {
     Static,
     /// A pod that waits is expected on it.
     Nominated(PodIx),
+    /// It is disrupted already.
+    Disrupting,
+    /// It was bought to replace a node that is still there.
+    Replaces,
     /// Annotation `karpenter.sh/do-not-disrupt` of the Node or its NodeClaim.
     DoNotDisrupt,
     /// The same annotation of a pod; until a second since 1970, if it ends.
@@ -153,6 +157,11 @@ impl Candidate {
     }
 }
 
+/// Annotation of a NodeClaim that is being disrupted: the command that it belongs to.
+pub const COMMAND: &str = "longshore.dev/disruption";
+/// Annotation of a NodeClaim that was bought by a command.
+pub const REPLACES: &str = "longshore.dev/replaces";
+
 /// Candidates of all nodes of a snapshot, in its order.
 pub fn candidates(snapshot: &Snapshot, budgets: &Budgets) -> Vec<Candidate> {
     let rules = Rules::new(snapshot);
@@ -169,6 +178,8 @@ struct Rules<'s> {
     claims: FxHashMap<Symbol, &'s NodeClaim>,
     pools: FxHashMap<Symbol, &'s NodePool>,
     nominated: FxHashMap<Symbol, PodIx>,
+    /// Commands of NodeClaims that are still there.
+    commands: FxHashSet<Symbol>,
     pod_budgets: PodBudgets,
     daemon: Option<Symbol>,
 }
@@ -195,9 +206,24 @@ impl<'s> Rules<'s> {
             nominated: pods
                 .filter_map(|(ix, pod)| Some((pod.nominated?, ix)))
                 .collect(),
+            commands: world
+                .names
+                .get(COMMAND)
+                .map_or_else(FxHashSet::default, |key| {
+                    world
+                        .claims
+                        .iter()
+                        .filter_map(|claim| claim.annotations.get(key))
+                        .collect()
+                }),
             pod_budgets: PodBudgets::new(world),
             daemon: world.names.get("DaemonSet"),
         }
+    }
+
+    /// The command that an annotation of a NodeClaim names.
+    fn command(&self, claim: &NodeClaim, annotation: &str) -> Option<Symbol> {
+        claim.annotations.get(self.world.names.get(annotation)?)
     }
 
     fn pod(&self, ix: PodIx) -> &'s Pod {
@@ -242,6 +268,15 @@ impl<'s> Rules<'s> {
         let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
         if pool.replicas.is_some() {
             return Err(Stays::Static);
+        }
+        if self.command(claim, COMMAND).is_some() {
+            return Err(Stays::Disrupting);
+        }
+        if self
+            .command(claim, REPLACES)
+            .is_some_and(|of| self.commands.contains(&of))
+        {
+            return Err(Stays::Replaces);
         }
         let expected = self
             .nominated

@@ -37,6 +37,8 @@ impl Messages<'_> {
             Stays::NodePoolMissing => "NodePoolMissing",
             Stays::Static => "Static",
             Stays::Nominated(_) => "Nominated",
+            Stays::Disrupting => "Disrupting",
+            Stays::Replaces => "Replaces",
             Stays::DoNotDisrupt => "DoNotDisrupt",
             Stays::PodDoNotDisrupt(..) => "PodDoNotDisrupt",
             Stays::PodBudget(..) => "PodDisruptionBudget",
@@ -65,6 +67,8 @@ impl Messages<'_> {
             Stays::NodePoolMissing => "its NodePool is not there".into(),
             Stays::Static => "its NodePool keeps a fixed number of nodes (spec.replicas)".into(),
             Stays::Nominated(pod) => format!("pod {} is expected on it", self.pod(*pod)),
+            Stays::Disrupting => "it is being disrupted already".into(),
+            Stays::Replaces => "it was bought for pods of nodes that are still there".into(),
             Stays::DoNotDisrupt => {
                 "annotation karpenter.sh/do-not-disrupt of the node or its NodeClaim; remove it".into()
             }

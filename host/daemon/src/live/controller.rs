@@ -8,6 +8,7 @@
 //! due.
 
 mod apply_plan;
+mod disruption;
 mod observed;
 mod round_input;
 mod status_view;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
+use super::disruption::decide::Decision;
 use super::explain_requests::ExplainRequests;
 use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
@@ -64,6 +66,10 @@ enum Done {
     Outdated,
     Collected,
     Explained,
+    /// A look for disruption has ended; nothing if it has panicked.
+    Disruption(Option<Box<Decision>>),
+    /// A command of disruption has been begun, or could not be.
+    Begun(String),
 }
 
 /// Pods and their groups, by the claim that they were planned for after it was made.
@@ -130,6 +136,8 @@ struct Controller {
     changed: bool,
     /// Whether the heap holds memory that was needed for a while only.
     trim_due: bool,
+    /// What is known of disruption.
+    disruption: disruption::Disruption,
     /// When this process began to watch.
     began: Instant,
 }
@@ -236,6 +244,7 @@ impl Controller {
             published: now,
             changed: true,
             trim_due: false,
+            disruption: disruption::Disruption::default(),
             began: now,
         };
         (control, reports)
@@ -243,7 +252,8 @@ impl Controller {
 
     /// Whether nothing is under way that another replica would have to take up.
     fn is_idle(&self) -> bool {
-        !self.planning && !self.collecting && self.work.running() == 0
+        let idle = !self.planning && !self.collecting && self.disruption.is_idle();
+        idle && self.work.running() == 0
     }
 
     /// Enqueues an object. A standby replica reconciles nothing and keeps no queue: a
@@ -252,6 +262,7 @@ impl Controller {
         match &what {
             WorkItem::Claim(name) => {
                 self.pools_changed = true;
+                self.follow_command(name, now);
                 let claim = self.state.claims.get(name).cloned();
                 let id = claim
                     .as_ref()
@@ -308,6 +319,7 @@ impl Controller {
                 _ => Lane::Launch,
             },
             WorkItem::Pool(_) => Lane::Pool,
+            WorkItem::Command(_) => Lane::Disruption,
             _ => Lane::Drain,
         }
     }
@@ -376,6 +388,11 @@ impl Controller {
             }
             Done::Collected => (self.collecting, self.pools_changed) = (false, true),
             Done::Explained => self.explain_requests.ended(),
+            Done::Disruption(decision) => {
+                self.trim_due = true;
+                self.disruption_decided(decision);
+            }
+            Done::Begun(id) => self.begun(id),
         }
     }
 
@@ -396,6 +413,9 @@ impl Controller {
             by(self.pod_events.next());
             if !self.planning {
                 let blocked = self.why_blocked(now).map(|_| now + RECHECK);
+                by(self
+                    .next_disruption()
+                    .map(|at| blocked.map_or(at, |again| at.max(again))));
                 by(self
                     .next_round()
                     .map(|at| blocked.map_or(at, |again| at.max(again))));
@@ -491,6 +511,9 @@ impl Controller {
         if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none()
         {
             self.plan(now);
+        }
+        if self.blocked.is_none() && self.next_disruption().is_some_and(|at| at <= now) {
+            self.look_for_disruption(now);
         }
     }
 
@@ -600,6 +623,7 @@ impl Controller {
             WorkItem::Claim(name) => self.work_on_claim(name, now),
             WorkItem::Node(name) => self.work_on_node(name, now),
             WorkItem::Pool(name) => self.work_on_pool(name),
+            WorkItem::Command(id) => self.work_on_command(id),
             WorkItem::Pending | WorkItem::PodEvent(_) => None,
         };
         let Some(work) = work else {

@@ -63,6 +63,10 @@ pub struct Environment {
     pub lease: Option<Lease>,
     /// Whether nodes that stay unhealthy are replaced.
     pub repairs: bool,
+    /// Whether nodes are disrupted, unless the configuration says otherwise.
+    pub disrupts: bool,
+    /// Whether spot nodes may be replaced by spot nodes.
+    pub spot_to_spot: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
 }
@@ -112,6 +116,8 @@ impl Daemon {
             window,
             lease,
             repairs,
+            disrupts,
+            spot_to_spot,
             inline,
         } = edges;
         let own = lease
@@ -175,6 +181,8 @@ impl Daemon {
             settings,
             policies: manager,
             journal,
+            disrupts,
+            spot_to_spot,
             inline,
         };
         let board = Arc::new(Mutex::new(StatusBoard::default()));

@@ -30,7 +30,7 @@ fn quiet(reason: &str) -> Duration {
         "FailedScheduling" => QUIET_FOR_LEFTOVERS,
         "NodeRepairBlocked" => QUIET_FOR_UNHEALTHY,
         "GarbageLimitExceeded" | "InstancesWithoutNodeClaim" => QUIET_FOR_GARBAGE,
-        "NoCompatibleInstanceTypes" => QUIET_FOR_BARREN,
+        "NoCompatibleInstanceTypes" | "DisruptionBlocked" => QUIET_FOR_BARREN,
         _ => QUIET,
     }
 }

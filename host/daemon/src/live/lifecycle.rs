@@ -715,6 +715,12 @@ fn quantities(amounts: BTreeMap<String, String>) -> longshore_api::crd::Quantiti
         .collect()
 }
 
+/// The provider ID of a claim, empty before it was launched.
+pub fn provider_id(claim: &NodeClaim) -> &str {
+    let status = claim.status.as_ref();
+    status.map_or("", |status| status.provider_id.as_str())
+}
+
 /// The NodePool of a claim, empty for none.
 pub fn pool_of(claim: &NodeClaim) -> &str {
     claim

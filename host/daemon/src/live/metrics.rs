@@ -10,6 +10,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use super::disruption::metrics::DisruptionMetrics;
 use super::journal::Condition;
 use super::lock::lock;
 use super::pod_latency;
@@ -24,6 +25,8 @@ use summary::Summary;
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
+    /// Looks for disruption, and commands.
+    pub disruption: DisruptionMetrics,
     created: IntCounterVec,
     disrupted: IntCounterVec,
     unhealthy: IntCounterVec,
@@ -166,7 +169,7 @@ const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Names and labels here are constants that fit together; a mistake shows in the first test.
-fn registered<T: prometheus::core::Collector + Clone + 'static>(
+pub(super) fn registered<T: prometheus::core::Collector + Clone + 'static>(
     registry: &Registry,
     made: prometheus::Result<T>,
 ) -> T {
@@ -215,6 +218,7 @@ impl Metrics {
             &["controller"],
         );
         Metrics {
+            disruption: DisruptionMetrics::new(&registry),
             created: counter(
                 &registry,
                 "karpenter_nodeclaims_created_total",

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::context::Context;
+use super::lifecycle::is_true;
 use super::node::NodeView;
 use super::step_error::StepError;
 
@@ -82,6 +83,28 @@ pub async fn claims(ctx: &Context, pool: &str) -> Result<Vec<NodeClaim>, StepErr
     )
     .await?;
     Ok(found)
+}
+
+/// Whether the NodeClaims of these names are there, initialized, and not on their way out.
+///
+/// # Errors
+/// What the server says.
+pub async fn are_initialized(ctx: &Context, names: &[String]) -> Result<bool, StepError> {
+    for name in names {
+        let path = format!("/apis/karpenter.sh/v1/nodeclaims/{name}");
+        let text = match ctx.client.request_text(get(&path)?).await {
+            Ok(text) => text,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let claim: NodeClaim = serde_json::from_str(&text).map_err(StepError::other)?;
+        let status = claim.status.unwrap_or_default();
+        let there = claim.metadata.deletion_timestamp.is_none();
+        if !there || !is_true(&status, "Initialized") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The pods of a node, and the version of the list.

@@ -51,6 +51,10 @@ pub struct RoundConfig {
     pub policies: PolicyReloader,
     /// Where all of it is written down.
     pub journal: Journal,
+    /// Nodes are disrupted.
+    pub disrupts: bool,
+    /// Spot nodes may be replaced by spot nodes (gate SpotToSpotConsolidation).
+    pub spot_to_spot: bool,
     /// Plans on the loop's own thread, so that nothing depends on the order of threads: for
     /// simulations.
     pub inline: bool,
@@ -74,7 +78,7 @@ pub fn time_limit(live: &ActivePolicies) -> Duration {
 }
 
 /// A snapshot for the current policies and configuration, with planning options and the time limit.
-fn build_snapshot(
+pub fn build_snapshot(
     how: &RoundConfig,
     live: &ActivePolicies,
     mut world: ClusterObjects,

@@ -202,6 +202,8 @@ async fn live(
         window: (settings.idle, settings.longest),
         lease: settings.elects.then_some(lease),
         repairs: settings.repairs,
+        disrupts: true,
+        spot_to_spot: settings.spot_to_spot,
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());

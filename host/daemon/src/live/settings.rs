@@ -28,6 +28,8 @@ pub struct Settings {
     pub reserved_capacity: bool,
     /// Nodes that stay unhealthy are replaced.
     pub repairs: bool,
+    /// Spot nodes may be replaced by spot nodes.
+    pub spot_to_spot: bool,
     /// Metrics and Events report the state of objects.
     pub observes: bool,
     /// How many instances, and how many NodeClaims, garbage collection may end in one pass.
@@ -47,10 +49,9 @@ pub const STATUS: &str = "STATUS_ADDRESS";
 pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
 
 /// Karpenter's feature gates that do something here.
-const OURS: [&str; 2] = ["ReservedCapacity", "NodeRepair"];
+const OURS: [&str; 3] = ["ReservedCapacity", "NodeRepair", "SpotToSpotConsolidation"];
 /// The others: known, and not there yet.
-const GATES: [&str; 7] = [
-    "SpotToSpotConsolidation",
+const GATES: [&str; 6] = [
     "NodeOverlay",
     "StaticCapacity",
     "CapacityBuffer",
@@ -103,7 +104,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             ));
         }
     }
-    let (mut reserved_capacity, mut repairs) = (true, false);
+    let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
     for gate in get("FEATURE_GATES")
         .unwrap_or_default()
         .split(',')
@@ -114,6 +115,8 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(("ReservedCapacity", "false")) => reserved_capacity = false,
             Some(("NodeRepair", "true")) => repairs = true,
             Some(("NodeRepair", "false")) => repairs = false,
+            Some(("SpotToSpotConsolidation", "true")) => spot_to_spot = true,
+            Some(("SpotToSpotConsolidation", "false")) => spot_to_spot = false,
             Some((_, value)) if !matches!(value, "true" | "false") => {
                 return Err(wrong(
                     "FEATURE_GATES",
@@ -188,6 +191,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         },
         reserved_capacity,
         repairs: repairs && legacy != Some(false),
+        spot_to_spot,
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
             None | Some("") => None,

@@ -35,6 +35,8 @@ pub enum WorkItem {
     Node(String),
     /// A NodePool.
     Pool(String),
+    /// A command of disruption.
+    Command(String),
     /// A pod that waits for a node.
     Pending,
     /// A pod was bound to a node, ended or began to go, there.

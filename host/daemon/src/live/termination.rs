@@ -32,7 +32,8 @@ use super::proof;
 use super::step_error::StepError;
 pub use pod::DrainingPod;
 
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Taint of nodes that go.
+pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 const POLL: Duration = Duration::from_secs(1);

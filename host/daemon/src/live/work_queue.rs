@@ -29,10 +29,18 @@ pub enum Lane {
     Drain,
     /// A NodePool.
     Pool,
+    /// A command of disruption.
+    Disruption,
 }
 
 impl Lane {
-    const ALL: [Lane; 4] = [Lane::Launch, Lane::End, Lane::Drain, Lane::Pool];
+    const ALL: [Lane; 5] = [
+        Lane::Launch,
+        Lane::End,
+        Lane::Drain,
+        Lane::Pool,
+        Lane::Disruption,
+    ];
 
     /// Most tasks of it at a time.
     const fn slots(self) -> usize {
@@ -40,6 +48,7 @@ impl Lane {
             Lane::Launch => 64,
             Lane::End | Lane::Drain => 32,
             Lane::Pool => 4,
+            Lane::Disruption => 8,
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct GeneratedScenario {
     pub elects: bool,
     /// Whether the daemon replaces nodes that stay unhealthy.
     pub repairs: bool,
+    /// Whether the daemon disrupts nodes.
+    pub disrupts: bool,
     /// Faults on the way to the server while it runs.
     pub faults: Faults,
     /// What is there at the beginning.
@@ -53,6 +55,9 @@ pub struct GeneratedScenario {
     pub operator: Vec<ScenarioEvent>,
 }
 
+/// So that what NodePools say of disruption does not follow from what else a seed says.
+const DISRUPT: u64 = 0x0064_6973_7275_7074;
+
 /// Which scenarios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stories {
@@ -63,12 +68,14 @@ pub enum Stories {
     /// and volumes that hold their nodes, clouds that list half of their instances, clocks that
     /// jump, claims from a backup.
     Safe,
+    /// The usual ones, with NodePools whose nodes are consolidated.
+    Disrupt,
 }
 
 impl Stories {
-    /// By name: `usual`, `safe`.
+    /// By name: `usual`, `safe`, `disrupt`.
     pub fn named(name: &str) -> Option<Self> {
-        [Stories::Usual, Stories::Safe]
+        [Stories::Usual, Stories::Safe, Stories::Disrupt]
             .into_iter()
             .find(|stories| stories.name() == name)
     }
@@ -78,6 +85,7 @@ impl Stories {
         match self {
             Stories::Usual => "usual",
             Stories::Safe => "safe",
+            Stories::Disrupt => "disrupt",
         }
     }
 
@@ -91,6 +99,12 @@ impl Stories {
         match self {
             Stories::Usual => GeneratedScenario::new(seed, size, types),
             Stories::Safe => safe::scenario(seed, size, types),
+            Stories::Disrupt => {
+                let mut scenario = GeneratedScenario::new(seed, size, types);
+                scenario.disrupts = true;
+                scenario.base = pools::disrupted(&scenario.base, &mut Rng::new(seed ^ DISRUPT));
+                scenario
+            }
         }
     }
 }
@@ -147,6 +161,7 @@ impl GeneratedScenario {
             replicas,
             elects,
             repairs,
+            disrupts: false,
             faults,
             base,
             acts,

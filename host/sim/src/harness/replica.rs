@@ -120,6 +120,8 @@ impl Replica {
             window: self.setup.window,
             lease: self.interceptor.elects.then_some(lease),
             repairs: self.setup.repairs,
+            disrupts: self.setup.disrupts,
+            spot_to_spot: false,
             inline: true,
         }
     }

@@ -81,6 +81,7 @@ async fn run_now(
         // The seeds that found a defect ran so.
         sees_prices: false,
         repairs: story.repairs,
+        disrupts: story.disrupts,
         jumps: story.jumps.clone(),
         ..Setup::with(story.seed, manager)
     });

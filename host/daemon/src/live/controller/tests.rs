@@ -81,6 +81,8 @@ fn how(ctx: &Context) -> (RoundConfig, Symbols) {
             .unwrap()
             .0,
         journal: Journal::off(),
+        disrupts: false,
+        spot_to_spot: false,
         inline: false,
     };
     (how, world.names)

@@ -9,6 +9,7 @@ use crate::live::reference::Row;
 pub fn rows() -> Vec<Row> {
     let Metrics {
         registry,
+        disruption,
         created,
         disrupted,
         unhealthy,
@@ -99,6 +100,7 @@ pub fn rows() -> Vec<Row> {
         Box::new(journal_failing),
         Box::new(leads),
     ];
+    all.extend(disruption.collectors());
     all.extend(
         [claim_turns, pool_turns, node_turns]
             .into_iter()

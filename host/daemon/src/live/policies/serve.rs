@@ -6,7 +6,7 @@ use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{Policies, Scores};
 use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
 
-use crate::config::{Config, Planning};
+use crate::config::{Config, Disruption, Planning};
 use crate::live::lock::lock;
 
 /// A state of everything that rounds ask. Answers the planner; immutable, and replaced as a whole.
@@ -63,6 +63,11 @@ impl ActivePolicies {
     /// `[planning]` of the configuration in force.
     pub fn planning(&self) -> &Planning {
         &self.config.planning
+    }
+
+    /// `[disruption]` of the configuration in force.
+    pub fn disruption(&self) -> &Disruption {
+        &self.config.disruption
     }
 
     /// Who answered what in this round, in order.

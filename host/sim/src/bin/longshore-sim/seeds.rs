@@ -70,7 +70,7 @@ fn range(typed: &str) -> Result<Range<u64>, String> {
 }
 
 fn stories(typed: &str) -> Result<Stories, String> {
-    Stories::named(typed).ok_or_else(|| "there are `usual` and `safe`".to_owned())
+    Stories::named(typed).ok_or_else(|| "there are `usual`, `safe` and `disrupt`".to_owned())
 }
 
 /// The command.

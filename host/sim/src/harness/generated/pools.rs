@@ -61,6 +61,32 @@ pub fn tight(rng: &mut Rng, size: u32) -> String {
     text
 }
 
+/// The same manifests with NodePools that say when their nodes may be disrupted.
+pub fn disrupted(base: &str, rng: &mut Rng) -> String {
+    let (mut text, mut is_pool) = (String::new(), false);
+    for line in base.lines() {
+        is_pool |= line == "kind: NodePool";
+        if line == "  template:" && is_pool {
+            is_pool = false;
+            let policy = rng.one_of(&[
+                "WhenEmptyOrUnderutilized",
+                "WhenEmptyOrUnderutilized",
+                "WhenEmpty",
+                "Balanced",
+            ]);
+            let after = rng.one_of(&["0s", "30s", "5m"]);
+            let nodes = rng.one_of(&["10%", "50%", "1", "100%"]);
+            let _ = writeln!(
+                text,
+                "  disruption: {{consolidationPolicy: {policy}, consolidateAfter: {after}, \
+                budgets: [{{nodes: '{nodes}'}}]}}"
+            );
+        }
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
 fn pool(text: &mut String, rng: &mut Rng, name: &str, capacity: &str, more: &str) {
     let mut spec = String::new();
     if rng.hits(0.2) {

@@ -101,6 +101,7 @@ pub(super) fn scenario(
         replicas,
         elects,
         repairs,
+        disrupts: false,
         faults,
         base,
         acts,

@@ -1,0 +1,404 @@
+//! When to look for nodes to disrupt, and what becomes of what is found.
+//!
+//! A node is disrupted only if two rounds in a row, [`VALIDATION`] apart, want it, so that a
+//! cluster that changes just now is left alone. Drifted nodes are not looked at twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::disrupt::methods::Verdict;
+use longshore_core::disrupt::proposals::Proposal;
+use longshore_core::disrupt::verdicts::Method;
+use longshore_core::plan::Plan;
+use longshore_core::snapshot::Snapshot;
+use tokio::time::Instant;
+
+use super::{Controller, Done, Work};
+use crate::live::claims::{NewNodeClaim, NominationPlan, PODS, new_node_claims};
+use crate::live::disruption::command::{Candidate, Command, CommandView};
+use crate::live::disruption::command::{candidate_of, replacement_of};
+use crate::live::disruption::decide::{Decision, decide};
+use crate::live::disruption::step::{self, NewCommand};
+use crate::live::disruption::{REPLACES, events};
+use crate::live::guard::{guarded, guarded_now};
+use crate::live::lifecycle;
+use crate::live::state::WorkItem;
+use crate::live::termination::DISRUPTED;
+use crate::live::work_queue::Lane;
+
+/// What was proposed is looked at again after this, before it is carried out.
+const VALIDATION: Duration = Duration::from_secs(15);
+/// A cluster that has changed is looked at this often.
+const CHANGED: Duration = Duration::from_secs(10);
+/// A cluster that has not changed is looked at this often: a budget's window may have opened.
+const UNCHANGED: Duration = Duration::from_secs(60);
+/// After a round that bought, what it looked at is out of date.
+const AGAIN: Duration = Duration::from_secs(1);
+/// A search takes at most one part in so many of the time.
+const SHARE: u32 = 10;
+
+/// What the loop knows of disruption. Nothing of it has to outlive the process.
+#[derive(Default)]
+pub(super) struct Disruption {
+    /// A round is being decided.
+    deciding: bool,
+    /// When the next look is due, unless something changes.
+    due: Option<Instant>,
+    /// The version of the state at the last look.
+    revision: u64,
+    /// When the last look ended.
+    looked: Option<Instant>,
+    /// Rounds of provisioning when the look began.
+    rounds: u64,
+    /// Nodes that the last look wants to disrupt, and when it was.
+    proposed: Option<(Instant, BTreeSet<String>)>,
+    /// Commands that are being begun.
+    beginning: BTreeSet<String>,
+    /// Claims of each command, candidates and replacements.
+    commands: BTreeMap<String, BTreeSet<String>>,
+    /// The command of each claim.
+    of_claim: BTreeMap<String, String>,
+}
+
+impl Disruption {
+    /// Notes which command a claim belongs to, if any; `None` for one that is gone. Returns the
+    /// command that it concerns.
+    fn note(&mut self, name: &str, command: Option<&str>) -> Option<String> {
+        let before = self.of_claim.get(name).cloned();
+        if before.as_deref() == command {
+            return before;
+        }
+        if let Some(id) = &before {
+            self.of_claim.remove(name);
+            if let Some(claims) = self.commands.get_mut(id) {
+                claims.remove(name);
+                if claims.is_empty() {
+                    self.commands.remove(id);
+                }
+            }
+        }
+        if let Some(id) = command {
+            self.of_claim.insert(name.to_owned(), id.to_owned());
+            let claims = self.commands.entry(id.to_owned()).or_default();
+            claims.insert(name.to_owned());
+        }
+        command.map(str::to_owned).or(before)
+    }
+
+    /// Whether a process that retires has to wait.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.deciding && self.beginning.is_empty()
+    }
+}
+
+impl Controller {
+    /// Whether nodes are disrupted at all.
+    fn disrupts(&self) -> bool {
+        let configured = self.config.policies.take().disruption().enabled;
+        self.config.disrupts && configured.unwrap_or(true)
+    }
+
+    /// Notes the command of a claim that has changed, and has it looked at.
+    pub(super) fn follow_command(&mut self, name: &str, now: Instant) {
+        let claim = self.state.claims.get(name).cloned();
+        let command = claim
+            .as_deref()
+            .and_then(|claim| candidate_of(claim).or_else(|| replacement_of(claim)));
+        if let Some(id) = self.disruption.note(name, command) {
+            self.work(WorkItem::Command(id), Lane::Disruption, now);
+        }
+    }
+
+    /// When the next look for disruption is due.
+    pub(super) fn next_disruption(&self) -> Option<Instant> {
+        let disruption = &self.disruption;
+        if disruption.deciding || !disruption.beginning.is_empty() || self.planning {
+            return None;
+        }
+        if !self.disrupts() {
+            return None;
+        }
+        if let Some((since, _)) = &disruption.proposed {
+            return Some(*since + VALIDATION);
+        }
+        let changed = disruption.revision != self.state.revision;
+        let least = disruption.looked.map(|at| at + CHANGED).filter(|_| changed);
+        let due = disruption.due.unwrap_or(self.began);
+        Some(least.map_or(due, |least| least.min(due)))
+    }
+
+    /// Looks for nodes to disrupt, on another thread unless the loop plans on its own.
+    pub(super) fn look_for_disruption(&mut self, now: Instant) {
+        self.open_left_over(now);
+        self.disruption.deciding = true;
+        self.disruption.revision = self.state.revision;
+        self.disruption.rounds = self.rounds;
+        let input = self.round_input();
+        let live = self.config.policies.take().apart();
+        let metrics = self.ctx.metrics.clone();
+        let look = move |how: &super::RoundConfig| {
+            guarded_now(&metrics, "disruption", || decide(how, &live, input)).map(Box::new)
+        };
+        if self.config.inline {
+            let decision = look(&self.config);
+            self.disruption_decided(decision);
+            return;
+        }
+        let (how, done) = (self.config.clone(), self.done.clone());
+        tokio::task::spawn_blocking(move || {
+            let _ = done.blocking_send(Done::Disruption(look(&how)));
+        });
+    }
+
+    /// Takes in what a look has found; nothing if it has panicked.
+    pub(super) fn disruption_decided(&mut self, decision: Option<Box<Decision>>) {
+        let now = Instant::now();
+        self.disruption.deciding = false;
+        self.disruption.looked = Some(now);
+        let Some(decision) = decision else {
+            self.disruption.due = Some(now + UNCHANGED);
+            return;
+        };
+        let pause = if self.config.inline {
+            Duration::ZERO
+        } else {
+            decision.took * SHARE
+        };
+        self.disruption.due = Some(now + UNCHANGED.max(pause));
+        self.ctx.metrics.disruption.looked(&decision);
+        if let Some(why) = &decision.rejected {
+            tracing::error!(
+                why,
+                "disruption rejected by check: a defect of Longshore, please report it"
+            );
+            self.disruption.proposed = None;
+            return;
+        }
+        if self.disruption.rounds != self.rounds || self.planning || !self.was_leader {
+            self.disruption.due = Some(now + AGAIN);
+            return;
+        }
+        self.tell_budgets(&decision);
+        let wanted: BTreeSet<String> = decision
+            .now
+            .iter()
+            .filter(|proposal| proposal.method != Method::Drift)
+            .flat_map(|proposal| self.node_names(&decision.snapshot, proposal))
+            .collect();
+        let seen = match self.disruption.proposed.take() {
+            Some((since, nodes)) if now >= since + VALIDATION => nodes,
+            Some(early) => {
+                self.disruption.proposed = Some(early);
+                return;
+            }
+            None => BTreeSet::new(),
+        };
+        let holds = |proposal: &&Proposal| {
+            let names = self.node_names(&decision.snapshot, proposal);
+            proposal.method == Method::Drift || names.iter().all(|name| seen.contains(name))
+        };
+        let (carried, later): (Vec<&Proposal>, Vec<&Proposal>) =
+            decision.now.iter().partition(holds);
+        if !seen.is_empty() && !later.is_empty() {
+            let metrics = &self.ctx.metrics.disruption;
+            later
+                .iter()
+                .for_each(|proposal| metrics.unconfirmed(proposal.method));
+        }
+        let commands: Vec<NewCommand> = carried
+            .iter()
+            .enumerate()
+            .filter_map(|(at, proposal)| self.command(&decision.snapshot, proposal, at))
+            .collect();
+        if commands.is_empty() {
+            self.disruption.proposed = (!wanted.is_empty()).then_some((now, wanted));
+            return;
+        }
+        for command in commands {
+            self.begin(command);
+        }
+    }
+
+    fn node_names(&self, snapshot: &Snapshot, proposal: &Proposal) -> Vec<String> {
+        let name = |node: &longshore_core::plan::NodeIx| {
+            let symbol = snapshot.nodes[node.0 as usize].name;
+            snapshot.world.names.text(symbol).to_owned()
+        };
+        proposal.nodes.iter().map(name).collect()
+    }
+
+    /// A proposal as a command; nothing if one of its objects is not there any more.
+    fn command(&self, snapshot: &Snapshot, proposal: &Proposal, at: usize) -> Option<NewCommand> {
+        let mut candidates = Vec::new();
+        for name in self.node_names(snapshot, proposal) {
+            let node = self.state.nodes.get(&name)?;
+            let claims = self.state.claim_of(node);
+            let [claim] = claims.as_slice() else {
+                return None;
+            };
+            if claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some() {
+                return None;
+            }
+            candidates.push(Candidate {
+                claim: claim.clone(),
+                nodes: vec![node.clone()],
+            });
+        }
+        let now = self.ctx.now().as_second();
+        let first = candidates.first()?.claim.metadata.name.clone()?;
+        let id = format!("{now}-{at}-{first}");
+        let bought = Plan {
+            claims: proposal
+                .replacements
+                .iter()
+                .map(|of| of.claim.clone())
+                .collect(),
+            ..Plan::default()
+        };
+        let nominated = NominationPlan::default();
+        let mut wanted = new_node_claims(snapshot, &bought, &nominated, &self.state.pools, &id);
+        if wanted.len() < proposal.replacements.len() {
+            return None;
+        }
+        wanted.iter_mut().for_each(|want| replaces(want, &id));
+        Some(NewCommand {
+            command: Command {
+                method: proposal.method.name().to_owned(),
+                reason: proposal.reason.name().to_owned(),
+                candidates: candidates.len(),
+                replacements: wanted.iter().map(|want| want.name.clone()).collect(),
+                began: now,
+            },
+            id,
+            candidates,
+            replacements: wanted,
+        })
+        .inspect(|new| {
+            tracing::info!(
+                command = new.id,
+                method = new.command.method,
+                reason = new.command.reason,
+                nodes = new.command.candidates,
+                replacements = new.command.replacements.len(),
+                pods = proposal.moves.len(),
+                savings = proposal.savings,
+                "disrupting"
+            );
+        })
+    }
+
+    fn begin(&mut self, new: NewCommand) {
+        self.ctx.metrics.disruption.begun(&new.command);
+        self.disruption.beginning.insert(new.id.clone());
+        let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());
+        tokio::spawn(async move {
+            match guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await {
+                Some(Err(error)) => {
+                    tracing::warn!(command = id, %error, "disruption not begun; taken back");
+                }
+                None | Some(Ok(())) => {}
+            }
+            let _ = done.send(Done::Begun(id)).await;
+        });
+    }
+
+    /// A command has been begun, or has failed to.
+    pub(super) fn begun(&mut self, id: String) {
+        let now = Instant::now();
+        self.disruption.beginning.remove(&id);
+        self.work(WorkItem::Command(id), Lane::Disruption, now);
+    }
+
+    pub(super) fn work_on_command(&self, id: &str) -> Option<Work> {
+        if self.disruption.beginning.contains(id) {
+            return None;
+        }
+        let names = self.disruption.commands.get(id)?;
+        let claims: Vec<_> = names
+            .iter()
+            .filter_map(|name| self.state.claims.get(name).cloned())
+            .collect();
+        let (candidates, replacements): (Vec<_>, Vec<_>) = claims
+            .into_iter()
+            .partition(|claim| candidate_of(claim) == Some(id));
+        if candidates.is_empty() {
+            return None;
+        }
+        let nodes = |claim: &Arc<_>| match lifecycle::provider_id(claim) {
+            "" => Vec::new(),
+            provider_id => self.state.nodes_of(provider_id),
+        };
+        let candidates = candidates
+            .into_iter()
+            .map(|claim| Candidate {
+                nodes: nodes(&claim),
+                claim,
+            })
+            .collect();
+        let view = CommandView {
+            id: id.to_owned(),
+            candidates,
+            replacements,
+        };
+        let ctx = self.ctx.clone();
+        Some(Box::pin(async move {
+            let now = ctx.now().as_second();
+            step::step(&ctx, &view, now).await
+        }))
+    }
+
+    /// Nodes that have the taint and are in no command, as another controller may leave them.
+    fn open_left_over(&self, _now: Instant) {
+        for node in self.state.nodes.values() {
+            if node.deletion.is_some() || !node.taints.iter().any(|t| t.key == DISRUPTED) {
+                continue;
+            }
+            let claims = self.state.claim_of(node);
+            let [claim] = claims.as_slice() else { continue };
+            if claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some() {
+                continue;
+            }
+            let (ctx, claim, node) = (self.ctx.clone(), claim.clone(), node.clone());
+            tokio::spawn(async move {
+                tracing::info!(
+                    node = node.name,
+                    "taint of a disruption that is over taken back"
+                );
+                if let Err(error) = step::open(&ctx, &claim, &[node]).await {
+                    tracing::debug!(%error, "taking back a taint failed; retried with the next look");
+                }
+            });
+        }
+    }
+
+    /// Says which NodePools' budgets are in the way.
+    fn tell_budgets(&self, decision: &Decision) {
+        let names = &decision.snapshot.world.names;
+        let mut told = BTreeSet::new();
+        for (proposal, verdict) in &decision.round.proposals {
+            let Verdict::Later(pool, left) = verdict else {
+                continue;
+            };
+            let pool = names.text(*pool).to_owned();
+            if told.insert((pool.clone(), proposal.reason)) {
+                let pool = self.state.pools.get(&pool).cloned();
+                let (ctx, reason, left) = (self.ctx.clone(), proposal.reason.name(), *left);
+                if let Some(pool) = pool {
+                    tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
+                }
+            }
+        }
+    }
+}
+
+/// Marks a claim as bought by a command. It is not for pods by name: those that move have other
+/// names afterwards.
+fn replaces(want: &mut NewNodeClaim, id: &str) {
+    let annotations = &mut want.object["metadata"]["annotations"];
+    annotations[REPLACES] = id.into();
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(PODS);
+    }
+    want.pods.clear();
+}

@@ -1,0 +1,241 @@
+//! What a command is, and what is due for it: pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::crd::NodeClaim;
+use serde::{Deserialize, Serialize};
+
+use super::{COMMAND, REPLACES};
+use crate::live::lifecycle::is_true;
+use crate::live::node::NodeView;
+
+/// Annotation of a candidate with its [`Command`], as JSON.
+pub const DETAILS: &str = "longshore.dev/disruption-command";
+/// A command whose replacements are not initialized by then is taken back.
+pub const TIME_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// What is decided for a candidate, the same on each candidate of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Command {
+    /// The method that found it, as `--method` calls it.
+    pub method: String,
+    /// The reason that budgets know: `Empty`, `Drifted` or `Underutilized`.
+    pub reason: String,
+    /// How many candidates it has.
+    pub candidates: usize,
+    /// Names of the NodeClaims that are bought first.
+    pub replacements: Vec<String>,
+    /// When it was decided, seconds since 1970.
+    pub began: i64,
+}
+
+/// The command that a NodeClaim is a candidate of; nothing if it is of none.
+pub fn candidate_of(claim: &NodeClaim) -> Option<&str> {
+    annotation(claim, COMMAND)
+}
+
+/// The command that a NodeClaim was bought by; nothing if it was bought otherwise.
+pub fn replacement_of(claim: &NodeClaim) -> Option<&str> {
+    annotation(claim, REPLACES)
+}
+
+fn annotation<'a>(claim: &'a NodeClaim, key: &str) -> Option<&'a str> {
+    let value = claim.metadata.annotations.as_ref()?.get(key)?;
+    Some(value.as_str()).filter(|value| !value.is_empty())
+}
+
+/// A candidate as it is.
+#[derive(Clone)]
+pub struct Candidate {
+    /// Its NodeClaim.
+    pub claim: Arc<NodeClaim>,
+    /// Nodes of its provider ID.
+    pub nodes: Vec<Arc<NodeView>>,
+}
+
+impl Candidate {
+    /// Whether it is on its way out.
+    pub fn is_deleting(&self) -> bool {
+        self.claim.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// A command as its objects are.
+#[derive(Clone)]
+pub struct CommandView {
+    /// Its ID.
+    pub id: String,
+    /// Candidates that are still there.
+    pub candidates: Vec<Candidate>,
+    /// NodeClaims that name it as what they were bought by.
+    pub replacements: Vec<Arc<NodeClaim>>,
+}
+
+/// What is due for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing before this has passed, or before an object changes.
+    Wait(Duration),
+    /// The candidates are deleted.
+    Delete,
+    /// The candidates stay, for this reason.
+    TakeBack(&'static str),
+    /// Nothing is left to do.
+    Over,
+}
+
+impl CommandView {
+    /// What was decided; nothing if no candidate says it in a form that can be read.
+    pub fn command(&self) -> Option<Command> {
+        let text = |c: &Candidate| annotation(&c.claim, DETAILS).map(str::to_owned);
+        let texts = self.candidates.iter().filter_map(text);
+        texts.flat_map(|text| serde_json::from_str(&text)).next()
+    }
+
+    /// What is due at a time, seconds since 1970.
+    pub fn due(&self, now: i64) -> Due {
+        if self.candidates.iter().all(Candidate::is_deleting) {
+            return Due::Over;
+        }
+        let Some(command) = self.command() else {
+            return Due::TakeBack("its annotation cannot be read");
+        };
+        if self.candidates.len() < command.candidates {
+            return Due::TakeBack("not all of its nodes are there");
+        }
+        let mut all = true;
+        for name in &command.replacements {
+            let named = |claim: &&Arc<NodeClaim>| claim.metadata.name.as_ref() == Some(name);
+            let Some(claim) = self.replacements.iter().find(named) else {
+                return Due::TakeBack("a replacement is gone");
+            };
+            if claim.metadata.deletion_timestamp.is_some() {
+                return Due::TakeBack("a replacement is being deleted");
+            }
+            let status = claim.status.as_ref();
+            all &= status.is_some_and(|status| is_true(status, "Initialized"));
+        }
+        if all {
+            return Due::Delete;
+        }
+        let left = command.began.saturating_add(TIME_LIMIT.as_secs() as i64) - now;
+        match u64::try_from(left) {
+            Ok(left) if left > 0 => Due::Wait(Duration::from_secs(left)),
+            _ => Due::TakeBack("its replacements were not initialized in time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(
+        name: &str,
+        annotations: serde_json::Value,
+        more: serde_json::Value,
+    ) -> Arc<NodeClaim> {
+        let mut object = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "uid": name, "annotations": annotations},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []},
+        });
+        let fields = more.as_object().cloned().unwrap_or_default();
+        for (key, value) in fields {
+            match key.as_str() {
+                "deleted" => object["metadata"]["deletionTimestamp"] = value,
+                _ => object[&key] = value,
+            }
+        }
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn candidate(name: &str, more: serde_json::Value) -> Candidate {
+        let details = r#"{"method":"multi","reason":"Underutilized","candidates":2,"replacements":["r"],"began":1000}"#;
+        let annotations = json!({COMMAND: "d1", DETAILS: details});
+        Candidate {
+            claim: claim(name, annotations, more),
+            nodes: Vec::new(),
+        }
+    }
+
+    fn replacement(initialized: &str, more: serde_json::Value) -> Arc<NodeClaim> {
+        let status = json!({"conditions": [{"type": "Initialized", "status": initialized,
+            "reason": "r", "message": "", "lastTransitionTime": "2026-11-24T00:00:00Z"}]});
+        let mut all = json!({"status": status});
+        all.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().cloned().unwrap_or_default());
+        claim("r", json!({REPLACES: "d1"}), all)
+    }
+
+    fn due(candidates: Vec<Candidate>, replacements: Vec<Arc<NodeClaim>>, now: i64) -> Due {
+        CommandView {
+            id: "d1".into(),
+            candidates,
+            replacements,
+        }
+        .due(now)
+    }
+
+    #[test]
+    fn candidates_are_deleted_once_all_replacements_are_initialized() {
+        let both = || vec![candidate("a", json!({})), candidate("b", json!({}))];
+        let deleted = json!({"deleted": "2026-11-24T00:00:00Z"});
+        let known = |text: &str| replacement(text, json!({}));
+        assert_eq!(
+            due(both(), vec![known("Unknown")], 1010),
+            Due::Wait(Duration::from_secs(1190))
+        );
+        assert_eq!(due(both(), vec![known("True")], 1010), Due::Delete);
+        assert_eq!(
+            due(both(), vec![known("True")], 9999),
+            Due::Delete,
+            "late is not too late"
+        );
+        let going = vec![candidate("a", deleted.clone()), candidate("b", json!({}))];
+        assert_eq!(
+            due(going, vec![known("True")], 1010),
+            Due::Delete,
+            "the other one as well"
+        );
+        let gone = vec![candidate("a", deleted.clone()), candidate("b", deleted)];
+        assert_eq!(due(gone, Vec::new(), 1010), Due::Over);
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_carried_out_is_taken_back() {
+        let both = || vec![candidate("a", json!({})), candidate("b", json!({}))];
+        let why = |due: Due| match due {
+            Due::TakeBack(why) => why,
+            other => panic!("{other:?}"),
+        };
+        let deleted = json!({"deleted": "2026-11-24T00:00:00Z"});
+        assert_eq!(why(due(both(), Vec::new(), 1010)), "a replacement is gone");
+        assert_eq!(
+            why(due(both(), vec![replacement("True", deleted)], 1010)),
+            "a replacement is being deleted"
+        );
+        let one = vec![candidate("a", json!({}))];
+        assert_eq!(
+            why(due(one, vec![replacement("True", json!({}))], 1010)),
+            "not all of its nodes are there"
+        );
+        assert_eq!(
+            why(due(both(), vec![replacement("Unknown", json!({}))], 2200)),
+            "its replacements were not initialized in time"
+        );
+        let broken = Candidate {
+            claim: claim("a", json!({COMMAND: "d1", DETAILS: "{}"}), json!({})),
+            nodes: Vec::new(),
+        };
+        assert_eq!(
+            why(due(vec![broken], Vec::new(), 1010)),
+            "its annotation cannot be read"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Events of commands, with the reasons that Karpenter's dashboards know.
+
+use longshore_api::crd::NodePool;
+
+use super::command::{Candidate, Command};
+use crate::live::context::Context;
+
+/// Says of a candidate's node and claim what becomes of them.
+async fn both(ctx: &Context, candidate: &Candidate, warning: bool, reason: &str, message: &str) {
+    for node in &candidate.nodes {
+        ctx.events.node(&node.name, warning, reason, message).await;
+    }
+    ctx.events
+        .claim(&candidate.claim, warning, reason, message)
+        .await;
+}
+
+/// Its replacements are being launched, or it goes without any.
+pub async fn launching(ctx: &Context, candidate: &Candidate, command: &Command) {
+    if command.replacements.is_empty() {
+        return;
+    }
+    let names = command.replacements.join(", ");
+    let message = format!("Launching NodeClaim: {names} ({})", command.reason);
+    both(ctx, candidate, false, "DisruptionLaunching", &message).await;
+}
+
+/// It is deleted.
+pub async fn terminating(ctx: &Context, candidate: &Candidate, command: &Command) {
+    let message = format!("Disrupting Node: {} ({})", command.reason, command.method);
+    both(ctx, candidate, false, "DisruptionTerminating", &message).await;
+}
+
+/// It stays after all.
+pub async fn taken_back(ctx: &Context, candidate: &Candidate, why: &str) {
+    let message = format!("Disruption was taken back: {why}");
+    both(ctx, candidate, true, "DisruptionFailed", &message).await;
+}
+
+/// The budgets of a NodePool let no more nodes go now.
+pub async fn blocked(ctx: &Context, pool: &NodePool, reason: &str, left: u32) {
+    let message = format!(
+        "No allowed disruptions for reason {reason} due to blocking budget: {left} nodes may go now"
+    );
+    ctx.events
+        .pool(pool, false, "DisruptionBlocked", &message)
+        .await;
+}

@@ -1,0 +1,127 @@
+//! Metrics of disruption: Karpenter's names and labels.
+
+use longshore_core::disrupt::verdicts::Method;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::command::Command;
+use super::decide::Decision;
+use crate::live::metrics::registered;
+
+/// Counters of looks and commands.
+pub struct DisruptionMetrics {
+    seconds: HistogramVec,
+    eligible: IntGaugeVec,
+    decisions: IntCounterVec,
+    failures: IntCounterVec,
+    unconfirmed: IntCounterVec,
+}
+
+impl DisruptionMetrics {
+    /// Registers all of them.
+    pub fn new(registry: &Registry) -> Self {
+        const OF: &str = "karpenter_voluntary_disruption";
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let opts = Opts::new(format!("{OF}_{name}"), help);
+            registered(registry, IntCounterVec::new(opts, labels))
+        };
+        let kind = ["decision", "reason", "consolidation_type"];
+        let seconds = HistogramOpts::new(
+            format!("{OF}_decision_evaluation_duration_seconds"),
+            "Seconds of one look for nodes to disrupt.",
+        )
+        .buckets(vec![0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]);
+        let eligible = Opts::new(
+            format!("{OF}_eligible_nodes"),
+            "Nodes that the rules let go, at the last look.",
+        );
+        DisruptionMetrics {
+            seconds: registered(
+                registry,
+                HistogramVec::new(seconds, &["reason", "consolidation_type"]),
+            ),
+            eligible: registered(registry, IntGaugeVec::new(eligible, &["reason"])),
+            decisions: counter("decisions_total", "Commands of disruption begun.", &kind),
+            failures: counter(
+                "queue_failures_total",
+                "Commands of disruption taken back.",
+                &kind,
+            ),
+            unconfirmed: counter(
+                "failed_validations_total",
+                "Proposals that a second look did not confirm.",
+                &["consolidation_type"],
+            ),
+        }
+    }
+
+    /// All of them, for the reference.
+    #[cfg(test)]
+    pub fn collectors(self) -> [Box<dyn prometheus::core::Collector>; 5] {
+        [
+            Box::new(self.seconds),
+            Box::new(self.eligible),
+            Box::new(self.decisions),
+            Box::new(self.failures),
+            Box::new(self.unconfirmed),
+        ]
+    }
+
+    /// A look has ended.
+    pub fn looked(&self, decision: &Decision) {
+        let took = decision.took.as_secs_f64();
+        self.seconds.with_label_values(&["all", ""]).observe(took);
+        for method in [Method::Emptiness, Method::Drift, Method::MultiNode] {
+            let may = decision
+                .round
+                .candidates
+                .iter()
+                .filter(|one| one.may(method));
+            self.eligible
+                .with_label_values(&[&method.reason().name().to_lowercase()])
+                .set(may.count() as i64);
+        }
+    }
+
+    /// A command was begun.
+    pub fn begun(&self, command: &Command) {
+        self.decisions
+            .with_label_values(&labels(command).each_ref())
+            .inc();
+    }
+
+    /// A command was taken back.
+    pub fn failed(&self, command: &Command) {
+        self.failures
+            .with_label_values(&labels(command).each_ref())
+            .inc();
+    }
+
+    /// A second look did not confirm a proposal of a method.
+    pub fn unconfirmed(&self, method: Method) {
+        self.unconfirmed
+            .with_label_values(&[consolidation(method.name())])
+            .inc();
+    }
+}
+
+/// Decision, reason and kind of consolidation.
+fn labels(command: &Command) -> [String; 3] {
+    let decision = match command.replacements.is_empty() {
+        true => "delete",
+        false => "replace",
+    };
+    let kind = consolidation(&command.method);
+    [
+        decision.to_owned(),
+        command.reason.to_lowercase(),
+        kind.to_owned(),
+    ]
+}
+
+fn consolidation(method: &str) -> &str {
+    match method {
+        "emptiness" => "empty",
+        "multi" | "single" => method,
+        _ => "",
+    }
+}

@@ -1,0 +1,212 @@
+//! What is done for a command. Each function can be run twice or killed anywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_api::crd::{
+    ConditionStatus, NodeClaim, Taint, TaintEffect, Time, condition, set_condition,
+};
+use serde_json::{Value, json};
+
+use super::command::{Candidate, Command, CommandView, Due};
+use super::{COMMAND, DETAILS, events};
+use crate::live::claims::NewNodeClaim;
+use crate::live::context::Context;
+use crate::live::fail_points::fail_point;
+use crate::live::lifecycle::{Outcome, delete, is_true, patch_meta, patch_status};
+use crate::live::mutants::mutant;
+use crate::live::node::NodeView;
+use crate::live::proof;
+use crate::live::round;
+use crate::live::step_error::StepError;
+use crate::live::termination::DISRUPTED;
+
+/// Condition of a NodeClaim that is being disrupted, with the reason.
+const REASON: &str = "DisruptionReason";
+/// When a step is run again that waits for the watches.
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// A command that has been decided and not begun.
+pub struct NewCommand {
+    /// Its ID: the same for the same round.
+    pub id: String,
+    /// What was decided.
+    pub command: Command,
+    /// Candidates with their nodes.
+    pub candidates: Vec<Candidate>,
+    /// What is bought first.
+    pub replacements: Vec<NewNodeClaim>,
+}
+
+/// Begins a command: annotates and taints its candidates, then creates its replacements. What is
+/// not done when it fails is taken back by [`step`].
+///
+/// # Errors
+/// What the server says.
+pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), StepError> {
+    fail_point("disrupt");
+    let details = serde_json::to_string(&new.command).map_err(StepError::other)?;
+    let mut marked = Vec::new();
+    for candidate in &new.candidates {
+        let annotations = json!({"annotations": {COMMAND: new.id, DETAILS: details}});
+        let version = patch_meta(ctx, &candidate.claim, annotations).await?;
+        marked.push(version);
+    }
+    for (candidate, version) in new.candidates.iter().zip(marked) {
+        close(ctx, candidate, &new.command.reason, version.as_deref()).await?;
+    }
+    let wanted = new.replacements.len();
+    let (created, failed) = round::write_all(ctx, new.replacements).await;
+    if failed > 0 {
+        let said = format!("{} of {wanted} replacements were created", created.len());
+        return Err(StepError::Other(said));
+    }
+    for candidate in &new.candidates {
+        events::launching(ctx, candidate, &new.command).await;
+    }
+    Ok(())
+}
+
+/// Does what is due for a command.
+pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
+    match view.due(now) {
+        Due::Over => Ok(None),
+        Due::Wait(left) => Ok(Some(left)),
+        Due::TakeBack(why) => take_back(ctx, view, why).await,
+        Due::Delete => {
+            let Some(command) = view.command() else {
+                return Ok(Some(BEHIND));
+            };
+            // Watches that are behind may keep from us what has become of the replacements.
+            if !mutant("disrupts-unproven") {
+                if !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
+                    return Ok(Some(BEHIND));
+                }
+                if !proof::are_initialized(ctx, &command.replacements).await? {
+                    return Ok(Some(BEHIND));
+                }
+            }
+            for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
+                if !is_closed(candidate) {
+                    let version = candidate.claim.metadata.resource_version.as_deref();
+                    close(ctx, candidate, &command.reason, version).await?;
+                    // Deleted once the watches have brought the taint.
+                    return Ok(Some(BEHIND));
+                }
+                let why = format!("disrupted: {}", command.reason);
+                if delete(ctx, &candidate.claim, &why).await? {
+                    ctx.metrics
+                        .disrupted(&command.reason.to_lowercase(), &candidate.claim);
+                    events::terminating(ctx, candidate, &command).await;
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Whether kube-scheduler is kept away from a candidate, and its claim says why.
+fn is_closed(candidate: &Candidate) -> bool {
+    let tainted = candidate.nodes.iter().all(|node| ours(node).is_some());
+    let status = candidate.claim.status.as_ref();
+    tainted && status.is_some_and(|status| is_true(status, REASON))
+}
+
+fn ours(node: &NodeView) -> Option<&Taint> {
+    let is = |t: &&Taint| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule;
+    node.taints.iter().find(is)
+}
+
+/// Taints a candidate's nodes and sets the condition of its claim, which has this version.
+async fn close(
+    ctx: &Context,
+    candidate: &Candidate,
+    reason: &str,
+    version: Option<&str>,
+) -> Result<(), StepError> {
+    for node in candidate.nodes.iter().filter(|node| ours(node).is_none()) {
+        let mut taints = node.taints.clone();
+        taints.push(Taint {
+            key: DISRUPTED.into(),
+            value: String::new(),
+            effect: TaintEffect::NoSchedule,
+            time_added: None,
+        });
+        write_taints(ctx, node, &taints).await?;
+    }
+    let mut status = candidate.claim.status.clone().unwrap_or_default();
+    if is_true(&status, REASON) {
+        return Ok(());
+    }
+    let now = Time(ctx.now());
+    let message = format!("its node is disrupted: {reason}");
+    let yes = ConditionStatus::True;
+    set_condition(&mut status.conditions, REASON, yes, reason, &message, now);
+    patch_status(ctx, &candidate.claim, version, &status).await?;
+    Ok(())
+}
+
+async fn write_taints(ctx: &Context, node: &NodeView, taints: &[Taint]) -> Result<(), StepError> {
+    let metadata = json!({"resourceVersion": node.resource_version});
+    let patch = json!({"metadata": metadata, "spec": {"taints": taints}});
+    match ctx.patch_node(&node.name, &patch).await {
+        Err(StepError::Gone) => Ok(()),
+        other => other,
+    }
+}
+
+/// Lets the candidates of a command stay. The annotations go last, so that a process that is
+/// killed before is followed by one that knows.
+async fn take_back(ctx: &Context, view: &CommandView, why: &str) -> Outcome {
+    let command = view.command();
+    let mut first = true;
+    for candidate in view.candidates.iter().filter(|one| !one.is_deleting()) {
+        if std::mem::take(&mut first) {
+            tracing::warn!(command = view.id, why, "disruption taken back");
+            command
+                .iter()
+                .for_each(|command| ctx.metrics.disruption.failed(command));
+        }
+        events::taken_back(ctx, candidate, why).await;
+        open(ctx, &candidate.claim, &candidate.nodes).await?;
+    }
+    Ok(None)
+}
+
+/// Takes back taint, condition and annotations of a NodeClaim and its nodes.
+///
+/// # Errors
+/// What the server says.
+pub async fn open(
+    ctx: &Context,
+    claim: &NodeClaim,
+    nodes: &[Arc<NodeView>],
+) -> Result<(), StepError> {
+    if !mutant("keeps-taint") {
+        for node in nodes
+            .iter()
+            .filter(|node| node.deletion.is_none() && ours(node).is_some())
+        {
+            let rest = |t: &&Taint| !(t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule);
+            let taints: Vec<Taint> = node.taints.iter().filter(rest).cloned().collect();
+            write_taints(ctx, node, &taints).await?;
+        }
+    }
+    let mut claim = claim.clone();
+    let mut status = claim.status.clone().unwrap_or_default();
+    if condition(&status.conditions, REASON).is_some() {
+        status.conditions.retain(|c| c.type_ != REASON);
+        let version = claim.metadata.resource_version.clone();
+        claim.metadata.resource_version =
+            patch_status(ctx, &claim, version.as_deref(), &status).await?;
+    }
+    let has = |key: &str| {
+        let annotations = claim.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key(key))
+    };
+    if has(COMMAND) || has(DETAILS) {
+        let none = json!({"annotations": {COMMAND: Value::Null, DETAILS: Value::Null}});
+        patch_meta(ctx, &claim, none).await?;
+    }
+    Ok(())
+}
