@@ -5,8 +5,13 @@
 use std::cell::Cell;
 
 /// Every place, and where it is.
-pub const ALL: [(&str, &str); 4] = [
+pub const ALL: [(&str, &str); 6] = [
     ("plan", "where a round is decided"),
+    (
+        "decide-disruption",
+        "where a look for nodes to disrupt is decided",
+    ),
+    ("disrupt", "where a command of disruption begins"),
     ("step", "where a NodeClaim is looked at"),
     ("watch", "where a watch has brought something"),
     ("journal", "where the journal's thread takes a message"),

@@ -3,6 +3,7 @@
 //!
 //! An excuse is a time: each constant here says how long the daemon may not know better, and why.
 
+pub(super) mod disruption;
 pub(super) mod leaders;
 mod limits;
 mod nodes;
@@ -31,6 +32,7 @@ pub(super) struct Judges(Mutex<Memory>);
 struct Memory {
     /// The last revision that was looked at.
     seen: u64,
+    disruption: disruption::Disruption,
     leaders: leaders::Leaders,
     purchases: purchases::Purchases,
     nodes: nodes::Nodes,
@@ -64,6 +66,8 @@ pub(super) fn carried_out(interceptor: &Interceptor, asked: &RequestInfo, moment
             versions::write(interceptor, asked, &body);
             pods::write(interceptor, asked, &body);
             proof::write(interceptor, asked);
+            let mut memory = interceptor.judges.memory();
+            memory.disruption.write(interceptor, asked, &body);
         }
         Moment::After(_) => {
             catch_up(interceptor, Some(asked));
@@ -106,7 +110,10 @@ impl Memory {
         match change.key.resource {
             resources::LEASE => self.leaders.lease(interceptor, change),
             resources::POD => self.purchases.pod(interceptor, change),
-            resources::NODE => self.nodes.on_change(interceptor, change, by),
+            resources::NODE => {
+                self.nodes.on_change(interceptor, change, by);
+                self.disruption.node(interceptor, change);
+            }
             resources::NODE_CLAIM => {
                 self.purchases.claim(interceptor, change, by);
                 self.proof.claim(interceptor, change);

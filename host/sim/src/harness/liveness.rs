@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::judges::disruption;
 use crate::actors::fields;
 use crate::server::resources;
 use crate::world::World;
+
+const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 /// Everything that is not as it must be, a line each; empty if all is well.
 pub(super) fn unsettled(world: &World) -> Vec<String> {
@@ -36,6 +39,8 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         owned.insert(id);
         if fields::deleting(claim) {
             wrong.push(format!("claim {name} is being deleted"));
+        } else if disruption::under_way(claim) {
+            wrong.push(format!("claim {name} is being disrupted"));
         } else if !running.contains(id) {
             wrong.push(format!("claim {name} has no instance ({id:?})"));
         } else if fields::condition(claim, "Ready") != "True" {
@@ -46,6 +51,8 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         let name = fields::name(node);
         if !owned.contains(fields::text(node, "/spec/providerID")) {
             wrong.push(format!("{name} has no claim"));
+        } else if fields::items(node, "/spec/taints").iter().any(|t| t["key"] == DISRUPTED) {
+            wrong.push(format!("{name} is closed to pods"));
         } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
             wrong.push(format!("{name} is not ready, or going"));
         }

@@ -74,7 +74,7 @@ pub fn disrupted(base: &str, rng: &mut Rng) -> String {
                 "WhenEmpty",
                 "Balanced",
             ]);
-            let after = rng.one_of(&["0s", "30s", "5m"]);
+            let after = rng.one_of(&["0s", "30s", "2m"]);
             let nodes = rng.one_of(&["10%", "50%", "1", "100%"]);
             let _ = writeln!(
                 text,

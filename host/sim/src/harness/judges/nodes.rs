@@ -143,13 +143,21 @@ fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     }
     let mut taints = fields::items(before, "/spec/taints")
         .iter()
-        .filter(|t| t["key"] != UNREGISTERED);
+        .filter(|t| t["key"] != UNREGISTERED && !(t["key"] == DISRUPTED && stays(interceptor, node)));
     if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
         interceptor.violated(format!(
             "{name} loses its taint {}",
             fields::text(taint, "/key")
         ));
     }
+}
+
+/// Whether a node is not on its way out: then it may be opened to pods again.
+fn stays(interceptor: &Interceptor, node: &Value) -> bool {
+    let id = fields::text(node, "/spec/providerID");
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
+    let mine = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id);
+    !fields::deleting(node) && mine.is_some_and(|claim| !fields::deleting(claim))
 }
 
 fn has_same(node: &Value, taint: &Value) -> bool {

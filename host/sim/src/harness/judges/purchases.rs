@@ -6,6 +6,7 @@ use std::time::Duration;
 use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
+use super::disruption;
 use crate::actors::fields;
 use crate::actors::scheduler::{amounts, requests};
 use crate::harness::interceptor::Interceptor;
@@ -68,7 +69,7 @@ impl Purchases {
             Event::Deleted => drop(self.planned.remove(name)),
             Event::Added => {
                 let pods: Vec<String> = pods_of(claim).map(str::to_owned).collect();
-                if by.is_some() {
+                if by.is_some() && !disruption::replaces(claim) {
                     self.for_somebody(interceptor, claim, &pods);
                     self.once(interceptor, claim, &pods);
                 }
