@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 /// Every mutant, and what it does wrong.
-pub const ALL: [(&str, &str); 28] = [
+pub const ALL: [(&str, &str); 36] = [
     (
         "no-finalizer",
         "claims are written, and left, without our finalizer",
@@ -114,6 +114,38 @@ pub const ALL: [(&str, &str); 28] = [
     (
         "limits-from-cache",
         "limits count a claim only once its capacity was seen",
+    ),
+    (
+        "deletes-before-replacement",
+        "nodes are disrupted before their replacements are initialized",
+    ),
+    (
+        "keeps-taint",
+        "a disruption that is taken back leaves the taint on its nodes",
+    ),
+    (
+        "ignores-node-budgets",
+        "more nodes are disrupted than the budgets of their NodePool allow",
+    ),
+    (
+        "disrupts-open",
+        "nodes are disrupted without the taint that keeps pods away",
+    ),
+    (
+        "forgets-under-way",
+        "disruptions that are under way take no share of the budgets",
+    ),
+    (
+        "forgets-command",
+        "a disruption that cannot be carried out is not taken back",
+    ),
+    (
+        "disrupts-held",
+        "nodes are disrupted although a pod of theirs must not be",
+    ),
+    (
+        "replaces-first",
+        "replacements are created before their candidates are marked",
     ),
 ];
 

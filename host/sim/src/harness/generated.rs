@@ -68,7 +68,7 @@ pub enum Stories {
     /// and volumes that hold their nodes, clouds that list half of their instances, clocks that
     /// jump, claims from a backup.
     Safe,
-    /// The usual ones, with NodePools whose nodes are consolidated.
+    /// Both kinds in turn, with NodePools whose nodes are consolidated.
     Disrupt,
 }
 
@@ -100,7 +100,10 @@ impl Stories {
             Stories::Usual => GeneratedScenario::new(seed, size, types),
             Stories::Safe => safe::scenario(seed, size, types),
             Stories::Disrupt => {
-                let mut scenario = GeneratedScenario::new(seed, size, types);
+                let mut scenario = match seed % 2 {
+                    0 => GeneratedScenario::new(seed, size, types),
+                    _ => safe::scenario(seed, size, types),
+                };
                 scenario.disrupts = true;
                 scenario.base = pools::disrupted(&scenario.base, &mut Rng::new(seed ^ DISRUPT));
                 scenario

@@ -23,6 +23,7 @@ use crate::live::disruption::step::{self, NewCommand};
 use crate::live::disruption::{REPLACES, events};
 use crate::live::guard::{guarded, guarded_now};
 use crate::live::lifecycle;
+use crate::live::mutants::mutant;
 use crate::live::state::WorkItem;
 use crate::live::termination::DISRUPTED;
 use crate::live::work_queue::Lane;
@@ -237,7 +238,8 @@ impl Controller {
             let [claim] = claims.as_slice() else {
                 return None;
             };
-            if claim.metadata.deletion_timestamp.is_some() || candidate_of(claim).is_some() {
+            let again = candidate_of(claim).is_some() && !mutant("forgets-under-way");
+            if claim.metadata.deletion_timestamp.is_some() || again {
                 return None;
             }
             candidates.push(Candidate {

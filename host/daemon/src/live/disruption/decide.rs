@@ -6,13 +6,15 @@ use longshore_core::disrupt::methods::{self, Options, Round};
 use longshore_core::disrupt::proposals::{self, Proposal, Rules};
 use longshore_core::disrupt::search::Effort;
 use longshore_core::disrupt::verdicts::COMMAND;
-use longshore_core::model::ClusterObjects;
+use longshore_core::model::pod::DoNotDisrupt;
+use longshore_core::model::{ClusterObjects, Labels};
 use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::deadline::Deadline;
 use crate::live::controller::RoundInput;
 use crate::live::fail_points::fail_point;
+use crate::live::mutants::mutant;
 use crate::live::policies::ActivePolicies;
 use crate::live::round::{RoundConfig, build_snapshot};
 
@@ -36,6 +38,7 @@ pub fn decide(how: &RoundConfig, live: &ActivePolicies, input: RoundInput) -> De
     let begun = Instant::now();
     let mut world = input.world();
     count_commands(&mut world);
+    break_rules(&mut world);
     let (snapshot, planning, limit) = build_snapshot(how, live, world);
     let deadline = Deadline::after(limit);
     let is_over = || deadline.is_over();
@@ -73,6 +76,22 @@ fn count_commands(world: &mut ClusterObjects) {
         return;
     };
     for claim in world.claims.iter_mut() {
-        claim.deleting |= claim.annotations.get(key).is_some();
+        if claim.annotations.get(key).is_some() {
+            claim.deleting = true;
+            if mutant("forgets-under-way") {
+                (claim.deleting, claim.annotations) = (false, Labels::default());
+            }
+        }
+    }
+}
+
+/// Only mutants change anything here.
+fn break_rules(world: &mut ClusterObjects) {
+    if mutant("disrupts-held") {
+        let pods = world.pods.iter_mut();
+        pods.for_each(|pod| pod.do_not_disrupt = DoNotDisrupt::No);
+    }
+    if mutant("ignores-node-budgets") {
+        world.pools.iter_mut().for_each(|pool| pool.budgets.clear());
     }
 }

@@ -46,6 +46,9 @@ pub struct NewCommand {
 pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), StepError> {
     fail_point("disrupt");
     let details = serde_json::to_string(&new.command).map_err(StepError::other)?;
+    if mutant("replaces-first") {
+        round::write_all(ctx, new.replacements.clone()).await;
+    }
     let mut marked = Vec::new();
     for candidate in &new.candidates {
         let annotations = json!({"annotations": {COMMAND: new.id, DETAILS: details}});
@@ -69,7 +72,12 @@ pub async fn begin(ctx: &Arc<Context>, new: NewCommand) -> Result<(), StepError>
 
 /// Does what is due for a command.
 pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
-    match view.due(now) {
+    let due = match view.due(now) {
+        Due::Wait(_) if mutant("deletes-before-replacement") => Due::Delete,
+        Due::TakeBack(_) if mutant("forgets-command") => return Ok(None),
+        due => due,
+    };
+    match due {
         Due::Over => Ok(None),
         Due::Wait(left) => Ok(Some(left)),
         Due::TakeBack(why) => take_back(ctx, view, why).await,
@@ -78,7 +86,7 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
                 return Ok(Some(BEHIND));
             };
             // Watches that are behind may keep from us what has become of the replacements.
-            if !mutant("disrupts-unproven") {
+            if !mutant("deletes-before-replacement") {
                 if !ctx.fresh.load(std::sync::atomic::Ordering::Relaxed) {
                     return Ok(Some(BEHIND));
                 }
@@ -107,6 +115,9 @@ pub async fn step(ctx: &Context, view: &CommandView, now: i64) -> Outcome {
 
 /// Whether kube-scheduler is kept away from a candidate, and its claim says why.
 fn is_closed(candidate: &Candidate) -> bool {
+    if mutant("disrupts-open") {
+        return true;
+    }
     let tainted = candidate.nodes.iter().all(|node| ours(node).is_some());
     let status = candidate.claim.status.as_ref();
     tainted && status.is_some_and(|status| is_true(status, REASON))
@@ -124,7 +135,8 @@ async fn close(
     reason: &str,
     version: Option<&str>,
 ) -> Result<(), StepError> {
-    for node in candidate.nodes.iter().filter(|node| ours(node).is_none()) {
+    let open = |node: &&Arc<NodeView>| ours(node).is_none() && !mutant("disrupts-open");
+    for node in candidate.nodes.iter().filter(open) {
         let mut taints = node.taints.clone();
         taints.push(Taint {
             key: DISRUPTED.into(),
