@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::disruption;
 use super::pods;
 use crate::actors::fields;
 use crate::harness::interceptor::Interceptor;
@@ -183,6 +184,8 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     if fields::deleting(&claim)
         || fields::condition(&claim, "Registered") != "True"
         || !interceptor.cloud.runs(id)
+        // Whether a disruption is allowed is another rule's.
+        || disruption::under_way(&claim)
     {
         return;
     }
