@@ -514,7 +514,7 @@ mod tests {
             "[planing]\nseed = 1\n[planning]\nimprov = 'none'\ncolour = 'red'\n[signals.x]\npath \
             = 'x'\n",
             expect![[r#"
-                conf/longshore.toml:1:2: unknown table `planing`: expected one of `journal`, `planning`, `policy`, `signals`
+                conf/longshore.toml:1:2: unknown table `planing`: expected one of `disruption`, `journal`, `planning`, `policy`, `signals`
                     hint: did you mean `planning`?
                 conf/longshore.toml:4:1: unknown key `improv` in [planning]: expected one of `improve`, `min-values-policy`, `new-pods`, `node-cost`, `preference-policy`, `seed`, `time-limit`
                     hint: did you mean `improve`?

@@ -395,7 +395,7 @@ fn every_key_that_the_reader_knows_is_in_the_reference() {
             said.matches('`').count() / 2 - 1,
             tables.iter().filter(|table| named(table)).count()
         ),
-        (4, 4),
+        (5, 5),
         "{said}"
     );
 }

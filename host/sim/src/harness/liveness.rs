@@ -51,7 +51,10 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         let name = fields::name(node);
         if !owned.contains(fields::text(node, "/spec/providerID")) {
             wrong.push(format!("{name} has no claim"));
-        } else if fields::items(node, "/spec/taints").iter().any(|t| t["key"] == DISRUPTED) {
+        } else if fields::items(node, "/spec/taints")
+            .iter()
+            .any(|t| t["key"] == DISRUPTED)
+        {
             wrong.push(format!("{name} is closed to pods"));
         } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
             wrong.push(format!("{name} is not ready, or going"));

@@ -70,7 +70,10 @@ impl Disruption {
             ("create", _) if body["metadata"]["annotations"][REPLACES].is_string() => {
                 let id = body["metadata"]["annotations"][REPLACES].as_str();
                 let claims = interceptor.server.list(resources::NODE_CLAIM);
-                if !claims.iter().any(|of| fields::annotation(of, COMMAND) == id) {
+                if !claims
+                    .iter()
+                    .any(|of| fields::annotation(of, COMMAND) == id)
+                {
                     let name = fields::name(body);
                     interceptor.violated(format!("{name} replaces nothing"));
                 }
@@ -107,8 +110,13 @@ impl Disruption {
             }
         }
         let id = fields::text(claim, "/status/providerID");
-        let mine = nodes.iter().find(|node| fields::text(node, "/spec/providerID") == id);
-        for pod in mine.into_iter().flat_map(|node| interceptor.server.pods_on(fields::name(node))) {
+        let mine = nodes
+            .iter()
+            .find(|node| fields::text(node, "/spec/providerID") == id);
+        for pod in mine
+            .into_iter()
+            .flat_map(|node| interceptor.server.pods_on(fields::name(node)))
+        {
             let held = fields::annotation(&pod, HOLDS) == Some("true");
             let since = fields::time(&pod, "/status/startTime").map(|at| at.as_second());
             let known = since.is_some_and(|since| {
@@ -151,7 +159,9 @@ fn deleted(interceptor: &Interceptor, claim: &Value) {
     let id = fields::text(claim, "/status/providerID");
     for node in interceptor.server.list(resources::NODE) {
         let mine = fields::text(&node, "/spec/providerID") == id;
-        let closed = fields::items(&node, "/spec/taints").iter().any(|t| t["key"] == DISRUPTED);
+        let closed = fields::items(&node, "/spec/taints")
+            .iter()
+            .any(|t| t["key"] == DISRUPTED);
         if mine && !closed {
             interceptor.violated(format!("{name} is deleted while its node is open to pods"));
         }

@@ -141,9 +141,9 @@ fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
     {
         interceptor.violated(format!("{name} loses its label {key}"));
     }
-    let mut taints = fields::items(before, "/spec/taints")
-        .iter()
-        .filter(|t| t["key"] != UNREGISTERED && !(t["key"] == DISRUPTED && stays(interceptor, node)));
+    let mut taints = fields::items(before, "/spec/taints").iter().filter(|t| {
+        t["key"] != UNREGISTERED && !(t["key"] == DISRUPTED && stays(interceptor, node))
+    });
     if let Some(taint) = taints.find(|taint| !has_same(node, taint)) {
         interceptor.violated(format!(
             "{name} loses its taint {}",
@@ -156,7 +156,9 @@ fn lost(interceptor: &Interceptor, before: &Value, node: &Value) {
 fn stays(interceptor: &Interceptor, node: &Value) -> bool {
     let id = fields::text(node, "/spec/providerID");
     let claims = interceptor.server.list(resources::NODE_CLAIM);
-    let mine = claims.iter().find(|claim| fields::text(claim, "/status/providerID") == id);
+    let mine = claims
+        .iter()
+        .find(|claim| fields::text(claim, "/status/providerID") == id);
     !fields::deleting(node) && mine.is_some_and(|claim| !fields::deleting(claim))
 }
 
