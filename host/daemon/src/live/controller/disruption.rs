@@ -54,6 +54,8 @@ pub(super) struct Disruption {
     rounds: u64,
     /// Nodes that the last look wants to disrupt, and when it was.
     proposed: Option<(Instant, BTreeSet<String>)>,
+    /// NodePools whose budgets are in the way, with the reasons, as they were told last.
+    blocked: BTreeSet<(String, &'static str)>,
     /// Commands that are being begun.
     beginning: BTreeSet<String>,
     /// Claims of each command, candidates and replacements.
@@ -374,23 +376,26 @@ impl Controller {
         }
     }
 
-    /// Says which NodePools' budgets are in the way.
-    fn tell_budgets(&self, decision: &Decision) {
+    /// Says which NodePools' budgets are in the way, once for as long as they are.
+    fn tell_budgets(&mut self, decision: &Decision) {
         let names = &decision.snapshot.world.names;
-        let mut told = BTreeSet::new();
+        let mut blocked = BTreeSet::new();
         for (proposal, verdict) in &decision.round.proposals {
             let Verdict::Later(pool, left) = verdict else {
                 continue;
             };
-            let pool = names.text(*pool).to_owned();
-            if told.insert((pool.clone(), proposal.reason)) {
-                let pool = self.state.pools.get(&pool).cloned();
-                let (ctx, reason, left) = (self.ctx.clone(), proposal.reason.name(), *left);
-                if let Some(pool) = pool {
-                    tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
-                }
+            let (name, reason) = (names.text(*pool).to_owned(), proposal.reason.name());
+            let is_new = !self.disruption.blocked.contains(&(name.clone(), reason));
+            let pool = self.state.pools.get(&name).cloned();
+            if blocked.insert((name, reason))
+                && is_new
+                && let Some(pool) = pool
+            {
+                let (ctx, left) = (self.ctx.clone(), *left);
+                tokio::spawn(async move { events::blocked(&ctx, &pool, reason, left).await });
             }
         }
+        self.disruption.blocked = blocked;
     }
 }
 
