@@ -12,7 +12,7 @@ use super::compile::{Compiled, NodeTerms};
 use super::costs::{self, MoveCost};
 use super::fill::Filler;
 use super::pack;
-use super::proposals::{self, Dropped, Outcome, Proposal, Rules};
+use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules};
 use super::search::{self, Effort};
 use super::state::State;
 use super::verdicts::{self, Candidate, Method, Reason, Stays};
@@ -327,8 +327,9 @@ impl<'s> Asked<'s> {
             }
             outcomes.push(Outcome::new(&state).since(&before));
         }
+        let mut limits = Limits::new(&c);
         for outcome in outcomes {
-            let (proposals, dropped) = proposals::of_drift(&mut c, outcome);
+            let (proposals, dropped) = proposals::of_drift(&mut c, outcome, &mut limits);
             for proposal in proposals {
                 let verdict = self.verdict(&proposal);
                 self.round.proposals.push((proposal, verdict));

@@ -12,10 +12,10 @@ use super::neighbourhood::LEAST_GAIN;
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
 use super::state::{HostState, State};
-use super::verdicts::{Method, Reason};
+use super::verdicts::{COMMAND, Method, Reason};
 use crate::check::{Violation, disruption};
 use crate::ids::{NodeIx, PodIx, PoolIx};
-use crate::model::{ResourceId, Symbol};
+use crate::model::{NodeClaim, ResourceId, Symbol};
 use crate::snapshot::Snapshot;
 
 /// Where a pod goes.
@@ -153,7 +153,7 @@ pub fn of_state(
             false => split(c, &part, &left, rules).unwrap_or(part),
         };
         let made = proposal(c, &part, rules);
-        let made = made.and_then(|made| limits.admit(c, made).ok_or(Why::Limits));
+        let made = made.and_then(|made| limits.admit(c, made, false).ok_or(Why::Limits));
         match made {
             Ok(proposal) => {
                 if fits(c, &part.nodes, &left) {
@@ -172,15 +172,30 @@ pub fn of_state(
     (proposals, dropped)
 }
 
+const NODEPOOL: &str = "karpenter.sh/nodepool";
+
 /// What the limits of one NodePool leave: of each resource, and of nodes.
 type Left = (PoolIx, Vec<(ResourceId, i64)>, Option<i64>);
 
 /// What the limits of NodePools leave, proposal after proposal.
-struct Limits(Vec<Left>);
+pub struct Limits(Vec<Left>);
 
 impl Limits {
-    fn new(c: &Compiled<'_>) -> Self {
+    /// What is left beside all nodes. Those of commands that are under way count until they are
+    /// gone.
+    pub fn new(c: &Compiled<'_>) -> Self {
         let snapshot = c.problem.snapshot;
+        let world = &*snapshot.world;
+        let keys = world.names.get(COMMAND).zip(world.names.get(NODEPOOL));
+        let going = |pool: Symbol| {
+            let of = move |claim: &&NodeClaim| {
+                keys.is_some_and(|(command, nodepool)| {
+                    claim.annotations.get(command).is_some()
+                        && claim.labels.get(nodepool) == Some(pool)
+                })
+            };
+            world.claims.iter().filter(of)
+        };
         let left = |pool: &PoolIx| {
             let record = &snapshot.world.pools[pool.0 as usize];
             let nodes = || {
@@ -191,11 +206,14 @@ impl Limits {
             };
             let left = |&(resource, limit): &(ResourceId, i64)| {
                 let used: i64 = nodes().map(|node| node.capacity.get(resource)).sum();
-                (resource, limit - used)
+                let goes: i64 = going(record.name)
+                    .map(|claim| claim.capacity.get(resource))
+                    .sum();
+                (resource, limit - used - goes)
             };
             let count = record
                 .node_limit
-                .map(|limit| limit - nodes().count() as i64);
+                .map(|limit| limit - (nodes().count() + going(record.name).count()) as i64);
             (*pool, record.limits.iter().map(left).collect(), count)
         };
         let limited = |pool: &&PoolIx| {
@@ -205,9 +223,15 @@ impl Limits {
         Limits(snapshot.pools.iter().filter(limited).map(left).collect())
     }
 
-    /// A proposal whose replacements fit into what its nodes and others leave. Types that are larger
-    /// than what is counted on are left out where there are limits.
-    fn admit(&mut self, c: &Compiled<'_>, mut proposal: Proposal) -> Option<Proposal> {
+    /// A proposal whose replacements fit into what is left; with `in_place`, into what its nodes
+    /// leave as well, though they go later. Types that are larger than what is counted on are left
+    /// out where there are limits.
+    fn admit(
+        &mut self,
+        c: &Compiled<'_>,
+        mut proposal: Proposal,
+        in_place: bool,
+    ) -> Option<Proposal> {
         let snapshot = c.problem.snapshot;
         let catalogue = &snapshot.world.catalogue;
         let mut after = self.0.clone();
@@ -218,7 +242,7 @@ impl Limits {
                 .iter()
                 .map(|node| &snapshot.nodes[node.0 as usize])
             {
-                if node.pool == name {
+                if node.pool == name && in_place {
                     left.iter_mut()
                         .for_each(|(resource, left)| *left += node.capacity.get(*resource));
                     *count = count.map(|count| count + 1);
@@ -359,11 +383,17 @@ fn restrict(part: &Part, nodes: Vec<usize>) -> Part {
     small
 }
 
-/// The replacement of a drifted node: whatever it costs.
-pub fn of_drift(c: &mut Compiled<'_>, outcome: Outcome) -> (Vec<Proposal>, Vec<Dropped>) {
+/// The replacement of a drifted node: whatever it costs. It may take the node's share of the limits
+/// before the node is gone, or a NodePool at its limits would keep its drifted nodes for ever.
+pub fn of_drift(
+    c: &mut Compiled<'_>,
+    outcome: Outcome,
+    limits: &mut Limits,
+) -> (Vec<Proposal>, Vec<Dropped>) {
     let (mut proposals, mut dropped) = (Vec::new(), Vec::new());
     for part in outcome.parts(c) {
-        match drifted(c, &part) {
+        let made = drifted(c, &part);
+        match made.and_then(|made| limits.admit(c, made, true).ok_or(Why::Limits)) {
             Ok(proposal) => proposals.push(proposal),
             Err(why) => {
                 let nodes = part.nodes.iter().map(|&at| NodeIx(at as u32)).collect();

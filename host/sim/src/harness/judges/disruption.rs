@@ -173,6 +173,13 @@ pub(in crate::harness) fn under_way(claim: &Value) -> bool {
     fields::annotation(claim, COMMAND).is_some()
 }
 
+/// Whether a claim is replaced because it has drifted.
+pub(super) fn drifts(claim: &Value) -> bool {
+    let details = fields::annotation(claim, DETAILS).unwrap_or_default();
+    let details: Value = serde_json::from_str(details).unwrap_or_default();
+    details["reason"] == "Drifted"
+}
+
 /// Whether a claim was bought by a command.
 pub(super) fn replaces(claim: &Value) -> bool {
     fields::annotation(claim, REPLACES).is_some()

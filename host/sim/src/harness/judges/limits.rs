@@ -3,6 +3,7 @@
 use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
+use super::disruption;
 use crate::actors::fields;
 use crate::actors::scheduler::amounts;
 use crate::harness::interceptor::Interceptor;
@@ -18,9 +19,8 @@ pub(super) fn hold(interceptor: &Interceptor, change: &Change, by: Option<&Reque
     let claim = &*change.object;
     let grows =
         change.event == Event::Added || by.is_some_and(|asked| asked.subresource == "status");
-    let Some(name) =
-        fields::label(claim, POOL).filter(|_| by.is_some() && grows && !fields::deleting(claim))
-    else {
+    let stays = !fields::deleting(claim) && !disruption::drifts(claim);
+    let Some(name) = fields::label(claim, POOL).filter(|_| by.is_some() && grows && stays) else {
         return;
     };
     let Some(pool) = interceptor
@@ -42,8 +42,11 @@ pub(super) fn hold(interceptor: &Interceptor, change: &Change, by: Option<&Reque
         .filter(|node| fields::deleting(node))
         .map(|node| fields::text(node, "/spec/providerID"))
         .collect();
+    // What replaces a drifted node counts in its place.
     let goes = |claim: &Value| {
-        fields::deleting(claim) || going.contains(&fields::text(claim, "/status/providerID"))
+        fields::deleting(claim)
+            || disruption::drifts(claim)
+            || going.contains(&fields::text(claim, "/status/providerID"))
     };
     let claims = interceptor.server.list(resources::NODE_CLAIM);
     let own = claims
