@@ -46,6 +46,28 @@ pub trait CloudProvider: Send + Sync {
         &[]
     }
 
+    /// How often nodes are compared with their node class by [`CloudProvider::drifted`]. Never by
+    /// default.
+    fn drift_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Why an instance, by provider ID, is no longer what its node class says for this claim: one
+    /// word for the reason of condition Drifted, such as `AMIDrift`. Nothing if it is. Asked at
+    /// least every [`CloudProvider::drift_interval`] and whenever the claim or its node changes, so
+    /// it answers from memory where it can.
+    ///
+    /// # Errors
+    /// If that cannot be said now: what was said before stands.
+    async fn drifted(
+        &self,
+        provider_id: &str,
+        launch: &Launch,
+    ) -> Result<Option<String>, CloudError> {
+        _ = (provider_id, launch);
+        Ok(None)
+    }
+
     /// Whether an instance is nothing but its Node object, so that it is gone once the Node is.
     fn ends_with_node(&self) -> bool {
         false

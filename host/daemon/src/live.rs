@@ -5,6 +5,7 @@
 //! single objects, and the watch brings back what they write. `host/ARCHITECTURE.md` follows one
 //! pod through it.
 
+mod claim_conditions;
 mod claims;
 pub mod clock;
 pub mod connection;

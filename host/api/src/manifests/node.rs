@@ -10,6 +10,7 @@ use super::object::{
 };
 use super::requirement::{Of, WireRequirement, requirements};
 use super::wire::{Amount, Condition, List, Map, Meta, Text, only_from_maps};
+use crate::time;
 
 #[derive(Deserialize, Default, Debug)]
 #[serde(remote = "Self", default)]
@@ -177,6 +178,11 @@ pub(super) fn read_claim(
             .filter(|c| &*c.status == "True")
             .map(|c| names.intern(&c.kind))
             .collect(),
+        drifted: status
+            .conditions
+            .iter()
+            .find(|c| (&*c.kind, &*c.status) == ("Drifted", "True"))
+            .and_then(|c| time::timestamp(c.since.as_deref()?)),
         deleting: meta.deletion_timestamp.is_some(),
         created: created(meta)?,
     };

@@ -257,6 +257,8 @@ pub(crate) struct Condition<'a> {
     pub status: Text<'a>,
     #[serde(borrow)]
     pub reason: Option<Text<'a>>,
+    #[serde(borrow, rename = "lastTransitionTime")]
+    pub since: Option<Text<'a>>,
 }
 
 only_from_maps!(Meta<'a>, Owner<'a>, Condition<'a>);

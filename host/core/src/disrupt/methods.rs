@@ -276,6 +276,22 @@ impl<'s> Asked<'s> {
         c
     }
 
+    /// When each Node drifted, seconds since 1970: when it was made, where that is not known.
+    fn drifted_since(&self) -> FxHashMap<Symbol, i64> {
+        let world = &self.snapshot.world;
+        let drifted: FxHashMap<Symbol, i64> = world
+            .claims
+            .iter()
+            .filter_map(|claim| Some((claim.provider_id?, claim.drifted?)))
+            .collect();
+        let since = |id: Option<Symbol>| id.and_then(|id| drifted.get(&id).copied());
+        world
+            .nodes
+            .iter()
+            .map(|node| (node.name, since(node.provider_id).unwrap_or(node.created)))
+            .collect()
+    }
+
     fn drift(&mut self, input: &SearchInput<'_>) {
         let drifts = |candidate: &Candidate| candidate.may(Method::Drift);
         let terms = self.terms(input.options, |_, candidate| drifts(candidate));
@@ -285,19 +301,13 @@ impl<'s> Asked<'s> {
             .collect();
         nodes.iter().for_each(|&at| c.nodes[at].destination = false);
         nodes.retain(|&at| !input.going.contains(&NodeIx(at as u32)));
-        let created: FxHashMap<Symbol, i64> = self
-            .snapshot
-            .world
-            .nodes
-            .iter()
-            .map(|node| (node.name, node.created))
-            .collect();
+        let since = self.drifted_since();
         nodes.sort_by_key(|&at| {
-            let age = created
+            let since = since
                 .get(&self.snapshot.nodes[at].name)
                 .copied()
                 .unwrap_or(0);
-            (!c.nodes[at].own.is_empty(), age, at)
+            (!c.nodes[at].own.is_empty(), since, at)
         });
         let mut outcomes = Vec::new();
         let mut filler = Filler::default();

@@ -117,6 +117,7 @@ fn buy(world: &mut ClusterObjects, claim: &PlannedClaim, serial: u32) -> Symbol 
         capacity: kind.capacity.clone(),
         allocatable: kind.allocatable.clone(),
         conditions,
+        drifted: None,
         deleting: false,
         created: world.now,
     });

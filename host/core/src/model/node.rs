@@ -86,6 +86,9 @@ pub struct NodeClaim {
     /// Types of the conditions whose status is True (`Launched`, `Registered`, `Initialized`,
     /// `Drifted`, …).
     pub conditions: Vec<Symbol>,
+    /// When condition Drifted became True, seconds since 1970; nothing if it is not, or without a
+    /// time.
+    pub drifted: Option<i64>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).

@@ -449,6 +449,7 @@ impl EachSymbol for NodeClaim {
             capacity,
             allocatable,
             conditions,
+            drifted: _,
             deleting: _,
             created: _,
         } = self;

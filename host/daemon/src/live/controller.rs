@@ -24,6 +24,7 @@ use longshore_core::model::Symbols;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
 
+use super::claim_conditions::{Surroundings, is_listed};
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
 use super::disruption::decide::Decision;
@@ -665,10 +666,20 @@ impl Controller {
             let pods = planned_for(&self.in_flight_pods, name, &claim).filter(is_ours);
             nominations = self.nominations.plan(&node.name, pods);
         }
-        let ctx = self.ctx.clone();
+        let (ctx, around) = (self.ctx.clone(), self.surroundings(&claim));
         Some(Box::pin(async move {
-            lifecycle::step(&ctx, &claim, &nodes, hold, nominations).await
+            lifecycle::step(&ctx, &claim, &nodes, &around, hold, nominations).await
         }))
+    }
+
+    /// What the conditions of a claim follow from.
+    fn surroundings(&self, claim: &NodeClaim) -> Surroundings {
+        let labels = claim.metadata.labels.as_ref();
+        let catalogue = (self.config.catalogue)();
+        Surroundings {
+            pool: self.state.pools.get(lifecycle::pool_of(claim)).cloned(),
+            listed: labels.map(|labels| is_listed(labels, &catalogue, self.state.names())),
+        }
     }
 
     fn work_on_node(&mut self, name: &str, now: Instant) -> Option<Work> {

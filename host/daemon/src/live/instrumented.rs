@@ -103,6 +103,20 @@ impl CloudProvider for Measured {
         self.cloud.repair_policies()
     }
 
+    fn drift_interval(&self) -> Option<Duration> {
+        self.cloud.drift_interval()
+    }
+
+    async fn drifted(
+        &self,
+        provider_id: &str,
+        launch: &Launch,
+    ) -> Result<Option<String>, CloudError> {
+        let call = self.cloud.drifted(provider_id, launch);
+        self.timed("nodeclaim.disruption", "IsDrifted", CALL, call)
+            .await
+    }
+
     fn ends_with_node(&self) -> bool {
         self.cloud.ends_with_node()
     }

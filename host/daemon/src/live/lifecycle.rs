@@ -23,6 +23,7 @@ use longshore_cloud::{CloudError, Launch};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claim_conditions::{self, Surroundings};
 use super::claims::{FINALIZER, PODS, planned_pods};
 use super::context::Context;
 use super::fail_points::fail_point;
@@ -51,11 +52,13 @@ const SHORT_EVENTS: usize = 10;
 pub type Outcome = Result<Option<Duration>, StepError>;
 
 /// Does what is due for a claim. `nodes` are those with its provider ID. `hold` delays its
-/// registration. `hints` are the nominations to write before the node registers.
+/// registration. `hints` are the nominations to write before the node registers. `around` is what
+/// the claim is compared with.
 pub async fn step(
     ctx: &Context,
     claim: &NodeClaim,
     nodes: &[Arc<NodeView>],
+    around: &Surroundings,
     hold: Option<Duration>,
     nominations: Vec<Nomination>,
 ) -> Outcome {
@@ -141,8 +144,14 @@ pub async fn step(
         );
     }
     set_ready(ctx, &mut status);
+    let changes_in = claim_conditions::update(ctx, &next, &mut status, around).await;
     write(ctx, claim, &next, status).await?;
-    let waits = [soon, liveness_in(ctx, &next), expires_in(ctx, &next)];
+    let waits = [
+        soon,
+        liveness_in(ctx, &next),
+        expires_in(ctx, &next),
+        changes_in,
+    ];
     Ok(waits.into_iter().flatten().min())
 }
 

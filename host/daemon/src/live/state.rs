@@ -16,6 +16,7 @@ use serde::de::IgnoredAny;
 
 use super::claims::{PODS, planned_pods};
 use super::kinds::Kind;
+use super::lifecycle::pool_of;
 use super::mutants::mutant;
 use super::node::NodeView;
 use super::watch::Change;
@@ -489,6 +490,17 @@ impl ClusterState {
             .collect()
     }
 
+    /// The table of names, which has those of the catalogue.
+    pub fn names(&self) -> &Symbols {
+        &self.store.unsorted().names
+    }
+
+    /// Names of the claims of a NodePool.
+    fn claims_of_pool(&self, pool: &str) -> impl Iterator<Item = &String> {
+        let own = move |(_, claim): &(&String, &Arc<NodeClaim>)| pool_of(claim) == pool;
+        self.claims.iter().filter(own).map(|(name, _)| name)
+    }
+
     /// A cheap snapshot of everything, to plan on another thread.
     pub fn freeze(&self) -> FrozenState {
         let known = self.store.unsorted();
@@ -544,13 +556,16 @@ impl ClusterState {
                 Ok(pool) => {
                     let pool = Arc::new(pool);
                     let before = self.pools.insert(name.clone(), pool.clone());
-                    let more = before.is_none_or(|before| may_buy_more(&before, &pool));
-                    (
-                        std::iter::once(WorkItem::Pool(name))
-                            .chain(more.then_some(WorkItem::Pending))
-                            .collect(),
-                        None,
-                    )
+                    let more = before
+                        .as_ref()
+                        .is_none_or(|before| may_buy_more(before, &pool));
+                    let mut touched = vec![WorkItem::Pool(name.clone())];
+                    touched.extend(more.then_some(WorkItem::Pending));
+                    // Its claims are compared with the NodePool.
+                    if before.is_none_or(|before| before.spec != pool.spec) {
+                        touched.extend(self.claims_of_pool(&name).cloned().map(WorkItem::Claim));
+                    }
+                    (touched, None)
                 }
                 Err(error) => (Vec::new(), refused(&name, error.to_string())),
             },

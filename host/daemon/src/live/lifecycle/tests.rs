@@ -186,7 +186,7 @@ pub fn instance() -> Instance {
 }
 
 async fn run(ctx: &Context, claim: &NodeClaim) -> Outcome {
-    step(ctx, claim, &[], None, Vec::new()).await
+    step(ctx, claim, &[], &Surroundings::default(), None, Vec::new()).await
 }
 
 fn launched(server: &Server) -> bool {
