@@ -42,6 +42,7 @@ pub use nodepool::{
 pub use overlay::{NodeOverlay, NodeOverlaySpec, NodeOverlayStatus, OverlayRequirement};
 pub use quantities::{Quantities, Quantity};
 pub use requirement::{NodeClassRef, Operator, Requirement};
+pub use schema::plain_conditions;
 pub use taint::{Taint, TaintEffect};
 
 /// A moment, to the second, as Kubernetes writes it.

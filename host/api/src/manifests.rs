@@ -13,6 +13,7 @@
 
 mod cluster;
 mod diagnostic;
+mod documents;
 mod explain;
 mod limit_range;
 mod limits;
@@ -43,6 +44,7 @@ use serde::Deserialize;
 use crate::json;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, quoted};
+pub use documents::{Document, documents};
 pub use explain::explain;
 pub use scheduler::default_spread;
 pub use store::{Frozen, Store};

@@ -1,3 +1,5 @@
 //! EC2 without a network: what is computed from descriptions that EC2 gave. Records of its answers
 //! go in; NodeClasses, instance types, prices, images and user data come out. No `aws-*` crate, no
 //! I/O.
+
+pub mod nodeclass;

@@ -12,7 +12,7 @@ use super::{CapacityBuffer, KWOKNodeClass, NodeClaim, NodeOverlay, NodePool};
 
 mod yaml;
 
-/// All definitions, by name.
+/// All definitions of this crate, by name. A cloud provider's crate has its own.
 pub fn all() -> Vec<Definition> {
     vec![
         Definition::new(CapacityBuffer::crd()),
@@ -36,6 +36,11 @@ pub fn all() -> Vec<Definition> {
 pub struct Definition(Value);
 
 impl Definition {
+    /// The definition of a type with kube's derive.
+    pub fn of<T: kube::CustomResourceExt>() -> Self {
+        Self::new(T::crd())
+    }
+
     fn new(definition: CustomResourceDefinition) -> Self {
         // Only maps with keys that are no text cannot become JSON, and there are none.
         let mut value = serde_json::to_value(definition).unwrap_or_default();

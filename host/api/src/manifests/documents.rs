@@ -1,0 +1,244 @@
+//! Finds the documents of a text, whatever is in them: YAML documents, JSON values one after the
+//! other, items of a List. Each is read by its caller into a type of its own.
+//!
+//! For input that is small and has other kinds than [`Reader`](super::Reader) folds: node classes,
+//! descriptions of a cloud, nodes to render. Unknown fields are refused here.
+
+use serde::de::DeserializeOwned;
+
+use super::diagnostic::{Diagnostic, Diagnostics, Location};
+use super::explain::explain;
+use super::{field, looks_like_json, yaml};
+use crate::json;
+
+/// One value of a source, as JSON with the line breaks that it had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    text: String,
+    location: Location,
+}
+
+/// All documents of a source, empty ones left out, and what could not be taken apart. `source`
+/// names it in diagnostics.
+pub fn documents(source: &str, bytes: &[u8]) -> (Vec<Document>, Diagnostics) {
+    let mut finder = Finder {
+        source,
+        found: Vec::new(),
+        problems: Diagnostics::default(),
+        number: 0,
+    };
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if looks_like_json(text.trim_start().as_bytes()) => finder.json(text, 0),
+        Ok(text) => finder.yaml(text),
+        Err(error) => {
+            let line = json::lines_before(bytes, error.valid_up_to());
+            finder.number = 1;
+            finder.problem(line, "is not UTF-8", "save it as UTF-8 text");
+        }
+    }
+    (finder.found, finder.problems)
+}
+
+struct Finder<'a> {
+    source: &'a str,
+    found: Vec<Document>,
+    problems: Diagnostics,
+    number: u32,
+}
+
+impl Finder<'_> {
+    fn yaml(&mut self, text: &str) {
+        for (first_line, document) in yaml::documents(text) {
+            let content = document.trim_start_matches("---").trim_start();
+            if looks_like_json(content.as_bytes()) {
+                let from = document.len() - content.len();
+                let before = json::lines_before(document.as_bytes(), from);
+                self.json(content, first_line + before);
+                continue;
+            }
+            match yaml::to_json(document) {
+                Ok(text) if text.trim().is_empty() => {}
+                Ok(text) => self.json(&text, first_line),
+                Err(fault) => {
+                    self.number += 1;
+                    self.problem(first_line + fault.line, &fault.what, fault.hint);
+                }
+            }
+        }
+    }
+
+    /// Takes JSON values one after the other; `before` lines of the source come before the text.
+    fn json(&mut self, text: &str, before: u32) {
+        let bytes = text.as_bytes();
+        let mut at = json::skip_space(bytes, 0);
+        while at < bytes.len() {
+            self.number += 1;
+            let line = before + json::lines_before(bytes, at);
+            match json::skip_value(bytes, at) {
+                Ok(end) => {
+                    self.found.push(Document {
+                        text: text[at..end].to_owned(),
+                        location: Location {
+                            source: self.source.to_owned(),
+                            document: self.number,
+                            item: None,
+                            line: Some(line + 1),
+                        },
+                    });
+                    at = json::skip_space(bytes, end);
+                }
+                Err(broken) => {
+                    let line = before + json::lines_before(bytes, broken.at);
+                    return match broken.at_end {
+                        true => self.problem(
+                            line,
+                            "is not JSON: the text ends in the middle of an object",
+                            "the file may have been cut short",
+                        ),
+                        false => self.problem(
+                            line,
+                            "is not JSON",
+                            "check commas, colons and quotes before it",
+                        ),
+                    };
+                }
+            }
+            if text[at..].starts_with("---") {
+                at = json::skip_space(bytes, at + 3);
+            }
+        }
+    }
+
+    fn problem(&mut self, line: u32, what: &str, hint: &str) {
+        self.problems.push(Diagnostic {
+            location: Location {
+                source: self.source.to_owned(),
+                document: self.number,
+                item: None,
+                line: Some(line + 1),
+            },
+            what: what.to_owned(),
+            hint: hint.to_owned(),
+            ..Diagnostic::default()
+        });
+    }
+}
+
+impl Document {
+    /// Its JSON.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where it starts.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The objects of a List (any object with a list of `items`), or the document itself.
+    pub fn items(self) -> Vec<Document> {
+        let bytes = self.text.as_bytes();
+        let items = json::member(bytes, 0, "items").filter(|range| bytes[range.start] == b'[');
+        let Some(items) = items else {
+            return vec![self];
+        };
+        let (mut all, mut item) = (Vec::new(), 0);
+        // What is not a list is found when the objects are read.
+        let _ = json::walk(bytes, items.start, |_, start| {
+            let end = json::skip_value(bytes, start);
+            item += 1;
+            if let Ok(end) = end {
+                let mut location = self.location.clone();
+                location.item = Some(item);
+                location.line = location
+                    .line
+                    .map(|line| line + json::lines_before(bytes, start));
+                all.push(Document {
+                    text: self.text[start..end].to_owned(),
+                    location,
+                });
+            }
+            Some(end)
+        });
+        all
+    }
+
+    /// A text field of the object, if it is there: `kind`, `apiVersion`.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.text
+            .starts_with('{')
+            .then(|| field(self.text.as_bytes(), 0, name))
+            .flatten()
+    }
+
+    /// Reads the document. Fails on a value of the wrong form and on a field that the type does not
+    /// know.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
+        let mut unknown = None;
+        let mut reader = serde_json::Deserializer::from_str(&self.text);
+        let read: Result<T, _> = serde_ignored::deserialize(&mut reader, |path| {
+            unknown.get_or_insert_with(|| path_text(&path));
+        });
+        match (read, unknown) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(field)) => {
+                let what = "is not a known field";
+                Err(self.refuse(&field, what, "remove it, or correct its spelling"))
+            }
+            (Err(_), _) => {
+                let (field, what, hint) = explain::<T>(&self.text);
+                Err(self.refuse(&field, what, hint))
+            }
+        }
+    }
+
+    /// A diagnostic of a field of the document, with the field's line.
+    pub fn refuse(
+        &self,
+        field: &str,
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Diagnostic {
+        let bytes = self.text.as_bytes();
+        let mut location = self.location.clone();
+        let at = json::locate(bytes, field);
+        location.line = location
+            .line
+            .map(|line| line + json::lines_before(bytes, at));
+        let short = |text: &str| text.chars().take(300).collect::<String>();
+        Diagnostic {
+            location,
+            kind: short(self.field("kind").unwrap_or_default()),
+            name: short(self.name()),
+            field: short(field),
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// `metadata.name`, or else `name`; empty if there is none.
+    pub fn name(&self) -> &str {
+        let bytes = self.text.as_bytes();
+        json::member(bytes, 0, "metadata")
+            .and_then(|range| super::field(bytes, range.start, "name"))
+            .or_else(|| self.field("name"))
+            .unwrap_or_default()
+    }
+}
+
+/// A path as [`json::locate`] reads it.
+fn path_text(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", path_text(parent)),
+        Path::Map { parent, key } => match path_text(parent) {
+            parent if parent.is_empty() => key.clone(),
+            parent => format!("{parent}.{key}"),
+        },
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => path_text(parent),
+    }
+}

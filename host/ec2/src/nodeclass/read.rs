@@ -1,0 +1,63 @@
+//! Reads EC2NodeClasses from manifests.
+
+use std::collections::BTreeSet;
+
+use longshore_api::manifests::{Diagnostic, Diagnostics, Document, documents, quoted};
+
+use super::{EC2NodeClass, GROUP};
+
+/// The EC2NodeClasses of a text (YAML, JSON, Lists), in its order, and diagnostics of those that
+/// cannot be read. Defaults of the schema are filled in; its rules are not checked. Other kinds are
+/// counted. `source` names the text in diagnostics.
+pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
+    let (found, mut problems) = documents(source, bytes);
+    let (mut classes, mut names) = (Vec::new(), BTreeSet::new());
+    for document in found.into_iter().flat_map(Document::items) {
+        let group = document
+            .field("apiVersion")
+            .and_then(|v| v.split('/').next());
+        let kind = document.field("kind").unwrap_or_default();
+        if kind != "EC2NodeClass" || group.is_some_and(|group| group != GROUP) {
+            let kind = kind.chars().take(100).collect();
+            *problems.ignored.entry(kind).or_default() += 1;
+            continue;
+        }
+        match of_document(&document) {
+            Ok(class) if !names.insert(class.metadata.name.clone()) => {
+                problems.push(document.refuse(
+                    "",
+                    "is there twice",
+                    "remove one; the first is used",
+                ));
+            }
+            Ok(class) => classes.push(class),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (classes, problems)
+}
+
+/// The EC2NodeClass of a document that says that it is one.
+pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
+    match document.field("apiVersion") {
+        Some("karpenter.k8s.aws/v1") => {}
+        Some(other) => {
+            let what = format!("{} is not read", quoted(other));
+            return Err(document.refuse("apiVersion", what, "convert it to karpenter.k8s.aws/v1"));
+        }
+        None => {
+            return Err(document.refuse("apiVersion", "is missing", "write karpenter.k8s.aws/v1"));
+        }
+    }
+    let class: EC2NodeClass = document.read()?;
+    if class
+        .metadata
+        .name
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        return Err(document.refuse("metadata.name", "is missing", "give it one"));
+    }
+    Ok(class)
+}
