@@ -16,6 +16,9 @@ use serde_json::Value;
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
 
+#[path = "regression/disruption.rs"]
+mod disruption;
+
 use plane::Daemon;
 
 /// A spec by its name.
@@ -76,8 +79,8 @@ fn main() {
         };
         Trial::test(name, run).with_ignored_flag(ignored)
     };
-    let trials = SPECS
-        .iter()
+    let specs = SPECS.iter().chain(disruption::SPECS);
+    let trials = specs
         .map(|spec| trial(spec, ignored))
         .chain([trial(&SLOW, true)]);
     let conclusion = libtest_mimic::run(&arguments, trials.collect());

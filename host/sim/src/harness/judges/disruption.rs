@@ -89,11 +89,20 @@ impl Disruption {
             fields::label(claim, POOL).unwrap_or_default(),
         );
         let claims = interceptor.server.list(resources::NODE_CLAIM);
+        let nodes = interceptor.server.list(resources::NODE);
+        // A claim whose Node is gone is waited for, and disturbs no pod any more.
+        let has_node = |of: &Value| {
+            let id = fields::text(of, "/status/providerID");
+            let mut ids = nodes
+                .iter()
+                .map(|node| fields::text(node, "/spec/providerID"));
+            ids.any(|other| other == id)
+        };
         let ours = |of: &&std::sync::Arc<Value>| {
-            fields::annotation(of, COMMAND).is_some() && fields::label(of, POOL) == Some(pool)
+            let going = fields::annotation(of, COMMAND).is_some() && has_node(of);
+            going && fields::label(of, POOL) == Some(pool)
         };
         let going = claims.iter().filter(ours).count() + 1;
-        let nodes = interceptor.server.list(resources::NODE);
         let counts = |node: &&std::sync::Arc<Value>| {
             let initialized = fields::label(node, INITIALIZED) == Some("true");
             initialized && fields::label(node, POOL) == Some(pool)
