@@ -64,9 +64,6 @@ impl Disruption {
                     self.marked(interceptor, &claim);
                 }
             }
-            ("delete", Some(claim)) if fields::annotation(&claim, COMMAND).is_some() => {
-                deleted(interceptor, &claim);
-            }
             ("create", _) if body["metadata"]["annotations"][REPLACES].is_string() => {
                 let id = body["metadata"]["annotations"][REPLACES].as_str();
                 let claims = interceptor.server.list(resources::NODE_CLAIM);
@@ -148,8 +145,8 @@ fn most(budget: &Value, nodes: usize) -> usize {
     }
 }
 
-/// A candidate is deleted: what replaces it is there, and no pod goes to its node any more.
-fn deleted(interceptor: &Interceptor, claim: &Value) {
+/// A candidate is deleted for no other reason: what replaces it is there, and no pod goes to its node any more.
+pub(super) fn deleted(interceptor: &Interceptor, claim: &Value) {
     let name = fields::name(claim);
     let details = fields::annotation(claim, DETAILS).unwrap_or_default();
     let details: Value = serde_json::from_str(details).unwrap_or_default();

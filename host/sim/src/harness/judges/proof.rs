@@ -184,8 +184,6 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     if fields::deleting(&claim)
         || fields::condition(&claim, "Registered") != "True"
         || !interceptor.cloud.runs(id)
-        // Whether a disruption is allowed is another rule's.
-        || disruption::under_way(&claim)
     {
         return;
     }
@@ -201,7 +199,15 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
         return;
     };
     let (who, name) = (&asked.who, &asked.name);
-    if unhealthy_for(interceptor, &node).is_none() {
+    let is_well = unhealthy_for(interceptor, &node).is_none();
+    if disruption::under_way(&claim) {
+        // An unhealthy node may be repaired at once, or go by its command.
+        if is_well {
+            disruption::deleted(interceptor, &claim);
+        }
+        return;
+    }
+    if is_well {
         return interceptor.violated(format!(
             "{who} deletes claim {name}, whose node {} is well",
             fields::name(&node)
