@@ -116,7 +116,7 @@ pub struct ExplainArgs {
     /// What to explain
     #[arg(value_name = "KIND")]
     pub kind: Kind,
-    /// The pod, as NAMESPACE/NAME, or NAME where only one namespace has it
+    /// The pod, as NAMESPACE/NAME, or NAME where only one namespace has it; or the node
     #[arg(value_name = "NAME")]
     pub name: String,
     #[command(flatten)]
@@ -315,9 +315,12 @@ pub enum Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// A pod of the snapshot
+    /// A pod: why it got its node, or none
     #[value(alias = "pods", alias = "po")]
     Pod,
+    /// A node: whether it would be disrupted, and why it stays
+    #[value(alias = "nodes", alias = "no")]
+    Node,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

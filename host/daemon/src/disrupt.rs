@@ -1,5 +1,6 @@
 //! `longshore plan --disrupt` and `--converge`: what a cluster could save, from files.
 
+mod explain;
 mod messages;
 mod report;
 mod text;
@@ -17,8 +18,9 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::Answer;
-use crate::args::{DisruptArgs, Output, PlanArgs};
+use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs};
 use crate::error::Failure;
+use crate::explain::Explained;
 use crate::input;
 use crate::options;
 use crate::policies::{self, Scorers};
@@ -26,6 +28,35 @@ use report::{Converged, Proposed, Step};
 
 /// Rounds after which a cluster that still finds something is reported as unfinished.
 const MOST_ROUNDS: usize = 1_000;
+
+pub use explain::explain;
+
+/// What disruption would do with one node of the files that are named.
+///
+/// # Errors
+/// Files that cannot be read, or no such node.
+pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
+    let options = options::resolve(&args.world)?;
+    let scorers = policies::load(&options)?;
+    let (world, problems) = input::read(&options)?;
+    input::complain(&problems);
+    let snapshot = Snapshot::new(world.into());
+    scorers.begin(snapshot.world.now);
+    let how = How {
+        effort: Effort {
+            seed: options.seed,
+            ..Effort::default()
+        },
+        explain: true,
+        ..How::default()
+    };
+    let round = methods::round(&snapshot, &scorers, how, Stop::never());
+    checked(&snapshot, &round)?;
+    explain(&snapshot, &round, &args.name).map_err(|message| Failure::Usage {
+        message: message.trim().to_owned(),
+        hint: "nodes of the snapshot are listed by `longshore plan --disrupt -o json`".into(),
+    })
+}
 
 /// Looks for disruption, or carries it out on paper, and prints what was found.
 pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {

@@ -1,5 +1,5 @@
-//! `longshore explain pod NAME`: why the pod got its node, or none. It works on files, or asks a
-//! running daemon.
+//! `longshore explain pod NAME`: why the pod got its node, or none; `longshore explain node NAME`:
+//! whether it would be disrupted, and why it stays. They work on files, or ask a running daemon.
 
 use longshore_core::model::ResourceId;
 use longshore_core::plan::{NodeIx, Plan, PodIx, Refusal, Target, Unfit};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Answer;
 use crate::args::{ExplainArgs, Kind, Output};
 use crate::deadline::Deadline;
+use crate::disrupt;
 use crate::error::{Failure, count};
 use crate::input;
 use crate::messages::{Messages, amount};
@@ -73,11 +74,12 @@ pub struct Explained {
     pub explanation: serde_json::Value,
 }
 
-/// Explains what became of one pod: of the files that are named, else in the daemon that runs.
+/// Explains what became of one pod or node: of the files that are named, else in the daemon that runs.
 pub fn run(args: &ExplainArgs) -> Result<Answer, Failure> {
-    let Kind::Pod = args.kind;
     let explained = if args.world.snapshot.is_empty() {
         ask(args)?
+    } else if args.kind == Kind::Node {
+        disrupt::explain_node(args)?
     } else {
         let planned = decide(&args.world)?;
         input::complain(&planned.problems);
@@ -129,7 +131,11 @@ fn ask(args: &ExplainArgs) -> Result<Explained, Failure> {
         .collect();
     let at = status::address(args.at.as_deref());
     let alone = "start `longshore run`, or give manifests with --snapshot.";
-    let body = status::ask(&at, &format!("/explain/pod/{escaped}"), alone)?;
+    let kind = match args.kind {
+        Kind::Pod => "pod",
+        Kind::Node => "node",
+    };
+    let body = status::ask(&at, &format!("/explain/{kind}/{escaped}"), alone)?;
     serde_json::from_str(&body).map_err(|_| Failure::Usage {
         message: format!("{at} answers something else: {}", body.trim()),
         hint: "is that a Longshore daemon of this version?".into(),

@@ -27,8 +27,8 @@ use tokio::time::{Instant, sleep_until};
 use super::claim_conditions::{Surroundings, is_listed};
 use super::claims::{Planned, planned_pods};
 use super::context::Context;
-use super::disruption::decide::Decision;
-use super::explain_requests::ExplainRequests;
+use super::disruption::decide::{self, Decision};
+use super::explain_requests::{ExplainRequests, Subject};
 use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
 use super::guard::{guarded, guarded_now};
@@ -811,13 +811,13 @@ impl Controller {
 
     fn asked(&mut self, ask: Query) {
         match ask {
-            Query::Pod(question) => self.explain_requests.ask(question, Instant::now()),
+            Query::Explain(question) => self.explain_requests.ask(question, Instant::now()),
             Query::Metrics(reply) if self.was_leader => drop(reply.send(self.metrics_snapshot())),
             Query::Metrics(_) => {}
         }
     }
 
-    /// Answers a query about a pod between two rounds: it plans like a round and drops the plan. A
+    /// Answers a query about a pod or a node between two rounds: it plans like a round and drops the plan. A
     /// round that becomes due meanwhile does not wait for it.
     fn answer_query(&mut self, now: Instant) {
         let Some(question) = self.explain_requests.begin(now) else {
@@ -826,7 +826,10 @@ impl Controller {
         let (how, input) = (self.config.clone(), self.round_input());
         let live = how.policies.take().apart();
         let answer = tokio::task::spawn_blocking(move || {
-            let explained = round::explain(&how, &live, input, &question.pod);
+            let explained = match &question.about {
+                Subject::Pod(pod) => round::explain(&how, &live, input, pod),
+                Subject::Node(node) => decide::explain(&how, &live, input, node),
+            };
             let _ = question.reply.send(explained);
             drop(question.turn);
         });

@@ -11,9 +11,17 @@ use tokio::time::Instant;
 
 use crate::explain::Explained;
 
-/// A question about a pod, `namespace/name`.
+/// What a question is about.
+pub enum Subject {
+    /// A pod, `namespace/name`.
+    Pod(String),
+    /// A node.
+    Node(String),
+}
+
+/// A question about a pod or a node.
 pub struct ExplainRequest {
-    pub pod: String,
+    pub about: Subject,
     pub reply: oneshot::Sender<Result<Explained, String>>,
     /// Held until the answer is complete, even if the client has gone, so that only one runs at a
     /// time.
@@ -85,7 +93,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         (
             ExplainRequest {
-                pod: "shop/web".into(),
+                about: Subject::Pod("shop/web".into()),
                 reply,
                 turn,
             },

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::context::Context;
-use super::explain_requests::ExplainRequest;
+use super::explain_requests::{ExplainRequest, Subject};
 use super::gauges::Pages;
 use super::lock::lock;
 use super::state::MetricsSnapshot;
@@ -43,8 +43,8 @@ pub struct StatusBoard {
 
 /// A query from outside.
 pub enum Query {
-    /// What about a pod?
-    Pod(ExplainRequest),
+    /// What about a pod or a node?
+    Explain(ExplainRequest),
     /// What does the cluster look like? Answered at once by the leader, never by other replicas.
     Metrics(oneshot::Sender<MetricsSnapshot>),
 }
@@ -148,7 +148,8 @@ fn status_routes(shared: Shared) -> Router {
             "/status",
             get(|State(s): State<Shared>| async move { axum::Json(lock(&s.board).status.clone()) }),
         )
-        .route("/explain/pod/{*name}", get(explain))
+        .route("/explain/pod/{*name}", get(explain_pod))
+        .route("/explain/node/{*name}", get(explain_node))
         .with_state(shared)
 }
 
@@ -214,10 +215,17 @@ async fn ready(State(s): State<Shared>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn explain(
-    State(s): State<Shared>,
-    Path(pod): Path<String>,
-) -> Result<axum::Json<Explained>, Response> {
+type Answer = Result<axum::Json<Explained>, Response>;
+
+async fn explain_pod(State(s): State<Shared>, Path(pod): Path<String>) -> Answer {
+    explain(s, Subject::Pod(pod)).await
+}
+
+async fn explain_node(State(s): State<Shared>, Path(node): Path<String>) -> Answer {
+    explain(s, Subject::Node(node)).await
+}
+
+async fn explain(s: Shared, about: Subject) -> Answer {
     let Ok(turn) = s.turns.clone().try_acquire_owned() else {
         let busy = "another explanation is in progress; only one runs at a time; retry later\n";
         return Err((
@@ -230,7 +238,7 @@ async fn explain(
     let (reply, answer) = oneshot::channel();
     let asked = async {
         s.queries
-            .send(Query::Pod(ExplainRequest { pod, reply, turn }))
+            .send(Query::Explain(ExplainRequest { about, reply, turn }))
             .await
             .ok()?;
         answer.await.ok()
@@ -393,10 +401,11 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_question_is_refused_until_the_first_is_done_with() {
         let (shared, mut questions) = deaf();
-        let ask =
-            |shared: &Shared| tokio::spawn(explain(State(shared.clone()), Path("shop/web".into())));
+        let ask = |shared: &Shared| {
+            tokio::spawn(explain_pod(State(shared.clone()), Path("shop/web".into())))
+        };
         let first = ask(&shared);
-        let Some(Query::Pod(question)) = questions.recv().await else {
+        let Some(Query::Explain(question)) = questions.recv().await else {
             panic!("a question")
         };
         let second = ask(&shared).await.unwrap().unwrap_err();
@@ -412,7 +421,7 @@ pub(super) mod tests {
         );
         drop(question);
         let third = ask(&shared);
-        let Some(Query::Pod(question)) = questions.recv().await else {
+        let Some(Query::Explain(question)) = questions.recv().await else {
             panic!("a question")
         };
         question.reply.send(Err("there is no pod".into())).ok();
@@ -450,7 +459,7 @@ pub(super) mod tests {
             Query::Metrics(reply) => {
                 drop(reply.send(ClusterState::default().metrics_snapshot(&Default::default())))
             }
-            Query::Pod(_) => panic!("nobody asked for a pod"),
+            Query::Explain(_) => panic!("nobody asked for a pod"),
         };
         let both = nominated(true, leads).await;
         let counted = nominated(false, |_| panic!("it was turned off")).await;

@@ -12,6 +12,8 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::deadline::Deadline;
+use crate::disrupt;
+use crate::explain::Explained;
 use crate::live::controller::RoundInput;
 use crate::live::fail_points::fail_point;
 use crate::live::mutants::mutant;
@@ -36,6 +38,42 @@ pub struct Decision {
 pub fn decide(how: &RoundConfig, live: &ActivePolicies, input: RoundInput) -> Decision {
     fail_point("decide-disruption");
     let begun = Instant::now();
+    let (snapshot, round) = look(how, live, input, false);
+    let mut now = round.now();
+    let mut rejected = None;
+    if let Err(violations) = proposals::check(&snapshot, &now) {
+        rejected = Some(format!("{violations:?}"));
+        now.clear();
+    }
+    Decision {
+        snapshot,
+        round,
+        now,
+        rejected,
+        took: begun.elapsed(),
+    }
+}
+
+/// Explains what a look would do with a node now. `live` has no other caller.
+///
+/// # Errors
+/// There is no such node.
+pub fn explain(
+    how: &RoundConfig,
+    live: &ActivePolicies,
+    input: RoundInput,
+    node: &str,
+) -> Result<Explained, String> {
+    let (snapshot, round) = look(how, live, input, true);
+    disrupt::explain(&snapshot, &round, node)
+}
+
+fn look(
+    how: &RoundConfig,
+    live: &ActivePolicies,
+    input: RoundInput,
+    explain: bool,
+) -> (Snapshot, Round) {
     let mut world = input.world();
     count_commands(&mut world);
     break_rules(&mut world);
@@ -51,22 +89,11 @@ pub fn decide(how: &RoundConfig, live: &ActivePolicies, input: RoundInput) -> De
             seed: planning.seed,
             ..Effort::default()
         },
+        explain,
         ..Options::default()
     };
     let round = methods::round(&snapshot, live, options, Stop::when(&is_over));
-    let mut now = round.now();
-    let mut rejected = None;
-    if let Err(violations) = proposals::check(&snapshot, &now) {
-        rejected = Some(format!("{violations:?}"));
-        now.clear();
-    }
-    Decision {
-        snapshot,
-        round,
-        now,
-        rejected,
-        took: begun.elapsed(),
-    }
+    (snapshot, round)
 }
 
 /// Nodes of commands that are under way count as going: their pods need places, and they take a

@@ -1,0 +1,114 @@
+//! `longshore explain node NAME`: what disruption would do with a node, and why it stays.
+
+use std::fmt::Write as _;
+
+use longshore_core::disrupt::methods::Round;
+use longshore_core::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::report::{MethodVerdict, ProposalReport, Proposed};
+use crate::explain::Explained;
+use crate::report::table::{Align, table};
+
+/// What becomes of a node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeExplanation {
+    node: String,
+    /// The proposals that it is part of.
+    proposals: Vec<ProposalReport>,
+    /// Why each method leaves it; empty where it is proposed.
+    verdicts: Vec<MethodVerdict>,
+}
+
+/// Explains what a round found for one node.
+///
+/// # Errors
+/// There is no such node, with the name that is most like it.
+pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explained, String> {
+    let world = &*snapshot.world;
+    let names = || {
+        snapshot
+            .nodes
+            .iter()
+            .map(|node| world.names.text(node.name))
+    };
+    if !names().any(|known| known == name) {
+        let going = world
+            .nodes
+            .iter()
+            .any(|node| world.names.text(node.name) == name);
+        if going {
+            return Err(format!(
+                "node {name} is on its way out, or has not joined\n"
+            ));
+        }
+        let likeness = |other: &&str| strsim::jaro_winkler(name, other);
+        let like = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let hint = like.map_or_else(String::new, |like| format!(", did you mean {like}?"));
+        return Err(format!("there is no node {name}{hint}\n"));
+    }
+    let report = Proposed::new(snapshot, round, 0.0, 0.0);
+    let has = |proposal: &ProposalReport| proposal.nodes.iter().any(|node| node == name);
+    let explanation = NodeExplanation {
+        node: name.to_owned(),
+        proposals: report.proposals.into_iter().filter(has).collect(),
+        verdicts: report
+            .stays
+            .into_iter()
+            .find(|stays| stays.node == name)
+            .map(|stays| stays.verdicts)
+            .unwrap_or_default(),
+    };
+    Ok(Explained {
+        text: text(&explanation),
+        explanation: serde_json::to_value(&explanation).map_err(|error| error.to_string())?,
+    })
+}
+
+fn text(explanation: &NodeExplanation) -> String {
+    let mut text = String::new();
+    for proposal in &explanation.proposals {
+        let when = if proposal.verdict == "now" {
+            "now"
+        } else {
+            "later"
+        };
+        let others = proposal.nodes.len() - 1;
+        _ = writeln!(
+            text,
+            "Node {} would go {when} by {}, with {others} others, for {} replacements: {}.",
+            explanation.node,
+            proposal.method,
+            proposal.replacements.len(),
+            proposal.why
+        );
+    }
+    if !explanation.verdicts.is_empty() {
+        _ = writeln!(text, "Node {} stays.\n", explanation.node);
+        let row = |verdict: &MethodVerdict| {
+            vec![
+                verdict.method.to_owned(),
+                verdict.reason.to_owned(),
+                verdict.blocked_by.clone(),
+            ]
+        };
+        let columns = [
+            ("METHOD", Align::Left),
+            ("REASON", Align::Left),
+            ("WHAT IS IN THE WAY", Align::Left),
+        ];
+        text += &table(
+            &columns,
+            &explanation.verdicts.iter().map(row).collect::<Vec<_>>(),
+        );
+    }
+    if text.is_empty() {
+        _ = writeln!(
+            text,
+            "Node {} stays: no method looked at it.",
+            explanation.node
+        );
+    }
+    text
+}
