@@ -2,4 +2,6 @@
 //! go in; NodeClasses, instance types, prices, images and user data come out. No `aws-*` crate, no
 //! I/O.
 
+pub mod catalogue;
+pub mod facts;
 pub mod nodeclass;

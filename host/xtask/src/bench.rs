@@ -48,6 +48,9 @@ pub fn run(args: &[&str]) -> anyhow::Result<()> {
     if args == ["questions"] {
         return questions::run();
     }
+    if args == ["catalogue"] {
+        return questions::catalogue();
+    }
     let asked = asked(args)?;
     let mut steps = Steps::default();
     let longshore = steps.run("build longshore", commands::longshore)?;
@@ -95,7 +98,7 @@ fn asked<'a>(args: &[&'a str]) -> anyhow::Result<Options<'a>> {
             "--improve" => asked.effort = words.next().copied(),
             "--only" => asked.only = words.next().copied(),
             other => bail!(
-                "unknown word {other:?}: expected cost, speed, policy, questions, freeze, live, --improve, --only or --no-oracle"
+                "unknown word {other:?}: expected cost, speed, policy, questions, freeze, catalogue, live, --improve, --only or --no-oracle"
             ),
         }
     }

@@ -173,12 +173,15 @@ impl Document {
     }
 
     /// Reads the document. Fails on a value of the wrong form and on a field that the type does not
-    /// know.
+    /// know. `apiVersion` and `kind` are known: types of custom resources leave them to the caller.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         let mut unknown = None;
         let mut reader = serde_json::Deserializer::from_str(&self.text);
         let read: Result<T, _> = serde_ignored::deserialize(&mut reader, |path| {
-            unknown.get_or_insert_with(|| path_text(&path));
+            let path = path_text(&path);
+            if !matches!(path.as_str(), "apiVersion" | "kind") {
+                unknown.get_or_insert(path);
+            }
         });
         match (read, unknown) {
             (Ok(value), None) => Ok(value),

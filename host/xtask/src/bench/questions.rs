@@ -27,6 +27,22 @@ pub fn freeze() -> anyhow::Result<()> {
     each(&["longshore-api", "freeze"], |_| "taken in 2 ms".to_owned())
 }
 
+/// EC2's catalogue for ten NodeClasses: time, memory, and what a changed price costs.
+pub fn catalogue() -> anyhow::Result<()> {
+    let bench = cargo(&[
+        "bench",
+        "--package",
+        "longshore-ec2",
+        "--bench",
+        "catalogue",
+    ]);
+    print!(
+        "{}",
+        String::from_utf8(commands::output(bench)?).context("the benchmark prints text")?
+    );
+    Ok(())
+}
+
 fn each([package, name]: &[&str; 2], goal: impl Fn(f64) -> String) -> anyhow::Result<()> {
     let mut steps = Steps::default();
     let inputs = steps.run("find inputs", Inputs::find)?;

@@ -1,0 +1,163 @@
+//! What can be bought from EC2, as one NodeClass sees it.
+//!
+//! A [`Region`] holds what all NodeClasses share: descriptions, zones, prices, what has no
+//! capacity. A [`ClassCatalogue`] holds the columns that depend on the NodeClass: capacity and
+//! overhead, zones with a subnet, reservations, compatibility. Prices and availability are looked
+//! up in the region when offerings are listed, so a new price changes no NodeClass's columns.
+
+pub mod amount;
+pub mod answer;
+pub mod class;
+mod compatibility;
+mod core;
+pub mod machine;
+mod offerings;
+mod region;
+pub mod requirements;
+pub mod tables;
+mod unavailable;
+pub mod world;
+
+pub use self::core::{CoreCatalogues, NODE_CLASS};
+pub use compatibility::Incompatible;
+pub use offerings::Offering;
+pub use region::{Group, MOST_ZONES, PriceColumn, Region, Revisions, Zone, ZoneSet};
+pub use unavailable::{Short, Unavailable};
+
+use class::{Class, GroupSelector, Reservation};
+use machine::Machine;
+use requirements::InClass;
+
+/// The catalogue of one NodeClass: columns by instance type, in the order of [`Region::types`].
+#[derive(Clone, Debug)]
+pub struct ClassCatalogue {
+    class: Class,
+    group: Option<Group>,
+    machines: Vec<Machine>,
+    incompatible: Vec<Option<Incompatible>>,
+    zones: Vec<ZoneSet>,
+    /// Index of the type and of the reservation in the class, ordered.
+    reservations: Vec<(u32, u32)>,
+}
+
+/// Memory that real nodes of a type were seen with under a NodeClass's images, in bytes.
+pub type SeenMemory<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+impl ClassCatalogue {
+    /// The catalogue of `class` in `region`. Reservations of the class's status are always in it;
+    /// without the gate ReservedCapacity the status has none.
+    pub fn new(region: &Region, class: Class, memory: SeenMemory<'_>) -> Self {
+        let group = class.placement_group.as_ref().and_then(|selector| {
+            let same = |group: &&Group| match selector {
+                GroupSelector::Id(id) => group.id == *id,
+                GroupSelector::Name(name) => group.name == *name,
+            };
+            region.groups.iter().find(same).cloned()
+        });
+        let mut subnets = ZoneSet::default();
+        for subnet in &class.subnets {
+            if let Some(zone) = region.zone(&subnet.zone) {
+                subnets.insert(zone);
+            }
+        }
+        let mut reservations: Vec<(u32, u32)> = class
+            .reservations
+            .iter()
+            .enumerate()
+            .filter_map(|(at, reservation)| {
+                Some((region.find(&reservation.instance_type)? as u32, at as u32))
+            })
+            .collect();
+        reservations.sort_by_key(|&(of, at)| (of, &class.reservations[at as usize].id));
+        let types = || region.facts.iter().zip(region.network.iter());
+        ClassCatalogue {
+            machines: types()
+                .map(|(facts, network)| {
+                    let seen = memory(&facts.name);
+                    Machine::new(facts, *network, &class, &region.settings, seen)
+                })
+                .collect(),
+            incompatible: region
+                .facts
+                .iter()
+                .map(|facts| compatibility::incompatible(facts, &class, group.as_ref()))
+                .collect(),
+            zones: region
+                .offered
+                .iter()
+                .map(|offered| offered.and(subnets))
+                .collect(),
+            reservations,
+            group,
+            class,
+        }
+    }
+
+    /// Its NodeClass.
+    pub fn class(&self) -> &Class {
+        &self.class
+    }
+
+    /// What a node of the type with index `at` has.
+    pub fn machine(&self, at: usize) -> &Machine {
+        &self.machines[at]
+    }
+
+    /// Why the type with index `at` cannot be launched, if it cannot.
+    pub fn incompatible(&self, at: usize) -> Option<Incompatible> {
+        self.incompatible[at]
+    }
+
+    /// Zones that the type is offered in and the NodeClass has a subnet in.
+    pub fn zones(&self, at: usize) -> ZoneSet {
+        self.zones[at]
+    }
+
+    /// Reservations for a type, by id.
+    fn reservations_of(&self, at: usize) -> impl Iterator<Item = &Reservation> {
+        let from = self
+            .reservations
+            .partition_point(|&(of, _)| (of as usize) < at);
+        self.reservations[from..]
+            .iter()
+            .take_while(move |&&(of, _)| of as usize == at)
+            .map(|&(_, reservation)| &self.class.reservations[reservation as usize])
+    }
+
+    fn partitions(&self) -> i64 {
+        self.group.as_ref().map_or(0, |group| group.partitions)
+    }
+
+    /// Visits every label of the type with index `at`, see [`requirements::visit`].
+    pub fn labels(&self, region: &Region, at: usize, visit: &mut dyn FnMut(&'static str, &[&str])) {
+        let zones = || self.zones[at].iter().map(|zone| &region.zones[zone]);
+        let names: Vec<&str> = zones().map(|zone| &*zone.name).collect();
+        let mut ids: Vec<&str> = zones().map(|zone| self.zone_id(zone)).collect();
+        ids.retain(|id| !id.is_empty());
+        ids.sort_unstable();
+        let reservations: Vec<&Reservation> = self.reservations_of(at).collect();
+        let group = self
+            .group
+            .as_ref()
+            .map(|group| (&*group.id, group.partitions));
+        let at_class = InClass {
+            class: &self.class,
+            region: &region.name,
+            zones: &names,
+            zone_ids: &ids,
+            reservations: &reservations,
+            group,
+        };
+        requirements::visit(&region.facts[at], region.network[at], &at_class, visit);
+    }
+
+    /// The id of a zone as the NodeClass's subnets name it, or as the region does.
+    fn zone_id<'a>(&'a self, zone: &'a Zone) -> &'a str {
+        let subnets = &self.class.subnets;
+        let subnet = subnets.iter().find(|subnet| subnet.zone == zone.name);
+        match subnet {
+            Some(subnet) if !subnet.id.is_empty() => &subnet.id,
+            _ => &zone.id,
+        }
+    }
+}

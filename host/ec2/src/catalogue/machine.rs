@@ -1,0 +1,280 @@
+//! What one node has and what of it pods can have: capacity and overhead of an instance type under
+//! a NodeClass.
+//!
+//! Formulas: Karpenter's AWS provider 1.15 (capacity, reserved amounts and eviction thresholds of
+//! its instance types). The numbers of every type are compared with the provider's own answers in
+//! `tests/types.rs`.
+
+use crate::facts::{Network, TypeFacts};
+
+use super::amount::{Amount, GIB, MIB};
+use super::class::{Class, Kubelet, Reserved, Threshold};
+use super::requirements::architecture;
+use super::tables::NetworkRow;
+
+/// Settings of the process that change what nodes have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// `VM_MEMORY_OVERHEAD_PERCENT`: the share of memory that the hypervisor keeps, 0 to 1.
+    pub vm_memory_overhead: f64,
+    /// `RESERVED_ENIS`: interfaces per node that pods do not get.
+    pub reserved_enis: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            vm_memory_overhead: 0.075,
+            reserved_enis: 0,
+        }
+    }
+}
+
+/// Resources of a node, in the order of [`Machine::capacity`].
+pub const RESOURCES: [&str; 12] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "pods",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "nvidia.com/gpu",
+    "vpc.amazonaws.com/efa",
+    "vpc.amazonaws.com/pod-eni",
+    "vpc.amazonaws.com/PrivateIPv4Address",
+];
+
+/// Rows of [`RESOURCES`] that overhead is taken from.
+const CPU: usize = 0;
+const MEMORY: usize = 1;
+const STORAGE: usize = 2;
+
+/// A node of an instance type under a NodeClass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// What it has, by [`RESOURCES`]; the last only under Windows.
+    pub capacity: [Option<Amount>; RESOURCES.len()],
+    /// What the kubelet and the container runtime keep.
+    pub kube_reserved: Reserved,
+    /// What the operating system keeps.
+    pub system_reserved: Reserved,
+    /// Memory below which the kubelet evicts pods.
+    pub evict_memory: Amount,
+    /// Free storage below which it does.
+    pub evict_storage: Amount,
+}
+
+impl Machine {
+    /// A node of `facts` under `class`. `memory` is what real nodes of the type were seen with, in
+    /// bytes; without it memory is estimated.
+    pub fn new(
+        facts: &TypeFacts,
+        network: Option<NetworkRow>,
+        class: &Class,
+        settings: &Settings,
+        memory: Option<i64>,
+    ) -> Self {
+        let kubelet = &class.kubelet;
+        let pods = pods(facts, class, settings.reserved_enis);
+        let estimated = Amount::binary(estimated_memory(facts, settings));
+        let storage = storage(facts, class);
+        let count = |number: i64| Some(Amount::decimal(number));
+        let gpus = |manufacturer: &str| {
+            let gpus = facts
+                .gpus
+                .iter()
+                .filter(|gpu| &*gpu.manufacturer == manufacturer);
+            count(gpus.map(|gpu| gpu.count).sum())
+        };
+        // A type that no table has gives its Windows nodes no address, as Karpenter has it.
+        let windows = class.family.is_windows() && architecture(facts) == Some("amd64");
+        let windows_addresses = network.and_then(|row| row.windows_addresses).unwrap_or(0);
+        let capacity = [
+            count(facts.vcpus),
+            Some(memory.map_or(estimated, Amount::binary)),
+            Some(storage),
+            count(pods),
+            count(facts.neuron.iter().map(|device| device.count).sum()),
+            count(
+                facts
+                    .neuron
+                    .first()
+                    .map_or(0, |device| device.count * device.cores),
+            ),
+            gpus("AMD"),
+            gpus("Habana"),
+            gpus("NVIDIA"),
+            count(efa_interfaces(facts, class)),
+            count(network.map_or(0, |row| row.branch_interfaces)),
+            Some(Amount::decimal(windows_addresses)).filter(|_| windows),
+        ];
+        let memory_pods = match class.family.memory_by_interfaces() {
+            true => pods_by_interfaces(&facts.network, class, 0),
+            false => pods,
+        };
+        let defaults = Reserved {
+            cpu: Some(Amount::milli(reserved_cpu(facts.vcpus))),
+            memory: Some(Amount::binary((11 * memory_pods + 255) * MIB)),
+            storage: Some(Amount::binary(GIB)),
+            pid: None,
+        };
+        Machine {
+            capacity,
+            kube_reserved: kubelet.kube_reserved.or(defaults),
+            system_reserved: kubelet.system_reserved,
+            // Of the estimate even where discovered memory is known, as Karpenter has it.
+            evict_memory: threshold(kubelet.evict_memory, estimated, Amount::binary(100 * MIB)),
+            evict_storage: threshold(kubelet.evict_storage, storage, share(storage, 10.0)),
+        }
+    }
+
+    /// What pods can have, by [`RESOURCES`]: capacity less overhead. May be below zero.
+    pub fn allocatable(&self) -> [Option<Amount>; RESOURCES.len()] {
+        let mut left = self.capacity;
+        let none = Amount::ZERO;
+        for (row, taken) in [
+            (
+                CPU,
+                [self.kube_reserved.cpu, self.system_reserved.cpu, None],
+            ),
+            (
+                MEMORY,
+                [
+                    self.kube_reserved.memory,
+                    self.system_reserved.memory,
+                    Some(self.evict_memory),
+                ],
+            ),
+            (
+                STORAGE,
+                [
+                    self.kube_reserved.storage,
+                    self.system_reserved.storage,
+                    Some(self.evict_storage),
+                ],
+            ),
+        ] {
+            for amount in taken {
+                left[row] = left[row].map(|l| l.less(amount.unwrap_or(none)));
+            }
+        }
+        left
+    }
+}
+
+/// Bytes of memory that a node shows: what EC2 names less what the hypervisor keeps. On arm64 the
+/// kernel keeps another 64 MiB for contiguous allocations.
+fn estimated_memory(facts: &TypeFacts, settings: &Settings) -> i64 {
+    let arm = facts
+        .architectures
+        .first()
+        .is_some_and(|arch| &**arch == "arm64");
+    let mib = facts.memory_mib - if arm { 64 } else { 0 };
+    let kept = (mib as f64 * settings.vm_memory_overhead).ceil() as i64;
+    mib.saturating_sub(kept).saturating_mul(MIB)
+}
+
+/// How many pods a node takes.
+fn pods(facts: &TypeFacts, class: &Class, reserved_enis: i64) -> i64 {
+    let Kubelet {
+        max_pods,
+        pods_per_core,
+        ..
+    } = class.kubelet;
+    let pods = match max_pods {
+        Some(number) => number,
+        None if class.family.pods_by_interfaces() => {
+            pods_by_interfaces(&facts.network, class, reserved_enis)
+        }
+        None => 110,
+    };
+    match pods_per_core > 0 && class.family.pods_per_core() {
+        true => pods.min(pods_per_core.saturating_mul(facts.vcpus)),
+        false => pods,
+    }
+}
+
+/// Pods that the VPC CNI has addresses for: each interface gives its secondary addresses, and two
+/// pods use the host's network. Zero without a usable interface.
+fn pods_by_interfaces(network: &Network, class: &Class, reserved_enis: i64) -> i64 {
+    let without_addresses = class
+        .network_interfaces
+        .iter()
+        .filter(|interface| interface.card == network.default_card && interface.efa_only)
+        .count() as i64;
+    let usable = network.default_interfaces() - reserved_enis - without_addresses;
+    match usable {
+        ..=0 => 0,
+        _ => usable * (network.ipv4_per_interface - 1) + 2,
+    }
+}
+
+/// Disk for images, logs and writable layers.
+fn storage(facts: &TypeFacts, class: &Class) -> Amount {
+    if let Some(disks) = facts.local_disks.filter(|disks| disks.total_gb > 0)
+        && class.local_disks_as_storage
+    {
+        return Amount::decimal(disks.total_gb * 1_000_000_000);
+    }
+    let default = class.family.storage_device();
+    let devices = &class.block_devices;
+    let used = devices
+        .iter()
+        .find(|device| device.root)
+        .or_else(|| match default {
+            Some((name, _)) => devices.iter().find(|device| &*device.name == name),
+            None => devices.last(),
+        });
+    used.and_then(|device| device.size)
+        .or(default.map(|(_, size)| size))
+        .unwrap_or(Amount::binary(20 * GIB))
+}
+
+/// EFA interfaces for pods: those that the NodeClass lists, or all that the type has.
+fn efa_interfaces(facts: &TypeFacts, class: &Class) -> i64 {
+    match class.network_interfaces.as_slice() {
+        [] => facts.network.efa_interfaces.unwrap_or(0),
+        listed => listed.iter().filter(|interface| interface.efa_only).count() as i64,
+    }
+}
+
+/// CPU that the kubelet keeps, in thousandths of a core: 6 % of the first core, 1 % of the second,
+/// 0.5 % of the next two, 0.25 % of the others.
+fn reserved_cpu(vcpus: i64) -> i64 {
+    // Cores of a band, and thousandths of a core per 4 of its cores.
+    [(1, 240), (1, 40), (2, 20), (i64::MAX, 10)]
+        .into_iter()
+        .fold((0, vcpus), |(kept, left), (band, per_four)| {
+            let cores = left.min(band);
+            (kept + cores * per_four / 4, left - cores)
+        })
+        .0
+}
+
+fn threshold(set: Option<Threshold>, of: Amount, default: Amount) -> Amount {
+    match set {
+        None => default,
+        Some(Threshold::Amount(amount)) => amount,
+        // The kubelet reads 100 % as: this signal evicts nothing.
+        Some(Threshold::Percent(percent)) if percent >= 100.0 => Amount::ZERO,
+        Some(Threshold::Percent(percent)) => share(of, percent),
+    }
+}
+
+/// A share of whole units, rounded up.
+fn share(of: Amount, percent: f64) -> Amount {
+    Amount::binary((of.units() as f64 / 100.0 * percent).ceil() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_cpu_follows_the_bands() {
+        let kept = [1, 2, 4, 8, 16, 48, 96, 192].map(reserved_cpu);
+        assert_eq!(kept, [60, 70, 80, 90, 110, 190, 310, 550]);
+    }
+}

@@ -1,0 +1,298 @@
+//! What a region offers: types, zones, prices, and what lately had no capacity. Shared by all
+//! NodeClasses.
+//!
+//! Every part is a column by type that copies share, so that a refreshed part costs its own column
+//! and nothing else. [`Revisions`] say which parts have changed.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::facts::TypeFacts;
+
+use super::machine::Settings;
+use super::tables;
+use super::unavailable::Unavailable;
+
+/// A zone of the region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// `us-east-1a`, which differs from account to account.
+    pub name: Box<str>,
+    /// `use1-az1`, which does not.
+    pub id: Box<str>,
+}
+
+/// A set of zones: bit `i` is the zone with index `i`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ZoneSet(u64);
+
+/// Most zones in a region, local ones included. us-east-1, the largest, has fewer than 30.
+pub const MOST_ZONES: usize = 64;
+
+impl ZoneSet {
+    /// The first `count` zones.
+    pub fn first(count: usize) -> Self {
+        match count {
+            0..64 => ZoneSet((1 << count) - 1),
+            _ => ZoneSet(u64::MAX),
+        }
+    }
+
+    /// Adds a zone.
+    pub fn insert(&mut self, zone: usize) {
+        self.0 |= 1u64.checked_shl(zone as u32).unwrap_or(0);
+    }
+
+    /// Whether a zone is in it.
+    pub fn contains(self, zone: usize) -> bool {
+        zone < 64 && self.0 >> zone & 1 == 1
+    }
+
+    /// Zones in both.
+    pub fn and(self, other: ZoneSet) -> Self {
+        ZoneSet(self.0 & other.0)
+    }
+
+    /// Its zones, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |zone| self.contains(*zone))
+    }
+}
+
+/// Prices of one zone or of the region by type, USD per hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriceColumn(Arc<[f64]>);
+
+impl PriceColumn {
+    fn new(prices: impl Iterator<Item = Option<f64>>) -> Self {
+        PriceColumn(prices.map(|price| price.unwrap_or(f64::NAN)).collect())
+    }
+
+    /// The price of a type, if it is known.
+    pub fn get(&self, at: usize) -> Option<f64> {
+        self.0.get(at).copied().filter(|price| !price.is_nan())
+    }
+
+    fn set(&mut self, at: usize, price: Option<f64>) {
+        if let Some(cell) = Arc::make_mut(&mut self.0).get_mut(at) {
+            *cell = price.unwrap_or(f64::NAN);
+        }
+    }
+}
+
+/// Spot prices.
+#[derive(Clone, Debug, PartialEq)]
+enum Spot {
+    /// No answer yet: the on-demand price holds in every zone.
+    Unknown,
+    /// By zone. What has no price cannot be bought.
+    Known(Vec<PriceColumn>),
+}
+
+/// A placement group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// `pg-…`.
+    pub id: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// `cluster`, `spread` or `partition`.
+    pub strategy: Box<str>,
+    /// Its partitions, 0 unless the strategy is `partition`.
+    pub partitions: i64,
+}
+
+/// Counts that grow with every change of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revisions {
+    /// Descriptions, and where types are offered.
+    pub types: u64,
+    /// Prices.
+    pub prices: u64,
+    /// What has no capacity, and what is left in reservations.
+    pub capacity: u64,
+}
+
+/// A region.
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub(super) name: Arc<str>,
+    pub(super) zones: Arc<[Zone]>,
+    pub(super) facts: Arc<[TypeFacts]>,
+    pub(super) network: Arc<[Option<tables::NetworkRow>]>,
+    pub(super) offered: Arc<[ZoneSet]>,
+    on_demand: PriceColumn,
+    spot: Spot,
+    /// Placement groups of the account.
+    pub groups: Arc<[Group]>,
+    /// Settings of the process.
+    pub settings: Settings,
+    /// What lately had no capacity.
+    unavailable: Unavailable,
+    /// Instances left in capacity reservations, by id.
+    free: FxHashMap<Box<str>, u32>,
+    revisions: Revisions,
+}
+
+impl Region {
+    /// A region with the recorded prices, all types offered in all zones. Types are those of
+    /// [`crate::facts::read`], ordered by name; of more than [`MOST_ZONES`] zones the first count.
+    pub fn new(name: &str, mut zones: Vec<Zone>, facts: Arc<[TypeFacts]>) -> Self {
+        zones.sort_by(|a, b| a.name.cmp(&b.name));
+        zones.truncate(MOST_ZONES);
+        let everywhere = ZoneSet::first(zones.len());
+        Region {
+            name: name.into(),
+            network: facts
+                .iter()
+                .map(|facts| tables::network(&facts.name))
+                .collect(),
+            offered: facts.iter().map(|_| everywhere).collect(),
+            on_demand: PriceColumn::new(
+                facts
+                    .iter()
+                    .map(|facts| tables::on_demand_price(name, &facts.name)),
+            ),
+            spot: Spot::Unknown,
+            zones: zones.into(),
+            facts,
+            groups: Arc::default(),
+            settings: Settings::default(),
+            unavailable: Unavailable::default(),
+            free: FxHashMap::default(),
+            revisions: Revisions::default(),
+        }
+    }
+
+    /// Its name, such as `us-east-1`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its zones, by name.
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    /// Its instance types, by name.
+    pub fn types(&self) -> &[TypeFacts] {
+        &self.facts
+    }
+
+    /// Which parts have changed how often.
+    pub fn revisions(&self) -> Revisions {
+        self.revisions
+    }
+
+    /// The index of a type.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.facts
+            .binary_search_by(|facts| (*facts.name).cmp(name))
+            .ok()
+    }
+
+    /// The index of a zone.
+    pub fn zone(&self, name: &str) -> Option<usize> {
+        self.zones
+            .binary_search_by(|zone| (*zone.name).cmp(name))
+            .ok()
+    }
+
+    /// Says in which zones a type is offered. Zones and types that the region has not are passed
+    /// over.
+    pub fn offer<'a>(&mut self, name: &str, zones: impl Iterator<Item = &'a str>) {
+        let Some(at) = self.find(name) else { return };
+        let mut set = ZoneSet::default();
+        zones
+            .filter_map(|zone| self.zone(zone))
+            .for_each(|zone| set.insert(zone));
+        if self.offered[at] != set {
+            Arc::make_mut(&mut self.offered)[at] = set;
+            self.revisions.types += 1;
+        }
+    }
+
+    /// Replaces all on-demand prices; a type that `price` does not know has none.
+    pub fn replace_on_demand(&mut self, price: impl Fn(&str) -> Option<f64>) {
+        self.on_demand = PriceColumn::new(self.facts.iter().map(|facts| price(&facts.name)));
+        self.revisions.prices += 1;
+    }
+
+    /// Replaces all spot prices, by type and zone; what `price` does not know has none and cannot
+    /// be bought.
+    pub fn replace_spot(&mut self, price: impl Fn(&str, &str) -> Option<f64>) {
+        let column = |zone: &Zone| {
+            PriceColumn::new(
+                self.facts
+                    .iter()
+                    .map(|facts| price(&facts.name, &zone.name)),
+            )
+        };
+        self.spot = Spot::Known(self.zones.iter().map(column).collect());
+        self.revisions.prices += 1;
+    }
+
+    /// Sets one on-demand price.
+    pub fn set_on_demand(&mut self, name: &str, price: Option<f64>) {
+        let Some(at) = self.find(name) else { return };
+        if self.on_demand.get(at) != price {
+            self.on_demand.set(at, price);
+            self.revisions.prices += 1;
+        }
+    }
+
+    /// Sets one spot price: touches the column of its zone. Before the first answer of spot prices
+    /// it does nothing.
+    pub fn set_spot(&mut self, name: &str, zone: &str, price: Option<f64>) {
+        let Some((at, zone)) = self.find(name).zip(self.zone(zone)) else {
+            return;
+        };
+        let Spot::Known(columns) = &mut self.spot else {
+            return;
+        };
+        if columns[zone].get(at) != price {
+            columns[zone].set(at, price);
+            self.revisions.prices += 1;
+        }
+    }
+
+    /// The on-demand price of the type with index `at`.
+    pub fn on_demand(&self, at: usize) -> Option<f64> {
+        self.on_demand.get(at)
+    }
+
+    /// The spot price of a type in a zone, both by index.
+    pub fn spot(&self, at: usize, zone: usize) -> Option<f64> {
+        match &self.spot {
+            Spot::Unknown => self.on_demand.get(at),
+            Spot::Known(columns) => columns.get(zone)?.get(at),
+        }
+    }
+
+    /// What lately had no capacity.
+    pub fn unavailable(&self) -> &Unavailable {
+        &self.unavailable
+    }
+
+    /// Changes what lately had no capacity.
+    pub fn change_unavailable(&mut self, change: impl FnOnce(&mut Unavailable)) {
+        let before = self.unavailable.sequence();
+        change(&mut self.unavailable);
+        if self.unavailable.sequence() != before {
+            self.revisions.capacity += 1;
+        }
+    }
+
+    /// Says how many instances are left in a capacity reservation.
+    pub fn set_free(&mut self, reservation: &str, count: u32) {
+        if self.free.insert(reservation.into(), count) != Some(count) {
+            self.revisions.capacity += 1;
+        }
+    }
+
+    /// Instances left in a capacity reservation; 0 if nobody has counted.
+    pub fn free(&self, reservation: &str) -> u32 {
+        self.free.get(reservation).copied().unwrap_or(0)
+    }
+}
