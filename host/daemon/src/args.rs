@@ -53,10 +53,16 @@ pub struct WorldArgs {
     /// standard input
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub snapshot: Vec<PathBuf>,
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
-    /// has built in]
+    /// Whose instance types
+    #[arg(long, value_name = "NAME", default_value = "kwok")]
+    pub provider: CatalogueOf,
+    /// Instance types [default: for kwok the 144 types that Karpenter's KWOK provider has built in,
+    /// for aws those in WORLD]; for kwok in the format of that provider, for aws what `aws ec2
+    /// describe-instance-types` answers (JSON, or JSON gzipped)
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
+    #[command(flatten)]
+    pub aws: AwsArgs,
     /// A WebAssembly component that scores offerings, and optionally a file with its settings
     #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
     pub scorer: Option<String>,
@@ -258,13 +264,51 @@ pub struct OnlyArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct TypesArgs {
-    /// Instance types in the format of Karpenter's KWOK provider [default: the 144 types that it
-    /// has built in]
+    /// Whose instance types
+    #[arg(long, value_name = "NAME", default_value = "kwok")]
+    pub provider: CatalogueOf,
+    /// Instance types [default: for kwok the 144 types that Karpenter's KWOK provider has built in,
+    /// for aws those in WORLD]; for kwok in the format of that provider, for aws what `aws ec2
+    /// describe-instance-types` answers (JSON, or JSON gzipped)
     #[arg(long, value_name = "FILE")]
     pub instance_types: Option<PathBuf>,
+    #[command(flatten)]
+    pub aws: AwsArgs,
+    /// Lists offerings in JSON too: zones, prices, availability; for aws
+    #[arg(long)]
+    pub offerings: bool,
+    /// Karpenter's feature gates. None changes the list: the NodeClass's status says which
+    /// reservations there are; for aws
+    #[arg(long, value_name = "GATE=BOOL,…")]
+    pub feature_gates: Option<String>,
     /// How to print the list
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+/// What `--provider aws` takes.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "With --provider aws")]
+pub struct AwsArgs {
+    /// Region, zones, and optionally an EC2NodeClass, instance types, prices, reservations and what
+    /// has no capacity (YAML or JSON, - for standard input)
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub world: Option<PathBuf>,
+    /// The share of memory that the hypervisor keeps, as Karpenter has it [default: 0.075]
+    #[arg(long, value_name = "SHARE")]
+    pub vm_memory_overhead_percent: Option<f64>,
+    /// Network interfaces per node that pods do not get, as Karpenter has it [default: 0]
+    #[arg(long, value_name = "N")]
+    pub reserved_enis: Option<i64>,
+}
+
+/// Where a catalogue comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CatalogueOf {
+    /// Karpenter's KWOK provider
+    Kwok,
+    /// EC2
+    Aws,
 }
 
 #[derive(Debug, ClapArgs)]

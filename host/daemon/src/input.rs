@@ -4,6 +4,8 @@
 //! an error that lists all problems found, because a plan on half of the input would mislead. The
 //! time is that of the youngest object, so that the same files give the same plan tomorrow.
 
+pub mod aws;
+
 use std::io::Read as _;
 use std::path::Path;
 
@@ -15,12 +17,19 @@ use crate::error::Failure;
 use crate::options::Options;
 use crate::spread::default_spread;
 
+/// Most bytes that a packed file may unpack to: a hundred times all instance types of EC2.
+const UNPACKED: u64 = 512 << 20;
+
 /// Reads what `options` name.
 pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure> {
     let mut reader = Reader::new();
+    let mut classes = aws::Classes::default();
     for file in &options.snapshot {
         let bytes = bytes(file)?;
         reader.read(&shown(file), &bytes);
+        if options.aws.is_some() {
+            classes.read(&shown(file), &bytes);
+        }
     }
     let (mut world, mut problems) = reader.finish();
     let bare = is_bare(&world);
@@ -39,7 +48,11 @@ pub fn read(options: &Options) -> Result<(ClusterObjects, Diagnostics), Failure>
         world.settings.default_spread = default_spread(config, &mut world.names)?;
     }
     world.now = youngest(&world);
-    catalogue(&mut world, options.instance_types.as_deref(), &mut problems)?;
+    let types = options.instance_types.as_deref();
+    match &options.aws {
+        Some(aws) => classes.catalogue(&mut world, aws, types, &mut problems)?,
+        None => catalogue(&mut world, types, &mut problems)?,
+    }
     Ok((world, problems))
 }
 
@@ -125,7 +138,7 @@ fn catalogue(
 }
 
 /// How a file is called in messages.
-fn shown(file: &Path) -> String {
+pub fn shown(file: &Path) -> String {
     if file.as_os_str() == "-" {
         "standard input".into()
     } else {
@@ -133,7 +146,33 @@ fn shown(file: &Path) -> String {
     }
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
+/// As [`bytes`], unpacked if the file's name ends in `.gz`.
+pub fn unpacked(file: &Path) -> Result<Vec<u8>, Failure> {
+    let packed = bytes(file)?;
+    if file.extension().is_none_or(|extension| extension != "gz") {
+        return Ok(packed);
+    }
+    let mut all = Vec::new();
+    match flate2::read::GzDecoder::new(packed.as_slice())
+        .take(UNPACKED)
+        .read_to_end(&mut all)
+    {
+        Ok(size) if size as u64 == UNPACKED => Err(Failure::Input {
+            file: file.into(),
+            reason: format!("unpacks to more than {} MiB", UNPACKED >> 20),
+            hint: "unpack it and look at what is in it".into(),
+        }),
+        Ok(_) => Ok(all),
+        Err(error) => Err(Failure::Input {
+            file: file.into(),
+            reason: format!("is not gzip: {error}"),
+            hint: "the file may have been cut short, or its name is wrong".into(),
+        }),
+    }
+}
+
+/// The content of a file, or of standard input for `-`.
+pub fn bytes(file: &Path) -> Result<Vec<u8>, Failure> {
     let read = match file.as_os_str() == "-" {
         true => {
             let mut all = Vec::new();

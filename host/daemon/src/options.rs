@@ -8,9 +8,10 @@ use std::time::Duration;
 use longshore_core::model::Settings;
 use longshore_core::plan::Effort;
 use longshore_core::planner;
+use longshore_ec2::catalogue::machine;
 use serde_json::Value;
 
-use crate::args::WorldArgs;
+use crate::args::{AwsArgs, CatalogueOf, WorldArgs};
 use crate::config::{self, Config, Mode, PolicyEntry, SignalEntry};
 use crate::deadline::TIME_LIMIT;
 use crate::error::Failure;
@@ -23,6 +24,8 @@ pub struct Options {
     pub snapshot: Vec<PathBuf>,
     /// The file with instance types; `None` for the built-in ones.
     pub instance_types: Option<PathBuf>,
+    /// EC2 as the source of instance types; `None` for KWOK's.
+    pub aws: Option<Aws>,
     /// How hard to try.
     pub effort: Effort,
     /// Decides between equals.
@@ -47,6 +50,66 @@ impl Options {
             seed: self.seed,
         }
     }
+}
+
+/// EC2 as described by a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aws {
+    /// The file with region, zones and more.
+    pub world: PathBuf,
+    /// What changes how much of a node pods get.
+    pub settings: machine::Settings,
+}
+
+/// The AWS part of a command's arguments; an error if it makes no sense with the provider.
+pub fn aws(provider: CatalogueOf, args: &AwsArgs) -> Result<Option<Aws>, Failure> {
+    let usage = |message: String, hint: &str| Failure::Usage {
+        message,
+        hint: hint.into(),
+    };
+    if provider == CatalogueOf::Kwok {
+        let given = [
+            ("--world", args.world.is_some()),
+            (
+                "--vm-memory-overhead-percent",
+                args.vm_memory_overhead_percent.is_some(),
+            ),
+            ("--reserved-enis", args.reserved_enis.is_some()),
+        ];
+        return match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(None),
+            Some((flag, _)) => Err(usage(
+                format!("{flag} means nothing with --provider kwok"),
+                "add --provider aws, or leave it out",
+            )),
+        };
+    }
+    let Some(world) = args.world.clone() else {
+        return Err(usage(
+            "--provider aws needs a world".into(),
+            "name a file with region, zones and instance types: --world WORLD.yaml",
+        ));
+    };
+    let defaults = machine::Settings::default();
+    let overhead = args
+        .vm_memory_overhead_percent
+        .unwrap_or(defaults.vm_memory_overhead);
+    if !(0.0..=1.0).contains(&overhead) {
+        let message = format!("--vm-memory-overhead-percent {overhead} is not a share");
+        return Err(usage(message, "give 0 to 1, such as 0.075"));
+    }
+    let reserved_enis = args.reserved_enis.unwrap_or(defaults.reserved_enis);
+    if !(0..1 << 31).contains(&reserved_enis) {
+        let message = format!("--reserved-enis {reserved_enis} is not a number of interfaces");
+        return Err(usage(message, "give 0 or more"));
+    }
+    Ok(Some(Aws {
+        world,
+        settings: machine::Settings {
+            vm_memory_overhead: overhead,
+            reserved_enis,
+        },
+    }))
 }
 
 /// Reads the configuration that `args` names, and applies its flags.
@@ -83,6 +146,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
     Ok(Options {
         snapshot: args.snapshot.clone(),
         instance_types: args.instance_types.clone(),
+        aws: aws(args.provider, &args.aws)?,
         effort: args
             .improve
             .map(Effort::from)

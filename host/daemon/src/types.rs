@@ -1,5 +1,7 @@
 //! `longshore types`: the catalogue as a list.
 
+mod aws;
+
 use std::collections::BTreeSet;
 
 use longshore_core::model::{ClusterObjects, Op, ResourceId, TypeId};
@@ -10,10 +12,20 @@ use crate::args::{Output, TypesArgs};
 use crate::error::{Failure, count};
 use crate::input;
 use crate::messages::amount;
+use crate::options;
 use crate::report::table::{Align, table};
 
 /// Lists what can be bought.
 pub fn run(args: &TypesArgs) -> Result<Answer, Failure> {
+    if let Some(aws) = options::aws(args.provider, &args.aws)? {
+        return aws::run(args, &aws);
+    }
+    if args.offerings || args.feature_gates.is_some() {
+        return Err(Failure::Usage {
+            message: "--offerings and --feature-gates mean nothing with --provider kwok".into(),
+            hint: "add --provider aws, or leave them out".into(),
+        });
+    }
     let (world, problems) = input::catalogue_only(args.instance_types.as_deref())?;
     input::complain(&problems);
     Ok(Answer::ok(match args.output {
