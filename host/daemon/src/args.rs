@@ -23,6 +23,10 @@ pub enum Command {
     Explain(ExplainArgs),
     /// The instance types that can be bought
     Types(TypesArgs),
+    /// Drift hashes of NodePools and EC2NodeClasses, as Karpenter writes them into annotations
+    Hash(HashArgs),
+    /// What nodes are made with
+    Render(RenderArgs),
     /// Looks at WebAssembly policies
     Policy(PolicyArgs),
     /// Runs the daemon: creates nodes for pending pods and manages them until they terminate
@@ -309,6 +313,48 @@ pub enum CatalogueOf {
     Kwok,
     /// EC2
     Aws,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct HashArgs {
+    /// Manifests (YAML or JSON); several files, or - for standard input
+    #[arg(short, long, num_args = 1.., required = true, value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// The cluster's CA certificate, PEM in base64: hashes of EC2NodeClasses cover it
+    #[arg(long, value_name = "BASE64")]
+    pub cluster_ca_bundle: Option<String>,
+    /// How to print the hashes
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RenderArgs {
+    #[command(subcommand)]
+    pub command: RenderCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RenderCommand {
+    /// The user data that nodes on EC2 boot with
+    Userdata(UserdataArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct UserdataArgs {
+    /// Nodes (YAML or JSON documents); several files, or - for standard input
+    #[arg(short, long, num_args = 1.., required = true, value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// A WebAssembly component that renders user data, and optionally a file with its settings
+    /// (not yet)
+    #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
+    pub bootstrap: Option<String>,
+    /// What the component changes in the built-in user data (not yet)
+    #[arg(long, requires = "bootstrap")]
+    pub diff: bool,
+    /// How to print the user data
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -7,7 +7,7 @@
 pub mod aws;
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longshore_api::manifests::{Diagnostic, Diagnostics, Reader};
 use longshore_core::model::ClusterObjects;
@@ -61,6 +61,31 @@ pub fn catalogue_only(file: Option<&Path>) -> Result<(ClusterObjects, Diagnostic
     let (mut world, mut problems) = (ClusterObjects::default(), Diagnostics::default());
     catalogue(&mut world, file, &mut problems)?;
     Ok((world, problems))
+}
+
+/// Reads what is in files with a reader of bytes, which is given the name of each. Anything that
+/// cannot be read is a failure that lists all of it; nothing is left out silently.
+pub fn all<T>(
+    files: &[PathBuf],
+    mut read: impl FnMut(&str, &[u8]) -> (Vec<T>, Diagnostics),
+) -> Result<Vec<T>, Failure> {
+    let (mut all, mut problems) = (Vec::new(), Diagnostics::default());
+    for file in files {
+        let (found, faults) = read(&shown(file), &bytes(file)?);
+        all.extend(found);
+        faults
+            .list
+            .into_iter()
+            .for_each(|problem| problems.push(problem));
+        problems.more += faults.more;
+    }
+    match problems.list.first() {
+        None => Ok(all),
+        Some(first) => Err(Failure::Unusable {
+            source_name: first.location.source.clone(),
+            problems,
+        }),
+    }
 }
 
 /// Prints problems on standard error, one a line.

@@ -16,6 +16,7 @@ mod deadline;
 mod disrupt;
 pub mod error;
 mod explain;
+mod hash;
 mod input;
 pub mod live;
 mod messages;
@@ -25,6 +26,7 @@ mod policies;
 mod process;
 #[cfg(test)]
 mod reference;
+mod render;
 pub mod replay;
 mod report;
 mod sim;
@@ -40,7 +42,7 @@ use clap::Parser as _;
 pub use options::scorer;
 pub use policies::toml_of;
 
-use args::{Args, Command, JournalCommand, PolicyCommand};
+use args::{Args, Command, JournalCommand, PolicyCommand, RenderCommand};
 use error::Failure;
 
 /// Does what the arguments say.
@@ -49,6 +51,10 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Types(args) => types::run(&args),
+        Command::Hash(args) => hash::run(&args),
+        Command::Render(args) => match args.command {
+            RenderCommand::Userdata(args) => render::userdata(&args),
+        },
         Command::Policy(args) => match args.command {
             PolicyCommand::Check(args) => policies::check(&args),
             PolicyCommand::Bench(args) => policies::bench(&args),

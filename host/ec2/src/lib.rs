@@ -3,5 +3,10 @@
 //! I/O.
 
 pub mod catalogue;
+mod duration;
 pub mod facts;
+pub mod hash;
+pub mod images;
 pub mod nodeclass;
+pub mod userdata;
+pub mod validation;

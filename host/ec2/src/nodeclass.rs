@@ -264,3 +264,6 @@ impl EC2NodeClassSpec {
 pub fn definition() -> longshore_api::crd::definition::Definition {
     longshore_api::crd::definition::Definition::of::<EC2NodeClass>()
 }
+
+#[cfg(test)]
+mod tests;

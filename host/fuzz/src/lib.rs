@@ -1,10 +1,12 @@
 //! Fuzz targets for outside data: each target takes any bytes and panics if a reader breaks its
 //! promise.
 
+mod ec2;
 mod inputs;
 mod plan;
 mod readers;
 
+pub use ec2::{nodeclass, userdata_mime, userdata_toml, userdata_yaml};
 pub use inputs::{Inputs, corpus};
 pub use plan::plan;
 pub use readers::{catalogue, config, durations, journal, json, manifests, quantities, watch};
@@ -13,7 +15,7 @@ pub use readers::{catalogue, config, durations, journal, json, manifests, quanti
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 13] = [
     ("manifests", manifests),
     ("catalogue", catalogue),
     ("plan", plan),
@@ -23,4 +25,8 @@ pub const TARGETS: [Target; 9] = [
     ("watch", watch),
     ("config", config),
     ("journal", journal),
+    ("nodeclass", nodeclass),
+    ("userdata-mime", userdata_mime),
+    ("userdata-toml", userdata_toml),
+    ("userdata-yaml", userdata_yaml),
 ];

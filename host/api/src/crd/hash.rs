@@ -2,26 +2,19 @@
 //!
 //! Claims keep the hash of their NodePool's template in an annotation; a different one means drift.
 //! The number must be Karpenter's own, version `v3`, or every node would drift when a cluster
-//! migrates. Karpenter hashes its Go structs with the library hashstructure (format 2, zero values
-//! ignored, lists as sets). In its terms:
-//!
-//! - a text, a number or a time is FNV-1 (not FNV-1a), 64 bits, of its bytes;
-//! - a pair is the hash of two hashes, little-endian, one after the other;
-//! - a map is the XOR of its pairs, hashed once more; a list is the XOR of its elements, so that
-//!   two equal ones cancel out;
-//! - a struct starts from the hash of its Go name; each field that is not zero, in the order of the
-//!   Go declaration, is XORed in as a pair of name and value, and the result is hashed.
+//! migrates. [`structure`] has the primitives.
 //!
 //! The hash covers labels, annotations, taints, startup taints, class, grace period and expiry of
 //! `spec.template`. It does not cover requirements or anything outside the template. An empty list
 //! or map that is present is not zero.
 
-use std::collections::BTreeMap;
+pub mod structure;
 
 use super::duration::{Lifetime, NotADuration, duration, lifetime};
 use super::{
     NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, Taint, TemplateMetadata, Time,
 };
+use structure::{bytes, int64, map, some, structure};
 
 /// The version of the hash, as written beside it.
 pub const VERSION: &str = "v3";
@@ -118,41 +111,9 @@ fn expiry(text: &str) -> Result<Option<u64>, NotADuration> {
     })
 }
 
-fn structure(name: &str, fields: &[(&str, Option<u64>)]) -> u64 {
-    let set = fields
-        .iter()
-        .filter_map(|(name, value)| Some(pair(text(name), (*value)?)));
-    set.fold(text(name), |hash, field| once_more(hash ^ field))
-}
-
-fn map(map: &BTreeMap<String, String>) -> u64 {
-    once_more(
-        map.iter()
-            .fold(0, |all, (key, value)| all ^ pair(text(key), text(value))),
-    )
-}
-
-/// A field that is zero if it is empty.
-fn some(value: &str) -> Option<u64> {
-    (!value.is_empty()).then(|| text(value))
-}
-
-fn pair(first: u64, second: u64) -> u64 {
-    fnv(first.to_le_bytes().into_iter().chain(second.to_le_bytes()))
-}
-
-fn once_more(hash: u64) -> u64 {
-    fnv(hash.to_le_bytes())
-}
-
-fn text(text: &str) -> u64 {
-    fnv(text.bytes())
-}
-
 /// Nanoseconds in 64 bits; [`duration`] lets no more through.
 fn number(time: std::time::Duration) -> u64 {
-    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    fnv(nanoseconds.to_le_bytes())
+    int64(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// Go's binary form of a moment, big-endian: version 1, seconds since the year 1, nanoseconds,
@@ -163,17 +124,9 @@ fn moment(time: &Time) -> u64 {
     let seconds = time.0.as_second() + 719_162 * 86_400;
     let nanoseconds = time.0.subsec_nanosecond();
     let minutes = 0i16;
-    let bytes = [1]
+    let all = [1]
         .into_iter()
         .chain(seconds.to_be_bytes())
         .chain(nanoseconds.to_be_bytes());
-    fnv(bytes.chain(minutes.to_be_bytes()))
-}
-
-/// FNV-1, 64 bits.
-fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    let hash = 0xcbf2_9ce4_8422_2325_u64;
-    bytes.into_iter().fold(hash, |hash, byte| {
-        hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)
-    })
+    bytes(all.chain(minutes.to_be_bytes()))
 }

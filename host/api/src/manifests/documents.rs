@@ -58,7 +58,8 @@ impl Finder<'_> {
                 continue;
             }
             match yaml::to_json(document) {
-                Ok(text) if text.trim().is_empty() => {}
+                // A document with nothing but comments is nothing.
+                Ok(text) if matches!(text.trim(), "" | "null") => {}
                 Ok(text) => self.json(&text, first_line),
                 Err(fault) => {
                     self.number += 1;
@@ -174,6 +175,10 @@ impl Document {
 
     /// Reads the document. Fails on a value of the wrong form and on a field that the type does not
     /// know. `apiVersion` and `kind` are known: types of custom resources leave them to the caller.
+    #[allow(
+        clippy::result_large_err,
+        reason = "one for each document that is refused"
+    )]
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         let mut unknown = None;
         let mut reader = serde_json::Deserializer::from_str(&self.text);
@@ -243,5 +248,46 @@ fn path_text(path: &serde_ignored::Path<'_>) -> String {
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => path_text(parent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, Debug)]
+    struct Thing {
+        #[allow(dead_code)]
+        metadata: Option<Name>,
+        #[allow(dead_code)]
+        list: Option<Vec<Name>>,
+    }
+
+    #[derive(serde::Deserialize, Debug)]
+    struct Name {
+        #[allow(dead_code)]
+        name: String,
+    }
+
+    #[test]
+    fn documents_keep_their_lines_and_say_what_is_wrong_where() {
+        let text = "metadata: {name: one}\n---\n# nothing\n---\nmetadata:\n  name: two\nlist:\n- \
+                    name: a\n  size: 3\n---\nkind: List\nitems:\n- list: 5\n- metadata: {name: x}\n---\na: [\n";
+        let (found, problems) = documents("a.yaml", text.as_bytes());
+        let mut out: Vec<String> = found
+            .into_iter()
+            .flat_map(Document::items)
+            .map(|document| match document.read::<Thing>() {
+                Ok(_) => format!("{}: fine", document.name()),
+                Err(problem) => problem.to_string(),
+            })
+            .collect();
+        out.extend(problems.list.iter().map(ToString::to_string));
+        expect_test::expect![[r#"
+            one: fine
+            a.yaml:9 (document 2): two: list[0].size: is not a known field; remove it, or correct its spelling
+            a.yaml:13 (document 3, item 1): list: invalid type: integer `5`, expected a sequence; write a list: `[…]`, or entries that start with `-`
+            x: fine
+            a.yaml:17 (document 4): is not YAML: while parsing a node, did not find expected node content; check the indentation and the quotes around this line"#]].assert_eq(&out.join("\n"));
     }
 }

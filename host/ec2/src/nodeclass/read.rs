@@ -38,6 +38,10 @@ pub fn read(source: &str, bytes: &[u8]) -> (Vec<EC2NodeClass>, Diagnostics) {
 }
 
 /// The EC2NodeClass of a document that says that it is one.
+#[allow(
+    clippy::result_large_err,
+    reason = "one for each document that is refused"
+)]
 pub fn of_document(document: &Document) -> Result<EC2NodeClass, Diagnostic> {
     match document.field("apiVersion") {
         Some("karpenter.k8s.aws/v1") => {}

@@ -1,0 +1,472 @@
+//! Bottlerocket: settings as TOML.
+//!
+//! The user's settings are kept, and what the node needs to join replaces its part of
+//! `settings.kubernetes`. Karpenter knows a list of settings there and drops others, as it drops
+//! everything outside of `settings`. So does this, and so it stays the same text.
+
+mod version;
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::kubelet::Kubelet;
+use super::toml_text::{self, Item, Table};
+use super::{Boot, Fault};
+use version::version;
+
+/// The kind of a setting's value.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Whole,
+    Truth,
+    /// A whole number of 32 bits that is not negative.
+    Count,
+    Texts,
+    /// A list of lists of texts.
+    Commands,
+    /// A map of texts.
+    TextMap,
+    /// A map of lists of texts.
+    TextsMap,
+    /// A table with these settings.
+    Table(&'static [Setting]),
+    /// A map of such tables.
+    Tables(&'static [Setting]),
+}
+
+/// A setting that Karpenter knows.
+#[derive(Clone, Copy)]
+struct Setting {
+    name: &'static str,
+    kind: Kind,
+    /// What is written if the setting is absent.
+    absent: Option<fn() -> Value>,
+    /// Whether an empty value is written.
+    keep_empty: bool,
+}
+
+const fn setting(name: &'static str, kind: Kind) -> Setting {
+    Setting {
+        name,
+        kind,
+        absent: None,
+        keep_empty: false,
+    }
+}
+
+/// A setting that is always written.
+const fn always(name: &'static str, kind: Kind, absent: fn() -> Value) -> Setting {
+    Setting {
+        name,
+        kind,
+        absent: Some(absent),
+        keep_empty: true,
+    }
+}
+
+fn no() -> Value {
+    Value::Boolean(false)
+}
+
+fn empty() -> Value {
+    Value::String(String::new())
+}
+
+fn none() -> Value {
+    Value::Array(Vec::new())
+}
+
+const CREDENTIAL_PROVIDER: [Setting; 4] = [
+    setting("enabled", Kind::Truth),
+    setting("cache-duration", Kind::Text),
+    always("image-patterns", Kind::Texts, none),
+    setting("environment", Kind::TextMap),
+];
+
+const STATIC_POD: [Setting; 2] = [
+    setting("enabled", Kind::Truth),
+    setting("manifest", Kind::Text),
+];
+
+const RESERVED_MEMORY: [Setting; 4] = [
+    always("enabled", Kind::Truth, no),
+    setting("memory", Kind::Text),
+    setting("hugepages-2Mi", Kind::Text),
+    setting("hugepages-1Gi", Kind::Text),
+];
+
+const TOPOLOGY_OPTIONS: [Setting; 2] = [
+    setting("prefer-closest-numa-nodes", Kind::Truth),
+    setting("max-allowable-numa-nodes", Kind::Whole),
+];
+
+const BOOTSTRAP_COMMAND: [Setting; 3] = [
+    always("commands", Kind::Commands, none),
+    always("mode", Kind::Text, empty),
+    always("essential", Kind::Truth, no),
+];
+
+/// `settings.kubernetes`, in the order in which it is written.
+const KUBERNETES: [Setting; 49] = [
+    setting("api-server", Kind::Text),
+    setting("cloud-provider", Kind::Text),
+    setting("cluster-certificate", Kind::Text),
+    setting("cluster-name", Kind::Text),
+    setting("cluster-dns-ip", Kind::Text),
+    setting("credential-providers", Kind::Tables(&CREDENTIAL_PROVIDER)),
+    setting("node-labels", Kind::TextMap),
+    setting("node-taints", Kind::TextsMap),
+    setting("max-pods", Kind::Whole),
+    setting("static-pods", Kind::Tables(&STATIC_POD)),
+    setting("eviction-hard", Kind::TextMap),
+    setting("eviction-soft", Kind::TextMap),
+    setting("eviction-soft-grace-period", Kind::TextMap),
+    setting("eviction-max-pod-grace-period", Kind::Whole),
+    setting("kube-reserved", Kind::TextMap),
+    setting("system-reserved", Kind::TextMap),
+    setting("allowed-unsafe-sysctls", Kind::Texts),
+    setting("server-tls-bootstrap", Kind::Truth),
+    setting("registry-qps", Kind::Whole),
+    setting("registry-burst", Kind::Whole),
+    setting("event-qps", Kind::Whole),
+    setting("event-burst", Kind::Whole),
+    setting("kube-api-qps", Kind::Whole),
+    setting("kube-api-burst", Kind::Whole),
+    setting("container-log-max-size", Kind::Text),
+    setting("container-log-max-files", Kind::Whole),
+    setting("cpu-manager-policy", Kind::Text),
+    setting("cpu-manager-policy-options", Kind::Texts),
+    setting("cpu-manager-reconcile-period", Kind::Text),
+    setting("memory-manager-policy", Kind::Text),
+    setting(
+        "memory-manager-reserved-memory",
+        Kind::Tables(&RESERVED_MEMORY),
+    ),
+    setting("topology-manager-scope", Kind::Text),
+    setting("topology-manager-policy", Kind::Text),
+    setting(
+        "topology-manager-policy-options",
+        Kind::Table(&TOPOLOGY_OPTIONS),
+    ),
+    setting("image-gc-high-threshold-percent", Kind::Text),
+    setting("image-gc-low-threshold-percent", Kind::Text),
+    setting("ids-per-pod", Kind::Whole),
+    setting("cpu-cfs-quota-enforced", Kind::Truth),
+    setting("shutdown-grace-period", Kind::Text),
+    setting("shutdown-grace-period-for-critical-pods", Kind::Text),
+    setting("cluster-domain", Kind::Text),
+    setting("seccomp-default", Kind::Truth),
+    setting("pod-pids-limit", Kind::Whole),
+    setting("device-ownership-from-security-context", Kind::Truth),
+    setting("single-process-oom-kill", Kind::Truth),
+    setting("container-log-max-workers", Kind::Whole),
+    setting("container-log-monitor-interval", Kind::Text),
+    setting("hostname-override-source", Kind::Text),
+    setting("log-level", Kind::Count),
+];
+
+/// The command that makes the instance's own disks one.
+const MOUNT: &str = "000-mount-instance-storage";
+
+/// The user's settings with ours merged in.
+pub(super) fn render(boot: &Boot) -> Result<String, Fault> {
+    let text = boot.user_data.as_deref().unwrap_or_default();
+    let mut all: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        });
+        let what = format!("is not TOML: line {line}: {}", error.message());
+        Fault::user_data(what, "Bottlerocket takes its settings as TOML")
+    })?;
+    let mut settings = table(all.remove("settings"), "settings")?;
+    let mut kubernetes = table(settings.remove("kubernetes"), "settings.kubernetes")?;
+    check(&kubernetes, &KUBERNETES, "settings.kubernetes")?;
+    let commands = settings.remove("bootstrap-commands");
+    let mut commands = commands
+        .map(|commands| table(Some(commands), "settings.bootstrap-commands"))
+        .transpose()?;
+    for (name, command) in commands.iter().flatten() {
+        let path = format!("settings.bootstrap-commands.{name}");
+        check(
+            &table(Some(command.clone()), &path)?,
+            &BOOTSTRAP_COMMAND,
+            &path,
+        )?;
+    }
+    join(&mut kubernetes, boot);
+    if boot.raid0 {
+        commands
+            .get_or_insert_default()
+            .insert(MOUNT.to_owned(), mount(boot));
+    }
+    let mut below: BTreeMap<String, Item> = settings
+        .into_iter()
+        .map(|(name, value)| (name, Item::Read(value)))
+        .collect();
+    below.insert("kubernetes".to_owned(), in_order(&kubernetes, &KUBERNETES));
+    if let Some(commands) = commands {
+        let commands = Kind::Tables(&BOOTSTRAP_COMMAND).item(&Value::Table(commands));
+        below.insert("bootstrap-commands".to_owned(), commands);
+    }
+    let below = Item::Table(below.into_iter().collect());
+    Ok(toml_text::write(&vec![("settings".to_owned(), below)]))
+}
+
+/// What the node needs to join, and what the NodeClass says of its kubelet.
+fn join(settings: &mut toml::Table, boot: &Boot) {
+    let (cluster, kubelet) = (&boot.cluster, Kubelet::of(&boot.kubelet));
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            settings.insert(name.to_owned(), value);
+        }
+    };
+    let text = |text: &str| Some(Value::String(text.to_owned()));
+    set("api-server", text(&cluster.endpoint));
+    set("cluster-name", text(&cluster.name));
+    let authority = (!cluster.ca_bundle.is_empty()).then(|| text(&cluster.ca_bundle));
+    set("cluster-certificate", authority.flatten());
+    set(
+        "cluster-dns-ip",
+        kubelet.cluster_dns.first().and_then(|first| text(first)),
+    );
+    set("max-pods", kubelet.max_pods.map(Value::Integer));
+    for (name, map) in [
+        ("system-reserved", &kubelet.system_reserved),
+        ("kube-reserved", &kubelet.kube_reserved),
+        ("eviction-hard", &kubelet.eviction_hard),
+        ("eviction-soft", &kubelet.eviction_soft),
+        (
+            "eviction-soft-grace-period",
+            &kubelet.eviction_soft_grace_period,
+        ),
+    ] {
+        set(name, (!map.is_empty()).then(|| text_map(map)));
+    }
+    set(
+        "eviction-max-pod-grace-period",
+        kubelet.eviction_max_pod_grace_period.map(Value::Integer),
+    );
+    let percent = |value: Option<i64>| value.map(|value| Value::String(value.to_string()));
+    set(
+        "image-gc-high-threshold-percent",
+        percent(kubelet.image_gc_high_threshold_percent),
+    );
+    set(
+        "image-gc-low-threshold-percent",
+        percent(kubelet.image_gc_low_threshold_percent),
+    );
+    set(
+        "cpu-cfs-quota-enforced",
+        kubelet.cpu_cfs_quota.map(Value::Boolean),
+    );
+    let mut taints = toml::Table::new();
+    for taint in &boot.taints {
+        let value = Value::String(format!("{}:{}", taint.value, taint.effect));
+        match taints.entry(taint.key.clone()) {
+            toml::map::Entry::Vacant(entry) => drop(entry.insert(Value::Array(vec![value]))),
+            toml::map::Entry::Occupied(mut entry) => {
+                if let Value::Array(list) = entry.get_mut() {
+                    list.push(value);
+                }
+            }
+        }
+    }
+    set("node-taints", Some(Value::Table(taints)));
+    if let Some(Value::Table(mut labels)) = Some(text_map(&boot.labels)) {
+        if let Some(Value::Table(theirs)) = settings.remove("node-labels") {
+            for (key, value) in theirs {
+                labels.entry(key).or_insert(value);
+            }
+        }
+        settings.insert("node-labels".to_owned(), Value::Table(labels));
+    }
+}
+
+fn text_map(map: &BTreeMap<String, String>) -> Value {
+    let pairs = map.iter();
+    Value::Table(
+        pairs
+            .map(|(key, value)| (key.clone(), Value::String(value.clone())))
+            .collect(),
+    )
+}
+
+/// The command that makes the instance's own disks one. Releases before 1.46.0 must be told which
+/// folders go there.
+fn mount(boot: &Boot) -> Value {
+    let mut bind = vec!["apiclient", "ephemeral-storage", "bind"];
+    if version(boot) < Some((1, 46, 0)) {
+        bind.extend([
+            "--dirs",
+            "/var/lib/containerd",
+            "/var/lib/kubelet",
+            "/var/log/pods",
+        ]);
+    }
+    let list = |words: &[&str]| {
+        let words = words.iter();
+        Value::Array(
+            words
+                .map(|word| Value::String((*word).to_owned()))
+                .collect(),
+        )
+    };
+    let init = list(&["apiclient", "ephemeral-storage", "init"]);
+    let pairs = [
+        ("commands", Value::Array(vec![init, list(&bind)])),
+        ("mode", Value::String("always".to_owned())),
+        ("essential", Value::Boolean(true)),
+    ];
+    let pairs = pairs.into_iter();
+    Value::Table(
+        pairs
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
+}
+
+/// A table, empty if it is absent.
+fn table(value: Option<Value>, path: &str) -> Result<toml::Table, Fault> {
+    match value {
+        None => Ok(toml::Table::new()),
+        Some(Value::Table(table)) => Ok(table),
+        Some(other) => Err(wrong(path, "a table", &other)),
+    }
+}
+
+fn wrong(path: &str, expected: &str, found: &Value) -> Fault {
+    let found = match found {
+        Value::String(_) => "a text",
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number with a point",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a time",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
+    };
+    let what = format!("{path} is {found}, not {expected}");
+    Fault::user_data(
+        what,
+        "see Bottlerocket's documentation of settings.kubernetes",
+    )
+}
+
+/// Checks the settings of a table that are known.
+fn check(table: &toml::Table, known: &[Setting], path: &str) -> Result<(), Fault> {
+    for setting in known {
+        if let Some(value) = table.get(setting.name) {
+            setting
+                .kind
+                .check(value, &format!("{path}.{}", setting.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The known settings of a table, in their order. Settings that are absent or empty are left out,
+/// unless they are always written.
+fn in_order(table: &toml::Table, known: &[Setting]) -> Item {
+    let item = |setting: &Setting| {
+        let value = match table.get(setting.name) {
+            Some(value) if setting.keep_empty || !setting.kind.is_empty(value) => {
+                setting.kind.item(value)
+            }
+            Some(_) => return None,
+            None => Item::Read(setting.absent?()),
+        };
+        Some((setting.name.to_owned(), value))
+    };
+    let all: Table = known.iter().filter_map(item).collect();
+    Item::Table(all)
+}
+
+impl Kind {
+    fn check(self, value: &Value, path: &str) -> Result<(), Fault> {
+        let right = match self {
+            Kind::Text => value.is_str(),
+            Kind::Whole => value.is_integer(),
+            Kind::Truth => value.is_bool(),
+            Kind::Count => value
+                .as_integer()
+                .is_some_and(|number| u32::try_from(number).is_ok()),
+            Kind::Texts => return each(value, "a list of texts", path, Kind::Text),
+            Kind::Commands => return each(value, "a list of commands", path, Kind::Texts),
+            Kind::TextMap => {
+                return every(value, path, |value, path| Kind::Text.check(value, path));
+            }
+            Kind::TextsMap => {
+                return every(value, path, |value, path| Kind::Texts.check(value, path));
+            }
+            Kind::Table(known) => return check(&table(Some(value.clone()), path)?, known, path),
+            Kind::Tables(known) => {
+                return every(value, path, |value, path| {
+                    check(&table(Some(value.clone()), path)?, known, path)
+                });
+            }
+        };
+        if let (Kind::Count, Value::Integer(number), false) = (self, value, right) {
+            let what = format!("{path} is {number}, not from 0 to 4294967295");
+            return Err(Fault::user_data(what, "write a number in between"));
+        }
+        let expected = match self {
+            Kind::Whole => "a whole number",
+            Kind::Truth => "true or false",
+            Kind::Count => "a whole number",
+            _ => "a text",
+        };
+        right
+            .then_some(())
+            .ok_or_else(|| wrong(path, expected, value))
+    }
+
+    /// Whether Go would leave the value out.
+    fn is_empty(self, value: &Value) -> bool {
+        match (self, value) {
+            (Kind::Texts | Kind::Commands, Value::Array(items)) => items.is_empty(),
+            (Kind::TextMap | Kind::TextsMap | Kind::Tables(_), Value::Table(map)) => map.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn item(self, value: &Value) -> Item {
+        match (self, value) {
+            (Kind::Table(known), Value::Table(table)) => in_order(table, known),
+            (Kind::Tables(known), Value::Table(map)) => {
+                let sorted: BTreeMap<&String, &Value> = map.iter().collect();
+                let below = |value: &Value| match value {
+                    Value::Table(table) => in_order(table, known),
+                    other => Item::Read(other.clone()),
+                };
+                Item::Table(
+                    sorted
+                        .into_iter()
+                        .map(|(name, value)| (name.clone(), below(value)))
+                        .collect(),
+                )
+            }
+            (_, value) => Item::Read(value.clone()),
+        }
+    }
+}
+
+fn each(value: &Value, expected: &str, path: &str, kind: Kind) -> Result<(), Fault> {
+    let Value::Array(items) = value else {
+        return Err(wrong(path, expected, value));
+    };
+    let mut items = items.iter().enumerate();
+    items.try_for_each(|(at, item)| kind.check(item, &format!("{path}[{at}]")))
+}
+
+fn every(
+    value: &Value,
+    path: &str,
+    check: impl Fn(&Value, &str) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let Value::Table(map) = value else {
+        return Err(wrong(path, "a table", value));
+    };
+    map.iter()
+        .try_for_each(|(key, value)| check(value, &format!("{path}.{key}")))
+}

@@ -1,0 +1,243 @@
+//! MIME archives: `multipart/mixed`, as cloud-init takes it.
+//!
+//! Read as Go's `mime/multipart` does: line ends with or without a carriage return, an optional
+//! text before the first part and after the last. Written with the boundary `//` and without
+//! carriage returns.
+
+use super::Fault;
+
+/// One part of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Headers in canonical spelling, sorted by name; a name may be there twice.
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Part {
+    /// A shell script.
+    pub fn shell(text: &str) -> Self {
+        Self::new("text/x-shellscript; charset=\"us-ascii\"", text)
+    }
+
+    /// A NodeConfig.
+    pub fn node_config(text: &str) -> Self {
+        Self::new("application/node.eks.aws", text)
+    }
+
+    /// The part without headers other than Content-Type, which is empty if it is absent.
+    pub fn only_content_type(mut self) -> Self {
+        let name = "Content-Type".to_owned();
+        let there = self.headers.into_iter().find(|header| header.0 == name);
+        self.headers = vec![there.unwrap_or((name, String::new()))];
+        self
+    }
+
+    fn new(content_type: &str, text: &str) -> Self {
+        Self {
+            headers: vec![("Content-Type".to_owned(), content_type.to_owned())],
+            body: text.to_owned(),
+        }
+    }
+}
+
+/// Whether a text means to be an archive.
+pub(super) fn is_archive(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with("MIME-Version:") || text.starts_with("Content-Type:")
+}
+
+/// An archive with these parts.
+pub(super) fn write(parts: &[Part]) -> String {
+    let mut out =
+        String::from("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n");
+    for (at, part) in parts.iter().enumerate() {
+        out.push_str(if at == 0 { "--//\n" } else { "\n--//\n" });
+        for (name, value) in &part.headers {
+            out.push_str(&format!("{name}: {value}\n"));
+        }
+        out.push('\n');
+        out.push_str(&part.body);
+    }
+    out.push_str("\n--//--\n");
+    out.replace('\r', "")
+}
+
+/// The parts of an archive.
+pub(super) fn read(text: &str) -> Result<Vec<Part>, Fault> {
+    let hint = "write `Content-Type: multipart/mixed; boundary=\"BOUNDARY\"` in one of its first \
+                lines, then an empty line";
+    let (headers, body) = headers(text)?;
+    let Some(content_type) = headers.iter().find(|(name, _)| name == "Content-Type") else {
+        return Err(Fault::user_data(
+            "the MIME archive has no Content-Type",
+            hint,
+        ));
+    };
+    let (kind, boundary) = media_type(&content_type.1);
+    if !kind.starts_with("multipart/") {
+        let what = format!("the MIME text is not an archive of parts, but {kind}");
+        return Err(Fault::user_data(what, hint));
+    }
+    let Some(boundary) = boundary.filter(|boundary| !boundary.is_empty()) else {
+        return Err(Fault::user_data("the MIME archive names no boundary", hint));
+    };
+    parts(body, &boundary)
+}
+
+fn parts(body: &str, boundary: &str) -> Result<Vec<Part>, Fault> {
+    let (dash, close) = (format!("--{boundary}"), format!("--{boundary}--"));
+    let mut all: Vec<Part> = Vec::new();
+    // The text of the part that is open, from its headers on.
+    let mut open: Option<usize> = None;
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let end = line.trim_end_matches(['\n', '\r', ' ', '\t']);
+        let closing = end == close;
+        if !closing && end != dash {
+            continue;
+        }
+        if let Some(from) = open.take() {
+            all.push(part(&body[from..start], all.len())?);
+        }
+        if closing {
+            return Ok(all);
+        }
+        open = Some(at);
+    }
+    match open {
+        // Text without any boundary has no parts.
+        None => Ok(all),
+        Some(_) => Err(Fault::user_data(
+            format!("the MIME archive ends inside part {}", all.len() + 1),
+            "end it with a line `--BOUNDARY--`",
+        )),
+    }
+}
+
+fn part(text: &str, index: usize) -> Result<Part, Fault> {
+    let (mut headers, body) = headers(text).map_err(|fault| {
+        let what = format!("part {}: {}", index + 1, fault.what);
+        Fault::user_data(what, fault.hint)
+    })?;
+    headers.sort_by(|a, b| a.0.cmp(&b.0));
+    // The line end before the next boundary belongs to the boundary.
+    let body = body.strip_suffix('\n').unwrap_or(body);
+    let mut body = body.strip_suffix('\r').unwrap_or(body).to_owned();
+    let encoded = |(name, value): &(String, String)| {
+        name == "Content-Transfer-Encoding" && value.eq_ignore_ascii_case("quoted-printable")
+    };
+    // Go decodes this encoding, and no other.
+    if headers.iter().any(encoded) {
+        headers.retain(|(name, _)| name != "Content-Transfer-Encoding");
+        body = quoted_printable(&body).ok_or_else(|| {
+            let what = format!("part {} is not quoted-printable", index + 1);
+            Fault::user_data(what, "write it without Content-Transfer-Encoding")
+        })?;
+    }
+    Ok(Part { headers, body })
+}
+
+/// Decodes `=3D`; an `=` at the end of a line joins it with the next.
+fn quoted_printable(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (content, end) = match line.strip_suffix('\n') {
+            Some(content) => (content.trim_end_matches([' ', '\t', '\r']), "\n"),
+            None => (line, ""),
+        };
+        let (mut rest, mut joined) = (content, false);
+        while let Some(at) = rest.find('=') {
+            out.extend_from_slice(&rest.as_bytes()[..at]);
+            rest = &rest[at + 1..];
+            if rest.is_empty() {
+                joined = true;
+                break;
+            }
+            out.push(u8::from_str_radix(rest.get(..2)?, 16).ok()?);
+            rest = &rest[2..];
+        }
+        out.extend_from_slice(rest.as_bytes());
+        if !joined {
+            out.extend_from_slice(end.as_bytes());
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Headers up to an empty line, and the rest. A line that starts with a space goes on with the one
+/// before.
+fn headers(text: &str) -> Result<(Vec<(String, String)>, &str), Fault> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        at += line.len();
+        let line = line.trim_end_matches(['\n', '\r']);
+        if line.is_empty() {
+            break;
+        }
+        if line.starts_with([' ', '\t']) {
+            let Some((_, value)) = all.last_mut() else {
+                return Err(header_fault(line));
+            };
+            value.push(' ');
+            value.push_str(line.trim());
+            continue;
+        }
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(header_fault(line));
+        };
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(token) {
+            return Err(header_fault(line));
+        }
+        all.push((canonical(name), value.trim().to_owned()));
+    }
+    Ok((all, &text[at..]))
+}
+
+fn header_fault(line: &str) -> Fault {
+    let what = format!(
+        "{} is not a MIME header",
+        longshore_api::manifests::quoted(line)
+    );
+    Fault::user_data(
+        what,
+        "write `Name: value`, and an empty line before the content",
+    )
+}
+
+/// A header's name with capital letters after hyphens: `content-type` is `Content-Type`.
+fn canonical(name: &str) -> String {
+    let mut upper = true;
+    name.chars()
+        .map(|c| {
+            let c = if upper {
+                c.to_ascii_uppercase()
+            } else {
+                c.to_ascii_lowercase()
+            };
+            upper = c == '-';
+            c
+        })
+        .collect()
+}
+
+/// The media type in lower case, and its boundary.
+fn media_type(value: &str) -> (String, Option<String>) {
+    let (kind, rest) = value.split_once(';').unwrap_or((value, ""));
+    let boundary = rest.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let value = value.trim();
+        let value = value
+            .strip_prefix('"')
+            .and_then(|value| value.strip_suffix('"'))
+            .unwrap_or(value);
+        name.trim()
+            .eq_ignore_ascii_case("boundary")
+            .then(|| value.to_owned())
+    });
+    (kind.trim().to_ascii_lowercase(), boundary)
+}

@@ -1,0 +1,105 @@
+//! AL2023: a MIME archive with a NodeConfig for nodeadm.
+//!
+//! The user's parts come first, so that nodeadm merges our NodeConfig last and it wins.
+
+use longshore_api::manifests::quoted;
+use serde_json::{Map, json};
+
+use super::mime::{self, Part};
+use super::{Boot, Fault, label_list, yaml_text};
+
+/// The archive. Fails without the CIDR block of Services and on a CA bundle that is not base64.
+pub(super) fn al2023(boot: &Boot) -> Result<String, Fault> {
+    let config = node_config(boot)?;
+    let mut parts = match boot.user_data.as_deref().unwrap_or_default() {
+        "" => Vec::new(),
+        // Karpenter drops other headers here, and does not for AL2.
+        text if mime::is_archive(text) => mime::read(text)?
+            .into_iter()
+            .map(Part::only_content_type)
+            .collect(),
+        text if yaml_text::is_map(text) => vec![Part::node_config(text)],
+        text => vec![Part::shell(text)],
+    };
+    parts.push(Part::node_config(&config));
+    Ok(mime::write(&parts))
+}
+
+fn node_config(boot: &Boot) -> Result<String, Fault> {
+    let cluster = &boot.cluster;
+    if cluster.cidr.is_empty() {
+        return Err(Fault::new(
+            "cluster.cidr",
+            "is missing: AL2023 cannot boot without it",
+            "give the CIDR block of the cluster's Services, such as 10.100.0.0/16",
+        ));
+    }
+    if !is_base64(&cluster.ca_bundle) {
+        let what = format!("{} is not base64", quoted(&cluster.ca_bundle));
+        return Err(Fault::new(
+            "cluster.caBundle",
+            what,
+            "encode the PEM certificate in base64, with padding",
+        ));
+    }
+    let bundle = cluster.ca_bundle.replace(['\r', '\n'], "");
+    let mut of_cluster = Map::new();
+    for (name, value) in [
+        ("name", &cluster.name),
+        ("apiServerEndpoint", &cluster.endpoint),
+        ("certificateAuthority", &bundle),
+        ("cidr", &cluster.cidr),
+    ] {
+        if !value.is_empty() {
+            of_cluster.insert(name.to_owned(), value.as_str().into());
+        }
+    }
+    let mut config = boot.kubelet.clone();
+    if let Some(bad) = yaml_text::unwritable(&config) {
+        let what = format!(
+            "has the character {}, which YAML cannot hold",
+            bad.escape_unicode()
+        );
+        return Err(Fault::new("kubelet", what, "remove it"));
+    }
+    let taints = serde_json::to_value(&boot.taints).unwrap_or_default();
+    config.insert("registerWithTaints".to_owned(), taints);
+    let mut kubelet = json!({"config": config});
+    if !boot.labels.is_empty() {
+        kubelet["flags"] = json!([format!("--node-labels=\"{}\"", label_list(&boot.labels))]);
+    }
+    let storage = match boot.raid0 {
+        true => json!({"strategy": "RAID0"}),
+        false => json!({}),
+    };
+    let all = json!({
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "metadata": {},
+        "spec": {
+            "cluster": of_cluster,
+            "containerd": {},
+            "instance": {"localStorage": storage},
+            "kubelet": kubelet,
+        },
+    });
+    let mut out = String::from("# Karpenter Generated NodeConfig\n");
+    out.push_str(&yaml_text::write(&all));
+    Ok(out)
+}
+
+/// Whether a text is base64 in the standard alphabet, with padding. Line ends do not count.
+fn is_base64(text: &str) -> bool {
+    let text: Vec<u8> = text
+        .bytes()
+        .filter(|b| !matches!(b, b'\r' | b'\n'))
+        .collect();
+    let digits = match text.as_slice() {
+        [rest @ .., b'=', b'='] | [rest @ .., b'='] => rest,
+        all => all,
+    };
+    text.len().is_multiple_of(4)
+        && digits
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/'))
+}
