@@ -707,3 +707,82 @@ fn a_method_that_is_not_there_is_named() {
         assert!(stderr(&output).contains(said), "{}", stderr(&output));
     }
 }
+
+const EC2: &str = "apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: KarpenterNodeRole-demo
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements: []
+      expireAfter: 720h
+";
+
+#[test]
+fn drift_hashes_are_karpenters() {
+    let class = file("ec2.yaml", EC2);
+    let all = json(&run(&["hash", "-f", path(&class), "-o", "json"]));
+    let numbers = [
+        ("EC2NodeClass", "477699353285763520", "v6"),
+        ("NodePool", "6821555240594823858", "v3"),
+    ];
+    let expected = numbers.map(|(kind, hash, version)| {
+        serde_json::json!({"kind": kind, "name": "default", "hash": hash, "hashVersion": version})
+    });
+    assert_eq!(all, Value::from(expected.to_vec()));
+    let text = run(&["hash", "-f", path(&class)]);
+    exits(&text, 0);
+    assert!(stdout(&text).contains("477699353285763520"));
+    let bundle = ["--cluster-ca-bundle", "Y2EtYnVuZGxl", "-o", "json"];
+    let other = json(&run(&[&["hash", "-f", path(&class)], &bundle[..]].concat()));
+    assert_ne!(other[0]["hash"], all[0]["hash"]);
+    assert_eq!(other[1]["hash"], all[1]["hash"]);
+    let bad = file("bad-ec2.yaml", &EC2.replace("role:", "rolle:"));
+    let bad = run(&["hash", "-f", path(&bad), path(&class)]);
+    exits(&bad, 2);
+    assert!(stderr(&bad).contains("bad-ec2.yaml:5 (document 1): EC2NodeClass default: spec.rolle"));
+    assert_eq!(stdout(&bad), "");
+}
+
+#[test]
+fn user_data_is_rendered() {
+    let node = "name: windows\namiFamily: Windows2022\nresolve: true\nmaxPods: 110\ncluster: \
+                {name: demo, endpoint: 'https://e'}\n---\nname: refused\namiFamily: AL2023\n";
+    let nodes = file("nodes.yaml", node);
+    let all = json(&run(&[
+        "render",
+        "userdata",
+        "-f",
+        path(&nodes),
+        "-o",
+        "json",
+    ]));
+    let text = all[0]["userData"].as_str().unwrap();
+    assert!(text.starts_with("<powershell>\n") && text.contains("--max-pods=110"));
+    assert_eq!(all[1]["userData"], "");
+    assert!(all[1]["error"].as_str().unwrap().contains("cluster.cidr"));
+    let shown = run(&["render", "userdata", "-f", path(&nodes)]);
+    exits(&shown, 0);
+    assert!(stdout(&shown).starts_with("==> windows <==\n<powershell>\n"));
+    let bootstrap = [
+        "render",
+        "userdata",
+        "-f",
+        path(&nodes),
+        "--bootstrap",
+        "x.wasm",
+    ];
+    let bootstrap = run(&bootstrap);
+    exits(&bootstrap, 2);
+    assert!(stderr(&bootstrap).contains("not called yet"));
+}

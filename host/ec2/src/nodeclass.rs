@@ -262,7 +262,8 @@ impl EC2NodeClassSpec {
 
 /// The definition that a cluster installs, `deploy/crds/karpenter.k8s.aws_ec2nodeclasses.yaml`.
 pub fn definition() -> longshore_api::crd::definition::Definition {
-    longshore_api::crd::definition::Definition::of::<EC2NodeClass>()
+    // Upstream's lets an object without a spec through; nothing can be launched from one.
+    longshore_api::crd::definition::Definition::of::<EC2NodeClass>().with_optional_spec()
 }
 
 #[cfg(test)]

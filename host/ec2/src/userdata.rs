@@ -38,12 +38,13 @@ pub struct Cluster {
     /// The API server's URL.
     pub endpoint: String,
     /// The cluster's CA certificate, PEM in base64.
-    #[serde(rename = "caBundle")]
+    #[serde(rename = "caBundle", alias = "CABundle")]
     pub ca_bundle: String,
     /// The CIDR block of Services. AL2023 cannot boot without it.
+    #[serde(alias = "CIDR")]
     pub cidr: String,
     /// The address of the cluster's DNS. An IPv6 address means an IPv6 cluster.
-    #[serde(rename = "kubeDNSIP")]
+    #[serde(rename = "kubeDNSIP", alias = "KubeDNSIP")]
     pub kube_dns_ip: String,
 }
 

@@ -73,6 +73,14 @@ impl Definition {
         Self(value)
     }
 
+    /// The definition for objects that may come without a spec.
+    pub fn with_optional_spec(mut self) -> Self {
+        if let Some(schema) = self.0.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
+            schema.remove("required");
+        }
+        self
+    }
+
     fn with_default_status(mut self, status: &Value) -> Self {
         let place = self
             .0

@@ -67,8 +67,6 @@ pub struct Ami {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What an instance type must be to start from it.
-    #[serde(default)]
-    #[schemars(required)]
     pub requirements: Vec<AmiRequirement>,
 }
 

@@ -45,6 +45,45 @@ fn what_was_read_is_written_again() {
     assert_eq!(serde_json::to_value(&class).unwrap(), before);
 }
 
+#[test]
+fn the_whole_object_has_every_field_of_the_definition() {
+    fn missing(path: &str, schema: &Value, value: &Value, out: &mut Vec<String>) {
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            // A term has one of several fields; together the terms have all.
+            let values: Vec<&Value> = match value {
+                Value::Array(items) => items.iter().filter_map(|item| item.get(name)).collect(),
+                value => value.get(name).into_iter().collect(),
+            };
+            if values.is_empty() && path != ".metadata" {
+                out.push(path.clone());
+            }
+            let below = if schema["items"].is_object() {
+                let all = values.iter().filter_map(|v| v.as_array()).flatten();
+                missing(
+                    &path,
+                    &schema["items"],
+                    &all.cloned().collect::<Vec<_>>().into(),
+                    out,
+                );
+                continue;
+            } else {
+                values.first().copied().unwrap_or(&Value::Null)
+            };
+            missing(&path, schema, below, out);
+        }
+    }
+    let whole: Value =
+        serde_json::from_str(include_str!("../../vectors/nodeclass-full.json")).unwrap();
+    let mut out = Vec::new();
+    missing("", definition().schema(), &whole, &mut out);
+    // A role excludes a profile, and a group's name its ID.
+    assert_eq!(
+        out,
+        [".spec.instanceProfile", ".spec.placementGroupSelector.id"]
+    );
+}
+
 fn refused(change: (&str, &str), expected: Expect) {
     let text = LEAST.replace(change.0, change.1);
     assert_ne!(text, LEAST, "{change:?}");

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Boot, Cluster, Fault, Taint, render, resolve};
-use crate::nodeclass::{Alias, Ami, AmiFamily, AmiSelectorTerm, InstanceStorePolicy};
+use crate::nodeclass::{
+    Alias, Ami, AmiFamily, AmiRequirement, AmiSelectorTerm, InstanceStorePolicy,
+};
 use crate::validation;
 
 /// One node.
@@ -20,10 +22,12 @@ struct Node {
     resolve: bool,
     cluster: Cluster,
     /// Without it, the alias says, or else it is Custom.
+    #[serde(alias = "AMIFamily")]
     ami_family: Option<AmiFamily>,
+    #[serde(alias = "AMISelectorTerms")]
     ami_selector_terms: Vec<AmiSelectorTerm>,
     #[serde(alias = "AMIs")]
-    amis: Vec<Ami>,
+    amis: Vec<Image>,
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
     startup_taints: Vec<Taint>,
@@ -32,6 +36,18 @@ struct Node {
     max_pods: i64,
     user_data: Option<String>,
     instance_store_policy: Option<InstanceStorePolicy>,
+}
+
+/// An image that was found: only ID and name matter here.
+#[derive(Deserialize)]
+struct Image {
+    id: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    deprecated: bool,
+    #[serde(default)]
+    requirements: Vec<AmiRequirement>,
 }
 
 /// The user data of one node, or why there is none.
@@ -76,6 +92,17 @@ pub fn nodes(source: &str, bytes: &[u8]) -> (Vec<Rendered>, Diagnostics) {
     (all, problems)
 }
 
+impl Image {
+    fn ami(self) -> Ami {
+        Ami {
+            id: self.id,
+            deprecated: self.deprecated,
+            name: self.name,
+            requirements: self.requirements,
+        }
+    }
+}
+
 impl Node {
     #[allow(
         clippy::result_large_err,
@@ -108,7 +135,7 @@ impl Node {
             cluster: self.cluster,
             family: family.unwrap_or(AmiFamily::Custom),
             ami_selector_terms: self.ami_selector_terms,
-            amis: self.amis,
+            amis: self.amis.into_iter().map(Image::ami).collect(),
             labels: self.labels,
             taints: self.taints.into_iter().chain(self.startup_taints).collect(),
             kubelet: self.kubelet,
