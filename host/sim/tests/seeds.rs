@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_sim::harness::generated::types;
-use longshore_sim::harness::run::run_seed;
+use longshore_sim::harness::generated::{Stories, types};
+use longshore_sim::harness::run::{run_scenario, run_seed};
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup, manager};
 use longshore_sim::world::paused;
 
@@ -135,14 +135,15 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a st
     Some(found.unwrap_or(("one is longer", "")))
 }
 
-/// Scenarios with everything in them, of a smaller cluster than `longshore-sim seeds` tells: what
-/// CI has time for.
-#[test]
-fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
-    let seeds = std::env::var("LONGSHORE_SEEDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(60);
+/// How many seeds CI has time for, of each kind; `LONGSHORE_SEEDS` says another number.
+fn seeds(usually: u64) -> u64 {
+    let said = std::env::var("LONGSHORE_SEEDS").ok();
+    said.and_then(|text| text.parse().ok()).unwrap_or(usually)
+}
+
+/// Tells the first scenarios of a kind, of a smaller cluster than `longshore-sim seeds` tells, on all
+/// cores. What is wrong with them.
+fn failures(stories: Stories, seeds: u64) -> String {
     let types = types(SEEDS_TYPES);
     let next = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -154,22 +155,36 @@ fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
             if seed >= seeds {
                 return failed;
             }
-            let told = run_seed(seed, SMALL, &types, manager.clone(), false).expect("a runtime");
+            let story = stories.scenario(seed, SMALL, types.clone());
+            let told = run_scenario(&story, manager.clone(), false).expect("a runtime");
             if !told.wrong.is_empty() {
                 failed += &format!("seed {seed}: {:#?}\n", told.wrong);
                 failed += &format!(
-                    "cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL}\n"
+                    "cargo run -p longshore-sim --bin longshore-sim -- seed {seed} --size {SMALL} \
+                    --stories {}\n",
+                    stories.name()
                 );
             }
         }
     };
-    let failed: String = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
         running
             .into_iter()
             .map(|one| one.join().expect("no panic"))
             .collect()
-    });
+    })
+}
+
+#[test]
+fn after_an_hour_of_faults_every_pod_runs_and_nothing_is_left_behind() {
+    let failed = failures(Stories::Usual, seeds(60));
+    assert!(failed.is_empty(), "{failed}");
+}
+
+#[test]
+fn an_hour_of_faults_with_disruption_ends_well_and_breaks_no_budget() {
+    let failed = failures(Stories::Disrupt, seeds(40));
     assert!(failed.is_empty(), "{failed}");
 }
 
