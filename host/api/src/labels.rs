@@ -53,6 +53,10 @@ pub mod capacity_type {
 
 /// Annotation of pods and nodes that should be left alone.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Annotation of pods: what it costs to evict it, an integer of 32 bits.
+pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";
+/// Annotation of pods: which of a ReplicaSet's pods go first.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Annotation of mirrors of static pods.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// Annotation of the default StorageClass, and its older name.

@@ -218,6 +218,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         is_static: node_owned || meta.annotation(label::MIRROR_POD).is_some(),
         resource_claims: !spec.resource_claims.is_empty(),
         do_not_disrupt: do_not_disrupt(meta),
+        deletion_cost: deletion_cost(meta),
         invalid: invalid.map(|fault| fault.to_string().into()),
         excess,
         name,
@@ -362,6 +363,14 @@ fn is_unschedulable(status: &WireStatus<'_>) -> bool {
             && &*condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     })
+}
+
+/// Karpenter's annotation counts where it is there, also with a value that is no number; else that
+/// of ReplicaSets.
+fn deletion_cost(meta: &Meta<'_>) -> i32 {
+    let text = meta.annotation(label::DISRUPTION_COST);
+    let text = text.or_else(|| meta.annotation(label::POD_DELETION_COST));
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn do_not_disrupt(meta: &Meta<'_>) -> DoNotDisrupt {

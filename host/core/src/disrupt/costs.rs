@@ -45,10 +45,12 @@ pub fn price_of(snapshot: &Snapshot, node: &StateNode) -> Option<f64> {
     Some(snapshot.world.catalogue.offering(offering).price)
 }
 
-/// What it costs to evict a pod: 1 for an ordinary one, from -10 to 10.
+/// What it costs to evict a pod: 1 for an ordinary one, more for one of higher priority or deletion
+/// cost, from -10 to 10.
 pub fn eviction_cost(world: &ClusterObjects, pod: &Pod) -> f64 {
     let priority = f64::from(world.shapes.get(pod.shape).priority);
-    (1.0 + priority / f64::from(1 << 25)).clamp(-10.0, 10.0)
+    let deletion = f64::from(pod.deletion_cost);
+    (1.0 + deletion / f64::from(1 << 27) + priority / f64::from(1 << 25)).clamp(-10.0, 10.0)
 }
 
 /// What one moved pod of each NodePool must save, USD per hour.

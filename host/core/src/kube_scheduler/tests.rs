@@ -207,6 +207,7 @@ impl Town {
             is_static: false,
             resource_claims: false,
             do_not_disrupt: DoNotDisrupt::No,
+            deletion_cost: 0,
             invalid: None,
             excess: None,
         });

@@ -54,6 +54,9 @@ pub struct Pod {
     pub resource_claims: bool,
     /// Annotation `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: DoNotDisrupt,
+    /// Annotation `karpenter.sh/disruption-cost`, or else `controller.kubernetes.io/pod-deletion-cost`;
+    /// 0 without one, or for a value that is no integer of 32 bits.
+    pub deletion_cost: i32,
     /// Why the pod can never be planned, found at the boundary (`matchFields`, an operator unknown
     /// to Kubernetes, …); such a pod is an error of the plan.
     pub invalid: Option<Box<str>>,

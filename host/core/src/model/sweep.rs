@@ -329,6 +329,7 @@ impl EachSymbol for Pod {
             is_static: _,
             resource_claims: _,
             do_not_disrupt: _,
+            deletion_cost: _,
             invalid: _,
             excess: _,
         } = self;

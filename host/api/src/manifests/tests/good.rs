@@ -294,6 +294,28 @@ fn a_pods_own_fields_are_read() {
 }
 
 #[test]
+fn the_deletion_cost_of_a_pod_is_karpenters_annotation_or_else_that_of_replica_sets() {
+    let cost = |annotations: &str| {
+        let world = good(&format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","annotations":{{{annotations}}}}},"spec":{{}}}}"#
+        ));
+        world.pods[0].deletion_cost
+    };
+    let (ours, theirs) = (
+        r#""karpenter.sh/disruption-cost""#,
+        r#""controller.kubernetes.io/pod-deletion-cost""#,
+    );
+    assert_eq!(cost(""), 0);
+    assert_eq!(cost(&format!(r#"{theirs}:"-7""#)), -7);
+    assert_eq!(
+        cost(&format!(r#"{theirs}:"-7",{ours}:"2147483647""#)),
+        i32::MAX
+    );
+    assert_eq!(cost(&format!(r#"{theirs}:"-7",{ours}:"much""#)), 0);
+    assert_eq!(cost(&format!(r#"{theirs}:"1.5""#)), 0);
+}
+
+#[test]
 fn priority_classes_may_come_after_their_pods() {
     let text = "
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {priorityClassName: high}}
