@@ -13,7 +13,7 @@ use crate::live::node::NodeView;
 /// Annotation of a candidate with its [`Command`], as JSON.
 pub const DETAILS: &str = "longshore.dev/disruption-command";
 /// A command whose replacements are not initialized by then is taken back.
-pub const TIME_LIMIT: Duration = Duration::from_secs(20 * 60);
+pub const TIME_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// What is decided for a candidate, the same on each candidate of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ mod tests {
         let known = |text: &str| replacement(text, json!({}));
         assert_eq!(
             due(both(), vec![known("Unknown")], 1010),
-            Due::Wait(Duration::from_secs(1190))
+            Due::Wait(Duration::from_secs(590))
         );
         assert_eq!(due(both(), vec![known("True")], 1010), Due::Delete);
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
             "not all of its nodes are there"
         );
         assert_eq!(
-            why(due(both(), vec![replacement("Unknown", json!({}))], 2200)),
+            why(due(both(), vec![replacement("Unknown", json!({}))], 1600)),
             "its replacements were not initialized in time"
         );
         let broken = Candidate {
