@@ -19,6 +19,7 @@ pub mod proposals;
 pub mod replacements;
 pub mod search;
 pub mod state;
+pub mod static_capacity;
 pub mod verdicts;
 
 pub use proposals::{Move, Proposal, Replacement, To};

@@ -57,6 +57,7 @@ mod run;
 mod serve;
 pub(crate) mod settings;
 pub(crate) mod state;
+mod static_pools;
 mod step_error;
 mod strip_managed_fields;
 mod termination;

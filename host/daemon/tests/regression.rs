@@ -15,6 +15,8 @@ use serde_json::Value;
 
 #[allow(dead_code, reason = "its other users need the rest")]
 mod plane;
+#[path = "regression/static_capacity.rs"]
+mod static_capacity;
 
 #[path = "regression/disruption.rs"]
 mod disruption;
@@ -60,6 +62,10 @@ const SPECS: &[Spec] = &[
     ("pf1-many-alike", many_alike),
     ("pf3-many-kinds", many_kinds),
     ("dr11-hashes", hashes),
+    ("sc1-sc2-sc4-replicas", static_capacity::replicas),
+    ("sc3-limit", static_capacity::limit),
+    ("sc5-order", static_capacity::order),
+    ("sc7-drifted", static_capacity::drifted),
     ("ch1-tainted-by-others", tainted_by_others),
 ];
 
@@ -106,7 +112,7 @@ impl Stage {
         plane.apply(plane::CLASS)?;
         let daemon = Daemon::start(
             &plane.longshore_kubeconfig(),
-            &["--feature-gates", "NodeRepair=true"],
+            &["--feature-gates", "NodeRepair=true,StaticCapacity=true"],
         )?;
         Ok(stage.insert(Arc::new(Stage { daemon, plane })).clone())
     }

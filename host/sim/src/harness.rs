@@ -65,6 +65,8 @@ pub struct Setup {
     pub repairs: bool,
     /// Whether nodes are disrupted.
     pub disrupts: bool,
+    /// Static NodePools are kept at their replicas.
+    pub static_capacity: bool,
     /// Clocks that are set anew while all else goes on.
     pub jumps: Vec<Jump>,
     /// Requests are kept, for [`Harness::transcript`] and [`Harness::points`]. Grows without end.
@@ -126,6 +128,7 @@ impl Setup {
             sees_prices: true,
             repairs: false,
             disrupts: false,
+            static_capacity: false,
             jumps: Vec::new(),
             keeps_requests: true,
         }

@@ -212,6 +212,7 @@ impl Scene {
             repairs: false,
             disrupts: false,
             spot_to_spot: false,
+            static_capacity: false,
             inline: true,
         });
         self.daemon = JoinSet::new();

@@ -15,6 +15,7 @@ use super::pack;
 use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules};
 use super::search::{self, Effort};
 use super::state::State;
+use super::static_capacity;
 use super::verdicts::{self, Candidate, Method, Reason, Stays};
 use crate::ids::{NodeIx, PodIx};
 use crate::model::Symbol;
@@ -61,6 +62,9 @@ pub struct Round {
     pub dropped: Vec<Dropped>,
     /// Candidates, in the order of [`Snapshot::nodes`].
     pub candidates: Vec<Candidate>,
+    /// Nodes of static NodePools that may be replaced now because they have drifted, each by a node
+    /// of its own NodePool.
+    pub static_drift: Vec<NodeIx>,
     /// Why each node stays that consolidation could have taken.
     pub stays: Vec<(NodeIx, Stays)>,
     /// No outcome has a smaller objective, USD per hour; nothing if consolidation was not asked.
@@ -93,6 +97,7 @@ pub fn round(
         let expected =
             |refusal: &mut Option<Stays>| _ = refusal.get_or_insert(Stays::Nominated(pod));
         refusals.iter_mut().for_each(expected);
+        candidates[node.0 as usize].static_drift = false;
     }
     let mut asked = Asked {
         snapshot,
@@ -103,6 +108,9 @@ pub fn round(
     asked.round.candidates = candidates;
     if options.asks(Method::Emptiness) {
         asked.emptiness();
+    }
+    if options.asks(Method::Drift) {
+        asked.static_drift();
     }
     let input = SearchInput {
         policies,
@@ -274,6 +282,34 @@ impl<'s> Asked<'s> {
             c.nodes[node.0 as usize].destination = false;
         }
         c
+    }
+
+    fn static_drift(&mut self) {
+        let since = self.drifted_since();
+        let candidates = self.round.candidates.iter().zip(&self.snapshot.nodes);
+        let mut nodes: Vec<(bool, i64, usize)> = candidates
+            .enumerate()
+            .filter(|(_, (candidate, _))| candidate.static_drift)
+            .map(|(at, (candidate, node))| {
+                let since = since.get(&node.name).copied().unwrap_or(0);
+                (candidate.pods > 0, since, at)
+            })
+            .collect();
+        nodes.sort_unstable();
+        let mut room: FxHashMap<Symbol, u32> = FxHashMap::default();
+        for (_, _, at) in nodes {
+            let Some(pool) = self.snapshot.nodes[at].pool else {
+                continue;
+            };
+            let room = room.entry(pool).or_insert_with(|| {
+                let allowed = self.budgets.of(pool, Reason::Drifted).nodes;
+                allowed.min(static_capacity::room_to_replace(&self.snapshot.world, pool))
+            });
+            if *room > 0 {
+                *room -= 1;
+                self.round.static_drift.push(NodeIx(at as u32));
+            }
+        }
     }
 
     /// When each Node drifted, seconds since 1970: when it was made, where that is not known.

@@ -143,6 +143,8 @@ pub struct Candidate {
     pub weight: f64,
     /// Why each method may not take it, in the order of [`Method::ALL`].
     pub refusals: [Option<Stays>; 4],
+    /// Its NodePool is static, it has drifted, and nothing forbids to replace it.
+    pub static_drift: bool,
 }
 
 impl Candidate {
@@ -240,18 +242,22 @@ impl<'s> Rules<'s> {
             .collect();
         let cost = |ix: &PodIx| costs::eviction_cost(self.world, self.pod(*ix)).max(0.0);
         let weight = moving.iter().map(cost).sum();
-        let refusals = Method::ALL.map(|method| self.refusal(at, method, &moving, budgets).err());
+        let refusal = |method, is_static| self.refusal(at, method, is_static, &moving, budgets);
+        let refusals = Method::ALL.map(|method| refusal(method, false).err());
         Candidate {
             pods: moving.len() as u32,
             weight,
             refusals,
+            static_drift: refusal(Method::Drift, true).is_ok(),
         }
     }
 
+    /// Why a method may not take a node. It asks about nodes of static NodePools, or of the others.
     fn refusal(
         &self,
         at: NodeIx,
         method: Method,
+        is_static: bool,
         moving: &[PodIx],
         budgets: &Budgets,
     ) -> Result<(), Stays> {
@@ -266,7 +272,7 @@ impl<'s> Rules<'s> {
             return Err(Stays::NotInitialized);
         }
         let pool = self.pools.get(&name).ok_or(Stays::NodePoolMissing)?;
-        if pool.replicas.is_some() {
+        if pool.replicas.is_some() != is_static {
             return Err(Stays::Static);
         }
         if self.command(claim, COMMAND).is_some() {

@@ -191,7 +191,7 @@ const LETTERS: usize = 9;
 
 /// The name of a claim, derived from its round, its number there and its pods, so that a retry
 /// after a lost answer writes the same name.
-fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
+pub fn claim_name(pool: &str, decided_by: &str, pods: &str) -> String {
     let mut digest = Sha256::new();
     [pool, decided_by, pods].iter().for_each(|part| {
         digest.update(part.as_bytes());
@@ -237,18 +237,10 @@ fn one(
     let text = |sym: Symbol| world.names.text(sym);
     let template = &pool.spec.template;
     let name = pool.metadata.name.clone().unwrap_or_default();
-    let class = &template.spec.node_class_ref;
     let mut own_labels = template.metadata.labels.clone().unwrap_or_default();
     own_labels.insert(labels::NODEPOOL.into(), name.clone());
-    own_labels.insert(
-        format!("{}/{}", class.group, class.kind.to_lowercase()),
-        class.name.clone(),
-    );
+    own_labels.extend([class_label(pool)]);
     let mut annotations = template.metadata.annotations.clone().unwrap_or_default();
-    if let Ok(value) = hash::nodepool_hash(pool) {
-        annotations.insert(HASH.into(), value);
-        annotations.insert(HASH_VERSION.into(), hash::VERSION.into());
-    }
     let pods: Vec<String> = claim.pods.iter().map(|&pod| pod_name(world, pod)).collect();
     let mut list = String::new();
     for (name, &pod) in pods.iter().zip(&claim.pods) {
@@ -332,31 +324,15 @@ fn one(
     );
     add(labels::INSTANCE_TYPE, "In", types);
     let requests = claim.requests.iter().filter(|(_, amount)| *amount > 0);
-    let spec = json!({
-        "nodeClassRef": class,
-        "requirements": requirements,
-        "resources": {"requests": quantities(&world.names, requests)},
-        "taints": template.spec.taints,
-        "startupTaints": template.spec.startup_taints,
-        "expireAfter": template.spec.expire_after,
-        "terminationGracePeriod": template.spec.termination_grace_period,
-    });
-    let finalizers = if mutant("no-finalizer") {
-        json!([])
-    } else {
-        json!([FINALIZER])
-    };
-    let object = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-        "metadata": {
-            "name": own_name, "finalizers": finalizers, "labels": own_labels, "annotations": annotations,
-            "ownerReferences": [{
-                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": pool.metadata.uid,
-                "blockOwnerDeletion": true,
-            }],
-        },
-        "spec": without_null(spec),
-    });
+    let requests = json!(quantities(&world.names, requests));
+    let object = node_claim(
+        pool,
+        &own_name,
+        own_labels,
+        annotations,
+        requirements,
+        requests,
+    );
     NewNodeClaim {
         name: own_name,
         pool: name,
@@ -365,6 +341,56 @@ fn one(
         summary: words,
         min_values_relaxed: claim.min_values_relaxed,
     }
+}
+
+/// The label that names the class of a NodePool's nodes.
+pub fn class_label(pool: &NodePool) -> (String, String) {
+    let class = &pool.spec.template.spec.node_class_ref;
+    (
+        format!("{}/{}", class.group, class.kind.to_lowercase()),
+        class.name.clone(),
+    )
+}
+
+/// A NodeClaim of a NodePool as it is written. The hash of the template is added to its annotations.
+pub fn node_claim(
+    pool: &NodePool,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    mut annotations: BTreeMap<String, String>,
+    requirements: Vec<Value>,
+    requests: Value,
+) -> Value {
+    if let Ok(value) = hash::nodepool_hash(pool) {
+        annotations.insert(HASH.into(), value);
+        annotations.insert(HASH_VERSION.into(), hash::VERSION.into());
+    }
+    let template = &pool.spec.template.spec;
+    let spec = json!({
+        "nodeClassRef": template.node_class_ref,
+        "requirements": requirements,
+        "resources": {"requests": requests},
+        "taints": template.taints,
+        "startupTaints": template.startup_taints,
+        "expireAfter": template.expire_after,
+        "terminationGracePeriod": template.termination_grace_period,
+    });
+    let finalizers = if mutant("no-finalizer") {
+        json!([])
+    } else {
+        json!([FINALIZER])
+    };
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {
+            "name": name, "finalizers": finalizers, "labels": labels, "annotations": annotations,
+            "ownerReferences": [{
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": pool.metadata.name,
+                "uid": pool.metadata.uid, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": without_null(spec),
+    })
 }
 
 fn without_null(mut value: Value) -> Value {

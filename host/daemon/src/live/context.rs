@@ -31,6 +31,7 @@ use super::metrics::Metrics;
 use super::nominations::Nomination;
 use super::pulse::Pulse;
 use super::registration_queue::RegistrationQueue;
+use super::static_pools::StaticCapacity;
 use super::step_error::StepError;
 use super::strip_managed_fields::strip_managed_fields;
 use super::unavailable_offerings::UnavailableOfferings;
@@ -72,6 +73,8 @@ pub struct Context {
     pub garbage: Garbage,
     /// Whether nodes that stay unhealthy are replaced.
     pub repairs: bool,
+    /// Static NodePools.
+    pub static_capacity: StaticCapacity,
     /// Whether `status.nominatedNodeName` may be written; off after the first refusal.
     pub nominates: AtomicBool,
     /// Whether metrics and Events report the state of objects beside actions; off by default.

@@ -11,6 +11,7 @@ mod apply_plan;
 mod disruption;
 mod observed;
 mod round_input;
+mod static_drift;
 mod status_view;
 pub use round_input::RoundInput;
 
@@ -20,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_api::crd::{NodeClaim, NodePool};
+use longshore_core::disrupt::static_capacity::Scale;
 use longshore_core::model::Symbols;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel};
 use tokio::time::{Instant, sleep_until};
@@ -48,6 +50,7 @@ use super::round::{self, Created, Round, RoundConfig};
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard};
 use super::state::{Class, ClusterState, WorkItem};
+use super::static_pools;
 use super::step_error::StepError;
 use super::termination;
 use super::watch::Observed;
@@ -756,9 +759,16 @@ impl Controller {
             .filter(|n| own(Some(&n.labels)))
             .cloned()
             .collect();
+        let order = match static_pools::due(&pool, claims.iter().map(|claim| &**claim)) {
+            Some(Scale::Down(_)) => self.state.removal_order(name, self.ctx.now().as_second()),
+            _ => Vec::new(),
+        };
+        let begins = self.disruption.is_beginning();
         let ctx = self.ctx.clone();
         Some(Box::pin(async move {
-            pools::step(&ctx, &pool, class, &claims, &nodes).await
+            let pool_due = pools::step(&ctx, &pool, class, &claims, &nodes).await?;
+            let replicas_due = static_pools::step(&ctx, &pool, &claims, &order, begins).await?;
+            Ok([pool_due, replicas_due].into_iter().flatten().min())
         }))
     }
 

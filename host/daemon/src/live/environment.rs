@@ -32,6 +32,7 @@ pub use super::round::Offers;
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard, StatusBoard};
+use super::static_pools::StaticCapacity;
 use super::watch;
 
 /// Everything that differs between a cluster and a simulation of one.
@@ -67,6 +68,8 @@ pub struct Environment {
     pub disrupts: bool,
     /// Whether spot nodes may be replaced by spot nodes.
     pub spot_to_spot: bool,
+    /// Whether static NodePools are kept at their replicas.
+    pub static_capacity: bool,
     /// Plans on the runtime's own thread, so that nothing depends on the order of threads.
     pub inline: bool,
 }
@@ -118,6 +121,7 @@ impl Daemon {
             repairs,
             disrupts,
             spot_to_spot,
+            static_capacity,
             inline,
         } = edges;
         let own = lease
@@ -169,6 +173,7 @@ impl Daemon {
             drains: Drains::default(),
             garbage: Garbage::default(),
             repairs,
+            static_capacity: StaticCapacity::new(static_capacity),
             nominates: AtomicBool::new(true),
             observes: AtomicBool::new(false),
         });

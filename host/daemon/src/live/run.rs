@@ -204,6 +204,7 @@ async fn live(
         repairs: settings.repairs,
         disrupts: true,
         spot_to_spot: settings.spot_to_spot,
+        static_capacity: settings.static_capacity,
         inline: false,
     });
     let (ctx, board) = (daemon.ctx.clone(), daemon.board.clone());

@@ -30,6 +30,8 @@ pub struct Settings {
     pub repairs: bool,
     /// Spot nodes may be replaced by spot nodes.
     pub spot_to_spot: bool,
+    /// Static NodePools are kept at their replicas.
+    pub static_capacity: bool,
     /// Metrics and Events report the state of objects.
     pub observes: bool,
     /// How many instances, and how many NodeClaims, garbage collection may end in one pass.
@@ -49,11 +51,15 @@ pub const STATUS: &str = "STATUS_ADDRESS";
 pub const STATUS_ADDRESS: &str = "127.0.0.1:8082";
 
 /// Karpenter's feature gates that do something here.
-const OURS: [&str; 3] = ["ReservedCapacity", "NodeRepair", "SpotToSpotConsolidation"];
-/// The others: known, and not there yet.
-const GATES: [&str; 6] = [
-    "NodeOverlay",
+const OURS: [&str; 4] = [
+    "ReservedCapacity",
+    "NodeRepair",
+    "SpotToSpotConsolidation",
     "StaticCapacity",
+];
+/// The others: known, and not there yet.
+const GATES: [&str; 5] = [
+    "NodeOverlay",
     "CapacityBuffer",
     "TerminateFirstDrift",
     "TerminateFirstRepair",
@@ -105,6 +111,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         }
     }
     let (mut reserved_capacity, mut repairs, mut spot_to_spot) = (true, false, false);
+    let mut static_capacity = false;
     for gate in get("FEATURE_GATES")
         .unwrap_or_default()
         .split(',')
@@ -117,6 +124,8 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
             Some(("NodeRepair", "false")) => repairs = false,
             Some(("SpotToSpotConsolidation", "true")) => spot_to_spot = true,
             Some(("SpotToSpotConsolidation", "false")) => spot_to_spot = false,
+            Some(("StaticCapacity", "true")) => static_capacity = true,
+            Some(("StaticCapacity", "false")) => static_capacity = false,
             Some((_, value)) if !matches!(value, "true" | "false") => {
                 return Err(wrong(
                     "FEATURE_GATES",
@@ -192,6 +201,7 @@ pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Settings, Failure> {
         reserved_capacity,
         repairs: repairs && legacy != Some(false),
         spot_to_spot,
+        static_capacity,
         observes: !flag("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)?,
         garbage_limit: match get("GARBAGE_LIMIT").as_deref() {
             None | Some("") => None,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use longshore_api::crd::{Condition, NodeClaim, NodePool, condition};
 use longshore_api::manifests::{Frozen, Store};
+use longshore_core::disrupt::static_capacity::removal_order;
 use longshore_core::model::{ClusterObjects, Symbol, Symbols};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -493,6 +494,18 @@ impl ClusterState {
     /// The table of names, which has those of the catalogue.
     pub fn names(&self) -> &Symbols {
         &self.store.unsorted().names
+    }
+
+    /// Names of a NodePool's claims in the order in which scale-down takes them; `now` in seconds
+    /// since 1970.
+    pub fn removal_order(&self, pool: &str, now: i64) -> Vec<String> {
+        let world = self.store.unsorted();
+        let order = world
+            .names
+            .get(pool)
+            .map(|pool| removal_order(world, pool, now));
+        let text = |name| world.names.text(name).to_owned();
+        order.into_iter().flatten().map(text).collect()
     }
 
     /// Names of the claims of a NodePool.

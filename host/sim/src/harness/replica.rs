@@ -122,6 +122,7 @@ impl Replica {
             repairs: self.setup.repairs,
             disrupts: self.setup.disrupts,
             spot_to_spot: false,
+            static_capacity: self.setup.static_capacity,
             inline: true,
         }
     }

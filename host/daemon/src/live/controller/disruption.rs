@@ -89,6 +89,11 @@ impl Disruption {
         command.map(str::to_owned).or(before)
     }
 
+    /// Whether claims of a command may be created that the state has not.
+    pub(super) fn is_beginning(&self) -> bool {
+        !self.beginning.is_empty()
+    }
+
     /// Whether a process that retires has to wait.
     pub(super) fn is_idle(&self) -> bool {
         !self.deciding && self.beginning.is_empty()
@@ -183,6 +188,7 @@ impl Controller {
             return;
         }
         self.tell_budgets(&decision);
+        self.replace_static(&decision);
         let wanted: BTreeSet<String> = decision
             .now
             .iter()
@@ -292,7 +298,8 @@ impl Controller {
         })
     }
 
-    fn begin(&mut self, new: NewCommand) {
+    /// Has a command begun.
+    pub(super) fn begin(&mut self, new: NewCommand) {
         self.ctx.metrics.disruption.begun(&new.command);
         self.disruption.beginning.insert(new.id.clone());
         let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());

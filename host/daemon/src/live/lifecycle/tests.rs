@@ -154,6 +154,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         drains: crate::live::drains::Drains::default(),
         garbage: crate::live::garbage::Garbage::default(),
         repairs: true,
+        static_capacity: crate::live::static_pools::StaticCapacity::new(true),
         nominates: AtomicBool::new(true),
         observes: AtomicBool::new(true),
     }

@@ -171,8 +171,25 @@ pub(super) fn write(interceptor: &Interceptor, asked: &RequestInfo) {
     }
 }
 
+/// Whether the NodePool of a claim is static and has more claims that stay than replicas.
+fn is_excess(interceptor: &Interceptor, claim: &Value) -> bool {
+    let pool = fields::label(claim, POOL).unwrap_or_default();
+    let key = fields::key(resources::NODE_POOL, "", pool);
+    let Some(pool) = interceptor.server.get(&key) else {
+        return false;
+    };
+    let claims = interceptor.server.list(resources::NODE_CLAIM);
+    let stays = |other: &&Arc<Value>| {
+        fields::label(other, POOL) == fields::label(claim, POOL)
+            && !fields::deleting(other)
+            && !disruption::under_way(other)
+    };
+    let staying = claims.iter().filter(stays).count() as i64;
+    fields::number(&pool, "/spec/replicas").is_some_and(|replicas| staying > replicas)
+}
+
 /// A claim is deleted by the daemon: its time is over, it never got a node, its node is going or is
-/// unhealthy, or its instance is gone.
+/// unhealthy, its instance is gone, or its static NodePool has too many.
 fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
     let Some(claim) = interceptor
         .server
@@ -205,6 +222,9 @@ fn deletes(interceptor: &Interceptor, asked: &RequestInfo) {
         if is_well {
             disruption::deleted(interceptor, &claim);
         }
+        return;
+    }
+    if is_well && is_excess(interceptor, &claim) {
         return;
     }
     if is_well {

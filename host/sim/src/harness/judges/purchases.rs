@@ -41,6 +41,15 @@ pub(super) struct Purchases {
     bound: BTreeMap<String, Duration>,
 }
 
+/// Whether the NodePool of a claim has replicas: it is bought for whatever pods there are.
+fn is_static(interceptor: &Interceptor, claim: &Value) -> bool {
+    let pool = fields::label(claim, "karpenter.sh/nodepool").unwrap_or_default();
+    let pool = interceptor
+        .server
+        .get(&fields::key(resources::NODE_POOL, "", pool));
+    pool.is_some_and(|pool| pool.pointer("/spec/replicas").is_some())
+}
+
 impl Purchases {
     /// A pod came, changed or went.
     pub fn pod(&mut self, interceptor: &Interceptor, change: &Change) {
@@ -69,7 +78,7 @@ impl Purchases {
             Event::Deleted => drop(self.planned.remove(name)),
             Event::Added => {
                 let pods: Vec<String> = pods_of(claim).map(str::to_owned).collect();
-                if by.is_some() && !disruption::replaces(claim) {
+                if by.is_some() && !disruption::replaces(claim) && !is_static(interceptor, claim) {
                     self.for_somebody(interceptor, claim, &pods);
                     self.once(interceptor, claim, &pods);
                 }

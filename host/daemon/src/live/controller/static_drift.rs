@@ -1,0 +1,80 @@
+//! Drifted nodes of static NodePools as commands of disruption: one node each, replaced by a node of
+//! the same NodePool.
+
+use longshore_core::disrupt::static_capacity::Scale;
+use longshore_core::disrupt::verdicts::REPLACES;
+
+use super::Controller;
+use crate::live::disruption::command::{Candidate, Command, candidate_of};
+use crate::live::disruption::decide::Decision;
+use crate::live::disruption::step::NewCommand;
+use crate::live::lifecycle::pool_of;
+use crate::live::static_pools;
+
+impl Controller {
+    /// Begins to replace the nodes that a look has found. What has changed since is left to the next
+    /// look.
+    pub(super) fn replace_static(&mut self, decision: &Decision) {
+        if !self.ctx.static_capacity.enabled {
+            return;
+        }
+        let names = &decision.snapshot.world.names;
+        let nodes = decision.round.static_drift.iter();
+        let nodes: Vec<&str> = nodes
+            .map(|node| names.text(decision.snapshot.nodes[node.0 as usize].name))
+            .collect();
+        let commands: Vec<NewCommand> = nodes
+            .iter()
+            .filter_map(|node| self.replacement(node))
+            .collect();
+        for command in commands {
+            tracing::info!(
+                command = command.id,
+                method = command.command.method,
+                reason = command.command.reason,
+                nodes = 1,
+                replacements = 1,
+                "disrupting"
+            );
+            self.begin(command);
+        }
+    }
+
+    fn replacement(&self, node: &str) -> Option<NewCommand> {
+        let node = self.state.nodes.get(node)?;
+        let claims = self.state.claim_of(node);
+        let [claim] = claims.as_slice() else {
+            return None;
+        };
+        let pool = self.state.pools.get(pool_of(claim))?;
+        let own = self.state.claims.values().map(|claim| &**claim);
+        let own = own.filter(|other| pool_of(other) == pool_of(claim));
+        // What scale-up and scale-down do first changes what there is room for.
+        if static_pools::due(pool, own) != Some(Scale::Stands)
+            || pool.metadata.deletion_timestamp.is_some()
+            || claim.metadata.deletion_timestamp.is_some()
+            || candidate_of(claim).is_some()
+        {
+            return None;
+        }
+        let now = self.ctx.now().as_second();
+        let id = format!("{now}-static-{}", claim.metadata.name.as_deref()?);
+        let mut wanted = static_pools::replacement(pool, &id);
+        wanted.object["metadata"]["annotations"][REPLACES] = id.clone().into();
+        Some(NewCommand {
+            command: Command {
+                method: "static-drift".to_owned(),
+                reason: "Drifted".to_owned(),
+                candidates: 1,
+                replacements: vec![wanted.name.clone()],
+                began: now,
+            },
+            id,
+            candidates: vec![Candidate {
+                claim: claim.clone(),
+                nodes: vec![node.clone()],
+            }],
+            replacements: vec![wanted],
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! Static NodePools: `spec.replicas` nodes, whatever pods ask for (feature gate StaticCapacity).
+//!
+//! The step runs with that of the NodePool. It counts the cached claims and ends there if the number
+//! is right. Otherwise it reads the NodePool and its claims from the API server, and acts on those
+//! alone: a cache that lags neither buys twice nor removes too much. Names of claims are numbered,
+//! so that a create without an answer meets its own name when it is tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::api::Api;
+use longshore_api::crd::{ConditionStatus, NodeClaim, NodePool, NodePoolStatus, condition, hash};
+use longshore_api::{labels, quantity};
+use longshore_core::disrupt::static_capacity::{Counts, Scale, scale};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::claims::{NewNodeClaim, claim_name, class_label, node_claim};
+use super::context::Context;
+use super::disruption::command::candidate_of;
+use super::lifecycle::{Outcome, delete, is_true};
+use super::lock::lock;
+use super::proof;
+use super::round;
+use super::step_error::StepError;
+
+/// Condition of a claim that a command of disruption takes.
+const DISRUPTION_REASON: &str = "DisruptionReason";
+/// A NodePool whose spec has not changed is scaled up at most this often: a cloud without capacity
+/// is not asked all the time.
+const PAUSE: Duration = Duration::from_secs(60);
+/// When a NodePool is looked at again that waits for commands to begin.
+const BEGINS: Duration = Duration::from_secs(1);
+
+/// What is remembered of static NodePools.
+#[derive(Default)]
+pub struct StaticCapacity {
+    /// Whether they are kept at their replicas.
+    pub enabled: bool,
+    /// The last purchase of each NodePool: the generation of its spec, and when.
+    bought: Mutex<BTreeMap<String, (Option<i64>, Instant)>>,
+}
+
+impl StaticCapacity {
+    /// Nothing has been bought yet.
+    pub fn new(enabled: bool) -> Self {
+        StaticCapacity {
+            enabled,
+            ..StaticCapacity::default()
+        }
+    }
+
+    /// How much longer a NodePool must wait for its next purchase.
+    fn pause(&self, pool: &NodePool, now: Instant) -> Option<Duration> {
+        let all = lock(&self.bought);
+        let (generation, at) = all.get(name_of(pool))?;
+        let left = (*at + PAUSE).saturating_duration_since(now);
+        (*generation == pool.metadata.generation && !left.is_zero()).then_some(left)
+    }
+
+    fn bought(&self, pool: &NodePool, now: Instant) {
+        let entry = (pool.metadata.generation, now);
+        lock(&self.bought).insert(name_of(pool).to_owned(), entry);
+    }
+}
+
+/// Keeps a static NodePool at its replicas. `claims` are its own. `order` gives the names of claims
+/// in the order in which scale-down takes them; it is asked only if some have to go. Nothing is done
+/// while a command `begins` whose replacements no list may have yet.
+pub async fn step(
+    ctx: &Arc<Context>,
+    pool: &NodePool,
+    claims: &[Arc<NodeClaim>],
+    order: &[String],
+    begins: bool,
+) -> Outcome {
+    if !ctx.static_capacity.enabled || pool.metadata.deletion_timestamp.is_some() {
+        return Ok(None);
+    }
+    // What the cache says is enough to do nothing.
+    match due(pool, claims.iter().map(|claim| &**claim)) {
+        None | Some(Scale::Stands) => return Ok(None),
+        Some(Scale::AtLimit { missing }) => {
+            tell_limit(ctx, pool, missing).await;
+            return Ok(None);
+        }
+        // The change of the condition has it looked at again.
+        Some(Scale::Up { .. }) if !is_ready(pool.status.as_ref()) => return Ok(None),
+        Some(Scale::Up { .. }) => {
+            if let Some(left) = ctx.static_capacity.pause(pool, Instant::now()) {
+                return Ok(Some(left));
+            }
+        }
+        Some(Scale::Down(_)) => {}
+    }
+    if begins {
+        return Ok(Some(BEGINS));
+    }
+    let name = name_of(pool);
+    let Some(pool) = Api::<NodePool>::all(ctx.client.clone())
+        .get_opt(name)
+        .await?
+    else {
+        return Ok(None);
+    };
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Ok(None);
+    }
+    let claims = proof::claims(ctx, name).await?;
+    match due(&pool, &claims) {
+        None | Some(Scale::Stands) => Ok(None),
+        Some(Scale::AtLimit { missing }) => {
+            tell_limit(ctx, &pool, missing).await;
+            Ok(None)
+        }
+        Some(Scale::Up { create, missing }) => {
+            if missing > 0 {
+                tell_limit(ctx, &pool, missing).await;
+            }
+            grow(ctx, &pool, &claims, create).await
+        }
+        Some(Scale::Down(excess)) => shrink(ctx, &claims, order, excess).await,
+    }
+}
+
+/// What brings a NodePool to its replicas; nothing for one that is dynamic.
+pub fn due<'a>(pool: &NodePool, claims: impl IntoIterator<Item = &'a NodeClaim>) -> Option<Scale> {
+    let replicas = pool.spec.replicas?;
+    Some(scale(replicas, node_limit(pool), counts(claims)))
+}
+
+/// The claims of a NodePool by what becomes of them.
+pub fn counts<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>) -> Counts {
+    let mut counts = Counts::default();
+    for claim in claims {
+        if claim.metadata.deletion_timestamp.is_some() {
+            counts.deleting += 1;
+        } else if is_disrupted(claim) {
+            counts.disrupted += 1;
+        } else {
+            counts.active += 1;
+        }
+    }
+    counts
+}
+
+fn is_disrupted(claim: &NodeClaim) -> bool {
+    let status = claim.status.as_ref();
+    candidate_of(claim).is_some() || status.is_some_and(|s| is_true(s, DISRUPTION_REASON))
+}
+
+/// `spec.limits.nodes`. Parts of a node count as nothing.
+fn node_limit(pool: &NodePool) -> Option<i64> {
+    let limit = pool.spec.limits.get("nodes")?;
+    let milli = quantity::Quantity::parse(&limit.0).and_then(|q| q.milli());
+    Some(milli.unwrap_or(0).div_euclid(1000))
+}
+
+async fn tell_limit(ctx: &Context, pool: &NodePool, missing: u32) {
+    let message = format!(
+        "{missing} of {} replicas are missing: the NodePool is at its limit of {} nodes",
+        pool.spec.replicas.unwrap_or(0),
+        node_limit(pool).unwrap_or(0)
+    );
+    ctx.events
+        .pool(pool, true, "StaticNodePoolAtLimit", &message)
+        .await;
+}
+
+async fn grow(ctx: &Arc<Context>, pool: &NodePool, claims: &[NodeClaim], create: u32) -> Outcome {
+    if !is_ready(pool.status.as_ref()) {
+        // The change of the condition has it looked at again.
+        return Ok(None);
+    }
+    if let Some(left) = ctx.static_capacity.pause(pool, Instant::now()) {
+        return Ok(Some(left));
+    }
+    let wanted = new_claims(pool, claims, create);
+    let total = wanted.len();
+    let (created, failed) = round::write_all(ctx, wanted).await;
+    if failed > 0 {
+        let said = format!("{} of {total} NodeClaims were created", created.len());
+        return Err(StepError::Other(said));
+    }
+    ctx.static_capacity.bought(pool, Instant::now());
+    Ok(None)
+}
+
+fn is_ready(status: Option<&NodePoolStatus>) -> bool {
+    let ready = status.and_then(|status| condition(&status.conditions, "Ready"));
+    ready.is_some_and(|ready| ready.status == ConditionStatus::True)
+}
+
+async fn shrink(ctx: &Context, claims: &[NodeClaim], order: &[String], excess: u32) -> Outcome {
+    for claim in leaving(claims, order, excess) {
+        delete(
+            ctx,
+            claim,
+            "its static NodePool has more nodes than replicas",
+        )
+        .await?;
+    }
+    Ok(None)
+}
+
+/// The claims that scale-down deletes. What `order` does not name is newer than it, and so goes
+/// first.
+fn leaving<'a>(claims: &'a [NodeClaim], order: &[String], excess: u32) -> Vec<&'a NodeClaim> {
+    let at: BTreeMap<&str, usize> = order.iter().map(String::as_str).zip(1..).collect();
+    let mut active: Vec<(usize, &str, &NodeClaim)> = claims
+        .iter()
+        .filter(|claim| claim.metadata.deletion_timestamp.is_none() && !is_disrupted(claim))
+        .map(|claim| {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            (at.get(name).copied().unwrap_or(0), name, claim)
+        })
+        .collect();
+    active.sort_by_key(|(at, name, _)| (*at, *name));
+    let going = active.into_iter().take(excess as usize);
+    going.map(|(_, _, claim)| claim).collect()
+}
+
+/// The claim that takes the place of a node of a static NodePool, by the command that replaces it.
+pub fn replacement(pool: &NodePool, command: &str) -> NewNodeClaim {
+    new_claim(pool, claim_name(name_of(pool), "replacement", command))
+}
+
+/// New claims of a static NodePool beside those that it has. Names are of the lowest free numbers of
+/// the template.
+pub fn new_claims<'a>(
+    pool: &NodePool,
+    claims: impl IntoIterator<Item = &'a NodeClaim>,
+    create: u32,
+) -> Vec<NewNodeClaim> {
+    let taken: BTreeSet<&str> = claims
+        .into_iter()
+        .filter_map(|claim| claim.metadata.name.as_deref())
+        .collect();
+    let hash = hash::nodepool_hash(pool).unwrap_or_default();
+    let template = format!(
+        "static {} {hash}",
+        pool.metadata.uid.as_deref().unwrap_or_default()
+    );
+    (0u64..)
+        .map(|number| claim_name(name_of(pool), &template, &number.to_string()))
+        .filter(|name| !taken.contains(&**name))
+        .take(create as usize)
+        .map(|name| new_claim(pool, name))
+        .collect()
+}
+
+fn new_claim(pool: &NodePool, name: String) -> NewNodeClaim {
+    let spec = &pool.spec.template.spec;
+    let mut own_labels = pool.spec.template.metadata.labels().clone();
+    own_labels.insert(labels::NODEPOOL.into(), name_of(pool).to_owned());
+    let (class_key, class_name) = class_label(pool);
+    own_labels.insert(class_key.clone(), class_name.clone());
+    let annotations = pool.spec.template.metadata.annotations().clone();
+    let mut requirements: Vec<Value> = spec
+        .requirements
+        .iter()
+        .map(|r| {
+            let mut r = json!(r);
+            r["key"] = labels::stable(r["key"].as_str().unwrap_or_default()).into();
+            r
+        })
+        .collect();
+    requirements.extend(
+        own_labels
+            .iter()
+            .filter(|(key, _)| {
+                !spec
+                    .requirements
+                    .iter()
+                    .any(|r| labels::stable(&r.key) == **key)
+            })
+            .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]})),
+    );
+    let object = node_claim(
+        pool,
+        &name,
+        own_labels,
+        annotations,
+        requirements,
+        json!({}),
+    );
+    NewNodeClaim {
+        object,
+        pool: name_of(pool).to_owned(),
+        pods: Vec::new(),
+        summary: "static capacity".to_owned(),
+        min_values_relaxed: false,
+        name,
+    }
+}
+
+fn name_of(pool: &NodePool) -> &str {
+    pool.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
