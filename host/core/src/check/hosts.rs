@@ -310,7 +310,7 @@ impl<'a> Hosts<'a> {
             .catalogue
             .instance_type(offering.instance_type)
             .requirements;
-        for r in of_type.iter().chain(&offering.requirements) {
+        for r in of_type.iter().chain(offering.requirements.iter()) {
             if let Op::In(values) = &r.op
                 && let [value] = **values
             {
@@ -349,7 +349,7 @@ impl<'a> Hosts<'a> {
             .offerings_of(t)
             .iter()
             .filter(|o| o.available)
-            .flat_map(|o| &o.requirements)
+            .flat_map(|o| o.requirements.iter())
             .collect();
         let may = |r: &Requirement| {
             if offered.iter().any(|o| o.key == r.key) {
@@ -446,7 +446,7 @@ impl<'a> PossibleLabels<'a> {
                 .offerings_of(t)
                 .iter()
                 .filter(usable)
-                .flat_map(|o| &o.requirements);
+                .flat_map(|o| o.requirements.iter());
             let of_type = self.world.catalogue.instance_type(t).requirements.iter();
             for r in of_type.chain(offerings).filter(|r| r.key == key) {
                 let Op::In(values) = &r.op else { continue };

@@ -74,7 +74,7 @@ fn min_values(snapshot: &Snapshot, claim: &PlannedClaim, found: &mut Violations<
                 .filter(|o| o.available);
             let of_type = world.catalogue.instance_type(t).requirements.iter();
             for of in of_type
-                .chain(offerings.flat_map(|o| &o.requirements))
+                .chain(offerings.flat_map(|o| o.requirements.iter()))
                 .filter(|q| q.key == r.key)
             {
                 if let Op::In(v) = &of.op {

@@ -132,7 +132,7 @@ impl Town {
             let zone = self.sym(zone);
             Offering {
                 instance_type: TypeId(0),
-                requirements: vec![Requirement::is(zone_key, zone)],
+                requirements: [Requirement::is(zone_key, zone)].into(),
                 zone: Some(zone),
                 capacity_type: None,
                 price: 1.0,

@@ -40,8 +40,8 @@ pub struct Offering {
     /// The instance type.
     pub instance_type: TypeId,
     /// Everything that the offering pins (zone, capacity type, reservation id, zone id, …): single
-    /// values.
-    pub requirements: Vec<Requirement>,
+    /// values. Shared: offerings of many types pin the same.
+    pub requirements: Arc<[Requirement]>,
     /// The value of `topology.kubernetes.io/zone`, if it has one.
     pub zone: Option<Symbol>,
     /// The value of `karpenter.sh/capacity-type`: `spot`, `on-demand` or `reserved`.
@@ -210,7 +210,7 @@ mod tests {
     fn two(names: &mut Symbols) -> Catalogue {
         let offering = |available| Offering {
             instance_type: TypeId(0),
-            requirements: Vec::new(),
+            requirements: Arc::default(),
             zone: None,
             capacity_type: None,
             price: 1.0,

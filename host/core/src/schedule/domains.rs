@@ -257,7 +257,7 @@ fn labels(claim: &PlannedClaim, compiled: &CompiledCluster<'_>) -> Sets {
     }
     let of_type = &catalogue.instance_type(offering.instance_type).requirements;
     sets.add_all(
-        &Sets::new(of_type.iter().chain(&offering.requirements), numbers),
+        &Sets::new(of_type.iter().chain(offering.requirements.iter()), numbers),
         numbers,
     );
     sets

@@ -235,7 +235,7 @@ fn offered(world: &ClusterObjects, t: TypeId) -> Vec<(Symbol, Vec<Symbol>)> {
         .catalogue
         .offerings_of(t)
         .iter()
-        .flat_map(|o| &o.requirements)
+        .flat_map(|o| o.requirements.iter())
     {
         let Op::In(values) = &r.op else { continue };
         match all.iter_mut().find(|(key, _)| *key == r.key) {

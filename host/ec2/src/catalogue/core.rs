@@ -1,14 +1,17 @@
 //! The catalogue in the records that plans are made on.
 
+use std::sync::Arc;
+
 use longshore_api::labels;
 use longshore_core::model::{
     Catalogue, InstanceType, Offering, Op, Requirement, ResourceId, Resources, Symbol, Symbols,
     TypeId,
 };
+use rustc_hash::FxHashMap;
 
 use super::machine::RESOURCES;
 use super::requirements::aws;
-use super::{ClassCatalogue, Region};
+use super::{ClassCatalogue, Offering as ClassOffering, Region};
 
 /// Label that ties a node to its NodeClass.
 pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
@@ -22,6 +25,26 @@ pub struct CoreCatalogues<'a> {
     names: &'a mut Symbols,
     resources: [ResourceId; RESOURCES.len()],
     rows: Vec<(InstanceType, Vec<Offering>)>,
+    /// Of the NodeClass that is being added.
+    shared: FxHashMap<PinsKey, Pins>,
+}
+
+/// What the labels of an offering without a reservation follow from, within a NodeClass.
+#[derive(PartialEq, Eq, Hash)]
+struct PinsKey {
+    zone: usize,
+    capacity_type: &'static str,
+    in_subnet: bool,
+    reserved: bool,
+    partition: i64,
+}
+
+/// What an offering pins.
+#[derive(Clone)]
+struct Pins {
+    zone: Symbol,
+    capacity_type: Symbol,
+    requirements: Arc<[Requirement]>,
 }
 
 impl<'a> CoreCatalogues<'a> {
@@ -32,11 +55,13 @@ impl<'a> CoreCatalogues<'a> {
             region,
             names,
             rows: Vec::with_capacity(region.types().len()),
+            shared: FxHashMap::default(),
         }
     }
 
     /// Adds the rows of a NodeClass.
     pub fn add(&mut self, class: &ClassCatalogue) {
+        self.shared.clear();
         let key = self.names.intern(NODE_CLASS);
         let name = self.names.intern(&class.class().name);
         for at in 0..self.region.types().len() {
@@ -102,62 +127,16 @@ impl<'a> CoreCatalogues<'a> {
     }
 
     fn offerings(&mut self, class: &ClassCatalogue, at: usize) -> Vec<Offering> {
-        let mut all = Vec::new();
-        let region = self.region;
+        let mut all = Vec::with_capacity(2 * self.region.zones().len());
         let reserved = class.reservations_of(at).next().is_some();
-        class.offerings(region, at, &mut |offering| {
+        class.offerings(self.region, at, &mut |offering| {
             let Some(price) = offering.price else { return };
-            let zone = &region.zones()[offering.zone];
-            let zone_name = self.names.intern(&zone.name);
-            let capacity_type = self.names.intern(offering.capacity_type);
-            let mut requirements = vec![
-                self.is(labels::CAPACITY_TYPE, capacity_type),
-                self.is(labels::ZONE, zone_name),
-            ];
-            let id = class.zone_id(zone);
-            if !id.is_empty() && class.zones(at).contains(offering.zone) {
-                let id = self.names.intern(id);
-                requirements.push(self.is(aws::ZONE_ID, id));
-            }
-            match offering.reservation {
-                Some((reservation, _)) => {
-                    for (key, value) in [
-                        (aws::RESERVATION_ID, &*reservation.id),
-                        (aws::RESERVATION_TYPE, &*reservation.kind),
-                        (
-                            aws::RESERVATION_INTERRUPTIBLE,
-                            if reservation.interruptible {
-                                "true"
-                            } else {
-                                "false"
-                            },
-                        ),
-                    ] {
-                        let value = self.names.intern(value);
-                        requirements.push(self.is(key, value));
-                    }
-                }
-                None if reserved => {
-                    for key in [
-                        aws::RESERVATION_ID,
-                        aws::RESERVATION_TYPE,
-                        aws::RESERVATION_INTERRUPTIBLE,
-                    ] {
-                        let key = self.names.intern(key);
-                        requirements.push(Requirement::new(key, Op::DoesNotExist));
-                    }
-                }
-                None => {}
-            }
-            if offering.partition > 0 {
-                let partition = self.names.intern(&offering.partition.to_string());
-                requirements.push(self.is(aws::GROUP_PARTITION, partition));
-            }
+            let pins = self.pins(class, at, &offering, reserved);
             all.push(Offering {
                 instance_type: TypeId(0),
-                requirements,
-                zone: Some(zone_name),
-                capacity_type: Some(capacity_type),
+                requirements: pins.requirements,
+                zone: Some(pins.zone),
+                capacity_type: Some(pins.capacity_type),
                 price,
                 available: offering.available,
                 reservation: offering
@@ -166,6 +145,78 @@ impl<'a> CoreCatalogues<'a> {
             });
         });
         all
+    }
+
+    /// What an offering pins. Offerings of many types pin the same, so the lists are shared; those
+    /// of reservations are few.
+    fn pins(
+        &mut self,
+        class: &ClassCatalogue,
+        at: usize,
+        offering: &ClassOffering<'_>,
+        reserved: bool,
+    ) -> Pins {
+        let key = PinsKey {
+            zone: offering.zone,
+            capacity_type: offering.capacity_type,
+            in_subnet: class.zones(at).contains(offering.zone),
+            reserved,
+            partition: offering.partition,
+        };
+        let shared = offering.reservation.is_none();
+        if shared && let Some(known) = self.shared.get(&key) {
+            return known.clone();
+        }
+        let zone = &self.region.zones()[offering.zone];
+        let pins = Pins {
+            zone: self.names.intern(&zone.name),
+            capacity_type: self.names.intern(offering.capacity_type),
+            requirements: Arc::default(),
+        };
+        let mut requirements = vec![
+            self.is(labels::CAPACITY_TYPE, pins.capacity_type),
+            self.is(labels::ZONE, pins.zone),
+        ];
+        let id = class.zone_id(zone);
+        if !id.is_empty() && key.in_subnet {
+            let id = self.names.intern(id);
+            requirements.push(self.is(aws::ZONE_ID, id));
+        }
+        let keys = [
+            aws::RESERVATION_ID,
+            aws::RESERVATION_TYPE,
+            aws::RESERVATION_INTERRUPTIBLE,
+        ];
+        match offering.reservation {
+            Some((reservation, _)) => {
+                let interruptible = ["false", "true"][usize::from(reservation.interruptible)];
+                let values = [&*reservation.id, &*reservation.kind, interruptible];
+                for (key, value) in keys.into_iter().zip(values) {
+                    let value = self.names.intern(value);
+                    requirements.push(self.is(key, value));
+                }
+            }
+            // The type's labels name its reservations, and these offerings are in none of them.
+            None if reserved => {
+                for key in keys {
+                    let key = self.names.intern(key);
+                    requirements.push(Requirement::new(key, Op::DoesNotExist));
+                }
+            }
+            None => {}
+        }
+        if offering.partition > 0 {
+            let partition = self.names.intern(&offering.partition.to_string());
+            requirements.push(self.is(aws::GROUP_PARTITION, partition));
+        }
+        let pins = Pins {
+            requirements: requirements.into(),
+            ..pins
+        };
+        if shared {
+            self.shared.insert(key, pins.clone());
+        }
+        pins
     }
 
     fn is(&mut self, key: &str, value: Symbol) -> Requirement {

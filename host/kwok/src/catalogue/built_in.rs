@@ -78,10 +78,11 @@ fn offering(zone: &str, capacity: &str, price: f64, names: &mut Symbols) -> Offe
     let (zone, capacity_type) = (names.intern(zone), names.intern(capacity));
     Offering {
         instance_type: TypeId(0),
-        requirements: vec![
+        requirements: [
             Requirement::is(capacity_key, capacity_type),
             Requirement::is(zone_key, zone),
-        ],
+        ]
+        .into(),
         zone: Some(zone),
         capacity_type: Some(capacity_type),
         price,

@@ -343,7 +343,7 @@ fn capacity(resources: &BTreeMap<String, Amount>, names: &mut Symbols) -> Result
 fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault> {
     let mut found = Offering {
         instance_type: TypeId(0),
-        requirements: Vec::with_capacity(wire.requirements.len()),
+        requirements: [].into(),
         zone: None,
         capacity_type: None,
         price: wire.price,
@@ -351,6 +351,7 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
         reservation: None,
     };
     let mut reservation = None;
+    let mut requirements: Vec<Requirement> = Vec::with_capacity(wire.requirements.len());
     for (index, wire) in wire.requirements.iter().enumerate() {
         let fault =
             |field: &str, what, hint| Err((format!("Requirements[{index}]{field}"), what, hint));
@@ -370,8 +371,7 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
             );
         };
         let requirement = Requirement::is(names.intern(key), names.intern(value));
-        if found
-            .requirements
+        if requirements
             .iter()
             .any(|other: &Requirement| other.key == requirement.key)
         {
@@ -392,8 +392,9 @@ fn offering(wire: &WireOffering, names: &mut Symbols) -> Result<Offering, Fault>
             key if key.ends_with("/capacity-reservation-id") => reservation = Some(value_symbol),
             _ => {}
         }
-        found.requirements.push(requirement);
+        requirements.push(requirement);
     }
+    found.requirements = requirements.into();
     let has = |missing: bool, key: &str| match missing {
         true => Err((
             "Requirements".to_owned(),

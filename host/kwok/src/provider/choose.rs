@@ -190,7 +190,7 @@ impl<'a> Wanted<'a> {
     /// it.
     fn admits(&self, t: &InstanceType, offering: &Offering) -> bool {
         let says = |key: &str| {
-            let mut all = t.requirements.iter().chain(&offering.requirements);
+            let mut all = t.requirements.iter().chain(offering.requirements.iter());
             key == INSTANCE_TYPE
                 || all.any(|r| matches!(r.op, Op::In(_)) && self.names.text(r.key) == key)
         };
@@ -234,7 +234,7 @@ impl<'a> Wanted<'a> {
     /// The labels of a node of this type and offering. Where a type may have one of several values,
     /// the first that is admitted is taken.
     fn labels(&self, t: &InstanceType, offering: &Offering) -> BTreeMap<String, String> {
-        let all = t.requirements.iter().chain(&offering.requirements);
+        let all = t.requirements.iter().chain(offering.requirements.iter());
         let said = all.filter_map(|r| Some((self.names.text(r.key), self.value(r)?)));
         let name = [(INSTANCE_TYPE, self.names.text(t.name))];
         name.into_iter()

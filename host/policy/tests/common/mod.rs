@@ -65,7 +65,7 @@ pub fn world(offerings: usize) -> World {
         let name = names.intern(&format!("{family}.{number:04}"));
         let offering = |zone, capacity_type, price: f64| Offering {
             instance_type: longshore_core::model::TypeId(0),
-            requirements: vec![],
+            requirements: [].into(),
             zone: Some(zone),
             capacity_type: Some(capacity_type),
             price: (price * 1e6).round() / 1e6,

@@ -131,7 +131,7 @@ fn labels(
             .all(|r| r.admits(value))
     };
     let mut labels = BTreeMap::new();
-    for Requirement { key, op, .. } in t.requirements.iter().chain(&o.requirements) {
+    for Requirement { key, op, .. } in t.requirements.iter().chain(o.requirements.iter()) {
         let (key, Op::In(values)) = (names.text(*key), op) else {
             continue;
         };

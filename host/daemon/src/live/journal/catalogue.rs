@@ -109,7 +109,7 @@ impl Wire {
         let rows = self.0.iter().map(|kind| {
             let offerings = kind.offerings.iter().map(|offering| Offering {
                 instance_type: TypeId(0),
-                requirements: requirements(&offering.requirements, names),
+                requirements: requirements(&offering.requirements, names).into(),
                 zone: offering.zone.as_ref().map(|zone| names.intern(zone)),
                 capacity_type: offering
                     .capacity_type

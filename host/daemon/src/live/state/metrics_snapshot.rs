@@ -231,7 +231,7 @@ fn keys(catalogue: &Catalogue, names: &Symbols) -> Vec<(String, String)> {
         let first = catalogue.offerings().get(t.offerings.start as usize);
         t.requirements
             .iter()
-            .chain(first.into_iter().flat_map(|o| &o.requirements))
+            .chain(first.into_iter().flat_map(|o| o.requirements.iter()))
     });
     let mut keys: Vec<&str> = of_types
         .map(|r| names.text(r.key))
