@@ -74,7 +74,11 @@ pub(super) fn read(text: &str) -> Result<Vec<Part>, Fault> {
             hint,
         ));
     };
-    let (kind, boundary) = media_type(&content_type.1);
+    let Some((kind, boundary)) = media_type(&content_type.1) else {
+        let content_type = longshore_api::manifests::quoted(&content_type.1);
+        let what = format!("the MIME archive's Content-Type {content_type} cannot be read");
+        return Err(Fault::user_data(what, hint));
+    };
     if !kind.starts_with("multipart/") {
         let what = format!("the MIME text is not an archive of parts, but {kind}");
         return Err(Fault::user_data(what, hint));
@@ -108,8 +112,9 @@ fn parts(body: &str, boundary: &str) -> Result<Vec<Part>, Fault> {
         open = Some(at);
     }
     match open {
-        // Text without any boundary has no parts.
+        // Text without any boundary has no parts, and headers without content are none.
         None => Ok(all),
+        Some(from) if !body[from..].contains("\n\n") && !body[from..].contains("\n\r\n") => Ok(all),
         Some(_) => Err(Fault::user_data(
             format!("the MIME archive ends inside part {}", all.len() + 1),
             "end it with a line `--BOUNDARY--`",
@@ -156,8 +161,15 @@ fn quoted_printable(text: &str) -> Option<String> {
                 joined = true;
                 break;
             }
-            out.push(u8::from_str_radix(rest.get(..2)?, 16).ok()?);
-            rest = &rest[2..];
+            let digits = rest.get(..2).filter(|two| !two.starts_with('+'));
+            match digits.map(|two| u8::from_str_radix(two, 16)) {
+                Some(Ok(byte)) => {
+                    out.push(byte);
+                    rest = &rest[2..];
+                }
+                // As Go does: an `=` that encodes nothing is itself.
+                _ => out.push(b'='),
+            }
         }
         out.extend_from_slice(rest.as_bytes());
         if !joined {
@@ -182,15 +194,15 @@ fn headers(text: &str) -> Result<(Vec<(String, String)>, &str), Fault> {
             let Some((_, value)) = all.last_mut() else {
                 return Err(header_fault(line));
             };
-            value.push(' ');
-            value.push_str(line.trim());
+            *value = format!("{value} {}", line.trim()).trim().to_owned();
             continue;
         }
         let Some((name, value)) = line.split_once(':') else {
             return Err(header_fault(line));
         };
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(token) {
+        // Go takes spaces in names, and leaves the spelling of such a name alone.
+        let part = |c: char| c.is_ascii_alphanumeric() || " !#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(part) {
             return Err(header_fault(line));
         }
         all.push((canonical(name), value.trim().to_owned()));
@@ -211,6 +223,9 @@ fn header_fault(line: &str) -> Fault {
 
 /// A header's name with capital letters after hyphens: `content-type` is `Content-Type`.
 fn canonical(name: &str) -> String {
+    if name.contains(' ') {
+        return name.to_owned();
+    }
     let mut upper = true;
     name.chars()
         .map(|c| {
@@ -225,19 +240,62 @@ fn canonical(name: &str) -> String {
         .collect()
 }
 
-/// The media type in lower case, and its boundary.
-fn media_type(value: &str) -> (String, Option<String>) {
-    let (kind, rest) = value.split_once(';').unwrap_or((value, ""));
-    let boundary = rest.split(';').find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        let value = value.trim();
-        let value = value
-            .strip_prefix('"')
-            .and_then(|value| value.strip_suffix('"'))
-            .unwrap_or(value);
-        name.trim()
-            .eq_ignore_ascii_case("boundary")
-            .then(|| value.to_owned())
-    });
-    (kind.trim().to_ascii_lowercase(), boundary)
+/// The media type in lower case, and its boundary. `None` if a parameter has another form than
+/// `name=value` or `name="value"`.
+fn media_type(value: &str) -> Option<(String, Option<String>)> {
+    let end = value.find(';').unwrap_or(value.len());
+    let (kind, mut rest) = value.split_at(end);
+    let (first, second) = kind.trim().split_once('/').unwrap_or((kind.trim(), "x"));
+    if [first, second]
+        .iter()
+        .any(|part| part.is_empty() || token(part).0 != *part)
+    {
+        return None;
+    }
+    let (mut boundary, mut seen) = (None, Vec::new());
+    while !rest.trim().is_empty() && rest.trim() != ";" {
+        let (name, after) = token(rest.trim_start().strip_prefix(';')?.trim_start());
+        let name = name.to_ascii_lowercase();
+        let value = after.trim_start().strip_prefix('=')?.trim_start();
+        let (text, after) = match value.strip_prefix('"') {
+            Some(quoted) => unquote(quoted)?,
+            None => {
+                let (text, after) = token(value);
+                (
+                    Some(text.to_owned()).filter(|text| !text.is_empty())?,
+                    after,
+                )
+            }
+        };
+        if name.is_empty() || seen.contains(&name) {
+            return None;
+        }
+        if name == "boundary" {
+            boundary = Some(text);
+        }
+        seen.push(name);
+        rest = after;
+    }
+    Some((kind.trim().to_ascii_lowercase(), boundary))
+}
+
+fn token(text: &str) -> (&str, &str) {
+    let part = |c: char| c.is_ascii_graphic() && !"()<>@,;:\\\"/[]?=".contains(c);
+    text.split_at(text.find(|c: char| !part(c)).unwrap_or(text.len()))
+}
+
+/// A text up to its closing quote, and the rest.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let (mut out, mut escaped) = (String::new(), false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' if !escaped => return Some((out, &text[at + 1..])),
+            '\\' if !escaped => escaped = true,
+            c => {
+                out.push(c);
+                escaped = false;
+            }
+        }
+    }
+    None
 }

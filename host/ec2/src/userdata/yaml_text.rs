@@ -24,7 +24,9 @@ pub(super) fn is_map(text: &str) -> bool {
     let mut root = None;
     // For each open list or map: whether it is a map, and the number of nodes in it.
     let mut open: Vec<(bool, usize)> = Vec::new();
-    for event in Parser::new_from_str(text) {
+    // Our parser takes no tab between a key and its value; Go's does.
+    let text = text.replace(":\t", ": ");
+    for event in Parser::new_from_str(&text) {
         let Ok((event, _)) = event else {
             return false;
         };
