@@ -176,6 +176,11 @@ impl Controller {
         self.disruption.due = Some(now + UNCHANGED.max(pause));
         self.ctx.metrics.disruption.looked(&decision);
         if let Some(why) = &decision.rejected {
+            self.ctx
+                .metrics
+                .rounds
+                .with_label_values(&["rejected"])
+                .inc();
             tracing::error!(
                 why,
                 "disruption rejected by check: a defect of Longshore, please report it"
