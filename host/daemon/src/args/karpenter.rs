@@ -124,7 +124,8 @@ pub const FLAGS: [Flag; 39] = [
         "FEATURE_GATES",
         "NAME=BOOL,…",
         Supported(
-            "ReservedCapacity [default: true] and NodeRepair [default: false] are understood",
+            "ReservedCapacity [default: true]; NodeRepair, SpotToSpotConsolidation and StaticCapacity \
+            [default: false]",
         ),
     ),
     flag(
