@@ -290,19 +290,21 @@ pub struct TypesArgs {
     pub output: Output,
 }
 
+const AWS: &str = "With --provider aws";
+
 /// What `--provider aws` takes.
 #[derive(Debug, Default, ClapArgs)]
-#[command(next_help_heading = "With --provider aws")]
 pub struct AwsArgs {
     /// Region, zones, and optionally an EC2NodeClass, instance types, prices, reservations and what
     /// has no capacity (YAML or JSON, - for standard input)
-    #[arg(short = 'f', long, value_name = "FILE")]
+    // The heading is on each argument: that of a group would go on to arguments after it.
+    #[arg(short = 'f', long, value_name = "FILE", help_heading = AWS)]
     pub world: Option<PathBuf>,
     /// The share of memory that the hypervisor keeps, as Karpenter has it [default: 0.075]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", help_heading = AWS)]
     pub vm_memory_overhead_percent: Option<f64>,
     /// Network interfaces per node that pods do not get, as Karpenter has it [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = AWS)]
     pub reserved_enis: Option<i64>,
 }
 

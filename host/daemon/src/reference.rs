@@ -110,7 +110,10 @@ fn commands(command: &Command, path: &str) -> String {
             text += &commands(sub, &path);
             continue;
         }
-        let ours = |arg: &&Arg| arg.get_help_heading().is_none() && arg.get_id() != "help";
+        // Karpenter's have a table of their own.
+        let theirs = |heading: &str| heading.starts_with("As Karpenter");
+        let ours =
+            |arg: &&Arg| !arg.get_help_heading().is_some_and(theirs) && arg.get_id() != "help";
         let rows: Vec<_> = sub.get_arguments().filter(ours).map(argument).collect();
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         text += &format!(
