@@ -166,7 +166,7 @@ pub fn read(
         .as_ref()
         .map(|object| node_class(object, document))
         .transpose()
-        .map_err(one)?;
+        .map_err(|problem| one(*problem))?;
     if let Some(class) = &mut class
         && class.subnets.is_empty()
     {
@@ -183,13 +183,10 @@ pub fn read(
 }
 
 /// The NodeClass of a world, checked as one of a manifest is.
-fn node_class(object: &Value, world: &Document) -> Result<Class, Diagnostic> {
+fn node_class(object: &Value, world: &Document) -> Result<Class, Box<Diagnostic>> {
     let refuse = |field: &str, what: String, hint: String| {
-        world.refuse(
-            format!("nodeClass.{field}").trim_end_matches('.'),
-            what,
-            hint,
-        )
+        let field = format!("nodeClass.{field}");
+        Box::new(world.refuse(field.trim_end_matches('.'), what, hint))
     };
     let (found, _) = documents("", object.to_string().as_bytes());
     let Some(document) = found.first() else {

@@ -309,11 +309,9 @@ impl Controller {
         self.disruption.beginning.insert(new.id.clone());
         let (ctx, done, id) = (self.ctx.clone(), self.done.clone(), new.id.clone());
         tokio::spawn(async move {
-            match guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await {
-                Some(Err(error)) => {
-                    tracing::warn!(command = id, %error, "disruption not begun; taken back");
-                }
-                None | Some(Ok(())) => {}
+            let begun = guarded(&ctx.metrics, "disruption", step::begin(&ctx, new)).await;
+            if let Some(Err(error)) = begun {
+                tracing::warn!(command = id, %error, "disruption not begun; taken back");
             }
             let _ = done.send(Done::Begun(id)).await;
         });
