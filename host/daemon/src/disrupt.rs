@@ -18,7 +18,7 @@ use longshore_core::snapshot::Snapshot;
 use longshore_core::stop::Stop;
 
 use crate::Answer;
-use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs};
+use crate::args::{DisruptArgs, ExplainArgs, Output, PlanArgs, WorldArgs};
 use crate::error::Failure;
 use crate::explain::Explained;
 use crate::input;
@@ -36,17 +36,9 @@ pub use explain::explain;
 /// # Errors
 /// Files that cannot be read, or no such node.
 pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
-    let options = options::resolve(&args.world)?;
-    let scorers = policies::load(&options)?;
-    let (world, problems) = input::read(&options)?;
-    input::complain(&problems);
-    let snapshot = Snapshot::new(world.into());
-    scorers.begin(snapshot.world.now);
+    let (snapshot, scorers, seed) = read(&args.world)?;
     let how = How {
-        effort: Effort {
-            seed: options.seed,
-            ..Effort::default()
-        },
+        effort: effort(seed),
         explain: true,
         ..How::default()
     };
@@ -69,18 +61,31 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     if args.disrupt.write.is_some() {
         write::check(&args.world.snapshot)?;
     }
-    let options = options::resolve(&args.world)?;
-    let scorers = policies::load(&options)?;
-    let (world, problems) = input::read(&options)?;
-    input::complain(&problems);
-    let snapshot = Snapshot::new(world.into());
-    scorers.begin(snapshot.world.now);
-    let how = how(&args.disrupt, options.seed)?;
+    let (snapshot, scorers, seed) = read(&args.world)?;
+    let how = how(&args.disrupt, seed)?;
     let text = match args.disrupt.converge {
         true => converge(args, snapshot, &scorers, how)?,
         false => propose(args, &snapshot, &scorers, how)?,
     };
     Ok(Answer::ok(text))
+}
+
+/// The cluster of the files that are named, who scores, and the seed.
+fn read(args: &WorldArgs) -> Result<(Snapshot, Scorers, u64), Failure> {
+    let options = options::resolve(args)?;
+    let scorers = policies::load(&options)?;
+    let (world, problems) = input::read(&options)?;
+    input::complain(&problems);
+    let snapshot = Snapshot::new(world.into());
+    scorers.begin(snapshot.world.now);
+    Ok((snapshot, scorers, options.seed))
+}
+
+fn effort(seed: u64) -> Effort {
+    Effort {
+        seed,
+        ..Effort::default()
+    }
 }
 
 fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
@@ -94,15 +99,11 @@ fn how(args: &DisruptArgs, seed: u64) -> Result<How, Failure> {
                 hint: "give USD per hour, 0 or more".into(),
             })
     });
-    let effort = Effort {
-        seed,
-        ..Effort::default()
-    };
     let explain = !args.converge;
     Ok(How {
         move_cost: move_cost.transpose()?,
         only,
-        effort,
+        effort: effort(seed),
         explain,
         ..How::default()
     })

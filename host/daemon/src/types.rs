@@ -41,18 +41,20 @@ fn types(world: &ClusterObjects) -> impl Iterator<Item = TypeId> {
     (0..world.catalogue.types().len() as u32).map(TypeId)
 }
 
+/// What a list of instance types shows, whoever sells them.
+const COLUMNS: [(&str, Align); 9] = [
+    ("INSTANCE TYPE", Align::Left),
+    ("ARCH", Align::Left),
+    ("CPU", Align::Right),
+    ("MEMORY", Align::Right),
+    ("PODS", Align::Right),
+    ("ZONES", Align::Right),
+    ("ON-DEMAND", Align::Right),
+    ("SPOT FROM", Align::Right),
+    ("ALSO", Align::Left),
+];
+
 fn text(world: &ClusterObjects) -> String {
-    let columns = [
-        ("INSTANCE TYPE", Align::Left),
-        ("ARCH", Align::Left),
-        ("CPU", Align::Right),
-        ("MEMORY", Align::Right),
-        ("PODS", Align::Right),
-        ("ZONES", Align::Right),
-        ("ON-DEMAND", Align::Right),
-        ("SPOT FROM", Align::Right),
-        ("ALSO", Align::Left),
-    ];
     let rows: Vec<Vec<String>> = types(world).map(|id| row(world, id)).collect();
     let offerings = world
         .catalogue
@@ -62,7 +64,7 @@ fn text(world: &ClusterObjects) -> String {
         .count();
     format!(
         "{}\n{}, {} available. Prices in USD per hour.\n",
-        table(&columns, &rows),
+        table(&COLUMNS, &rows),
         count(rows.len(), "instance type"),
         count(offerings, "offering")
     )

@@ -118,6 +118,31 @@ impl Stage {
     }
 }
 
+/// What differs between NodePools of specs, each as it stands in the manifest.
+struct NodePool<'a> {
+    disruption: &'a str,
+    /// More of `spec`.
+    spec: &'a str,
+    /// What follows the labels of the template's metadata.
+    labels: &'a str,
+    /// More of `spec.template.spec`.
+    template: &'a str,
+    /// More requirements.
+    requirements: &'a str,
+}
+
+impl Default for NodePool<'_> {
+    fn default() -> Self {
+        NodePool {
+            disruption: "consolidateAfter: Never, budgets: [{nodes: 100%}]",
+            spec: "",
+            labels: "",
+            template: "",
+            requirements: "",
+        }
+    }
+}
+
 /// What one spec sees of it.
 struct Scene {
     stage: Arc<Stage>,
@@ -141,24 +166,42 @@ impl Scene {
             .map(drop)
     }
 
-    /// Applies a NodePool, with more of `template.spec` and more requirements.
-    fn pool(&self, spec: &str, requirements: &str) -> Result<()> {
+    /// Applies a NodePool whose nodes are not consolidated, with more of `template.spec` and more
+    /// requirements.
+    fn pool(&self, template: &str, requirements: &str) -> Result<()> {
+        self.node_pool(&NodePool {
+            template,
+            requirements,
+            ..NodePool::default()
+        })
+    }
+
+    /// Applies a NodePool.
+    fn node_pool(&self, pool: &NodePool<'_>) -> Result<()> {
+        let NodePool {
+            disruption,
+            spec,
+            labels,
+            template,
+            requirements,
+        } = pool;
         self.apply(&format!(
             "
 apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {{name: $}}
 spec:
-  disruption: {{consolidateAfter: Never, budgets: [{{nodes: 100%}}]}}
+  disruption: {{{disruption}}}
+  {spec}
   template:
-    metadata: {{labels: {{spec: $}}}}
+    metadata: {{labels: {{spec: $}}{labels}}}
     spec:
       nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
       requirements:
       - {{key: kubernetes.io/os, operator: In, values: [linux]}}
       - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
       {requirements}
-      {spec}
+      {template}
 "
         ))
     }

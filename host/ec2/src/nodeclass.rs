@@ -137,7 +137,7 @@ pub struct EC2NodeClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self != ''").message("a role has a name"))]
     pub role: Option<String>,
-    /// The instance profile of nodes, made by somebody else.
+    /// Name of an existing instance profile for the nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self != ''").message("an instance profile has a name"))]
     pub instance_profile: Option<String>,

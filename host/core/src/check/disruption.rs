@@ -259,8 +259,8 @@ fn may_go(world: &ClusterObjects, node: &StateNode, disruption: &Disruption) -> 
 
 /// Whether a NodeClaim belongs to a command that is under way.
 fn in_command(world: &ClusterObjects, claim: &NodeClaim) -> bool {
-    let mut annotations = claim.annotations.iter();
-    annotations.any(|(key, _)| world.names.text(key) == "longshore.dev/disruption")
+    let key = world.names.get("longshore.dev/disruption");
+    key.is_some_and(|key| claim.annotations.get(key).is_some())
 }
 
 fn may_be_evicted(world: &ClusterObjects, ix: PodIx) -> Result<(), String> {
@@ -351,7 +351,7 @@ fn most_for(world: &ClusterObjects, pool: &NodePool, reason: &str) -> Option<u64
         nodes += 1;
         let going = node.deleting
             || world.claims.iter().any(|claim| {
-                (claim.deleting || in_command(world, claim)) && claim.node_name == Some(node.name)
+                claim.node_name == Some(node.name) && (claim.deleting || in_command(world, claim))
             });
         disturbed += u64::from(going || !node.ready);
     }

@@ -285,6 +285,9 @@ impl<'s> Asked<'s> {
     }
 
     fn static_drift(&mut self) {
+        if !self.round.candidates.iter().any(|one| one.static_drift) {
+            return;
+        }
         let since = self.drifted_since();
         let candidates = self.round.candidates.iter().zip(&self.snapshot.nodes);
         let mut nodes: Vec<(bool, i64, usize)> = candidates

@@ -6,9 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::costs;
-use crate::model::pod::DoNotDisrupt;
-use crate::model::{ClusterObjects, NodeClaim, Pod, Symbol};
+use super::{costs, verdicts};
+use crate::model::{ClusterObjects, NodeClaim, Symbol};
 
 /// NodeClaims of a static NodePool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,11 +149,7 @@ pub fn removal_order(world: &ClusterObjects, pool: Symbol, now: i64) -> Vec<Symb
 }
 
 fn facts(world: &ClusterObjects, claims: &[&NodeClaim], now: i64) -> Vec<Facts> {
-    let key = world.names.get("karpenter.sh/do-not-disrupt");
-    let forbids = |annotations: &crate::model::Labels| {
-        let value = key.and_then(|key| annotations.get(key));
-        value.is_some_and(|value| world.names.text(value) == "true")
-    };
+    let forbids = |annotations| verdicts::forbids(world, annotations);
     let mut facts: Vec<Facts> = claims
         .iter()
         .map(|claim| Facts {
@@ -181,21 +176,11 @@ fn facts(world: &ClusterObjects, claims: &[&NodeClaim], now: i64) -> Vec<Facts> 
             continue;
         };
         let facts = &mut facts[at];
-        facts.kept |= forbids_now(pod, now);
+        facts.kept |= pod.do_not_disrupt.holds(pod.started, now);
         facts.used |= costs::has_to_move(pod, daemon);
         facts.cost += costs::eviction_cost(world, pod);
     }
     facts
-}
-
-fn forbids_now(pod: &Pod, now: i64) -> bool {
-    match pod.do_not_disrupt {
-        DoNotDisrupt::No => false,
-        DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(seconds) => pod
-            .started
-            .is_none_or(|started| now < started.saturating_add(seconds)),
-    }
 }
 
 /// The share of its life that a claim has left, from 0 to 1; 1 if it never expires.

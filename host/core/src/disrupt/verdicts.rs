@@ -9,8 +9,8 @@ use super::costs;
 use crate::ids::{NodeIx, PodIx};
 use crate::model::pod::DoNotDisrupt;
 use crate::model::{
-    ClusterObjects, ConsolidationPolicy, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp, ShapeId,
-    Symbol,
+    ClusterObjects, ConsolidationPolicy, Labels, NodeClaim, NodePool, NodeRecord, Pod, SelectorOp,
+    ShapeId, Symbol,
 };
 use crate::snapshot::Snapshot;
 
@@ -164,6 +164,13 @@ pub const COMMAND: &str = "longshore.dev/disruption";
 /// Annotation of a NodeClaim that was bought by a command.
 pub const REPLACES: &str = "longshore.dev/replaces";
 
+/// Whether annotations of a Node or a NodeClaim say `karpenter.sh/do-not-disrupt: "true"`.
+pub fn forbids(world: &ClusterObjects, annotations: &Labels) -> bool {
+    let key = world.names.get("karpenter.sh/do-not-disrupt");
+    let value = key.and_then(|key| annotations.get(key));
+    value.is_some_and(|value| world.names.text(value) == "true")
+}
+
 /// Candidates of all nodes of a snapshot, in its order.
 pub fn candidates(snapshot: &Snapshot, budgets: &Budgets) -> Vec<Candidate> {
     let rules = Rules::new(snapshot);
@@ -291,11 +298,7 @@ impl<'s> Rules<'s> {
         if let Some(&pod) = expected {
             return Err(Stays::Nominated(pod));
         }
-        let forbids = |annotations: &crate::model::Labels| {
-            let key = self.world.names.get("karpenter.sh/do-not-disrupt");
-            let value = key.and_then(|key| annotations.get(key));
-            value.is_some_and(|value| self.world.names.text(value) == "true")
-        };
+        let forbids = |annotations| forbids(self.world, annotations);
         if forbids(&record.annotations) || forbids(&claim.annotations) {
             return Err(Stays::DoNotDisrupt);
         }

@@ -78,6 +78,20 @@ pub enum DoNotDisrupt {
     For(i64),
 }
 
+impl DoNotDisrupt {
+    /// Whether it holds at `now` for a pod that started then; both in seconds since 1970. A duration
+    /// has not ended for a pod that has not started.
+    pub fn holds(self, started: Option<i64>, now: i64) -> bool {
+        match self {
+            DoNotDisrupt::No => false,
+            DoNotDisrupt::Always => true,
+            DoNotDisrupt::For(seconds) => {
+                started.is_none_or(|started| now < started.saturating_add(seconds))
+            }
+        }
+    }
+}
+
 /// Everything about a pod that decides where it may run and that replicas share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodShape {

@@ -7,7 +7,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::volumes::Volumes;
 use super::{PendingPod, StateNode};
 use crate::ids::PodIx;
-use crate::model::pod::DoNotDisrupt;
 use crate::model::{
     ClusterObjects, LabelSelector, Pod, PodShape, ResourceId, SelectorOp, SelectorRule, ShapeId,
     Spread, Symbol, Workload,
@@ -118,13 +117,7 @@ fn provisionable(pod: &Pod, kinds: &Kinds) -> bool {
 fn reschedulable(world: &ClusterObjects, pod: &Pod, kinds: &Kinds) -> bool {
     let owned_by = |kind: Option<Symbol>| pod.owner.is_some_and(|o| Some(o.0) == kind);
     let active = !pod.terminal && (!pod.deleting || owned_by(kinds.stateful));
-    let held = match pod.do_not_disrupt {
-        DoNotDisrupt::No => false,
-        DoNotDisrupt::Always => true,
-        DoNotDisrupt::For(seconds) => pod
-            .started
-            .is_none_or(|s| world.now < s.saturating_add(seconds)),
-    };
+    let held = pod.do_not_disrupt.holds(pod.started, world.now);
     let shape = world.shapes.get(pod.shape);
     let blocked = || {
         let selects = |b: &&crate::model::PodDisruptionBudget| {

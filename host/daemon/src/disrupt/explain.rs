@@ -69,16 +69,12 @@ pub fn explain(snapshot: &Snapshot, round: &Round, name: &str) -> Result<Explain
 fn text(explanation: &NodeExplanation) -> String {
     let mut text = String::new();
     for proposal in &explanation.proposals {
-        let when = if proposal.verdict == "now" {
-            "now"
-        } else {
-            "later"
-        };
         let others = proposal.nodes.len() - 1;
         _ = writeln!(
             text,
-            "Node {} would go {when} by {}, with {others} others, for {} replacements: {}.",
+            "Node {} would go {} by {}, with {others} others, for {} replacements: {}.",
             explanation.node,
+            proposal.verdict,
             proposal.method,
             proposal.replacements.len(),
             proposal.why

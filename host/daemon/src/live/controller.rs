@@ -268,10 +268,7 @@ impl Controller {
                 self.pools_changed = true;
                 self.follow_command(name, now);
                 let claim = self.state.claims.get(name).cloned();
-                let id = claim
-                    .as_ref()
-                    .and_then(|c| c.status.as_ref())
-                    .map_or("", |s| s.provider_id.as_str());
+                let id = claim.as_deref().map_or("", lifecycle::provider_id);
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
                 for other in self.launch_groups.note(name, claim.as_deref(), joined, now) {
                     self.work(WorkItem::Claim(other), Lane::Launch, now);

@@ -459,7 +459,7 @@ pub(super) mod tests {
             Query::Metrics(reply) => {
                 drop(reply.send(ClusterState::default().metrics_snapshot(&Default::default())))
             }
-            Query::Explain(_) => panic!("nobody asked for a pod"),
+            Query::Explain(_) => panic!("metrics alone were asked for"),
         };
         let both = nominated(true, leads).await;
         let counted = nominated(false, |_| panic!("it was turned off")).await;

@@ -19,14 +19,13 @@ use tokio::time::Instant;
 use super::claims::{NewNodeClaim, claim_name, class_label, node_claim};
 use super::context::Context;
 use super::disruption::command::candidate_of;
+use super::disruption::step::REASON;
 use super::lifecycle::{Outcome, delete, is_true};
 use super::lock::lock;
 use super::proof;
 use super::round;
 use super::step_error::StepError;
 
-/// Condition of a claim that a command of disruption takes.
-const DISRUPTION_REASON: &str = "DisruptionReason";
 /// A NodePool whose spec has not changed is scaled up at most this often: a cloud without capacity
 /// is not asked all the time.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -147,7 +146,7 @@ pub fn counts<'a>(claims: impl IntoIterator<Item = &'a NodeClaim>) -> Counts {
 
 fn is_disrupted(claim: &NodeClaim) -> bool {
     let status = claim.status.as_ref();
-    candidate_of(claim).is_some() || status.is_some_and(|s| is_true(s, DISRUPTION_REASON))
+    candidate_of(claim).is_some() || status.is_some_and(|s| is_true(s, REASON))
 }
 
 /// `spec.limits.nodes`. Parts of a node count as nothing.

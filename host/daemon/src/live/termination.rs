@@ -344,11 +344,7 @@ async fn instance_is_gone(ctx: &Context, provider_id: &str) -> bool {
 /// How long a taint has kept kube-scheduler away from a node. Nothing if there is no taint, or if
 /// its time is missing or impossible.
 fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
-    let taint = node
-        .taints
-        .iter()
-        .find(|t| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule)?;
-    let since = taint.time_added.as_ref()?.0;
+    let since = disrupted(node)?.time_added.as_ref()?.0;
     let closed = now.as_millisecond() - since.as_millisecond();
     match u64::try_from(closed) {
         Ok(closed) => Some(Duration::from_millis(closed)),
@@ -358,16 +354,27 @@ fn closed_for(node: &NodeView, now: Timestamp) -> Option<Duration> {
     }
 }
 
+/// Whether a taint is the one that keeps kube-scheduler away from nodes that go.
+fn is_disrupted(taint: &Taint) -> bool {
+    taint.key == DISRUPTED && taint.effect == TaintEffect::NoSchedule
+}
+
+/// The taint of a node that goes; nothing if it has none.
+pub fn disrupted(node: &NodeView) -> Option<&Taint> {
+    node.taints.iter().find(|taint| is_disrupted(taint))
+}
+
+/// The other taints of a node.
+pub fn other_taints(node: &NodeView) -> Vec<Taint> {
+    let others = node.taints.iter().filter(|taint| !is_disrupted(taint));
+    others.cloned().collect()
+}
+
 /// Keeps kube-scheduler and load balancers away from a node, from now on.
 async fn close(ctx: &Context, node: &NodeView) -> Result<(), StepError> {
-    let ours = |t: &&Taint| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule;
-    let value = node
-        .taints
-        .iter()
-        .find(ours)
-        .map(|t| t.value.clone())
-        .unwrap_or_default();
-    let mut taints: Vec<Taint> = node.taints.iter().filter(|t| !ours(t)).cloned().collect();
+    let value = disrupted(node).map(|taint| taint.value.clone());
+    let value = value.unwrap_or_default();
+    let mut taints = other_taints(node);
     // Kubernetes keeps whole seconds: rounded up, so that it is never earlier than it was.
     let second = ctx.now().as_millisecond().div_euclid(1000) + 1;
     let since = Timestamp::from_second(second).map_err(StepError::other)?;

@@ -4,13 +4,14 @@ use longshore_ec2::catalogue::machine::RESOURCES;
 use longshore_ec2::catalogue::requirements::architecture;
 use longshore_ec2::catalogue::{ClassCatalogue, Region, answer};
 
+use super::COLUMNS;
 use crate::Answer;
 use crate::args::{Output, TypesArgs};
 use crate::error::{Failure, count};
 use crate::input;
 use crate::messages::size;
 use crate::options::Aws;
-use crate::report::table::{Align, table};
+use crate::report::table::table;
 
 /// Lists what can be bought of EC2.
 pub fn run(args: &TypesArgs, aws: &Aws) -> Result<Answer, Failure> {
@@ -61,24 +62,13 @@ fn json(region: &Region, class: &ClassCatalogue, offerings: bool) -> String {
 }
 
 fn text(region: &Region, class: &ClassCatalogue) -> String {
-    let columns = [
-        ("INSTANCE TYPE", Align::Left),
-        ("ARCH", Align::Left),
-        ("CPU", Align::Right),
-        ("MEMORY", Align::Right),
-        ("PODS", Align::Right),
-        ("ZONES", Align::Right),
-        ("ON-DEMAND", Align::Right),
-        ("SPOT FROM", Align::Right),
-        ("ALSO", Align::Left),
-    ];
     let (mut available, mut rows) = (0, Vec::new());
     for at in 0..region.types().len() {
         rows.push(row(region, class, at, &mut available));
     }
     format!(
         "{}\n{}, {} available. CPU and memory are what pods can have. Prices in {} per hour.\n",
-        table(&columns, &rows),
+        table(&COLUMNS, &rows),
         count(rows.len(), "instance type"),
         count(available, "offering"),
         if region.name().starts_with("cn-") {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{Scene, Spec, deleting, disrupted, is_true, name};
+use super::{NodePool, Scene, Spec, deleting, disrupted, is_true, name};
 
 pub const SPECS: &[Spec] = &[
     ("te1-empty-and-no-budget", empty_and_no_budget),
@@ -22,24 +22,12 @@ pub const SPECS: &[Spec] = &[
 
 /// A NodePool with its disruption, more of its template and more requirements.
 fn pool(scene: &Scene, disruption: &str, template: &str, requirements: &str) -> Result<()> {
-    scene.apply(&format!(
-        "
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: $}}
-spec:
-  disruption: {{{disruption}}}
-  template:
-    metadata: {{labels: {{spec: $}}}}
-    spec:
-      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
-      requirements:
-      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
-      - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
-      {requirements}
-      {template}
-"
-    ))
+    scene.node_pool(&NodePool {
+        disruption,
+        template,
+        requirements,
+        ..NodePool::default()
+    })
 }
 
 /// Only types of so many CPUs.
@@ -193,14 +181,17 @@ fn drifted_and_no_budget(scene: &Scene) -> Result<()> {
     )?;
     scene.deployment("web", 1, "1", "", "")?;
     scene.run(60, 1)?;
-    patch(
-        scene,
-        r#"{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}"#,
-    )?;
+    drifts_and_stays(scene, 45)
+}
+
+/// The only node drifts, and stays for so many seconds.
+fn drifts_and_stays(scene: &Scene, seconds: u64) -> Result<()> {
+    let change = r#"{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}"#;
+    patch(scene, change)?;
     scene.until(30, "the NodeClaim is Drifted", || {
         Ok(is_true(&scene.only("nodeclaims")?, "Drifted"))
     })?;
-    scene.stays(45, "the node stays", || {
+    scene.stays(seconds, "the node stays", || {
         Ok(!disrupted(&scene.only("nodes")?))
     })?;
     scene.clear()
@@ -310,17 +301,7 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}
     )?;
     scene.deployment("web", 1, "1", "", "")?;
     scene.run(60, 1)?;
-    patch(
-        scene,
-        r#"{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}"#,
-    )?;
-    scene.until(30, "the NodeClaim is Drifted", || {
-        Ok(is_true(&scene.only("nodeclaims")?, "Drifted"))
-    })?;
-    scene.stays(30, "the node stays", || {
-        Ok(!disrupted(&scene.only("nodes")?))
-    })?;
-    scene.clear()
+    drifts_and_stays(scene, 30)
 }
 
 /// Nodes that were needed for many pods are replaced once there are few.

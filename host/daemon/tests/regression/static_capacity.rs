@@ -5,27 +5,15 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::{Scene, deleting, is_true, name};
+use super::{NodePool, Scene, deleting, is_true, name};
 
-/// Applies a NodePool: `more` of its spec, `metadata` of its template.
-fn pool(scene: &Scene, more: &str, metadata: &str) -> Result<()> {
-    scene.apply(&format!(
-        "
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: $}}
-spec:
-  disruption: {{consolidateAfter: Never, budgets: [{{nodes: 100%}}]}}
-  {more}
-  template:
-    metadata: {{labels: {{spec: $}}{metadata}}}
-    spec:
-      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
-      requirements:
-      - {{key: kubernetes.io/os, operator: In, values: [linux]}}
-      - {{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}}
-"
-    ))
+/// Applies a NodePool: more of its `spec`, and what follows the labels of its template.
+fn pool(scene: &Scene, spec: &str, labels: &str) -> Result<()> {
+    scene.node_pool(&NodePool {
+        spec,
+        labels,
+        ..NodePool::default()
+    })
 }
 
 /// Names of the claims that stay.

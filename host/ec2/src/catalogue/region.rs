@@ -291,7 +291,7 @@ impl Region {
         }
     }
 
-    /// Instances left in a capacity reservation; 0 if nobody has counted.
+    /// Instances left in a capacity reservation; 0 if the number is not known.
     pub fn free(&self, reservation: &str) -> u32 {
         self.free.get(reservation).copied().unwrap_or(0)
     }

@@ -90,7 +90,7 @@ pub struct AmiRequirement {
 pub struct CapacityReservation {
     /// The zone that it is in.
     pub availability_zone: String,
-    /// When it ends, unless it is kept until somebody cancels it.
+    /// When it ends; nothing for a reservation that has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub end_time: Option<Time>,

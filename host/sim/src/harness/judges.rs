@@ -6,7 +6,7 @@
 pub(super) mod disruption;
 pub(super) mod leaders;
 mod limits;
-mod nodes;
+pub(super) mod nodes;
 pub(super) mod pods;
 pub(super) mod proof;
 mod purchases;

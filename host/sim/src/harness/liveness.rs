@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::judges::disruption;
+use super::judges::{disruption, nodes as node_rules};
 use crate::actors::fields;
 use crate::server::resources;
 use crate::world::World;
-
-const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 /// Everything that is not as it must be, a line each; empty if all is well.
 pub(super) fn unsettled(world: &World) -> Vec<String> {
@@ -51,10 +49,7 @@ pub(super) fn unsettled(world: &World) -> Vec<String> {
         let name = fields::name(node);
         if !owned.contains(fields::text(node, "/spec/providerID")) {
             wrong.push(format!("{name} has no claim"));
-        } else if fields::items(node, "/spec/taints")
-            .iter()
-            .any(|t| t["key"] == DISRUPTED)
-        {
+        } else if node_rules::has_taint(node, node_rules::DISRUPTED) {
             wrong.push(format!("{name} is closed to pods"));
         } else if fields::deleting(node) || fields::condition(node, "Ready") != "True" {
             wrong.push(format!("{name} is not ready, or going"));

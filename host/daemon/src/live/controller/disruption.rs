@@ -15,17 +15,17 @@ use longshore_core::snapshot::Snapshot;
 use tokio::time::Instant;
 
 use super::{Controller, Done, Work};
-use crate::live::claims::{NewNodeClaim, NominationPlan, PODS, new_node_claims};
-use crate::live::disruption::command::{Candidate, Command, CommandView};
+use crate::live::claims::{NominationPlan, new_node_claims};
+use crate::live::disruption::command::{Candidate, CommandView};
 use crate::live::disruption::command::{candidate_of, replacement_of};
 use crate::live::disruption::decide::{Decision, decide};
+use crate::live::disruption::events;
 use crate::live::disruption::step::{self, NewCommand};
-use crate::live::disruption::{REPLACES, events};
 use crate::live::guard::{guarded, guarded_now};
 use crate::live::lifecycle;
 use crate::live::mutants::mutant;
 use crate::live::state::WorkItem;
-use crate::live::termination::DISRUPTED;
+use crate::live::termination::disrupted;
 use crate::live::work_queue::Lane;
 
 /// What was proposed is looked at again after this, before it is carried out.
@@ -101,12 +101,6 @@ impl Disruption {
 }
 
 impl Controller {
-    /// Whether nodes are disrupted at all.
-    fn disrupts(&self) -> bool {
-        let configured = self.config.policies.take().disruption().enabled;
-        self.config.disrupts && configured.unwrap_or(true)
-    }
-
     /// Notes the command of a claim that has changed, and has it looked at.
     pub(super) fn follow_command(&mut self, name: &str, now: Instant) {
         let claim = self.state.claims.get(name).cloned();
@@ -124,7 +118,7 @@ impl Controller {
         if disruption.deciding || !disruption.beginning.is_empty() || self.planning {
             return None;
         }
-        if !self.disrupts() {
+        if !self.config.disrupts {
             return None;
         }
         if let Some((since, _)) = &disruption.proposed {
@@ -138,12 +132,20 @@ impl Controller {
 
     /// Looks for nodes to disrupt, on another thread unless the loop plans on its own.
     pub(super) fn look_for_disruption(&mut self, now: Instant) {
-        self.open_left_over(now);
+        let live = self.config.policies.take();
+        if !live.disruption().enabled.unwrap_or(true) {
+            // The configuration is asked again then: not each time that the loop wakes up.
+            self.disruption.proposed = None;
+            self.disruption.due = Some(now + CHANGED);
+            self.disruption.looked = Some(now);
+            return;
+        }
+        self.open_left_over();
         self.disruption.deciding = true;
         self.disruption.revision = self.state.revision;
         self.disruption.rounds = self.rounds;
         let input = self.round_input();
-        let live = self.config.policies.take().apart();
+        let live = live.apart();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
             guarded_now(&metrics, "disruption", || decide(how, &live, input)).map(Box::new)
@@ -200,14 +202,9 @@ impl Controller {
             .filter(|proposal| proposal.method != Method::Drift)
             .flat_map(|proposal| self.node_names(&decision.snapshot, proposal))
             .collect();
-        let seen = match self.disruption.proposed.take() {
-            Some((since, nodes)) if now >= since + VALIDATION => nodes,
-            Some(early) => {
-                self.disruption.proposed = Some(early);
-                return;
-            }
-            None => BTreeSet::new(),
-        };
+        // No look begins before the one that proposed them is old enough.
+        let seen = self.disruption.proposed.take();
+        let seen = seen.map(|(_, nodes)| nodes).unwrap_or_default();
         let holds = |proposal: &&Proposal| {
             let names = self.node_names(&decision.snapshot, proposal);
             proposal.method == Method::Drift || names.iter().all(|name| seen.contains(name))
@@ -272,35 +269,23 @@ impl Controller {
             ..Plan::default()
         };
         let nominated = NominationPlan::default();
-        let mut wanted = new_node_claims(snapshot, &bought, &nominated, &self.state.pools, &id);
+        let wanted = new_node_claims(snapshot, &bought, &nominated, &self.state.pools, &id);
         if wanted.len() < proposal.replacements.len() {
             return None;
         }
-        wanted.iter_mut().for_each(|want| replaces(want, &id));
-        Some(NewCommand {
-            command: Command {
-                method: proposal.method.name().to_owned(),
-                reason: proposal.reason.name().to_owned(),
-                candidates: candidates.len(),
-                replacements: wanted.iter().map(|want| want.name.clone()).collect(),
-                began: now,
-            },
-            id,
-            candidates,
-            replacements: wanted,
-        })
-        .inspect(|new| {
-            tracing::info!(
-                command = new.id,
-                method = new.command.method,
-                reason = new.command.reason,
-                nodes = new.command.candidates,
-                replacements = new.command.replacements.len(),
-                pods = proposal.moves.len(),
-                savings = proposal.savings,
-                "disrupting"
-            );
-        })
+        let what = (proposal.method.name(), proposal.reason.name());
+        let new = NewCommand::new(id, what, now, candidates, wanted);
+        tracing::info!(
+            command = new.id,
+            method = new.command.method,
+            reason = new.command.reason,
+            nodes = new.command.candidates,
+            replacements = new.command.replacements.len(),
+            pods = proposal.moves.len(),
+            savings = proposal.savings,
+            "disrupting"
+        );
+        Some(new)
     }
 
     /// Has a command begun.
@@ -363,9 +348,9 @@ impl Controller {
     }
 
     /// Nodes that have the taint and are in no command, as another controller may leave them.
-    fn open_left_over(&self, _now: Instant) {
+    fn open_left_over(&self) {
         for node in self.state.nodes.values() {
-            if node.deletion.is_some() || !node.taints.iter().any(|t| t.key == DISRUPTED) {
+            if node.deletion.is_some() || disrupted(node).is_none() {
                 continue;
             }
             let claims = self.state.claim_of(node);
@@ -407,15 +392,4 @@ impl Controller {
         }
         self.disruption.blocked = blocked;
     }
-}
-
-/// Marks a claim as bought by a command. It is not for pods by name: those that move have other
-/// names afterwards.
-fn replaces(want: &mut NewNodeClaim, id: &str) {
-    let annotations = &mut want.object["metadata"]["annotations"];
-    annotations[REPLACES] = id.into();
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.remove(PODS);
-    }
-    want.pods.clear();
 }

@@ -2,10 +2,9 @@
 //! the same NodePool.
 
 use longshore_core::disrupt::static_capacity::Scale;
-use longshore_core::disrupt::verdicts::REPLACES;
 
 use super::Controller;
-use crate::live::disruption::command::{Candidate, Command, candidate_of};
+use crate::live::disruption::command::{Candidate, candidate_of};
 use crate::live::disruption::decide::Decision;
 use crate::live::disruption::step::NewCommand;
 use crate::live::lifecycle::pool_of;
@@ -59,22 +58,18 @@ impl Controller {
         }
         let now = self.ctx.now().as_second();
         let id = format!("{now}-static-{}", claim.metadata.name.as_deref()?);
-        let mut wanted = static_pools::replacement(pool, &id);
-        wanted.object["metadata"]["annotations"][REPLACES] = id.clone().into();
-        Some(NewCommand {
-            command: Command {
-                method: "static-drift".to_owned(),
-                reason: "Drifted".to_owned(),
-                candidates: 1,
-                replacements: vec![wanted.name.clone()],
-                began: now,
-            },
+        let wanted = static_pools::replacement(pool, &id);
+        let candidate = Candidate {
+            claim: claim.clone(),
+            nodes: vec![node.clone()],
+        };
+        let what = ("static-drift", "Drifted");
+        Some(NewCommand::new(
             id,
-            candidates: vec![Candidate {
-                claim: claim.clone(),
-                nodes: vec![node.clone()],
-            }],
-            replacements: vec![wanted],
-        })
+            what,
+            now,
+            vec![candidate],
+            vec![wanted],
+        ))
     }
 }

@@ -9,8 +9,8 @@ use longshore_api::crd::{
 use serde_json::{Value, json};
 
 use super::command::{Candidate, Command, CommandView, Due};
-use super::{COMMAND, DETAILS, events};
-use crate::live::claims::NewNodeClaim;
+use super::{COMMAND, DETAILS, REPLACES, events};
+use crate::live::claims::{NewNodeClaim, PODS};
 use crate::live::context::Context;
 use crate::live::fail_points::fail_point;
 use crate::live::lifecycle::{Outcome, delete, is_true, patch_meta, patch_status};
@@ -19,10 +19,10 @@ use crate::live::node::NodeView;
 use crate::live::proof;
 use crate::live::round;
 use crate::live::step_error::StepError;
-use crate::live::termination::DISRUPTED;
+use crate::live::termination::{DISRUPTED, disrupted, other_taints};
 
 /// Condition of a NodeClaim that is being disrupted, with the reason.
-const REASON: &str = "DisruptionReason";
+pub const REASON: &str = "DisruptionReason";
 /// When a step is run again that waits for the watches.
 const BEHIND: Duration = Duration::from_secs(1);
 
@@ -36,6 +36,40 @@ pub struct NewCommand {
     pub candidates: Vec<Candidate>,
     /// What is bought first.
     pub replacements: Vec<NewNodeClaim>,
+}
+
+impl NewCommand {
+    /// A command of a method for a reason, begun at a time in seconds since 1970. Its replacements
+    /// are marked as bought by it. They are not for pods by name: those that move have other names
+    /// afterwards.
+    pub fn new(
+        id: String,
+        (method, reason): (&str, &str),
+        began: i64,
+        candidates: Vec<Candidate>,
+        mut replacements: Vec<NewNodeClaim>,
+    ) -> Self {
+        for want in &mut replacements {
+            let annotations = &mut want.object["metadata"]["annotations"];
+            annotations[REPLACES] = id.clone().into();
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.remove(PODS);
+            }
+            want.pods.clear();
+        }
+        NewCommand {
+            command: Command {
+                method: method.to_owned(),
+                reason: reason.to_owned(),
+                candidates: candidates.len(),
+                replacements: replacements.iter().map(|want| want.name.clone()).collect(),
+                began,
+            },
+            id,
+            candidates,
+            replacements,
+        }
+    }
 }
 
 /// Begins a command: annotates and taints its candidates, then creates its replacements. What is
@@ -118,14 +152,9 @@ fn is_closed(candidate: &Candidate) -> bool {
     if mutant("disrupts-open") {
         return true;
     }
-    let tainted = candidate.nodes.iter().all(|node| ours(node).is_some());
+    let tainted = candidate.nodes.iter().all(|node| disrupted(node).is_some());
     let status = candidate.claim.status.as_ref();
     tainted && status.is_some_and(|status| is_true(status, REASON))
-}
-
-fn ours(node: &NodeView) -> Option<&Taint> {
-    let is = |t: &&Taint| t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule;
-    node.taints.iter().find(is)
 }
 
 /// Taints a candidate's nodes and sets the condition of its claim, which has this version.
@@ -135,7 +164,7 @@ async fn close(
     reason: &str,
     version: Option<&str>,
 ) -> Result<(), StepError> {
-    let open = |node: &&Arc<NodeView>| ours(node).is_none() && !mutant("disrupts-open");
+    let open = |node: &&Arc<NodeView>| disrupted(node).is_none() && !mutant("disrupts-open");
     for node in candidate.nodes.iter().filter(open) {
         let mut taints = node.taints.clone();
         taints.push(Taint {
@@ -195,13 +224,9 @@ pub async fn open(
     nodes: &[Arc<NodeView>],
 ) -> Result<(), StepError> {
     if !mutant("keeps-taint") {
-        for node in nodes
-            .iter()
-            .filter(|node| node.deletion.is_none() && ours(node).is_some())
-        {
-            let rest = |t: &&Taint| !(t.key == DISRUPTED && t.effect == TaintEffect::NoSchedule);
-            let taints: Vec<Taint> = node.taints.iter().filter(rest).cloned().collect();
-            write_taints(ctx, node, &taints).await?;
+        let closed = |node: &&Arc<NodeView>| node.deletion.is_none() && disrupted(node).is_some();
+        for node in nodes.iter().filter(closed) {
+            write_taints(ctx, node, &other_taints(node)).await?;
         }
     }
     let mut claim = claim.clone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::{nodes, proof};
 use crate::actors::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
@@ -18,7 +19,6 @@ const REPLACES: &str = "longshore.dev/replaces";
 const POOL: &str = "karpenter.sh/nodepool";
 const INITIALIZED: &str = "karpenter.sh/initialized";
 const HOLDS: &str = "karpenter.sh/do-not-disrupt";
-const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// How long a watch may be silent before nothing is decided; see `purchases`.
 const SILENT: Duration = Duration::from_secs(95);
 
@@ -115,14 +115,9 @@ impl Disruption {
                 ));
             }
         }
-        let id = fields::text(claim, "/status/providerID");
-        let mine = nodes
-            .iter()
-            .find(|node| fields::text(node, "/spec/providerID") == id);
-        for pod in mine
-            .into_iter()
-            .flat_map(|node| interceptor.server.pods_on(fields::name(node)))
-        {
+        let node = proof::node_of(interceptor, fields::text(claim, "/status/providerID"));
+        let pods = node.map(|node| interceptor.server.pods_on(fields::name(&node)));
+        for pod in pods.into_iter().flatten() {
             let held = fields::annotation(&pod, HOLDS) == Some("true");
             let since = fields::time(&pod, "/status/startTime").map(|at| at.as_second());
             let known = since.is_some_and(|since| {
@@ -165,10 +160,7 @@ pub(super) fn deleted(interceptor: &Interceptor, claim: &Value) {
     let id = fields::text(claim, "/status/providerID");
     for node in interceptor.server.list(resources::NODE) {
         let mine = fields::text(&node, "/spec/providerID") == id;
-        let closed = fields::items(&node, "/spec/taints")
-            .iter()
-            .any(|t| t["key"] == DISRUPTED);
-        if mine && !closed {
+        if mine && !nodes::has_taint(&node, nodes::DISRUPTED) {
             interceptor.violated(format!("{name} is deleted while its node is open to pods"));
         }
     }

@@ -13,7 +13,8 @@ use crate::harness::safety;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};
 
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Taint of nodes that are disrupted or on their way out.
+pub(in crate::harness) const DISRUPTED: &str = "karpenter.sh/disrupted";
 const UNREGISTERED: &str = "karpenter.sh/unregistered";
 const REGISTERED: &str = "karpenter.sh/registered";
 const FINALIZER: &str = "karpenter.sh/termination";
@@ -168,7 +169,8 @@ fn has_same(node: &Value, taint: &Value) -> bool {
         .any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"])
 }
 
-fn has_taint(node: &Value, key: &str) -> bool {
+/// Whether a node has a taint of a key.
+pub(in crate::harness) fn has_taint(node: &Value, key: &str) -> bool {
     fields::items(node, "/spec/taints")
         .iter()
         .any(|t| t["key"] == key)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::nodes::DISRUPTED;
 use crate::actors::fields;
 use crate::faults::LATEST;
 use crate::harness::interceptor::Interceptor;
@@ -23,7 +24,6 @@ const STUCK: i64 = 59;
 const MOVED: Duration = LATEST.saturating_mul(2);
 const TERMINATION_TIME: &str = "karpenter.sh/nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
-const DISRUPTED: &str = "karpenter.sh/disrupted";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A write is about to be carried out.

@@ -279,7 +279,8 @@ fn owner(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     claims.iter().find(owns).cloned()
 }
 
-fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
+/// The Node of a provider ID.
+pub(super) fn node_of(interceptor: &Interceptor, provider_id: &str) -> Option<Arc<Value>> {
     let nodes = interceptor.server.list(resources::NODE);
     nodes
         .into_iter()
