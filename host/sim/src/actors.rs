@@ -12,11 +12,8 @@
 pub mod budget;
 pub mod daemons;
 pub mod deployment;
-pub mod event_queue;
-pub mod fields;
 pub mod garbage;
 pub mod job;
-pub mod keyed_rng;
 pub mod kubelet;
 pub mod node_lifecycle;
 pub mod pods_by_labels;
@@ -34,11 +31,12 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::cloud::{Cloud, CloudEvent};
+use crate::event_queue::EventQueue;
+use crate::fields;
+use crate::keyed_rng::{self, KeyedRng};
 use crate::log::Log;
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::{DeleteOptions, Server, Subresource, resources};
-use event_queue::EventQueue;
-use keyed_rng::KeyedRng;
 use view::View;
 
 /// How long things take. Zero is allowed everywhere.
@@ -55,7 +53,7 @@ pub struct Timing {
     pub pod_stop: Duration,
     /// How long pods run that end by themselves, unless [`kubelet::RUNS_FOR`] says otherwise.
     pub job: Duration,
-    /// From a Node object to its being Ready, unless its annotation [`kubelet::READY_AFTER`] says
+    /// From a Node object to its being Ready, unless its annotation [`crate::cloud::READY_AFTER`] says
     /// otherwise.
     pub node_ready: Duration,
     /// From the last word of a kubelet until its node is taken for unreachable

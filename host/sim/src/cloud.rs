@@ -24,9 +24,9 @@ use longshore_cloud::{CloudError, Instance, Launch};
 use longshore_core::model::{Catalogue, Symbols};
 use tokio::sync::{Notify, oneshot};
 
-use crate::actors::event_queue::EventQueue;
-use crate::actors::keyed_rng::KeyedRng;
 use crate::clock::Clock;
+use crate::event_queue::EventQueue;
+use crate::keyed_rng::KeyedRng;
 use crate::log::Log;
 use crate::server::Server;
 pub use disturbances::Disturbances;
@@ -34,6 +34,9 @@ use instance::SimInstance;
 pub use instance::State;
 pub use ledger::{Entry, Ledger};
 use market::Market;
+
+/// Annotation of nodes: from the Node object to Ready, `never` for nodes that do not get ready.
+pub const READY_AFTER: &str = "sim.longshore.dev/ready-after";
 
 /// How long things take in a cloud.
 #[derive(Clone, Debug)]

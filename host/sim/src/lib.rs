@@ -6,8 +6,11 @@
 pub mod actors;
 pub mod clock;
 pub mod cloud;
+pub mod event_queue;
 pub mod faults;
+pub mod fields;
 pub mod harness;
+pub mod keyed_rng;
 pub mod live;
 pub mod log;
 pub mod object;

@@ -15,9 +15,10 @@ use longshore_core::model::{Catalogue, Symbols};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::actors::{Actors, Timing, fields};
+use crate::actors::{Actors, Timing};
 use crate::clock::Clock;
 use crate::cloud::{self, Cloud};
+use crate::fields;
 use crate::log::Log;
 use crate::object::{ApiError, Key, Resource};
 use crate::server::{DeleteOptions, Server, Subresource, resources};

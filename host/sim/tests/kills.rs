@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_sim::actors::fields;
 use longshore_sim::cloud::Faults;
+use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Kill, Point, Setup, When, manager};
 use longshore_sim::server::resources;

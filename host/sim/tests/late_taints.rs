@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, SEEDS_TYPES, Setup};
 use longshore_sim::server::resources;

@@ -75,11 +75,7 @@ fn up_and_down(seed: u64) -> String {
         let claims = world
             .server
             .list(longshore_sim::server::resources::NODE_CLAIM);
-        assert!(world.delete(
-            "NodeClaim",
-            "",
-            longshore_sim::actors::fields::name(&claims[0])
-        ));
+        assert!(world.delete("NodeClaim", "", longshore_sim::fields::name(&claims[0])));
         world.run_for(Duration::from_secs(60)).await;
         assert_eq!(
             harness.settle(SOME).await,
@@ -98,7 +94,7 @@ fn up_and_down(seed: u64) -> String {
             .server
             .list(longshore_sim::server::resources::NODE_CLAIM)
         {
-            world.delete("NodeClaim", "", longshore_sim::actors::fields::name(&claim));
+            world.delete("NodeClaim", "", longshore_sim::fields::name(&claim));
         }
         world.run_for(Duration::from_secs(120)).await;
         assert_eq!(

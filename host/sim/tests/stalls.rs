@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_daemon::live::policies::PolicyReloader;
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 use longshore_sim::harness::generated::types;
 use longshore_sim::harness::{Harness, Setup, manager};
 use longshore_sim::object::Resource;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_sim::actors::fields::name;
+use longshore_sim::fields::name;
 use longshore_sim::harness::{Harness, Setup};
 use longshore_sim::server::resources::NODE_CLAIM;
 use longshore_sim::world::paused;

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::pods_by_labels::{self, Count};
-use super::{ActorContext, Work, fields, selector};
+use super::{ActorContext, Work, selector};
+use crate::fields;
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::{Subresource, resources};
 

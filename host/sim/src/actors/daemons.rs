@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::view::Member;
-use super::{ActorContext, fields, selector, template};
+use super::{ActorContext, selector, template};
+use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::resources;
 

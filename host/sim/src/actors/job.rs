@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, fields, template};
+use super::{ActorContext, Work, template};
+use crate::fields;
 use crate::object::Key;
 use crate::server::{Subresource, resources};
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, fields};
+use super::{ActorContext, Work};
+use crate::cloud::READY_AFTER;
+use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};
 
@@ -23,8 +25,6 @@ pub const IGNORES_SIGTERM: &str = "sim.longshore.dev/ignores-sigterm";
 pub const RUNS_FOR: &str = "sim.longshore.dev/runs-for";
 /// Annotation of pods that end by themselves, `true`: they fail.
 pub const FAILS: &str = "sim.longshore.dev/fails";
-/// Annotation of nodes: from the Node object to Ready, `never` for nodes that do not get ready.
-pub const READY_AFTER: &str = "sim.longshore.dev/ready-after";
 
 /// What a kubelet does next.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

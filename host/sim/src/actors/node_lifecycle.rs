@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, fields, selector};
+use super::{ActorContext, Work, selector};
+use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use super::fields;
+use crate::fields;
 
 /// All pods that have not ended, by namespace and labels.
 #[derive(Default)]

@@ -26,7 +26,8 @@ use longshore_core::model::{
 };
 use serde_json::{Value, json};
 
-use super::{ActorContext, Work, fields, selector, volumes};
+use super::{ActorContext, Work, selector, volumes};
+use crate::fields;
 use crate::object::{Change, Event, Key};
 use crate::server::{Subresource, resources};
 use cluster::{Cluster, Host, ShapeNo};

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fields;
+use crate::fields;
 
 /// Whether a `metav1.LabelSelector` selects an object by its labels. An absent one selects nothing,
 /// an empty one all.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ActorContext, fields, template};
+use super::{ActorContext, template};
+use crate::fields;
 use crate::object::Key;
 use crate::server::resources;
 

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::{ActorContext, fields};
+use super::ActorContext;
+use crate::fields;
 use crate::object::Resource;
 
 /// A pod of a template, controlled by `owner`. `name` is its whole name.
@@ -43,7 +44,7 @@ pub fn hash(ctx: &mut ActorContext, object: &Value) -> String {
         return hash.clone();
     }
     let template = object["spec"]["template"].to_string();
-    let hash = super::keyed_rng::suffix(super::keyed_rng::KeyedRng(0).draw("template", &template));
+    let hash = crate::keyed_rng::suffix(crate::keyed_rng::KeyedRng(0).draw("template", &template));
     ctx.hashes.0.insert(uid.into(), (generation, hash.clone()));
     hash
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use super::daemons;
 use super::pods_by_labels::PodsByLabels;
-use super::{daemons, fields};
+use crate::fields;
 use crate::object::{Change, Event, Key, Resource};
 use crate::server::resources;
 

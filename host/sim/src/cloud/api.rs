@@ -7,7 +7,7 @@ use longshore_cloud::{CloudError, CloudProvider, Instance, Launch};
 use tokio::sync::oneshot;
 
 use super::{Answer, Cloud, Inner, QueuedLaunch, State, Work};
-use crate::actors::fields;
+use crate::fields;
 use crate::server::resources;
 
 #[async_trait]

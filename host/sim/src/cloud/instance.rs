@@ -7,10 +7,10 @@ use longshore_cloud::{Instance, Launch, Taint};
 use longshore_core::model::OfferingId;
 use serde_json::{Value, json};
 
+use super::READY_AFTER;
 use super::choose::Choice;
 use super::ledger::Entry;
 use super::market::Market;
-use crate::actors::kubelet::READY_AFTER;
 
 /// Annotation of nodes with the UID of their claim.
 const CLAIM_UID: &str = "sim.longshore.dev/nodeclaim-uid";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::interceptor::Interceptor;
 use super::judges;
-use crate::actors::fields;
+use crate::fields;
 use crate::object::{Change, Event};
 use crate::server::resources;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::judges::{disruption, nodes as node_rules};
-use crate::actors::fields;
+use crate::fields;
 use crate::server::resources;
 use crate::world::World;
 

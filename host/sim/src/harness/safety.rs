@@ -10,7 +10,7 @@ use longshore_cloud::Launch;
 
 use super::interceptor::Interceptor;
 use super::judges;
-use crate::actors::fields;
+use crate::fields;
 use crate::server::{RequestInfo, resources};
 
 /// For so long the daemon may not know that a claim is gone: bookmarks come every minute, and after

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::interceptor::Interceptor;
-use crate::actors::fields;
+use crate::fields;
 use crate::server::resources;
 
 /// Whether a spread pod is one too many in the domain of a claim's node, once all expected pods

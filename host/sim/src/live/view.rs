@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use longshore_api::quantity::Quantity;
 use serde_json::Value;
 
-use crate::actors::fields;
+use crate::fields;
 use crate::scenario::play::Play;
 use crate::server::resources;
 use crate::show;

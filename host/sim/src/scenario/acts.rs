@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Policy, Scenario, Window};
-use crate::actors::keyed_rng::KeyedRng;
 use crate::cloud;
 use crate::faults::Faults;
+use crate::keyed_rng::KeyedRng;
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq)]

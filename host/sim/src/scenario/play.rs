@@ -9,9 +9,9 @@ use longshore_daemon::error::Failure;
 use super::acts::text;
 use super::policy::{Policy, PolicySlot};
 use super::{Scenario, ScenarioEvent};
-use crate::actors::keyed_rng::KeyedRng;
 use crate::cloud::Running;
 use crate::harness::{Harness, Setup, generated};
+use crate::keyed_rng::KeyedRng;
 use crate::stats::{Note, Sample, Stats, Totals, What};
 use crate::world::{self, paused};
 

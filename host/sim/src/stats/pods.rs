@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::actors::fields;
 use crate::clock::Clock;
+use crate::fields;
 use crate::object::{Change, Event};
 use crate::server::{Server, resources};
 

@@ -7,7 +7,7 @@ use longshore_api::quantity::Quantity;
 use serde_json::Value;
 
 use super::World;
-use crate::actors::fields;
+use crate::fields;
 use crate::server::resources;
 
 /// Nodes with their pods, pods that wait, cost.

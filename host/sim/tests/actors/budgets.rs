@@ -1,4 +1,4 @@
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 use longshore_sim::server::{DeleteOptions, resources};
 use longshore_sim::world::World;
 

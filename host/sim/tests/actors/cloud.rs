@@ -33,7 +33,7 @@ pub fn launch(number: u32, capacity_type: &str) -> Launch {
 /// Takes the taint of nodes that have not joined away, as the daemon does.
 pub fn register(world: &World) {
     for node in world.server.list(resources::NODE) {
-        let key = longshore_sim::actors::fields::key_of(resources::NODE, &node);
+        let key = longshore_sim::fields::key_of(resources::NODE, &node);
         let done = world.server.update(
             &key,
             longshore_sim::server::Subresource::Object,

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 
 use crate::scene::{apply, node, pod, story, wait, workload};
 

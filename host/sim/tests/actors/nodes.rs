@@ -1,4 +1,4 @@
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 use longshore_sim::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait};

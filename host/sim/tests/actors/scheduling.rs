@@ -1,5 +1,5 @@
 use expect_test::expect;
-use longshore_sim::actors::fields;
+use longshore_sim::fields;
 use longshore_sim::server::{Subresource, resources};
 
 use crate::scene::{apply, deployment, node, pod, story, wait, workload};

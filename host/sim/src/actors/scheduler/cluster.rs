@@ -9,7 +9,7 @@ use longshore_core::model::{
 use serde_json::Value;
 
 use super::shape;
-use crate::actors::fields;
+use crate::fields;
 use crate::object::Key;
 
 /// A shape by number. Numbers of unused shapes are reused.

@@ -11,7 +11,7 @@ use longshore_core::model::{
 };
 use serde_json::Value;
 
-use crate::actors::fields::{items, number, text};
+use crate::fields::{items, number, text};
 
 /// The label that stands for a node's name.
 pub const NAME: &str = "metadata.name";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::pods::Workloads;
 use super::trouble::Trouble;
 use super::{HOUR, Rng};
-use crate::actors::fields;
 use crate::faults::Faults;
+use crate::fields;
 use crate::harness::Harness;
 use crate::server::resources;
 

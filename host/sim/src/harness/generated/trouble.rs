@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::actors::fields;
 use crate::faults::unit;
+use crate::fields;
 use crate::harness::Harness;
 use crate::object::Resource;
 use crate::server::{Subresource, resources};

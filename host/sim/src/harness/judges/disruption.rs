@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{nodes, proof};
-use crate::actors::fields;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::actors::fields;
 use crate::faults::LATEST;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
 use crate::server::{RequestInfo, resources};

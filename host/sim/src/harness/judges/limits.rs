@@ -4,8 +4,8 @@ use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
 use super::disruption;
-use crate::actors::fields;
 use crate::actors::scheduler::amounts;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};

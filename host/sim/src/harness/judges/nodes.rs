@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::pods;
-use crate::actors::fields;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::harness::safety;
 use crate::object::{Change, Event};

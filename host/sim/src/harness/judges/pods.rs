@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::nodes::DISRUPTED;
-use crate::actors::fields;
 use crate::faults::LATEST;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Key;
 use crate::server::{RequestInfo, resources};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::disruption;
 use super::pods;
-use crate::actors::fields;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::{Change, Event};
 use crate::server::{RequestInfo, resources};

@@ -7,8 +7,8 @@ use longshore_core::model::{Resources, Symbols};
 use serde_json::Value;
 
 use super::disruption;
-use crate::actors::fields;
 use crate::actors::scheduler::{amounts, requests};
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::harness::spread::one_too_many;
 use crate::object::{Change, Event};

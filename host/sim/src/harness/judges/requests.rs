@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::actors::fields;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::server::resources;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::actors::fields;
+use crate::fields;
 use crate::harness::interceptor::Interceptor;
 use crate::object::Change;
 use crate::server::{RequestInfo, resources};
