@@ -4,8 +4,6 @@ mod finish;
 mod queue_order;
 mod robust;
 
-pub use queue_order::match_queue_order;
-
 use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;

@@ -208,6 +208,7 @@ pub(super) fn read(wire: WirePod<'_>, objects: &mut ObjectsBuilder) -> Result<()
         claims,
         owner,
         created,
+        queued: 0,
         started,
         terminal: status
             .is_some_and(|s| matches!(s.phase.as_deref(), Some("Succeeded" | "Failed"))),

@@ -202,6 +202,7 @@ impl Town {
             terminal: false,
             deleting: false,
             unschedulable: node.is_none(),
+            queued: 0,
             unattempted: false,
             nominated: None,
             is_static: false,

@@ -33,6 +33,9 @@ pub struct Pod {
     pub owner: Option<(Symbol, Symbol)>,
     /// `metadata.creationTimestamp`, seconds since 1970 (0 if absent).
     pub created: i64,
+    /// Place in kube-scheduler's queue: it tries the lowest first. A number of the caller's that
+    /// tells pods of one second apart, and pods that were tried already; 0 where nothing is known.
+    pub queued: u64,
     /// `status.startTime`, seconds since 1970.
     pub started: Option<i64>,
     /// Phase Succeeded or Failed.

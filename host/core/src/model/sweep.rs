@@ -320,6 +320,7 @@ impl EachSymbol for Pod {
             claims,
             owner,
             created: _,
+            queued: _,
             started: _,
             terminal: _,
             deleting: _,

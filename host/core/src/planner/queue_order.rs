@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::model::{PodShape, Requirement, Symbol};
+use crate::model::Symbol;
 use crate::plan::{Plan, PodIx};
 use crate::schedule::first_fit::CompiledCluster;
-use crate::snapshot::Snapshot;
 
 /// Exchanges spread pods among the claims of a plan by queue order. The first pods go to the first
 /// node of each domain, the next to the second node of each, and so on. Further pods of a node that
@@ -85,49 +84,4 @@ pub(super) fn interleave_domains(p: &CompiledCluster<'_>, plan: &mut Plan) {
             plan.claims[claim].pods[place] = pod;
         }
     }
-}
-
-/// Exchanges identical pods on the claims of a plan, and those of `some`, so that the pod that
-/// arrived first (by `came`) takes the slot of the first in queue order. This is needed because
-/// queue order does not distinguish pods created in the same second. The pods of each claim and
-/// node are in that order afterwards.
-pub fn match_queue_order<K: Ord>(
-    snapshot: &Snapshot,
-    plan: &mut Plan,
-    some: &mut FxHashSet<PodIx>,
-    came: impl Fn(PodIx) -> K,
-) {
-    let bought: FxHashSet<PodIx> = plan
-        .claims
-        .iter()
-        .flat_map(|claim| claim.pods.iter().copied())
-        .collect();
-    let mut alike: FxHashMap<(*const PodShape, &[Vec<Requirement>]), Vec<PodIx>> =
-        FxHashMap::default();
-    for pending in snapshot
-        .pending
-        .iter()
-        .filter(|p| p.volumes.is_empty() && bought.contains(&p.pod))
-    {
-        let key = (
-            std::sync::Arc::as_ptr(&pending.shape),
-            pending.volume_alternatives.as_slice(),
-        );
-        alike.entry(key).or_default().push(pending.pod);
-    }
-    let mut instead: FxHashMap<PodIx, PodIx> = FxHashMap::default();
-    for queued in alike.into_values() {
-        let mut by_arrival = queued.clone();
-        by_arrival.sort_by_cached_key(|pod| came(*pod));
-        instead.extend(queued.into_iter().zip(by_arrival));
-    }
-    let exchanged = |pod: PodIx| instead.get(&pod).copied().unwrap_or(pod);
-    for claim in &mut plan.claims {
-        claim.pods.iter_mut().for_each(|pod| *pod = exchanged(*pod));
-        claim.pods.sort_by_cached_key(|pod| came(*pod));
-    }
-    plan.on_existing_nodes
-        .iter_mut()
-        .for_each(|placement| placement.pods.sort_by_cached_key(|pod| came(*pod)));
-    *some = some.iter().copied().map(exchanged).collect();
 }

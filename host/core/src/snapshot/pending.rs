@@ -142,15 +142,20 @@ fn unplannable(pod: &Pod) -> Option<Unfit> {
     pod.resource_claims.then_some(Unfit::ResourceClaims)
 }
 
-/// Most CPU first, then most memory, then oldest, then UID.
+/// Most CPU first, then most memory, then the first in kube-scheduler's queue, then oldest, then
+/// UID. So of identical pods the first in the queue is the first of its group: a plan then keeps
+/// places for pods in the order in which they are tried.
 fn sort(world: &ClusterObjects, pending: &mut [PendingPod]) {
     let of = |p: &PendingPod| &world.pods[p.pod.0 as usize];
+    // Pods that are not in the queue, 0, come last.
+    let place = |pod: &Pod| pod.queued.wrapping_sub(1);
     pending.sort_by(|a, b| {
         let size = |p: &PendingPod, r| p.shape.requests.get(r);
         let (pa, pb) = (of(a), of(b));
         size(b, ResourceId::Cpu)
             .cmp(&size(a, ResourceId::Cpu))
             .then(size(b, ResourceId::Memory).cmp(&size(a, ResourceId::Memory)))
+            .then(place(pa).cmp(&place(pb)))
             .then(pa.created.cmp(&pb.created))
             .then_with(|| pa.uid.cmp(&pb.uid))
             .then_with(|| pa.name.cmp(&pb.name))

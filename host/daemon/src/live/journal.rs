@@ -39,7 +39,7 @@ use longshore_core::model::{Catalogue, Symbols};
 use longshore_core::plan::Plan;
 use longshore_core::planner::Options;
 use longshore_core::snapshot::Snapshot;
-use longshore_policy::Signals;
+use longshore_policy::{ScoreRecord, Signals};
 
 pub(crate) use catalogue::{Wire, read as read_catalogue};
 pub use files::Sizes;
@@ -48,7 +48,6 @@ pub use writer::Condition;
 
 use super::kinds::Kind;
 use super::lock::lock;
-use super::policies::ActivePolicies;
 use super::watch::Change;
 use crate::error::Failure;
 use crate::report::{Decision, pod_name};
@@ -82,8 +81,10 @@ pub struct Decided<'a> {
     pub time: i64,
     /// Its number, as in its beginning.
     pub round: u64,
-    /// The evaluated target.
-    pub live: &'a ActivePolicies,
+    /// The signals that policies could read.
+    pub signals: Arc<Signals>,
+    /// Which policy answered what, in the order of the questions.
+    pub answers: Vec<ScoreRecord>,
     /// What it was decided on.
     pub snapshot: &'a Snapshot,
     /// How.
@@ -200,7 +201,8 @@ impl Journal {
         let Decided {
             time,
             round,
-            live,
+            signals,
+            answers,
             snapshot,
             options,
             plan,
@@ -215,12 +217,12 @@ impl Journal {
             how: RecordedConfig::new(&world.settings, options, &world.names),
             catalogue: open.catalogue(&world.catalogue, &world.names),
             short: Short::all(world.catalogue.short()),
-            signals: open.signals(&live.signals()),
+            signals: open.signals(&signals),
             milliseconds: took.as_millis() as u64,
             cut_short: plan.is_ok_and(|plan| plan.cut_short),
             ..Round::default()
         };
-        note.answered(live);
+        note.answered(answers);
         let size = (world.pods.len() + snapshot.pending.len()) * 32;
         let plan = plan.cloned().map_err(str::to_owned);
         let snapshot = snapshot.clone();
@@ -230,6 +232,7 @@ impl Journal {
             Box::new(move || {
                 note.nominated = nominated(&snapshot);
                 note.foreseen = foreseen(&snapshot);
+                note.queued = queued(&snapshot);
                 note.outcome = match plan {
                     Ok(plan) => Outcome::Decided(Summary::new(
                         &Decision::new(&snapshot, &plan),
@@ -316,9 +319,9 @@ impl Open {
 }
 
 impl Round {
-    /// Who answered what.
-    fn answered(&mut self, live: &ActivePolicies) {
-        for answered in live.answered() {
+    /// Notes which policy answered what.
+    fn answered(&mut self, answers: Vec<ScoreRecord>) {
+        for answered in answers {
             let version = answered.by.map(|(place, policy)| {
                 let about = policy.about();
                 let version = Version {
@@ -362,6 +365,17 @@ fn foreseen(snapshot: &Snapshot) -> Vec<String> {
     let world = &snapshot.world;
     let all = (0..world.pods.len()).filter(|&at| world.pods[at].unattempted);
     all.map(|at| pod_name(world, longshore_core::plan::PodIx(at as u32)))
+        .collect()
+}
+
+/// The places of pods in kube-scheduler's queue, where they are known.
+fn queued(snapshot: &Snapshot) -> Vec<(String, u64)> {
+    let world = &snapshot.world;
+    let pods = snapshot.pending.iter().map(|pending| pending.pod);
+    let queued = pods.map(|pod| (pod, world.pods[pod.0 as usize].queued));
+    queued
+        .filter(|(_, queued)| *queued > 0)
+        .map(|(pod, queued)| (pod_name(world, pod), queued))
         .collect()
 }
 

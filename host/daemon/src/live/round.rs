@@ -164,7 +164,8 @@ pub fn decide(
     how.journal.decided(Decided {
         time: clock.now().as_millisecond(),
         round: number,
-        live: &live,
+        signals: live.signals(),
+        answers: live.answered(),
         snapshot: &snapshot,
         options,
         plan: plan.as_ref().map_err(String::as_str),

@@ -437,14 +437,14 @@ impl ClusterState {
         self.pending.contains_key(pod)
     }
 
-    /// Where a pod that waits is in kube-scheduler's queue, among those of its priority; those that
-    /// do not wait are last. What is made or tried first comes first, and versions of objects of
-    /// one kind are numbers that grow (Kubernetes says so since 1.35; where one is not, all are
-    /// first).
-    pub fn queued(&self, pod: &str) -> u64 {
-        self.pending
-            .get(pod)
-            .map_or(u64::MAX, |waiting| waiting.queued)
+    /// The place of each pod that waits in kube-scheduler's queue, among those of its priority. What
+    /// is made or tried first comes first, and versions of objects of one kind are numbers that grow
+    /// (Kubernetes says so since 1.35; the place of a pod whose version is no number is 0).
+    pub fn queue(&self) -> HashMap<String, u64> {
+        let waiting = self.pending.iter();
+        waiting
+            .map(|(pod, waiting)| (pod.to_string(), waiting.queued))
+            .collect()
     }
 
     /// What is known of a node class.
@@ -1014,7 +1014,7 @@ mod tests {
                 "status":{{"phase":"Pending","conditions":[{conditions}],"nominatedNodeName":"{nominated}"}}}}"#
             );
             state.fold(Kind::Pod, &Change::Upsert(pod.into()));
-            state.queued(&format!("shop/{name}"))
+            state.queue()[&format!("shop/{name}")]
         };
         assert_eq!((see("a", 5, false, ""), see("b", 7, false, "")), (5, 7));
         assert_eq!(see("a", 9, true, ""), 9, "tried in vain: behind b");
@@ -1023,7 +1023,7 @@ mod tests {
             9,
             "told of a node: where it was"
         );
-        assert_eq!(state.queued("shop/gone"), u64::MAX);
+        assert_eq!(state.queue().get("shop/gone"), None);
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Folded {
             .map(|(pod, node)| (pod.as_str(), node.as_str()))
             .collect();
         let foreseen: HashSet<&str> = round.foreseen.iter().map(String::as_str).collect();
+        let queued: HashMap<&str, u64> = round
+            .queued
+            .iter()
+            .map(|(pod, queued)| (pod.as_str(), *queued))
+            .collect();
         for at in 0..world.pods.len() {
             if world.pods[at].node.is_none() {
                 let name = pod_name(&world, PodIx(at as u32));
@@ -120,6 +125,7 @@ impl Folded {
                     .map(|node| world.names.intern(node));
                 world.pods[at].nominated = node;
                 world.pods[at].unattempted = foreseen.contains(name.as_str());
+                world.pods[at].queued = queued.get(name.as_str()).copied().unwrap_or(0);
             }
         }
         world.now = round.now;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_core::plan::{Plan, PodIx, PoolIx};
-use longshore_core::planner::match_queue_order;
 use longshore_core::snapshot::{Ineligible, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
@@ -26,7 +25,7 @@ impl Controller {
         let Round {
             snapshot,
             plan,
-            mut nomination_plan,
+            nomination_plan,
             took,
         } = round;
         self.ctx.pulse.decided();
@@ -35,7 +34,7 @@ impl Controller {
             .scheduling
             .with_label_values(&["provisioner"])
             .observe(took.as_secs_f64());
-        let mut plan = match plan {
+        let plan = match plan {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!(
@@ -86,12 +85,6 @@ impl Controller {
             self.ctx.metrics.plan_cost.set(plan.effective_cost);
             self.ctx.metrics.plan_bound.set(plan.lower_bound);
         }
-        match_queue_order(
-            &snapshot,
-            &mut plan,
-            &mut nomination_plan.without_nomination,
-            |pod| self.state.queued(&pod_name(&snapshot.world, pod)),
-        );
         self.note_decisions(&snapshot, &plan);
         self.tell_leftovers(&snapshot, &plan);
         self.tell_barren(&snapshot, &plan);

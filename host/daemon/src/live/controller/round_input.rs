@@ -13,7 +13,7 @@ use super::Controller;
 use crate::live::claims::pod_name;
 use crate::live::kinds::Kind;
 use crate::live::mutants::mutant;
-use crate::live::nominations::NOMINATION_TIMEOUT;
+use crate::live::rollout::NOMINATION_TIMEOUT;
 use crate::live::state::FrozenState;
 use crate::live::strip_managed_fields::full_name;
 
@@ -22,6 +22,8 @@ pub struct RoundInput {
     state: FrozenState,
     /// Pods that kube-scheduler has not looked at yet, `namespace/name`.
     unattempted: HashSet<String>,
+    /// The place of each pod that waits in kube-scheduler's queue, by `namespace/name`.
+    queued: HashMap<String, u64>,
     /// The node or claim that a pod was planned for, by `namespace/name`.
     planned: HashMap<String, PlannedHost>,
     /// Seconds since 1970.
@@ -46,6 +48,7 @@ impl Controller {
         RoundInput {
             state: self.state.freeze(),
             unattempted: self.state.unattempted().map(str::to_owned).collect(),
+            queued: self.state.queue(),
             planned,
             now: self.ctx.now().as_second(),
         }
@@ -69,7 +72,7 @@ impl Controller {
             return (hosts, late);
         }
         let mut planned_since: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (claim, pods) in &self.in_flight_pods {
+        for (claim, pods) in self.rollout.in_flight() {
             for (pod, _) in pods {
                 planned_since.entry(pod).or_default().push(claim);
             }
@@ -121,6 +124,12 @@ impl RoundInput {
         world.now = self.now;
         if !self.unattempted.is_empty() {
             mark_unattempted(&mut world, &self.unattempted);
+        }
+        for at in 0..world.pods.len() {
+            if world.pods[at].node.is_none() && !self.queued.is_empty() {
+                let name = pod_name(&world, PodIx(at as u32));
+                world.pods[at].queued = self.queued.get(&name).copied().unwrap_or(0);
+            }
         }
         if !self.planned.is_empty() {
             nominate_planned(&mut world, &self.planned);

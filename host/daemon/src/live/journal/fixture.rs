@@ -122,6 +122,13 @@ impl JournalFixture {
                 world.pods[at].nominated = Some(world.names.intern("node-0"));
             }
         }
+        // As if kube-scheduler had tried the last pod first.
+        let last = world.pods.len() as u64;
+        for at in 0..world.pods.len() {
+            if world.pods[at].node.is_none() {
+                world.pods[at].queued = last - at as u64;
+            }
+        }
         world.now = self.time / 1000;
         let live = self.manager.take();
         live.begin_round(world.now);
@@ -142,7 +149,8 @@ impl JournalFixture {
         self.journal.decided(Decided {
             time,
             round,
-            live: &live,
+            signals: live.signals(),
+            answers: live.answered(),
             snapshot: &snapshot,
             options,
             plan,

@@ -42,6 +42,9 @@ pub struct Round {
     /// Pods that kube-scheduler had not tried and would mark unschedulable, `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreseen: Vec<String>,
+    /// Places of pods in kube-scheduler's queue, `namespace/name`: the lowest is tried first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queued: Vec<(String, u64)>,
     /// What went into it that is not written down, in words. A replay can differ by it.
     pub missing: Vec<String>,
     /// The result.
