@@ -15,7 +15,6 @@ use longshore_cloud::CloudProvider;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::drains::Drains;
@@ -28,9 +27,8 @@ use super::launches::Launches;
 use super::leader::Leadership;
 use super::lock::lock;
 use super::metrics::Metrics;
-use super::nominations::Nomination;
 use super::pulse::Pulse;
-use super::registration_queue::RegistrationQueue;
+use super::rollout::Nomination;
 use super::static_pools::StaticCapacity;
 use super::step_error::StepError;
 use super::strip_managed_fields::strip_managed_fields;
@@ -63,10 +61,8 @@ pub struct Context {
     pub backoff: LaunchBackoff,
     /// Launches that may have made an instance that no claim names yet.
     pub launches: Launches,
-    /// Nominations in flight to kube-scheduler.
-    pub nomination_pacer: NominationPacer,
-    /// Nodes that are being registered.
-    pub registration_queue: RegistrationQueue,
+    /// Nominations that may be written at a time.
+    pub nomination_turns: Semaphore,
     /// Nodes that are being drained.
     pub drains: Drains,
     /// What garbage collection has seen.
@@ -143,54 +139,43 @@ impl Context {
         Ok(())
     }
 
-    /// Writes `status.nominatedNodeName` of pods, several at a time. kube-scheduler tries the
-    /// nominated node first and, since 1.35, reserves its room. A refused write costs only the
-    /// nomination.
-    pub async fn nominate(&self, pods: Vec<Nomination>) {
-        self.write_nominations(pods, true).await;
-    }
-
-    /// The same for pods whose nomination kube-scheduler has cleared. Registration does not wait
-    /// for it: until the node registers kube-scheduler keeps clearing nominations.
-    pub async fn renominate(&self, pods: Vec<Nomination>) {
-        self.write_nominations(pods, false).await;
-    }
-
-    async fn write_nominations(&self, pods: Vec<Nomination>, awaited: bool) {
+    /// Writes `status.nominatedNodeName` of pods, several at a time, and echoes each. kube-scheduler
+    /// tries the nominated node first and, since 1.35, reserves its room. A refused write costs only
+    /// the nomination.
+    pub async fn nominate(&self, pods: &[Nomination]) {
         if !self.nominates.load(Ordering::Relaxed) || self.may_write().is_err() {
             return;
         }
-        let one = |(pod, node): Nomination| async move {
-            let _turn = self.nomination_pacer.turns.acquire().await;
-            let Some((namespace, name)) = pod.split_once('/') else {
-                return;
-            };
-            let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
-            let path = Request::new(Pod::url_path(&(), Some(namespace)));
-            let Ok(request) =
-                path.patch_subresource("status", name, &PatchParams::default(), &patch)
-            else {
-                return;
-            };
-            match self.plain.request_text(request).await {
-                // The pod itself comes by the watch as well, and is read there.
-                Ok(text) => drop(self.echo(Kind::Pod, &pod, &text)),
-                Err(kube::Error::Api(status))
-                    if status.code == 403 && self.nominates.swap(false, Ordering::Relaxed) =>
-                {
-                    tracing::warn!(
-                        "missing permission to patch pods/status; pods are not nominated"
-                    );
-                }
-                Err(_) => {}
-            }
-            if awaited {
-                self.nomination_pacer.nominated(Instant::now());
-            }
+        let one = |(pod, node): &'_ Nomination| {
+            let (pod, node) = (pod.clone(), node.clone());
+            async move { self.nominate_one(&pod, &node).await }
         };
         futures::stream::iter(pods)
             .for_each_concurrent(TURNS, one)
             .await;
+    }
+
+    async fn nominate_one(&self, pod: &str, node: &str) {
+        let _turn = self.nomination_turns.acquire().await;
+        let Some((namespace, name)) = pod.split_once('/') else {
+            return;
+        };
+        let patch = Patch::Strategic(json!({"status": {"nominatedNodeName": node}}));
+        let path = Request::new(Pod::url_path(&(), Some(namespace)));
+        let Ok(request) = path.patch_subresource("status", name, &PatchParams::default(), &patch)
+        else {
+            return;
+        };
+        match self.plain.request_text(request).await {
+            // The pod itself comes by the watch as well, and is read there.
+            Ok(text) => drop(self.echo(Kind::Pod, pod, &text)),
+            Err(kube::Error::Api(status))
+                if status.code == 403 && self.nominates.swap(false, Ordering::Relaxed) =>
+            {
+                tracing::warn!("missing permission to patch pods/status; pods are not nominated");
+            }
+            Err(_) => {}
+        }
     }
 
     /// Clears the nomination of each of these pods, unless it has changed meanwhile.
@@ -249,43 +234,7 @@ impl Context {
 const CLEAR_ATTEMPTS: u32 = 5;
 
 /// Number of nominations written at a time, so that other writes get their turn.
-const TURNS: usize = 32;
-/// Assumed time of kube-scheduler per nomination: it looks at every pending pod for each.
-const HEARS: Duration = Duration::from_millis(2);
-/// And for the first.
-const LISTENS: Duration = Duration::from_millis(300);
-
-/// Nominations in flight to kube-scheduler. Nominations and nodes reach it by two watches. If a
-/// node registers before its nominations arrive, other pods take its room.
-pub struct NominationPacer {
-    turns: Semaphore,
-    /// When it has seen all nominations.
-    heard: Mutex<Option<Instant>>,
-}
-
-impl Default for NominationPacer {
-    fn default() -> Self {
-        NominationPacer {
-            turns: Semaphore::new(TURNS),
-            heard: Mutex::default(),
-        }
-    }
-}
-
-impl NominationPacer {
-    /// A pod was nominated.
-    fn nominated(&self, now: Instant) {
-        let mut heard = lock(&self.heard);
-        *heard = Some(heard.unwrap_or(now).max(now + LISTENS) + HEARS);
-    }
-
-    /// How much longer the registration of a node should wait.
-    pub fn left(&self, now: Instant) -> Option<Duration> {
-        let left = (*lock(&self.heard))?.saturating_duration_since(now);
-        (!left.is_zero()).then_some(left)
-    }
-}
-
+pub const TURNS: usize = 32;
 /// How the last four launches of each NodePool went.
 #[derive(Default)]
 pub struct RegistrationHealth(Mutex<BTreeMap<String, VecDeque<bool>>>);

@@ -35,17 +35,16 @@ use super::freshness::{Freshness, OwnWrite};
 use super::garbage;
 use super::guard::{guarded, guarded_now};
 use super::kinds::Kind;
-use super::launch_groups::LaunchGroups;
 use super::lifecycle::{self, Outcome, is_true, launch_of};
 use super::mutants::mutant;
 use super::node::NodeView;
-use super::nominations::{Nomination, Nominations};
 use super::plan_index::PlanIndex;
 use super::pod_events::PodEvents;
 use super::pod_latency::PodLatency;
 use super::pools;
 use super::pulse;
 use super::repair::{self, UnhealthyCounts};
+use super::rollout::{Action, Nomination, Rollout, Turn};
 use super::round::{self, Created, Round, RoundConfig};
 use super::round_timer::RoundTimer;
 use super::serve::{Query, SharedBoard};
@@ -74,10 +73,11 @@ enum Done {
     Disruption(Option<Box<Decision>>),
     /// A command of disruption has been begun, or could not be.
     Begun(String),
+    /// Nominations were written as far as they can be.
+    Nominated(Vec<Nomination>),
+    /// The node of a claim was registered, and initialized with it or not.
+    Registered(String, bool),
 }
-
-/// Pods and their groups, by the claim that they were planned for after it was made.
-type InFlightPods = BTreeMap<String, Vec<(String, Option<u32>)>>;
 
 type Work = futures::future::BoxFuture<'static, Outcome>;
 
@@ -122,11 +122,9 @@ struct Controller {
     last_garbage: Instant,
     last_pools: Instant,
     pools_changed: bool,
-    launch_groups: LaunchGroups,
-    nominations: Nominations,
+    /// When nodes register, and which pods are nominated for them.
+    rollout: Rollout,
     pod_latency: PodLatency,
-    /// Pods planned for a claim after it was created, until its node exists.
-    in_flight_pods: InFlightPods,
     /// Nodes whose pods have changed, until their claims are updated.
     pod_events: PodEvents,
     /// How many nodes are unhealthy.
@@ -236,10 +234,8 @@ impl Controller {
             last_garbage: now,
             last_pools: now,
             pools_changed: true,
-            launch_groups: LaunchGroups::default(),
-            nominations: Nominations::default(),
+            rollout: Rollout::default(),
             pod_latency: PodLatency::default(),
-            in_flight_pods: BTreeMap::new(),
             pod_events: PodEvents::default(),
             unhealthy_counts: UnhealthyCounts::default(),
             last_plan: serde_json::Value::Null,
@@ -270,9 +266,7 @@ impl Controller {
                 let claim = self.state.claims.get(name).cloned();
                 let id = claim.as_deref().map_or("", lifecycle::provider_id);
                 let joined = !id.is_empty() && self.state.node_name_of(id).is_some();
-                for other in self.launch_groups.note(name, claim.as_deref(), joined, now) {
-                    self.work(WorkItem::Claim(other), Lane::Launch, now);
-                }
+                self.rollout.claim(name, claim.as_deref(), joined, now);
                 match &claim {
                     Some(claim) if claim.metadata.deletion_timestamp.is_none() => {
                         if !self.plans.knows(name) {
@@ -285,12 +279,7 @@ impl Controller {
                                 .for_each(|planned| self.plans.plan(planned.pod, name, created));
                         }
                     }
-                    _ => {
-                        self.plans.forget(name);
-                        if claim.is_none() {
-                            self.in_flight_pods.remove(name);
-                        }
-                    }
+                    _ => self.plans.forget(name),
                 }
             }
             WorkItem::Node(name) => {
@@ -355,6 +344,9 @@ impl Controller {
         match report {
             Done::Step(what, _) if !self.was_leader => self.work.forget(&what),
             Done::Step(what, outcome) => {
+                if let (WorkItem::Claim(name), Err(_)) = (&what, &outcome) {
+                    self.rollout.step_failed(name);
+                }
                 let failures = self.work.ended(&what, &outcome, Instant::now());
                 if let (Some(failures), Err(error)) = (failures, outcome) {
                     tracing::warn!(?what, %error, failures, "reconcile failed; retrying");
@@ -394,6 +386,14 @@ impl Controller {
                 self.disruption_decided(decision);
             }
             Done::Begun(id) => self.begun(id),
+            Done::Nominated(pods) => {
+                let now = Instant::now();
+                pods.iter()
+                    .for_each(|(pod, _)| self.rollout.nomination_written(pod, now));
+            }
+            Done::Registered(claim, ready) => {
+                self.rollout.node_registered(&claim, ready, Instant::now());
+            }
         }
     }
 
@@ -408,7 +408,7 @@ impl Controller {
         by(self.next_answer(now));
         if self.was_leader && self.state.synced() && !self.ctx.leadership.is_retiring() {
             by(self.work.next());
-            by(self.nominations.next());
+            by(self.rollout.wakes_at(now));
             by(Some(self.last_garbage + GARBAGE).filter(|_| !self.collecting));
             by(self.pools_changed.then(|| self.last_pools + POOLS));
             by(self.pod_events.next());
@@ -428,7 +428,7 @@ impl Controller {
     /// When the next round may be made.
     fn next_round(&self) -> Option<Instant> {
         self.round_timer
-            .next(self.nominations.any(), self.waits())
+            .next(self.rollout.any_nominated(), self.waits())
             .filter(|_| self.waits())
     }
 
@@ -472,9 +472,11 @@ impl Controller {
             if self.was_leader && !leads {
                 self.was_leader = false;
                 self.work.stand_by();
-                self.nominations.stand_by();
+                self.rollout.stand_by();
             }
             self.follow_pods(now);
+            // Another replica does them.
+            drop(self.rollout.due(now));
             return;
         }
         if !self.was_leader {
@@ -486,14 +488,14 @@ impl Controller {
                 .fresh
                 .store(self.blocked.is_none(), Ordering::Relaxed);
         }
-        let mut told = Vec::new();
         if self.follow_pods(now) {
             let state = &self.state;
-            told = self.nominations.advance(|pod| state.waits(pod));
-            self.renominate();
+            self.rollout.advance(|pod| state.waits(pod));
         }
-        self.nominate(told);
-        self.expire_nominations(now);
+        let nodes = &self.state.nodes;
+        let open = |node: &str| nodes.get(node).is_none_or(|node| node.is_registered());
+        self.rollout.expire(now, open);
+        self.carry_out(now);
         if self.pools_changed && now >= self.last_pools + POOLS {
             (self.pools_changed, self.last_pools) = (false, now);
             let names: Vec<String> = self.state.pools.keys().cloned().collect();
@@ -509,6 +511,8 @@ impl Controller {
         while let Some(what) = self.work.take(now) {
             self.start(what, now);
         }
+        // What the steps have asked for.
+        self.carry_out(now);
         if !self.planning && self.next_round().is_some_and(|at| at <= now) && self.blocked.is_none()
         {
             self.plan(now);
@@ -525,13 +529,12 @@ impl Controller {
         for (pod, nominated) in &changes {
             match nominated {
                 Some(nominated) => {
-                    self.nominations.seen(pod, *nominated, now);
+                    self.rollout.pod_waits(pod, *nominated, now);
                     self.pod_latency.waits(pod, self.ctx.now());
                 }
                 None => {
                     self.bought.remove(&**pod);
-                    self.nominations.gone(pod);
-                    self.ctx.registration_queue.placed(pod);
+                    self.rollout.pod_gone(pod);
                     if !self.was_leader {
                         self.pod_latency.forget(pod);
                     }
@@ -649,26 +652,42 @@ impl Controller {
             "" => Vec::new(),
             id => self.state.nodes_of(id),
         };
-        let mut hold = None;
-        let mut nominations = Vec::new();
+        let mut turn = Turn::Wait(None);
         if is_true(&status, "Registered") {
-            if self.launch_groups.registered(name) {
+            if self.rollout.registered(name) {
                 self.round_timer.node_registered(now);
             }
-            self.in_flight_pods.remove(name);
-        } else if let [node] = nodes.as_slice() {
-            hold = self.launch_groups.hold(name, &claim, node, now);
+        } else if let [node] = nodes.as_slice()
+            && claim.metadata.deletion_timestamp.is_none()
+        {
             let (state, plans) = (&self.state, &self.plans);
-            let is_ours = |planned: &Planned| {
+            let is_expected = |planned: &Planned<'_>| {
                 state.waits(planned.pod)
                     && plans.owner(planned.pod).is_none_or(|owner| owner == name)
             };
-            let pods = planned_for(&self.in_flight_pods, name, &claim).filter(is_ours);
-            nominations = self.nominations.plan(&node.name, pods);
+            let young = lifecycle::may_wait(&self.ctx, node);
+            turn = self
+                .rollout
+                .turn(name, &claim, node, is_expected, young, now);
+        } else {
+            self.rollout.without_node(name);
         }
-        let (ctx, around) = (self.ctx.clone(), self.surroundings(&claim));
+        let ctx = self.ctx.clone();
+        if turn == Turn::Register {
+            let (node, done, name) = (
+                nodes.into_iter().next()?,
+                self.done.clone(),
+                name.to_owned(),
+            );
+            return Some(Box::pin(async move {
+                let ready = lifecycle::register(&ctx, &claim, &node).await?;
+                let _ = done.send(Done::Registered(name, ready)).await;
+                Ok(None)
+            }));
+        }
+        let around = self.surroundings(&claim);
         Some(Box::pin(async move {
-            lifecycle::step(&ctx, &claim, &nodes, &around, hold, nominations).await
+            lifecycle::step(&ctx, &claim, &nodes, &around, turn).await
         }))
     }
 
@@ -860,33 +879,25 @@ impl Controller {
             == NewPods::Immediate;
     }
 
-    fn nominate(&self, nominations: Vec<Nomination>) {
-        if !nominations.is_empty() {
-            let ctx = self.ctx.clone();
-            tokio::spawn(async move { ctx.nominate(nominations).await });
-        }
-    }
-
-    fn renominate(&mut self) {
-        let nominations = self.nominations.repeat();
-        if !nominations.is_empty() {
-            let ctx = self.ctx.clone();
-            tokio::spawn(async move { ctx.renominate(nominations).await });
-        }
-    }
-
-    /// Clears nominations that kube-scheduler did not follow, so that the pods are planned again.
-    fn expire_nominations(&mut self, now: Instant) {
-        let nodes = &self.state.nodes;
-        let open = |node: &str| nodes.get(node).is_none_or(|n| n.is_registered());
-        let stale = self.nominations.stale(now, open);
-        self.clear_nominations(stale);
-    }
-
-    fn clear_nominations(&self, pods: Vec<String>) {
-        if !pods.is_empty() {
-            let ctx = self.ctx.clone();
-            tokio::spawn(async move { ctx.clear_nominations(pods).await });
+    /// Does what the rollout asks for.
+    fn carry_out(&mut self, now: Instant) {
+        for action in self.rollout.due(now) {
+            let (ctx, done) = (self.ctx.clone(), self.done.clone());
+            match action {
+                Action::Step(claim) => {
+                    self.work.enqueue(WorkItem::Claim(claim), Lane::Launch, now);
+                }
+                Action::Nominate(pods) => drop(tokio::spawn(async move {
+                    ctx.nominate(&pods).await;
+                    let _ = done.send(Done::Nominated(pods)).await;
+                })),
+                Action::Renominate(pods) => {
+                    drop(tokio::spawn(async move { ctx.nominate(&pods).await }));
+                }
+                Action::Clear(pods) => drop(tokio::spawn(async move {
+                    ctx.clear_nominations(pods).await;
+                })),
+            }
         }
     }
 
@@ -928,23 +939,6 @@ impl Controller {
             let _ = done.send(Done::Collected).await;
         });
     }
-}
-
-/// All pods that were planned for a claim, those of its own round first.
-fn planned_for<'a>(
-    expected: &'a InFlightPods,
-    name: &str,
-    claim: &'a NodeClaim,
-) -> impl Iterator<Item = Planned<'a>> {
-    let more = expected
-        .get(name)
-        .into_iter()
-        .flatten()
-        .map(|(pod, group)| Planned {
-            group: *group,
-            ..Planned::plain(pod)
-        });
-    planned_pods(claim).chain(more)
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use std::time::Duration;
 use kube::Client;
 use longshore_cloud::CloudProvider;
 use longshore_core::model::{Catalogue, Settings, Symbols};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::clock::Clock;
-use super::context::{Context, NominationPacer, RegistrationHealth};
+use super::context::{Context, RegistrationHealth, TURNS};
 use super::controller;
 use super::drains::Drains;
 use super::events::Events;
@@ -27,7 +28,6 @@ use super::leader::{self, Elector, Leadership};
 use super::metrics::Metrics;
 use super::policies::PolicyReloader;
 use super::pulse::Pulse;
-use super::registration_queue::RegistrationQueue;
 pub use super::round::Offers;
 use super::round::RoundConfig;
 use super::round_timer::RoundTimer;
@@ -168,8 +168,7 @@ impl Daemon {
             unavailable: Arc::default(),
             backoff: LaunchBackoff::default(),
             launches: Launches::default(),
-            nomination_pacer: NominationPacer::default(),
-            registration_queue: RegistrationQueue::default(),
+            nomination_turns: Semaphore::new(TURNS),
             drains: Drains::default(),
             garbage: Garbage::default(),
             repairs,

@@ -30,8 +30,7 @@ use super::fail_points::fail_point;
 use super::finalize::finalize;
 use super::mutants::mutant;
 use super::node::NodeView;
-use super::nominations::Nomination;
-use super::registration_queue::Opening;
+use super::rollout::Turn;
 use super::step_error::StepError;
 use super::unavailable_offerings::UNAVAILABLE_TTL;
 use write::write;
@@ -51,16 +50,15 @@ const SHORT_EVENTS: usize = 10;
 /// The result of a run.
 pub type Outcome = Result<Option<Duration>, StepError>;
 
-/// Does what is due for a claim. `nodes` are those with its provider ID. `hold` delays its
-/// registration. `hints` are the nominations to write before the node registers. `around` is what
-/// the claim is compared with.
+/// Does what is due for a claim, but for registering its node ([`register`]). `nodes` are those with
+/// its provider ID. `around` is what the claim is compared with. `turn` is what the rollout says
+/// about its registration.
 pub async fn step(
     ctx: &Context,
     claim: &NodeClaim,
     nodes: &[Arc<NodeView>],
     around: &Surroundings,
-    hold: Option<Duration>,
-    nominations: Vec<Nomination>,
+    turn: Turn,
 ) -> Outcome {
     fail_point("step");
     if claim.metadata.deletion_timestamp.is_some() {
@@ -93,7 +91,10 @@ pub async fn step(
     }
     let mut next = claim.clone();
     let mut status = next.status.clone().unwrap_or_default();
-    let mut soon: Option<Duration> = hold;
+    let mut soon: Option<Duration> = match turn {
+        Turn::Wait(left) => left,
+        _ => None,
+    };
     let mut ready_at_once = false;
     if !is_true(&status, "Launched") {
         match launch(ctx, &mut next, &mut status).await? {
@@ -102,22 +103,21 @@ pub async fn step(
             Launched::GivenUp => return Ok(None),
         }
     }
-    ctx.nominate(nominations).await;
     // Watches that are behind may have kept the node from us.
     if ctx.fresh.load(Ordering::Relaxed)
         && let Some(why) = liveness_expired(ctx, &next, &status)
     {
         return give_up(ctx, &next, why).await;
     }
-    if is_true(&status, "Launched") && !is_true(&status, "Registered") && hold.is_none() {
-        if let Some(left) = ctx
-            .nomination_pacer
-            .left(Instant::now())
-            .filter(|_| nodes.iter().any(|node| may_wait(ctx, node)))
-        {
-            return Ok(Some(left));
+    if is_true(&status, "Launched") && !is_true(&status, "Registered") {
+        match (nodes, turn) {
+            ([node], Turn::Confirm { ready }) => {
+                confirm(ctx, claim, &mut status, node);
+                ready_at_once = ready;
+            }
+            ([_], _) => {}
+            _ => await_node(ctx, &mut status, nodes),
         }
-        ready_at_once = register(ctx, &next, &mut status, nodes).await?;
     }
     if ready_at_once {
         set(
@@ -159,7 +159,8 @@ pub async fn step(
 /// first.
 const TOLD_FIRST: i64 = 30;
 
-fn may_wait(ctx: &Context, node: &NodeView) -> bool {
+/// Whether a node is young enough to wait for kube-scheduler to hear of nominations.
+pub fn may_wait(ctx: &Context, node: &NodeView) -> bool {
     node.created
         .as_ref()
         .is_some_and(|created| ctx.now().as_second() < created.0.as_second() + TOLD_FIRST)
@@ -327,40 +328,29 @@ async fn launch(
     }
 }
 
-/// Registers a claim's node. Says whether it could be initialised in the same breath.
-async fn register(
+/// A claim has no node of its own yet.
+fn await_node(ctx: &Context, status: &mut NodeClaimStatus, nodes: &[Arc<NodeView>]) {
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let (to, reason, message) = if names.is_empty() {
+        let message = "its node has not joined yet".to_owned();
+        (ConditionStatus::Unknown, "NodeNotFound", message)
+    } else {
+        let message = format!("several nodes have its provider ID: {}", names.join(", "));
+        (ConditionStatus::False, "MultipleNodesFound", message)
+    };
+    set(ctx, status, "Registered", to, reason, &message);
+}
+
+/// Registers a claim's node: labels, taints, finalizer, owner. Says whether the node was initialized
+/// in the same write. The claim is not written.
+///
+/// # Errors
+/// What the server says.
+pub async fn register(
     ctx: &Context,
     claim: &NodeClaim,
-    status: &mut NodeClaimStatus,
-    nodes: &[Arc<NodeView>],
+    node: &NodeView,
 ) -> Result<bool, StepError> {
-    let node = match nodes {
-        [] => {
-            set(
-                ctx,
-                status,
-                "Registered",
-                ConditionStatus::Unknown,
-                "NodeNotFound",
-                "its node has not joined yet",
-            );
-            return Ok(false);
-        }
-        [node] => node,
-        several => {
-            let names: Vec<&str> = several.iter().map(|n| n.name.as_str()).collect();
-            let message = format!("several nodes have its provider ID: {}", names.join(", "));
-            set(
-                ctx,
-                status,
-                "Registered",
-                ConditionStatus::False,
-                "MultipleNodesFound",
-                &message,
-            );
-            return Ok(false);
-        }
-    };
     if !node.taints.iter().any(|t| t.key == UNREGISTERED) && !node.is_registered() {
         let message = "its node joined without the taint karpenter.sh/unregistered, which keeps \
             pods away until then";
@@ -414,9 +404,12 @@ async fn register(
         },
         "spec": {"taints": taints},
     });
-    ctx.registration_queue
-        .open(Opening::of(claim), ctx.patch_node(&node.name, &patch))
-        .await?;
+    ctx.patch_node(&node.name, &patch).await?;
+    Ok(initialized)
+}
+
+/// Notes that a claim's node is registered.
+fn confirm(ctx: &Context, claim: &NodeClaim, status: &mut NodeClaimStatus, node: &NodeView) {
     status.node_name.clone_from(&node.name);
     set(
         ctx,
@@ -428,7 +421,6 @@ async fn register(
     );
     ctx.health.record(pool_of(claim), true);
     ctx.metrics.node_created(claim);
-    Ok(initialized)
 }
 
 async fn initialize(

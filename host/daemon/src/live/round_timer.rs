@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::nominations::NOMINATION_TIMEOUT;
+use super::rollout::NOMINATION_TIMEOUT;
 
 /// After this long a round is made for pods that wait, whatever has changed,
 const RETRY: Duration = Duration::from_secs(10);

@@ -8,10 +8,11 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Controller, Done};
-use crate::live::claims::{Planned, group_of, new_node_claims, pod_name};
+use crate::live::claims::{group_of, new_node_claims, pod_name};
 use crate::live::guard::guarded;
 use crate::live::kinds::Kind;
 use crate::live::lock::lock;
+use crate::live::rollout::InFlightPod;
 use crate::live::round::{self, Created, Round};
 use crate::report::{self, UnplacedPod};
 
@@ -307,15 +308,12 @@ impl Controller {
                 .flat_map(|placement| &placement.pods),
         );
         let planned = planned.map(|&pod| pod_name(world, pod));
-        let mut anew: BTreeSet<String> = planned
-            .filter(|pod| self.nominations.planned_anew(pod))
-            .collect();
-        let mut nominations = Vec::new();
+        let (mut on_nodes, mut on_claims) = (Vec::new(), Vec::new());
         for placement in &plan.on_existing_nodes {
             let name = world
                 .names
                 .text(snapshot.nodes[placement.node.0 as usize].name);
-            let pods: Vec<(String, Option<u32>)> = placement
+            let mut pods: Vec<InFlightPod> = placement
                 .pods
                 .iter()
                 .map(|&pod| (pod_name(world, pod), group_of(world, pod)))
@@ -324,30 +322,18 @@ impl Controller {
                 .state
                 .nodes
                 .get(name)
-                .is_some_and(|n| n.is_registered())
+                .is_some_and(|node| node.is_registered())
             {
                 // kube-scheduler will bind those that it has not tried yet by itself.
-                let given_up = pods
-                    .iter()
-                    .filter(|(pod, _)| !self.state.is_unattempted(pod));
-                nominations.extend(self.nominations.plan(
-                    name,
-                    given_up.map(|(pod, group)| Planned {
-                        group: *group,
-                        ..Planned::plain(pod)
-                    }),
-                ));
+                pods.retain(|(pod, _)| !self.state.is_unattempted(pod));
+                on_nodes.push((name, pods));
             } else if self.state.claims.contains_key(name) {
-                let expected = self.in_flight_pods.entry(name.to_owned()).or_default();
-                expected.retain(|(pod, _)| !pods.iter().any(|(new, _)| new == pod));
                 let decided = self.ctx.now().as_second();
                 pods.iter()
                     .for_each(|(pod, _)| self.plans.plan(pod, name, decided));
-                expected.extend(pods);
+                on_claims.push((name, pods));
             }
         }
-        anew.retain(|pod| !nominations.iter().any(|(nominated, _)| nominated == pod));
-        self.clear_nominations(anew.into_iter().collect());
-        self.nominate(nominations);
+        self.rollout.planned(planned, &on_nodes, on_claims);
     }
 }

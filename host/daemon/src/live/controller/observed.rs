@@ -57,6 +57,10 @@ impl Controller {
 
     /// Takes in what this process has written, before the watch brings it.
     pub(super) fn wrote(&mut self, write: OwnWrite) {
+        if write.kind == Kind::Pod {
+            // The only write to a pod that is told here.
+            self.rollout.nomination_written(&write.name, Instant::now());
+        }
         if mutant("ignores-awaited") || !self.watches.wrote(&write, Instant::now()) {
             return;
         }

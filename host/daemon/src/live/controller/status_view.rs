@@ -25,9 +25,9 @@ impl Controller {
             .flat_map(|claim| planned_pods(claim))
             .map(|planned| planned.pod);
         let more = self
-            .in_flight_pods
-            .values()
-            .flatten()
+            .rollout
+            .in_flight()
+            .flat_map(|(_, pods)| pods)
             .map(|(pod, _)| pod.as_str());
         let expected: BTreeSet<&str> = planned
             .chain(more)

@@ -215,7 +215,7 @@ async fn a_replica_that_stands_by_keeps_nothing_of_what_has_gone() {
         control.state.waits_changed().len() + control.state.transitions().len(),
         0
     );
-    assert!(!control.nominations.any());
+    assert!(!control.rollout.any_nominated());
     let names = control.state.freeze().world().names.len() - lasting;
     assert!(names < 20_000, "{names} of 30 000 labels are kept");
 }

@@ -149,8 +149,7 @@ pub fn context(server: &Server, answer: Result<Instance, CloudError>) -> Context
         unavailable: Arc::default(),
         backoff: crate::live::launch_backoff::LaunchBackoff::default(),
         launches: crate::live::launches::Launches::default(),
-        nomination_pacer: crate::live::context::NominationPacer::default(),
-        registration_queue: crate::live::registration_queue::RegistrationQueue::default(),
+        nomination_turns: tokio::sync::Semaphore::new(1),
         drains: crate::live::drains::Drains::default(),
         garbage: crate::live::garbage::Garbage::default(),
         repairs: true,
@@ -187,7 +186,7 @@ pub fn instance() -> Instance {
 }
 
 async fn run(ctx: &Context, claim: &NodeClaim) -> Outcome {
-    step(ctx, claim, &[], &Surroundings::default(), None, Vec::new()).await
+    step(ctx, claim, &[], &Surroundings::default(), Turn::Wait(None)).await
 }
 
 fn launched(server: &Server) -> bool {

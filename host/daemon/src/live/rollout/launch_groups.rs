@@ -12,8 +12,8 @@ use std::time::Duration;
 use longshore_api::crd::NodeClaim;
 use tokio::time::Instant;
 
-use super::claims::{ROUND, planned_pods};
-use super::node::NodeView;
+use crate::live::claims::{ROUND, planned_pods};
+use crate::live::node::NodeView;
 
 /// How long a node with pods that must spread waits for the others.
 const TOGETHER: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::claims::Planned;
+use crate::live::claims::Planned;
 
 /// How long kube-scheduler may take over a pod that has a node nominated.
 pub const NOMINATION_TIMEOUT: Duration = Duration::from_secs(30);
