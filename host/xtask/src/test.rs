@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change goes in. CI runs exactly this.
 
+mod programs;
+
 use longshore_xtask::{control_plane, guests, in_ci};
 
 use crate::commands::{self, Steps, bold, cargo, run_keeping};
@@ -64,9 +66,11 @@ fn run_steps(steps: &mut Steps) -> anyhow::Result<(Vec<Suite>, Vec<String>)> {
         test.arg(folder);
         run_keeping(test, worth_repeating)
     })?;
-    lines.extend(steps.run("tests", || {
+    let programs = steps.run("build tests", programs::build)?;
+    lines.extend(steps.run("tests", || programs::run(programs, worth_repeating))?);
+    lines.extend(steps.run("documentation", || {
         run_keeping(
-            cargo(&["test", "--workspace", "--no-fail-fast"]),
+            cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]),
             worth_repeating,
         )
     })?);
