@@ -9,7 +9,9 @@
 pub mod bound;
 pub mod budgets;
 pub mod compile;
+pub mod consolidation;
 pub mod costs;
+mod decided;
 pub mod fill;
 pub mod methods;
 pub mod neighbourhood;

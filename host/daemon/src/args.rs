@@ -119,6 +119,10 @@ pub struct DisruptArgs {
     /// costs on average, half of it where the policy is Balanced]
     #[arg(long, value_name = "USD")]
     pub move_cost: Option<f64>,
+    /// A WebAssembly component that says which nodes are disrupted and when, and optionally a file
+    /// with its settings; with --disrupt or --converge
+    #[arg(long, value_name = "FILE.wasm[,SETTINGS.toml]")]
+    pub consolidation: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

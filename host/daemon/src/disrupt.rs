@@ -36,13 +36,14 @@ pub use explain::explain;
 /// # Errors
 /// Files that cannot be read, or no such node.
 pub fn explain_node(args: &ExplainArgs) -> Result<Explained, Failure> {
-    let (snapshot, scorers, seed) = read(&args.world)?;
+    let (snapshot, scorers, seed) = read(&args.world, None)?;
     let how = How {
         effort: effort(seed),
         explain: true,
         ..How::default()
     };
     let round = methods::round(&snapshot, &scorers, how, Stop::never());
+    say(&scorers);
     checked(&snapshot, &round)?;
     explain(&snapshot, &round, &args.name).map_err(|message| Failure::Usage {
         message: message.trim().to_owned(),
@@ -61,18 +62,35 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     if args.disrupt.write.is_some() {
         write::check(&args.world.snapshot)?;
     }
-    let (snapshot, scorers, seed) = read(&args.world)?;
+    let typed = args.disrupt.consolidation.as_deref();
+    let (snapshot, scorers, seed) = read(&args.world, typed)?;
     let how = how(&args.disrupt, seed)?;
     let text = match args.disrupt.converge {
         true => converge(args, snapshot, &scorers, how)?,
         false => propose(args, &snapshot, &scorers, how)?,
     };
+    say(&scorers);
     Ok(Answer::ok(text))
 }
 
-/// The cluster of the files that are named, who scores, and the seed.
-fn read(args: &WorldArgs) -> Result<(Snapshot, Scorers, u64), Failure> {
-    let options = options::resolve(args)?;
+/// What policies had to say, each thing once, on standard error.
+fn say(scorers: &Scorers) {
+    let mut said = std::collections::BTreeSet::new();
+    for note in scorers.notes() {
+        if !said.contains(&note) {
+            eprintln!("{note}");
+            said.insert(note);
+        }
+    }
+}
+
+/// The cluster of the files that are named, its policies, and the seed.
+fn read(
+    args: &WorldArgs,
+    consolidation: Option<&str>,
+) -> Result<(Snapshot, Scorers, u64), Failure> {
+    let mut options = options::resolve(args)?;
+    options.consolidation = consolidation.map(options::scorer).transpose()?;
     let scorers = policies::load(&options)?;
     let (world, problems) = input::read(&options)?;
     input::complain(&problems);

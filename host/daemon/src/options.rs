@@ -36,8 +36,10 @@ pub struct Options {
     pub settings: Settings,
     /// Default topology spread constraints, added to `settings` once the symbols exist.
     pub scheduler: Option<SchedulerConfig>,
-    /// Scorers, in order.
+    /// Policies, in order.
     pub policies: Vec<PolicyEntry>,
+    /// A consolidation policy that is named on the command line: in front of the others.
+    pub consolidation: Option<PolicyEntry>,
     /// Files with signals by name.
     pub signals: BTreeMap<String, PathBuf>,
 }
@@ -165,6 +167,7 @@ pub fn resolve(args: &WorldArgs) -> Result<Options, Failure> {
             .as_deref()
             .and_then(SchedulerConfig::typed),
         policies,
+        consolidation: None,
         signals: files(config.signals)?,
     })
 }

@@ -25,6 +25,12 @@ pub fn run(args: &PlanArgs) -> Result<Answer, Failure> {
     if args.disrupt.disrupt || args.disrupt.converge {
         return disrupt::run(args);
     }
+    if args.disrupt.consolidation.is_some() {
+        return Err(Failure::Usage {
+            message: "--consolidation has nothing to decide".into(),
+            hint: "add --disrupt or --converge".into(),
+        });
+    }
     let planned = decide(&args.world)?;
     input::complain(&planned.problems);
     let report = report(&planned);

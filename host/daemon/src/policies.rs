@@ -4,18 +4,20 @@ mod bench;
 mod check;
 mod signals;
 
+use longshore_core::disrupt::consolidation::Consolidation;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
-use longshore_policy::{Assignment, Host, HostConfig, Signals, WasmPolicies};
+use longshore_policy::{Assignment, Host, HostConfig, LoadedPolicy, Signals, WasmPolicies};
 use serde_json::Value;
 
 pub use bench::run as bench;
 pub use check::run as check;
 
+use crate::config::PolicyEntry;
 use crate::error::Failure;
 use crate::options::Options;
 
-/// The scorers of one run.
+/// The policies of one run.
 pub enum Scorers {
     /// No policy was named.
     Price,
@@ -26,16 +28,27 @@ pub enum Scorers {
 /// Loads the policies that `options` name. A policy that is refused is a failure: nothing else was
 /// asked for.
 pub fn load(options: &Options) -> Result<Scorers, Failure> {
-    if options.policies.is_empty() {
+    let typed = &options.consolidation;
+    if options.policies.is_empty() && typed.is_none() {
         return Ok(Scorers::Price);
     }
     let host = host()?;
     let mut assignments = Vec::new();
-    for entry in &options.policies {
+    for entry in typed.iter().chain(&options.policies) {
         let settings = toml_of(&entry.settings);
         let policy = host
             .load(&entry.path, Some(&settings))
             .map_err(|error| Failure::Policy(entry.name.clone(), error))?;
+        let is_typed = typed
+            .as_ref()
+            .is_some_and(|typed| std::ptr::eq(typed, entry));
+        if is_typed && !policy.is_consolidation() {
+            return Err(other_kind(entry, &policy, "consolidation", "--scorer"));
+        }
+        // A policy of a configuration has a line there.
+        if !is_typed && entry.line == 0 && !policy.is_scorer() {
+            return Err(other_kind(entry, &policy, "scorer", "--consolidation"));
+        }
         assignments.push(Assignment {
             policy,
             node_pools: entry.nodepools.clone().unwrap_or_default(),
@@ -48,6 +61,18 @@ pub fn load(options: &Options) -> Result<Scorers, Failure> {
     }
     policies.set_signals(signals);
     Ok(Scorers::Wasm(Box::new(policies)))
+}
+
+/// A policy that does not do what its flag asks for.
+fn other_kind(entry: &PolicyEntry, policy: &LoadedPolicy, wanted: &str, other: &str) -> Failure {
+    let implements = policy.about().implements.join(", ");
+    Failure::Usage {
+        message: format!(
+            "{} exports no `{wanted}`: it implements {implements}",
+            entry.path.display()
+        ),
+        hint: format!("give it with {other}, or name another component"),
+    }
 }
 
 fn host() -> Result<Host, Failure> {
@@ -79,6 +104,13 @@ impl Policies for Scorers {
         match self {
             Scorers::Price => ByPrice.score(catalogue, names, pool),
             Scorers::Wasm(policies) => policies.score(catalogue, names, pool),
+        }
+    }
+
+    fn consolidation(&self) -> Option<&dyn Consolidation> {
+        match self {
+            Scorers::Price => None,
+            Scorers::Wasm(policies) => policies.consolidation(),
         }
     }
 }

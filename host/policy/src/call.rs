@@ -3,6 +3,8 @@
 //! Nothing that comes out of a guest is trusted. The owner drops an instance after any failure:
 //! after a trap it cannot be entered again, and after a failed copy it may have leaked.
 
+mod judge;
+
 use std::sync::Arc;
 
 use longshore_core::model::OfferingId;
@@ -126,6 +128,8 @@ pub(crate) struct Instance {
     configure: TypedFunc<(Arc<str>,), Answer<()>>,
     score: Option<TypedFunc<(), Answer<Vec<f64>>>>,
     pools: Option<TypedFunc<(), Answer<Vec<RawPool>>>>,
+    weigh: Option<TypedFunc<(), Answer<Vec<f64>>>>,
+    decide: Option<TypedFunc<(), Answer<Vec<judge::RawDecision>>>>,
 }
 
 impl Instance {
@@ -137,6 +141,8 @@ impl Instance {
             columns: loaded.no_columns.clone(),
             signals: Arc::default(),
             signals_generation: 0,
+            cluster: Arc::default(),
+            proposals: Arc::default(),
             node_pool: Arc::from(""),
             now: 0.0,
             limits: limits.store(),
@@ -167,16 +173,28 @@ impl Instance {
                 .as_ref()
                 .map(|at| function(&mut store, at)?.typed(&store))
                 .transpose()?;
-            Ok((describe, configure, score, pools))
+            let weigh = exports
+                .weigh
+                .as_ref()
+                .map(|at| function(&mut store, at)?.typed(&store))
+                .transpose()?;
+            let decide = exports
+                .decide
+                .as_ref()
+                .map(|at| function(&mut store, at)?.typed(&store))
+                .transpose()?;
+            Ok((describe, configure, score, pools, weigh, decide))
         });
         match made {
-            Ok((describe, configure, score, pools)) => Ok(Instance {
+            Ok((describe, configure, score, pools, weigh, decide)) => Ok(Instance {
                 store,
                 limits,
                 describe,
                 configure,
                 score,
                 pools,
+                weigh,
+                decide,
             }),
             Err(error) => Err(failure("instantiate", &error, &store, &limits, 0)),
         }

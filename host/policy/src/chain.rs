@@ -6,19 +6,18 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longshore_core::disrupt::consolidation::Consolidation;
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{ByPrice, Policies, Scores};
 
 use crate::call::{CallError, Instance};
 use crate::columns::Columns;
 use crate::imports::Message;
+use crate::judges::Judges;
 use crate::load::{Host, LoadedPolicy};
 use crate::score_request::ScoreRequest;
 use crate::signals::Signals;
-
-/// Number of calls after which an instance is replaced, even within a round. Garbage collectors in
-/// guests lag behind: Go's was seen to fill 64 MiB within 1 500 questions on 5 000 offerings.
-const CALLS_PER_INSTANCE: u32 = 200;
+use crate::version::{Call, Versions};
 
 /// A policy and its NodePools.
 #[derive(Clone, Debug)]
@@ -52,6 +51,14 @@ pub struct CallStats {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
+    /// Questions about consolidation that nobody answered: the rules of NodePools alone counted.
+    pub by_rules: u64,
+    /// Proposals that it let go.
+    pub approved: u64,
+    /// Proposals that it put off.
+    pub deferred: u64,
+    /// Proposals that it refused.
+    pub refused: u64,
 }
 
 /// One answer of a round, recorded for replay.
@@ -72,6 +79,8 @@ pub enum Fallback {
     LastGood,
     /// Nobody: an offering costs its price.
     Price,
+    /// Nobody: the rules of NodePools alone say what is disrupted.
+    Rules,
 }
 
 /// What happened while policies were asked.
@@ -85,7 +94,7 @@ pub enum Report {
         policy: String,
         /// SHA-256 of the component.
         digest: String,
-        /// The NodePool of the request.
+        /// The NodePool of the request; empty for one about all.
         node_pool: String,
         /// What went wrong.
         error: CallError,
@@ -116,11 +125,15 @@ impl std::fmt::Display for Report {
                 let instead = match instead {
                     Fallback::LastGood => "its last good version answers",
                     Fallback::Price => "offerings cost their price",
+                    Fallback::Rules => "the rules of NodePools alone count",
+                };
+                let place = match node_pool.as_str() {
+                    "" => String::new(),
+                    name => format!(" for NodePool {name}"),
                 };
                 write!(
                     f,
-                    "policy {policy} failed for NodePool {node_pool}: {error}; {instead} for the \
-                    rest of the round"
+                    "policy {policy} failed{place}: {error}; {instead} for the rest of the round"
                 )
             }
             Report::Said {
@@ -133,10 +146,11 @@ impl std::fmt::Display for Report {
 /// Scorers by NodePool: the host's side of [`Policies`].
 pub struct WasmPolicies {
     inner: Mutex<Inner>,
+    judges: Arc<Judges>,
 }
 
 struct Inner {
-    scorers: Vec<Scorer>,
+    scorers: Vec<Versions>,
     columns: Option<CachedColumns>,
     signals: (Arc<Signals>, u32),
     now: f64,
@@ -156,22 +170,6 @@ struct CachedColumns {
     signals: Arc<Signals>,
 }
 
-#[derive(Default)]
-struct Scorer {
-    current: Option<Version>,
-    last_good: Option<Version>,
-    node_pools: Vec<String>,
-    tally: CallStats,
-}
-
-struct Version {
-    policy: LoadedPolicy,
-    /// An instance, and how often it has been asked.
-    instance: Option<(Instance, u32)>,
-    answered: bool,
-    failed: bool,
-}
-
 impl Host {
     /// Policies at work. NodePools that no assignment serves are scored by price.
     pub fn policies(&self, assignments: Vec<Assignment>) -> WasmPolicies {
@@ -187,45 +185,30 @@ impl Host {
     /// `before` with another version, the version that goes stays as last good one if it ever gave
     /// a good answer. Signals and previous requests are kept.
     pub fn follow(&self, before: Option<&WasmPolicies>, places: Vec<PolicySlot>) -> WasmPolicies {
+        let old_judges = before.map(|before| before.judges.clone());
         let before = before.map(WasmPolicies::lock);
-        let scorer = |place: PolicySlot| {
+        let scorer = |place: &PolicySlot| {
+            // A policy that could never be loaded may be one: the price answers for it.
+            if !place.policy.as_ref().is_none_or(LoadedPolicy::is_scorer) {
+                return Versions::default();
+            }
             let old = place
                 .follows
                 .and_then(|at| before.as_ref()?.scorers.get(at));
-            let (answered, last_good) = match (&place.policy, old) {
-                (
-                    Some(new),
-                    Some(Scorer {
-                        current: Some(old),
-                        last_good,
-                        ..
-                    }),
-                ) => {
-                    let same = Arc::ptr_eq(&new.0, &old.policy.0);
-                    let spare = if same || !old.answered {
-                        last_good.as_ref()
-                    } else {
-                        Some(old)
-                    };
-                    (same && old.answered, spare.map(Version::rested))
-                }
-                (Some(_), Some(old)) => (false, old.last_good.as_ref().map(Version::rested)),
-                _ => (false, None),
+            Versions::follow(place.policy.clone(), place.node_pools.clone(), old)
+        };
+        let judge = |place: &PolicySlot| {
+            let Some(policy) = place.policy.clone().filter(LoadedPolicy::is_consolidation) else {
+                return Versions::default();
             };
-            let current = place.policy.map(|policy| Version {
-                policy,
-                instance: None,
-                answered,
-                failed: false,
-            });
-            Scorer {
-                current,
-                last_good,
-                node_pools: place.node_pools,
-                tally: CallStats::default(),
+            let pools = place.node_pools.clone();
+            match &old_judges {
+                Some(old) => old.follow(place.follows, Some(policy), pools),
+                None => Versions::follow(Some(policy), pools, None),
             }
         };
-        let scorers = places.into_iter().map(scorer).collect();
+        let judges = Arc::new(Judges::new(places.iter().map(judge).collect()));
+        let scorers = places.iter().map(scorer).collect();
         let inner = match before {
             Some(old) => Inner {
                 scorers,
@@ -250,6 +233,7 @@ impl Host {
         };
         WasmPolicies {
             inner: Mutex::new(inner),
+            judges,
         }
     }
 }
@@ -264,27 +248,25 @@ impl WasmPolicies {
         if !inner.requests.is_empty() {
             inner.previous_requests = std::mem::take(&mut inner.requests);
         }
-        for scorer in &mut inner.scorers {
-            for version in scorer.current.iter_mut().chain(&mut scorer.last_good) {
-                version.instance = None;
-                version.failed = false;
-            }
-        }
+        inner.scorers.iter_mut().for_each(Versions::begin_round);
     }
 
     /// The same versions with instances of their own, for questions that are no part of a round:
     /// neither answers, reports nor counts of the two are shared.
     pub fn apart(&self) -> WasmPolicies {
+        self.copy(Arc::new(self.judges.rested()))
+    }
+
+    /// As [`WasmPolicies::apart`], but reports and counts of consolidation policies are shared: for
+    /// the looks that disrupt. Only one of them may ask at a time.
+    pub fn apart_to_disrupt(&self) -> WasmPolicies {
+        self.copy(self.judges.clone())
+    }
+
+    fn copy(&self, judges: Arc<Judges>) -> WasmPolicies {
         let inner = self.lock();
-        let rested = |version: &Option<Version>| version.as_ref().map(Version::rested);
-        let scorer = |scorer: &Scorer| Scorer {
-            current: rested(&scorer.current),
-            last_good: rested(&scorer.last_good),
-            node_pools: scorer.node_pools.clone(),
-            tally: CallStats::default(),
-        };
         let inner = Inner {
-            scorers: inner.scorers.iter().map(scorer).collect(),
+            scorers: inner.scorers.iter().map(Versions::rested).collect(),
             columns: inner.columns.clone(),
             signals: inner.signals.clone(),
             now: inner.now,
@@ -295,6 +277,7 @@ impl WasmPolicies {
         };
         WasmPolicies {
             inner: Mutex::new(inner),
+            judges,
         }
     }
 
@@ -335,34 +318,52 @@ impl WasmPolicies {
 
     /// What happened at each place since last asked.
     pub fn tallies(&self) -> Vec<CallStats> {
-        self.lock()
+        let mut tallies: Vec<CallStats> = self
+            .lock()
             .scorers
             .iter_mut()
             .map(|scorer| std::mem::take(&mut scorer.tally))
-            .collect()
+            .collect();
+        for (tally, of) in tallies.iter_mut().zip(self.judges.take_tallies()) {
+            tally.add(&of);
+        }
+        tallies
     }
 
     /// Puts another version in the place of assignment `at`. The one that goes stays as last good
     /// version if it ever gave a good answer.
     pub fn replace(&self, at: usize, policy: LoadedPolicy) {
-        let mut inner = self.lock();
-        let Some(scorer) = inner.scorers.get_mut(at) else {
-            return;
-        };
-        let new = Version {
-            policy,
-            instance: None,
-            answered: false,
-            failed: false,
-        };
-        if let Some(old) = scorer.current.replace(new).filter(|old| old.answered) {
-            scorer.last_good = Some(old);
+        if policy.is_consolidation() {
+            self.judges.replace(at, policy.clone());
+        }
+        if policy.is_scorer()
+            && let Some(scorer) = self.lock().scorers.get_mut(at)
+        {
+            scorer.is_asked = true;
+            scorer.replace(policy);
         }
     }
 
     /// What happened since last asked, in order.
     pub fn reports(&self) -> Vec<Report> {
-        std::mem::take(&mut self.lock().reports)
+        let mut reports = std::mem::take(&mut self.lock().reports);
+        reports.extend(self.judges.take_reports());
+        reports
+    }
+
+    pub(crate) fn judges(&self) -> &Judges {
+        &self.judges
+    }
+
+    /// A request about a catalogue that is for no NodePool in particular.
+    pub(crate) fn request(&self, catalogue: &Catalogue, names: &Symbols, now: f64) -> ScoreRequest {
+        let mut inner = self.lock();
+        ScoreRequest {
+            columns: inner.columns(catalogue, names),
+            signals: inner.signals.clone(),
+            node_pool: "".into(),
+            now,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -385,6 +386,23 @@ impl Policies for WasmPolicies {
         };
         inner.answered.push(answer);
         scores
+    }
+
+    fn consolidation(&self) -> Option<&dyn Consolidation> {
+        self.judges.is_any().then_some(self as &dyn Consolidation)
+    }
+}
+
+impl CallStats {
+    fn add(&mut self, other: &CallStats) {
+        self.calls += other.calls;
+        self.failures += other.failures;
+        self.by_last_good += other.by_last_good;
+        self.by_price += other.by_price;
+        self.by_rules += other.by_rules;
+        self.approved += other.approved;
+        self.deferred += other.deferred;
+        self.refused += other.refused;
     }
 }
 
@@ -423,44 +441,18 @@ impl Inner {
         };
         self.keep(&question);
 
-        let serves = |s: &Scorer| {
-            s.node_pools.is_empty() || s.node_pools.iter().any(|name| name == node_pool)
+        let place = self.scorers.iter().position(|s| s.serves(node_pool))?;
+        let call = Call {
+            place,
+            node_pool,
+            floor: Fallback::Price,
+            ask: &|instance: &mut Instance, _: &LoadedPolicy| {
+                instance.set_question(&question);
+                instance.score()
+            },
         };
-        let place = self.scorers.iter().position(serves)?;
-        let Scorer {
-            current,
-            last_good,
-            tally,
-            ..
-        } = &mut self.scorers[place];
-        tally.calls += 1;
-        let reports = &mut self.reports;
-        let spare = last_good.as_ref().is_some_and(|version| !version.failed);
-        let instead = if spare {
-            Fallback::LastGood
-        } else {
-            Fallback::Price
-        };
-        let mut ask = |version: &mut Version, instead| {
-            let before = version.failed;
-            let answer = version.ask(&question, place, instead, reports);
-            tally.failures += u64::from(version.failed && !before);
-            answer
-        };
-        if let Some(version) = current
-            && let Some(scores) = ask(version, instead)
-        {
-            return Some(((place, version.policy.clone()), scores));
-        }
-        let answer = last_good.as_mut().and_then(|version| {
-            ask(version, Fallback::Price).map(|scores| ((place, version.policy.clone()), scores))
-        });
-        *(if answer.is_some() {
-            &mut tally.by_last_good
-        } else {
-            &mut tally.by_price
-        }) += 1;
-        answer
+        let answer = self.scorers[place].ask(&call, &mut self.reports);
+        answer.map(|(policy, scores)| ((place, policy), scores))
     }
 
     /// The columns of a catalogue: those made last if they were made of it.
@@ -492,87 +484,5 @@ impl Inner {
             Some(kept) => *kept = question.clone(),
             None => self.requests.push(question.clone()),
         }
-    }
-}
-
-impl Version {
-    /// The same version without an instance, with another chance.
-    fn rested(&self) -> Self {
-        Version {
-            policy: self.policy.clone(),
-            instance: None,
-            answered: self.answered,
-            failed: false,
-        }
-    }
-
-    /// Its scores, unless it fails or has failed in this round.
-    fn ask(
-        &mut self,
-        question: &ScoreRequest,
-        place: usize,
-        instead: Fallback,
-        reports: &mut Vec<Report>,
-    ) -> Option<Scores> {
-        if self.failed {
-            return None;
-        }
-        let about = self.policy.about();
-        let name = format!("{} {}", about.name, about.version);
-        let made = match self
-            .instance
-            .take()
-            .filter(|&(_, calls)| calls < CALLS_PER_INSTANCE)
-        {
-            Some(kept) => Ok(kept),
-            None => self.policy.instantiate().map(|instance| (instance, 0)),
-        };
-        let (messages, answer) = match made {
-            Ok((mut instance, calls)) => {
-                instance.set_question(question);
-                let answer = instance.score();
-                let messages = instance.take_messages();
-                // An instance that failed is dropped here.
-                self.instance = answer.is_ok().then_some((instance, calls + 1));
-                (messages, answer)
-            }
-            Err(error) => (Vec::new(), Err(error)),
-        };
-        reports.extend(messages.into_iter().map(|message| Report::Said {
-            place,
-            policy: name.clone(),
-            message,
-        }));
-        match answer {
-            Ok(scores) => {
-                self.answered = true;
-                Some(scores)
-            }
-            Err(error) => {
-                self.failed = true;
-                let (digest, node_pool) = (
-                    self.policy.digest().to_owned(),
-                    question.node_pool.to_string(),
-                );
-                reports.push(Report::Failed {
-                    place,
-                    policy: name,
-                    digest,
-                    node_pool,
-                    error,
-                    instead,
-                });
-                None
-            }
-        }
-    }
-}
-
-impl LoadedPolicy {
-    /// A fresh instance with its settings.
-    pub(crate) fn instantiate(&self) -> Result<Instance, CallError> {
-        let mut instance = Instance::new(&self.0)?;
-        instance.configure(self.0.settings.clone())?;
-        Ok(instance)
     }
 }

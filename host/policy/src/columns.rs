@@ -242,7 +242,7 @@ fn clamp(amount: i64) -> u32 {
 }
 
 /// Gives out indexes for a column of few distinct symbols, in the order of first use.
-struct Interner<'a> {
+pub(crate) struct Interner<'a> {
     names: &'a Symbols,
     /// Index + 1 by symbol, the last one for no symbol; 0 for not seen.
     seen: Vec<u32>,
@@ -250,7 +250,7 @@ struct Interner<'a> {
 }
 
 impl<'a> Interner<'a> {
-    fn new(names: &'a Symbols) -> Self {
+    pub(crate) fn new(names: &'a Symbols) -> Self {
         Interner {
             names,
             seen: vec![0; names.len() + 1],
@@ -258,7 +258,7 @@ impl<'a> Interner<'a> {
         }
     }
 
-    fn index(&mut self, sym: Option<Symbol>) -> u32 {
+    pub(crate) fn index(&mut self, sym: Option<Symbol>) -> u32 {
         let slot = &mut self.seen[sym.map_or(self.names.len(), |sym| sym.0 as usize)];
         if *slot == 0 {
             self.order.push(sym);
@@ -267,7 +267,7 @@ impl<'a> Interner<'a> {
         *slot - 1
     }
 
-    fn table(self) -> Table {
+    pub(crate) fn table(self) -> Table {
         self.order
             .iter()
             .map(|sym| sym.map_or("", |sym| self.names.text(sym)).into())

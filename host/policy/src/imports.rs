@@ -3,12 +3,15 @@
 //! A column is a function without parameters that returns a list. It is lowered from the shared
 //! array straight into the guest's memory. The guest pays fuel for every call and every byte.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wasmtime::component::{ComponentNamedList, ComponentType, Lift, Linker, Lower};
 use wasmtime::{Engine, StoreContextMut, StoreLimits, Trap};
 
+use crate::cluster_columns::{ClusterColumns, ProposalColumns};
 use crate::columns::Columns;
 use crate::signals::{Signal, Signals};
 
@@ -56,6 +59,8 @@ pub(crate) struct State {
     pub columns: Arc<Columns>,
     pub signals: Arc<Signals>,
     pub signals_generation: u32,
+    pub cluster: Arc<ClusterColumns>,
+    pub proposals: Arc<ProposalColumns>,
     pub node_pool: Arc<str>,
     pub now: f64,
     pub limits: StoreLimits,
@@ -174,9 +179,13 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<(Linker<State>, Offere
 
 type Define = fn(&mut Interface) -> wasmtime::Result<()>;
 
-const INTERFACES: [(&str, Define); 4] = [
+const INTERFACES: [(&str, Define); 8] = [
     ("log", log),
+    ("node-pools", cluster::node_pools),
+    ("nodes", cluster::nodes),
     ("offerings", offerings),
+    ("owners", cluster::owners),
+    ("proposals", cluster::proposals),
     ("request", request),
     ("signals", signals),
 ];
@@ -301,7 +310,7 @@ mod tests {
     #[test]
     fn the_host_offers_what_the_contract_promises_and_nothing_else() {
         let (_, offered) = linker(&engine(&HostConfig::default()).unwrap()).unwrap();
-        assert_eq!(offered.len(), 4);
+        assert_eq!(offered.len(), INTERFACES.len());
         for (interface, mut functions) in offered {
             functions.sort();
             assert_eq!(functions, promised(interface), "{interface}");

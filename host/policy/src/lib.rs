@@ -1,5 +1,5 @@
-//! Policies: WebAssembly components that say what offerings cost (and, later, which nodes may be
-//! disrupted and what they boot with).
+//! Policies: WebAssembly components that say what offerings cost, and which nodes are disrupted and
+//! when (and, later, what they boot with).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,14 +27,17 @@
 mod cache;
 mod call;
 mod chain;
+mod cluster_columns;
 mod columns;
 mod engine;
 mod imports;
+mod judges;
 mod load;
 mod score_request;
 mod session;
 mod settings;
 mod signals;
+mod version;
 
 pub use call::{About, CallError};
 pub use chain::{Assignment, CallStats, Fallback, PolicySlot, Report, ScoreRecord, WasmPolicies};

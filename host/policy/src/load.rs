@@ -166,6 +166,8 @@ pub(crate) struct Exports {
     pub configure: ComponentExportIndex,
     pub score: Option<ComponentExportIndex>,
     pub pools: Option<ComponentExportIndex>,
+    pub weigh: Option<ComponentExportIndex>,
+    pub decide: Option<ComponentExportIndex>,
 }
 
 /// The host cannot be set up on this machine.
@@ -394,6 +396,16 @@ impl LoadedPolicy {
         &self.0.about
     }
 
+    /// Whether it says what offerings cost.
+    pub fn is_scorer(&self) -> bool {
+        self.0.exports.score.is_some()
+    }
+
+    /// Whether it says which nodes are disrupted, and when.
+    pub fn is_consolidation(&self) -> bool {
+        self.0.exports.decide.is_some()
+    }
+
     /// SHA-256 of its bytes, in hex.
     pub fn digest(&self) -> &str {
         &self.0.digest
@@ -500,6 +512,8 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
         configure: function("plugin", "configure").ok_or_else(|| missing("`plugin`"))?,
         score: function("scorer", "score"),
         pools: function("commitments", "pools"),
+        weigh: function("consolidation", "weigh"),
+        decide: function("consolidation", "decide"),
     };
     if implemented(component, engine).is_empty() {
         return Err(missing(&format!(
@@ -509,6 +523,11 @@ fn find_exports(component: &Component, engine: &Engine) -> Result<Exports, Refus
     }
     if exports.pools.is_some() && exports.score.is_none() {
         return Err(missing("`scorer` beside `commitments`"));
+    }
+    let judges = (exports.weigh.is_some(), exports.decide.is_some());
+    let said = implemented(component, engine);
+    if said.iter().any(|of| of == "consolidation") && judges != (true, true) {
+        return Err(missing("`consolidation` with `weigh` and `decide`"));
     }
     Ok(exports)
 }

@@ -16,7 +16,15 @@ use anyhow::{Context, Result, bail};
 pub use examples::{Built, EXAMPLES, Example, build_examples};
 
 /// The first-party plugins: folders of plugins/, names of components.
-pub const PLUGINS: [&str; 4] = ["carbon", "commitments", "price", "spot-risk"];
+pub const PLUGINS: [&str; 7] = [
+    "business-hours",
+    "carbon",
+    "cautious",
+    "commitments",
+    "pdb-aware",
+    "price",
+    "spot-risk",
+];
 
 /// Only one build at a time in a process; cargo's own locks do the same between processes.
 static BUILDING: Mutex<()> = Mutex::new(());
@@ -35,12 +43,22 @@ pub fn build_plugins() -> Result<Vec<PathBuf>> {
     PLUGINS.iter().map(wrap).collect()
 }
 
-/// Builds the policy that misbehaves on demand, for tests of the host.
+/// Builds the scorer that misbehaves on demand, for tests of the host.
 pub fn build_hostile() -> Result<PathBuf> {
+    build_for_tests("hostile")
+}
+
+/// The same as a consolidation policy.
+pub fn build_hostile_judge() -> Result<PathBuf> {
+    build_for_tests("hostile-judge")
+}
+
+fn build_for_tests(name: &str) -> Result<PathBuf> {
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    build_crates(&root().join("host/policy/tests/hostile"), "hostile")?;
-    let out = folder().join("hostile.wasm");
-    guest_tool()?.wrap(&module("hostile", "hostile"), &out, &[])?;
+    build_crates(&root().join("host/policy/tests").join(name), name)?;
+    let out = folder().join(name).with_extension("wasm");
+    let core = module(name, &name.replace('-', "_"));
+    guest_tool()?.wrap(&core, &out, &[])?;
     Ok(out)
 }
 

@@ -26,3 +26,14 @@ pub mod commitments {
         runtime_path: "longshore_sdk::bindings::wit_bindgen::rt",
     });
 }
+
+pub mod consolidation {
+    wit_bindgen::generate!({
+        path: "../../wit/policy@0.1.0",
+        world: "consolidation-policy",
+        pub_export_macro: true,
+        export_macro_name: "export_consolidation_policy",
+        default_bindings_module: "longshore_sdk::bindings::consolidation",
+        runtime_path: "longshore_sdk::bindings::wit_bindgen::rt",
+    });
+}

@@ -52,6 +52,9 @@
 //! Columns ([`offerings`]) are the fast way: pull those that you need, keep what you derive from
 //! static ones in a [`PerGeneration`]. [`Rows`] is the convenient way: it pulls them all.
 //!
+//! A policy of consolidation is a type with [`Consolidation`], exported with
+//! [`export_consolidation!`]; it reads [`nodes`], [`node_pools`], [`owners`] and [`proposals`].
+//!
 //! On other targets than `wasm32` the host's functions answer from [`testing`], so that
 //! `cargo test` runs everywhere.
 
@@ -62,9 +65,13 @@ extern crate self as longshore_sdk;
 pub mod bindings;
 mod cached;
 pub mod log;
+pub mod node_pools;
+pub mod nodes;
 pub mod offerings;
+pub mod owners;
 #[doc(hidden)]
 pub mod policy;
+pub mod proposals;
 pub mod request;
 mod rows;
 mod selector;
@@ -73,6 +80,6 @@ pub mod signals;
 pub mod testing;
 
 pub use cached::PerGeneration;
-pub use policy::{About, Commitments, Pool, Scorer};
+pub use policy::{About, Commitments, Consolidation, Decision, Pool, Scorer};
 pub use rows::{Row, Rows};
 pub use selector::{Keys, Selector, glob};

@@ -64,6 +64,75 @@ impl Pool {
     }
 }
 
+/// Says which nodes are disrupted, and when. The rules of NodePools are the floor: nothing that is
+/// answered allows what they forbid.
+pub trait Consolidation: Sized + 'static {
+    /// Who it is.
+    const ABOUT: About;
+    /// What an operator sets; see [`Scorer::Settings`].
+    type Settings: DeserializeOwned;
+
+    /// A policy with these settings, or what is wrong with them and what would be right.
+    fn new(settings: Self::Settings) -> Result<Self, String>;
+
+    /// USD per hour that removing each of [`nodes`](crate::nodes) has to save beside what is counted
+    /// anyway: 0 or more, infinite for never. Asked once in a round, before the search.
+    fn weigh(&mut self) -> Result<Vec<f64>, String> {
+        Ok(vec![0.0; crate::nodes::count() as usize])
+    }
+
+    /// A decision for each of [`proposals`](crate::proposals). Asked after each method that found
+    /// any.
+    fn decide(&mut self) -> Result<Vec<Decision>, String>;
+}
+
+/// What becomes of a proposal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// Higher ones get the budget first; below 0 is a no.
+    pub priority: f64,
+    /// Not before this time, seconds since 1970; at most a day ahead, 0 for now.
+    pub not_before: f64,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Decision {
+    /// It may happen, higher priorities first.
+    pub fn yes(priority: f64, reason: impl Into<String>) -> Self {
+        Decision {
+            priority: priority.max(0.0),
+            not_before: 0.0,
+            reason: reason.into(),
+        }
+    }
+
+    /// It may not happen.
+    pub fn no(reason: impl Into<String>) -> Self {
+        Decision {
+            priority: -1.0,
+            not_before: 0.0,
+            reason: reason.into(),
+        }
+    }
+
+    /// It may not happen before a time. What lies more than a day ahead is put off by a day, and
+    /// asked again then.
+    pub fn later(not_before: f64, reason: impl Into<String>) -> Self {
+        Decision {
+            priority: 0.0,
+            not_before: not_before.min(crate::request::now() + 86_400.0),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// A consolidation policy from settings as the host hands them over.
+#[doc(hidden)]
+pub fn configured_consolidation<C: Consolidation>(settings: &str) -> Result<C, String> {
+    C::new(serde_json::from_str(settings).map_err(|error| error.to_string())?)
+}
+
 /// A scorer from settings as the host hands them over.
 #[doc(hidden)]
 pub fn configured<S: Scorer>(settings: &str) -> Result<S, String> {
@@ -119,6 +188,76 @@ macro_rules! export_commitments {
         };
         #[cfg(not(target_arch = "wasm32"))]
         const _: fn(&str) -> Result<$scorer, String> = $crate::policy::configured::<$scorer>;
+    };
+}
+
+/// Makes a component of a [`Consolidation`]. On other targets than `wasm32` it does nothing.
+#[macro_export]
+macro_rules! export_consolidation {
+    ($policy:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            use $crate::bindings::consolidation::exports::longshore::policy::{
+                consolidation, plugin,
+            };
+
+            struct Exported;
+
+            ::std::thread_local! {
+                static POLICY: ::std::cell::RefCell<Option<$policy>> =
+                    const { ::std::cell::RefCell::new(None) };
+            }
+
+            fn with<T>(
+                ask: impl FnOnce(&mut $policy) -> Result<T, String>,
+            ) -> Result<T, String> {
+                POLICY.with_borrow_mut(|policy| {
+                    ask(policy.as_mut().ok_or("asked before it was configured")?)
+                })
+            }
+
+            impl plugin::Guest for Exported {
+                fn describe() -> plugin::Description {
+                    let about = <$policy as $crate::Consolidation>::ABOUT;
+                    plugin::Description {
+                        name: about.name.to_owned(),
+                        version: about.version.to_owned(),
+                        summary: about.summary.to_owned(),
+                        implements: vec!["consolidation".to_owned()],
+                        signals: about.signals.iter().map(|name| (*name).to_owned()).collect(),
+                        settings_schema: about.settings_schema.to_owned(),
+                    }
+                }
+
+                fn configure(settings: String) -> Result<(), String> {
+                    $crate::policy::speak_on_panic();
+                    let policy = $crate::policy::configured_consolidation(&settings)?;
+                    POLICY.set(Some(policy));
+                    Ok(())
+                }
+            }
+
+            impl consolidation::Guest for Exported {
+                fn weigh() -> Result<Vec<f64>, String> {
+                    with(|policy| $crate::Consolidation::weigh(policy))
+                }
+
+                fn decide() -> Result<Vec<consolidation::Decision>, String> {
+                    let decisions = with(|policy| $crate::Consolidation::decide(policy))?;
+                    let raw = decisions.into_iter().map(|decision| consolidation::Decision {
+                        priority: decision.priority,
+                        not_before: decision.not_before,
+                        reason: decision.reason,
+                    });
+                    Ok(raw.collect())
+                }
+            }
+
+            $crate::bindings::consolidation::export_consolidation_policy!(Exported with_types_in $crate::bindings::consolidation);
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(&str) -> Result<$policy, String> =
+            $crate::policy::configured_consolidation::<$policy>;
     };
 }
 

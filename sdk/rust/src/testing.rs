@@ -1,10 +1,15 @@
 //! A catalogue and signals for tests of policies, on any target but `wasm32`: what the host's
 //! functions answer inside [`with`] and [`with_signals`].
 
+mod cluster;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+
+pub use cluster::{Cluster, Node, Owner, Proposal, with_cluster};
+pub(crate) use cluster::{node_pools, nodes, now, owners, proposals};
 
 /// An offering of the catalogue under test.
 #[derive(Clone, Debug, PartialEq)]

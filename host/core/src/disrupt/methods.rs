@@ -3,13 +3,17 @@
 //! Empty nodes go first. Drifted nodes follow, one by one. Consolidation waits for a round without
 //! drift, so that it does not pack pods onto nodes that are about to be replaced.
 
+mod alone;
+
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::bound;
 use super::budgets::Budgets;
 use super::compile::{Compiled, NodeTerms};
+use super::consolidation::Facts;
 use super::costs::{self, MoveCost};
+use super::decided::{self, Judge};
 use super::fill::Filler;
 use super::pack;
 use super::proposals::{self, Dropped, Limits, Outcome, Proposal, Rules};
@@ -51,6 +55,17 @@ pub enum Verdict {
     Now,
     /// A budget of a NodePool has to have more left: its name and what is left.
     Later(Symbol, u32),
+    /// A consolidation policy says no: see [`Proposal::decision`].
+    Refused,
+    /// A consolidation policy says not yet: see [`Proposal::decision`].
+    Deferred,
+}
+
+impl Verdict {
+    /// A consolidation policy is in the way.
+    pub fn is_by_policy(&self) -> bool {
+        matches!(self, Verdict::Refused | Verdict::Deferred)
+    }
 }
 
 /// What one round finds.
@@ -83,9 +98,9 @@ impl Round {
 }
 
 /// Looks at a cluster once.
-pub fn round(
-    snapshot: &Snapshot,
-    policies: &dyn Policies,
+pub fn round<'s>(
+    snapshot: &'s Snapshot,
+    policies: &'s dyn Policies,
     options: Options,
     stop: Stop<'_>,
 ) -> Round {
@@ -99,9 +114,14 @@ pub fn round(
         refusals.iter_mut().for_each(expected);
         candidates[node.0 as usize].static_drift = false;
     }
+    let judge = policies.consolidation().map(|policy| {
+        let facts = Facts::new(snapshot, &candidates, &budgets, policies);
+        Judge::new(policy, facts, &mut candidates)
+    });
     let mut asked = Asked {
         snapshot,
         budgets,
+        judge,
         used: FxHashMap::default(),
         round: Round::default(),
     };
@@ -125,7 +145,7 @@ pub fn round(
         .round
         .proposals
         .iter()
-        .any(|(proposal, _)| proposal.method == Method::Drift);
+        .any(|(proposal, v)| proposal.method == Method::Drift && !v.is_by_policy());
     if !drifts && (options.asks(Method::MultiNode) || options.asks(Method::SingleNode)) {
         asked.consolidation(&input, stop);
     }
@@ -167,6 +187,8 @@ struct SearchInput<'i> {
 struct Asked<'s> {
     snapshot: &'s Snapshot,
     budgets: Budgets,
+    /// The consolidation policy, if there is one.
+    judge: Option<Judge<'s>>,
     /// Nodes of each NodePool that proposals take.
     used: FxHashMap<Symbol, u32>,
     round: Round,
@@ -229,6 +251,34 @@ impl<'s> Asked<'s> {
         Verdict::Now
     }
 
+    /// Has the policy judge what a method found, and gives out the budgets: higher priorities
+    /// first, then in the order found. Whether anything may be carried out now.
+    fn admit(&mut self, mut found: Vec<Proposal>) -> bool {
+        if let Some(judge) = &self.judge {
+            judge.decide(&mut found);
+            found.sort_by(|a, b| decided::priority(b).total_cmp(&decided::priority(a)));
+        }
+        let now = self.snapshot.world.now;
+        let mut any = false;
+        for proposal in found {
+            let verdict = match decided::kept_by(proposal.decision.as_ref(), now) {
+                Some(kept) => {
+                    self.round.keep(&proposal, &kept);
+                    kept
+                }
+                None => self.verdict(&proposal),
+            };
+            any |= verdict == Verdict::Now;
+            self.round.proposals.push((proposal, verdict));
+        }
+        any
+    }
+
+    /// What a consolidation policy has a node save, USD per hour.
+    fn weight(&self, at: usize) -> f64 {
+        self.judge.as_ref().map_or(0.0, |judge| judge.usd(at))
+    }
+
     fn price(&self, at: usize) -> f64 {
         costs::price_of(self.snapshot, &self.snapshot.nodes[at]).unwrap_or(0.0)
     }
@@ -239,20 +289,27 @@ impl<'s> Asked<'s> {
         let mut nodes: Vec<(f64, usize)> = empty.map(|(at, _)| (self.price(at), at)).collect();
         nodes.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let node_cost = self.snapshot.world.settings.node_cost;
+        let mut found = Vec::new();
         for (price, at) in nodes {
-            let proposal = Proposal {
+            let gain = price + node_cost - self.weight(at);
+            let kept = self.judge.as_ref().filter(|_| gain < 0.0);
+            if let Some(kept) = kept.and_then(|judge| judge.keeps(at, -gain)) {
+                self.round.stays.push((NodeIx(at as u32), kept));
+                continue;
+            }
+            found.push(Proposal {
                 method: Method::Emptiness,
                 reason: Reason::Empty,
                 nodes: vec![NodeIx(at as u32)],
                 replacements: Vec::new(),
                 moves: Vec::new(),
                 savings: price,
-                gain: price + node_cost,
+                gain,
                 disruption_cost: 0.0,
-            };
-            let verdict = self.verdict(&proposal);
-            self.round.proposals.push((proposal, verdict));
+                decision: None,
+            });
         }
+        self.admit(found);
     }
 
     /// What the search is told about each node; `may` says which it may remove.
@@ -267,7 +324,7 @@ impl<'s> Asked<'s> {
             NodeTerms {
                 removable: may(at, candidate),
                 weight: candidate.weight,
-                move_cost: each * candidate.weight,
+                move_cost: each * candidate.weight + self.weight(at),
             }
         };
         self.round.candidates.iter().enumerate().map(of).collect()
@@ -377,14 +434,13 @@ impl<'s> Asked<'s> {
             outcomes.push(Outcome::new(&state).since(&before));
         }
         let mut limits = Limits::new(&c);
+        let mut found = Vec::new();
         for outcome in outcomes {
             let (proposals, dropped) = proposals::of_drift(&mut c, outcome, &mut limits);
-            for proposal in proposals {
-                let verdict = self.verdict(&proposal);
-                self.round.proposals.push((proposal, verdict));
-            }
+            found.extend(proposals);
             self.round.dropped.extend(dropped);
         }
+        self.admit(found);
     }
 
     fn consolidation(&mut self, input: &SearchInput<'_>, stop: Stop<'_>) {
@@ -416,90 +472,12 @@ impl<'s> Asked<'s> {
             _ => {}
         }
         self.round.dropped.extend(dropped);
-        let mut any = false;
-        for proposal in found {
-            let verdict = self.verdict(&proposal);
-            any |= verdict == Verdict::Now;
-            self.round.proposals.push((proposal, verdict));
-        }
+        let any = self.admit(found);
         if !any && options.only != Some(Method::MultiNode) {
             self.alone(&mut c, options);
         }
         if options.explain {
             self.explain(&c);
-        }
-    }
-
-    /// Where no proposal is within the budgets: nodes one at a time, each looked at alone.
-    fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) {
-        let mut nodes: Vec<usize> = (0..c.nodes.len())
-            .filter(|&at| c.nodes[at].removable)
-            .collect();
-        nodes.sort_by(|&a, &b| {
-            c.worth_per_cost(a)
-                .total_cmp(&c.worth_per_cost(b))
-                .then(a.cmp(&b))
-        });
-        for at in nodes {
-            let Some(pool) = self.snapshot.nodes[at].pool else {
-                continue;
-            };
-            if self.left(pool, Reason::Underutilized) == 0 {
-                continue;
-            }
-            let outcome = {
-                let mut state = State::new(c);
-                let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
-                if !left.is_empty() || state.cost >= 0.0 {
-                    continue;
-                }
-                Outcome::new(&state)
-            };
-            let (found, _) = proposals::of_state(c, outcome, options.rules, self.left_of_all());
-            // Only the first: the next one would be found without knowing of this one.
-            if let Some(proposal) = found.into_iter().next() {
-                let verdict = self.verdict(&proposal);
-                self.round.proposals.push((proposal, verdict));
-                return;
-            }
-        }
-    }
-
-    /// What it would take to remove each node that could go and does not.
-    fn explain(&mut self, c: &Compiled<'_>) {
-        let proposed: Nodes = self
-            .round
-            .proposals
-            .iter()
-            .flat_map(|(proposal, _)| proposal.nodes.iter().copied())
-            .collect();
-        for at in 0..c.nodes.len() {
-            let node = NodeIx(at as u32);
-            if !self.round.candidates[at].may(Method::MultiNode) || proposed.contains(&node) {
-                continue;
-            }
-            if !c.nodes[at].removable {
-                let pods = self.snapshot.nodes[at].pods.iter();
-                let pod = pods
-                    .copied()
-                    .find(|pod| !c.members.contains_key(pod))
-                    .unwrap_or(PodIx(0));
-                self.round.stays.push((node, Stays::NotModelled(pod)));
-                continue;
-            }
-            let mut state = State::new(c);
-            let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
-            let own = |class: u32| c.nodes[at].own.iter().find(|own| own.class == class);
-            let stuck = left
-                .first()
-                .and_then(|(class, _)| own(*class))
-                .and_then(|own| own.pods.first());
-            let why = match stuck {
-                Some(&pod) => Stays::NoPlace(pod),
-                None if state.cost < 0.0 => Stays::Needed,
-                None => Stays::NotWorthIt(state.cost),
-            };
-            self.round.stays.push((node, why));
         }
     }
 }

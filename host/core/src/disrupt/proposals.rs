@@ -8,6 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use super::compile::Compiled;
+use super::consolidation::Decision;
 use super::neighbourhood::LEAST_GAIN;
 pub use super::replacements::Replacement;
 use super::replacements::{ReplacementError, replacement};
@@ -55,6 +56,8 @@ pub struct Proposal {
     pub gain: f64,
     /// Eviction cost of the pods that move.
     pub disruption_cost: f64,
+    /// What a consolidation policy says of it, if there is one.
+    pub decision: Option<Decision>,
 }
 
 impl Proposal {
@@ -790,6 +793,7 @@ fn described(
         moves,
         savings: price - paid,
         gain: gain(c, part),
+        decision: None,
     }
 }
 

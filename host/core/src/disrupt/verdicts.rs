@@ -2,6 +2,8 @@
 //!
 //! Nothing here says that disruption is worth it. [`search`](super::search) says that.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::budgets::Budgets;
@@ -132,6 +134,15 @@ pub enum Stays {
     /// What it costs is less than what its pods' new places would cost and what it costs to move them:
     /// USD per hour that are missing.
     NotWorthIt(f64),
+    /// A consolidation policy does not let it go.
+    Policy {
+        /// The policy's name.
+        by: Arc<str>,
+        /// What it says; may be empty.
+        why: Arc<str>,
+        /// It may go from this time on, seconds since 1970; nothing if the policy names no time.
+        until: Option<i64>,
+    },
 }
 
 /// A node's pods as disruption looks at them, and whether each method may take it.
@@ -189,7 +200,7 @@ struct Rules<'s> {
     nominated: FxHashMap<Symbol, PodIx>,
     /// Commands of NodeClaims that are still there.
     commands: FxHashSet<Symbol>,
-    pod_budgets: PodBudgets,
+    pods: PodRules,
     daemon: Option<Symbol>,
 }
 
@@ -225,7 +236,7 @@ impl<'s> Rules<'s> {
                         .filter_map(|claim| claim.annotations.get(key))
                         .collect()
                 }),
-            pod_budgets: PodBudgets::new(world),
+            pods: PodRules::new(world),
             daemon: world.names.get("DaemonSet"),
         }
     }
@@ -361,48 +372,67 @@ impl<'s> Rules<'s> {
 
     /// Whether every pod of a node may be evicted, daemons and static pods included.
     fn by_pods(&self, pods: &[PodIx]) -> Result<(), Stays> {
-        for &ix in pods {
-            let pod = self.pod(ix);
-            match pod.do_not_disrupt {
-                DoNotDisrupt::No => {}
-                DoNotDisrupt::Always => return Err(Stays::PodDoNotDisrupt(ix, None)),
-                DoNotDisrupt::For(seconds) => {
-                    let until = pod.started.map(|started| started.saturating_add(seconds));
-                    if until.is_none_or(|until| self.world.now < until) {
-                        return Err(Stays::PodDoNotDisrupt(ix, until));
-                    }
-                }
-            }
-            if pod.terminal || pod.is_static || self.tolerates_disruption(pod) {
-                continue;
-            }
-            match self.pod_budgets.of(self.world, pod.shape).as_slice() {
-                [] => {}
-                [one] if self.world.budgets[*one].allowed > 0 => {}
-                [one] => return Err(Stays::PodBudget(ix, *one)),
-                _ => return Err(Stays::SeveralPodBudgets(ix)),
-            }
-        }
-        Ok(())
+        let refusal = pods
+            .iter()
+            .find_map(|&ix| self.pods.refuses(self.world, ix));
+        refusal.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether single pods may be evicted.
+pub(super) struct PodRules(PodBudgets);
+
+impl PodRules {
+    pub(super) fn new(world: &ClusterObjects) -> Self {
+        PodRules(PodBudgets::new(world))
     }
 
-    /// Such a pod is not evicted: it ends with its node.
-    fn tolerates_disruption(&self, pod: &Pod) -> bool {
-        use crate::model::TaintEffect::NoSchedule;
-        let text = |symbol: Symbol| self.world.names.text(symbol);
-        self.world
-            .shapes
-            .get(pod.shape)
-            .tolerations
-            .iter()
-            .any(|toleration| {
-                let key = toleration.key.map_or(toleration.exists, |key| {
-                    text(key) == "karpenter.sh/disrupted"
-                });
-                let value = toleration.exists || text(toleration.value).is_empty();
-                key && value && toleration.effect.is_none_or(|effect| effect == NoSchedule)
-            })
+    /// Why a pod may not be evicted now.
+    pub(super) fn refuses(&self, world: &ClusterObjects, ix: PodIx) -> Option<Stays> {
+        let pod = &world.pods[ix.0 as usize];
+        match pod.do_not_disrupt {
+            DoNotDisrupt::No => {}
+            DoNotDisrupt::Always => return Some(Stays::PodDoNotDisrupt(ix, None)),
+            DoNotDisrupt::For(seconds) => {
+                let until = pod.started.map(|started| started.saturating_add(seconds));
+                if until.is_none_or(|until| world.now < until) {
+                    return Some(Stays::PodDoNotDisrupt(ix, until));
+                }
+            }
+        }
+        if pod.terminal || pod.is_static || tolerates_disruption(world, pod) {
+            return None;
+        }
+        match self.0.of(world, pod.shape).as_slice() {
+            [] => None,
+            [one] if world.budgets[*one].allowed > 0 => None,
+            [one] => Some(Stays::PodBudget(ix, *one)),
+            _ => Some(Stays::SeveralPodBudgets(ix)),
+        }
     }
+
+    /// The fewest disruptions that a PodDisruptionBudget of the pod allows; nothing without one.
+    pub(super) fn allowed(&self, world: &ClusterObjects, pod: &Pod) -> Option<u32> {
+        let budgets = self.0.of(world, pod.shape);
+        let allowed = budgets
+            .iter()
+            .map(|&at| world.budgets[at].allowed.max(0) as u32);
+        allowed.min()
+    }
+}
+
+/// Such a pod is not evicted: it ends with its node.
+fn tolerates_disruption(world: &ClusterObjects, pod: &Pod) -> bool {
+    use crate::model::TaintEffect::NoSchedule;
+    let text = |symbol: Symbol| world.names.text(symbol);
+    let tolerations = &world.shapes.get(pod.shape).tolerations;
+    tolerations.iter().any(|toleration| {
+        let key = toleration.key.map_or(toleration.exists, |key| {
+            text(key) == "karpenter.sh/disrupted"
+        });
+        let value = toleration.exists || text(toleration.value).is_empty();
+        key && value && toleration.effect.is_none_or(|effect| effect == NoSchedule)
+    })
 }
 
 /// Which PodDisruptionBudgets select a pod.

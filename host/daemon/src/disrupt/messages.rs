@@ -6,8 +6,21 @@ use longshore_core::ids::{NodeIx, PodIx};
 use longshore_core::model::Symbol;
 use longshore_core::snapshot::Snapshot;
 
+use super::write::rfc3339;
 use crate::error::count;
 use crate::report::pod_name;
+
+/// What a consolidation policy says.
+fn policy(by: &str, why: &str, until: Option<i64>) -> String {
+    let why = match why {
+        "" => "no reason given",
+        why => why,
+    };
+    match until.map(rfc3339) {
+        Some(until) => format!("policy {by}: {why}; not before {until}"),
+        None => format!("policy {by}: {why}"),
+    }
+}
 
 /// What sentences are made with.
 pub struct Messages<'s> {
@@ -55,6 +68,7 @@ impl Messages<'_> {
             Stays::NoPlace(_) => "NoPlace",
             Stays::Needed => "Needed",
             Stays::NotWorthIt(_) => "NotWorthIt",
+            Stays::Policy { .. } => "Policy",
         }
     }
 
@@ -115,6 +129,7 @@ impl Messages<'_> {
             Stays::NotWorthIt(missing) => {
                 format!("to remove it would save {missing:.4} USD per hour too little for the pods that move")
             }
+            Stays::Policy { by, why, until } => policy(by, why, *until),
         }
     }
 
@@ -136,8 +151,29 @@ impl Messages<'_> {
         }
     }
 
-    /// Why a proposal is worth it.
+    /// What a consolidation policy has against a proposal.
+    pub fn kept(&self, proposal: &Proposal, is_deferred: bool) -> String {
+        let Some(decision) = &proposal.decision else {
+            return String::new();
+        };
+        let until = is_deferred.then_some(decision.not_before as i64);
+        let by = decision.by.as_deref().unwrap_or_default();
+        policy(by, &decision.reason, until)
+    }
+
+    /// Why a proposal is worth it, and what a policy that lets it go says of it.
     pub fn worth(&self, proposal: &Proposal) -> String {
+        let saves = self.saves(proposal);
+        match &proposal.decision {
+            Some(decision) if !decision.reason.is_empty() => {
+                let by = decision.by.as_deref().unwrap_or_default();
+                format!("{saves}; {}", policy(by, &decision.reason, None))
+            }
+            _ => saves,
+        }
+    }
+
+    fn saves(&self, proposal: &Proposal) -> String {
         let saves = format!("saves {:.4} USD per hour", proposal.savings);
         match proposal.moves.len() {
             0 => saves,

@@ -53,7 +53,7 @@ pub struct ProposalReport {
     pub disruption_cost: f64,
     /// Where each pod goes: a node, or `replacement N`.
     pub moves: BTreeMap<String, String>,
-    /// `now`, or `later` if a budget has to have more left.
+    /// `now`, `later` if a budget has to have more left, `refused` or `deferred` by a policy.
     pub verdict: &'static str,
     /// Why.
     pub why: String,
@@ -154,6 +154,8 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
     let (verdict, why) = match verdict {
         Verdict::Now => ("now", messages.worth(proposal)),
         Verdict::Later(pool, left) => ("later", messages.budget_left(*pool, proposal, *left)),
+        Verdict::Refused => ("refused", messages.kept(proposal, false)),
+        Verdict::Deferred => ("deferred", messages.kept(proposal, true)),
     };
     ProposalReport {
         method: proposal.method.name(),
@@ -175,7 +177,9 @@ fn of_proposal(messages: &Messages<'_>, proposal: &Proposal, verdict: &Verdict) 
 }
 
 fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
-    let proposed = round.proposals.iter().map(|(proposal, _)| proposal);
+    let kept = |of: &&(Proposal, Verdict)| of.1.is_by_policy();
+    let proposed = round.proposals.iter().filter(|of| !kept(of));
+    let proposed = proposed.map(|(proposal, _)| proposal);
     let goes: HashSet<NodeIx> = proposed.flat_map(|p| p.nodes.iter().copied()).collect();
     // Of several reasons the first counts.
     let found: HashMap<NodeIx, &Stays> =
@@ -197,7 +201,8 @@ fn stays(messages: &Messages<'_>, round: &Round) -> Vec<Staying> {
         for method in Method::ALL {
             let refusal = candidate.refusal(method).cloned();
             let why = refusal.or_else(|| {
-                let searched = found.filter(|_| method != Method::Emptiness);
+                let by_policy = |why: &&&Stays| matches!(why, Stays::Policy { .. });
+                let searched = found.filter(|why| method != Method::Emptiness || by_policy(&why));
                 searched.map(|why| (*why).clone())
             });
             match (why, dropped) {

@@ -146,7 +146,7 @@ fn time(world: &ClusterObjects) -> String {
 }
 
 /// RFC 3339, in UTC, of seconds since 1970.
-fn rfc3339(seconds: i64) -> String {
+pub(super) fn rfc3339(seconds: i64) -> String {
     Timestamp::from_second(seconds)
         .unwrap_or_default()
         .to_string()

@@ -86,11 +86,12 @@ pub fn text(status: &Value) -> String {
             .as_str()
             .map(|why| format!("; failing: {why}"))
             .unwrap_or_default();
+        let decisions = decisions(policy);
         let (name, mode) = (shown(&policy["name"]), shown(&policy["mode"]));
         line(
             "policy",
             format!(
-                "{name} ({mode}): {version}{failing}{}",
+                "{name} ({mode}): {version}{decisions}{failing}{}",
                 problem(&policy["error"])
             ),
         );
@@ -107,6 +108,34 @@ pub fn text(status: &Value) -> String {
         );
     }
     out
+}
+
+/// What a consolidation policy has decided, and how often nobody did.
+fn decisions(policy: &Value) -> String {
+    let implements = list(&policy["implements"]);
+    if !implements.iter().any(|of| of == "consolidation") {
+        return String::new();
+    }
+    let number = |name: &str| policy[name].as_u64().unwrap_or(0);
+    let mut text = format!(
+        "; proposals approved {}, deferred {}, refused {}",
+        number("approved"),
+        number("deferred"),
+        number("declined")
+    );
+    let shadow = &policy["shadow"];
+    if !shadow.is_null() {
+        let number = |name: &str| shadow[name].as_u64().unwrap_or(0);
+        text = format!(
+            "; would have decided {} of {} proposals otherwise",
+            number("proposals_differing"),
+            number("proposals")
+        );
+    }
+    match number("by_rules") {
+        0 => text,
+        times => format!("{text}; the rules of NodePools alone counted {times} times"),
+    }
 }
 
 fn rounds(status: &Value) -> String {

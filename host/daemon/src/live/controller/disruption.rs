@@ -145,7 +145,7 @@ impl Controller {
         self.disruption.revision = self.state.revision;
         self.disruption.rounds = self.rounds;
         let input = self.round_input();
-        let live = live.apart();
+        let live = live.apart_to_disrupt();
         let metrics = self.ctx.metrics.clone();
         let look = move |how: &super::RoundConfig| {
             guarded_now(&metrics, "disruption", || decide(how, &live, input)).map(Box::new)

@@ -133,12 +133,7 @@ pub fn load(
             });
         }
     };
-    if policy
-        .about()
-        .implements
-        .iter()
-        .any(|what| what == "scorer")
-    {
+    if policy.is_scorer() || policy.is_consolidation() {
         return Ok(policy);
     }
     let reason = format!(
@@ -148,7 +143,8 @@ pub fn load(
     Err(Problem {
         place,
         reason,
-        hint: "only scorers (and their commitments) are asked in this version".into(),
+        hint: "scorers, their commitments and consolidation policies are asked in this version"
+            .into(),
     })
 }
 
@@ -195,13 +191,16 @@ fn refused(config: &Path, entry: &PolicyEntry, place: String, error: &LoadError)
 const TRIALS: usize = 16;
 
 /// Sends a version the score requests of the last round for its NodePools, or for all if it had
-/// none. Without a last round it passes.
+/// none. Without a last round it passes, and so does one that scores nothing.
 pub fn validate(
     policy: &LoadedPolicy,
     entry: &PolicyEntry,
     asked: &[ScoreRequest],
     signals: &Arc<Signals>,
 ) -> Result<(), Problem> {
+    if !policy.is_scorer() {
+        return Ok(());
+    }
     let named = |q: &&ScoreRequest| {
         entry
             .nodepools

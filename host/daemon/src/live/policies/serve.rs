@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use longshore_core::disrupt::Proposal;
+use longshore_core::disrupt::consolidation::{Consolidation, Decision, Facts, Weight};
 use longshore_core::model::{Catalogue, Symbol, Symbols};
 use longshore_core::policy::{Policies, Scores};
 use longshore_policy::{LoadedPolicy, ScoreRecord, ScoreRequest, Signals, WasmPolicies};
@@ -16,6 +18,7 @@ pub struct ActivePolicies {
     pub(super) names: Vec<String>,
     pub(super) wasm: WasmPolicies,
     pub(super) shadows: Vec<Shadow>,
+    pub(super) shadow_judges: Vec<Arc<ShadowJudge>>,
     /// The answers of this round by NodePool; kept only if there are shadow policies.
     answered: Mutex<Vec<(String, Scores)>>,
 }
@@ -39,6 +42,7 @@ impl ActivePolicies {
             names,
             wasm,
             shadows,
+            shadow_judges: Vec::new(),
             answered: Mutex::default(),
         }
     }
@@ -52,6 +56,19 @@ impl ActivePolicies {
             self.wasm.apart(),
             Vec::new(),
         )
+    }
+
+    /// As [`ActivePolicies::apart`], but what consolidation policies do is reported and counted, and
+    /// shadows of them are compared: for a look that disrupts.
+    pub fn apart_to_disrupt(&self) -> ActivePolicies {
+        let mut live = ActivePolicies::new(
+            self.config.clone(),
+            self.names.clone(),
+            self.wasm.apart_to_disrupt(),
+            Vec::new(),
+        );
+        live.shadow_judges.clone_from(&self.shadow_judges);
+        live
     }
 
     /// Begins a round at `now`, seconds since 1970.
@@ -91,6 +108,8 @@ impl ActivePolicies {
     }
 
     pub(super) fn share_signals(&self, signals: Arc<Signals>) {
+        let judges = self.shadow_judges.iter();
+        judges.for_each(|judge| judge.wasm.share_signals(signals.clone()));
         self.wasm.share_signals(signals);
     }
 }
@@ -106,6 +125,49 @@ impl Policies for ActivePolicies {
             }
         }
         scores
+    }
+
+    fn consolidation(&self) -> Option<&dyn Consolidation> {
+        let asked = self.wasm.consolidation().is_some() || !self.shadow_judges.is_empty();
+        asked.then_some(self as &dyn Consolidation)
+    }
+}
+
+/// Shadows are asked after those that are enforced, on the thread of the look.
+impl Consolidation for ActivePolicies {
+    fn weigh(&self, facts: &Facts<'_>) -> Vec<Weight> {
+        for shadow in &self.shadow_judges {
+            shadow.wasm.weigh(facts);
+        }
+        self.wasm.weigh(facts)
+    }
+
+    fn decide(&self, facts: &Facts<'_>, proposals: &[Proposal]) -> Vec<Decision> {
+        let decisions = self.wasm.decide(facts, proposals);
+        for shadow in &self.shadow_judges {
+            shadow.compare(facts, proposals, &decisions);
+        }
+        decisions
+    }
+}
+
+/// A consolidation policy that is asked and never obeyed.
+pub(super) struct ShadowJudge {
+    pub name: String,
+    pub wasm: WasmPolicies,
+    /// Proposals, and those of them that it would have decided otherwise, since last taken.
+    pub compared: Mutex<(u64, u64)>,
+}
+
+impl ShadowJudge {
+    fn compare(&self, facts: &Facts<'_>, proposals: &[Proposal], decided: &[Decision]) {
+        let own = self.wasm.decide(facts, proposals);
+        let now = facts.snapshot.world.now as f64;
+        let goes = |of: &Decision| of.priority >= 0.0 && of.not_before <= now;
+        let differ = own.iter().zip(decided).filter(|(a, b)| goes(a) != goes(b));
+        let mut compared = lock(&self.compared);
+        compared.0 += proposals.len() as u64;
+        compared.1 += differ.count() as u64;
     }
 }
 

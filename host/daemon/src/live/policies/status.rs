@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::SwapTimes;
 use super::compare::Comparison;
-use super::serve::ActivePolicies;
+use super::serve::{ActivePolicies, ShadowJudge};
 use crate::config::{Mode, SignalEntry};
+use crate::live::lock::lock;
 
 /// Something that cannot be used.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -143,6 +144,16 @@ pub struct PolicyStatus {
     pub by_last_good: u64,
     /// Questions that the price answered.
     pub by_price: u64,
+    /// Questions about consolidation that nobody answered: the rules of NodePools alone counted.
+    pub by_rules: u64,
+    /// Proposals to disrupt nodes that it let go.
+    pub approved: u64,
+    /// Proposals that it put off.
+    pub deferred: u64,
+    /// Proposals that it refused.
+    pub declined: u64,
+    /// What the version that runs implements: `scorer`, `commitments`, `consolidation`.
+    pub implements: Vec<String>,
     /// The comparison, for a shadow policy.
     pub shadow: Option<ShadowStatus>,
 }
@@ -158,6 +169,10 @@ pub struct ShadowStatus {
     pub failures: u64,
     /// Rounds in which it would have chosen differently.
     pub rounds_differing: u64,
+    /// Proposals to disrupt nodes that a consolidation policy was asked about.
+    pub proposals: u64,
+    /// Proposals that it would have kept or let go otherwise.
+    pub proposals_differing: u64,
     /// Claims compared.
     pub claims: u64,
     /// Claims for which it would have chosen another offering.
@@ -299,7 +314,7 @@ impl PolicyBoard {
                             Fallback::LastGood => {
                                 "put the last good component back, or wait: every round asks again"
                             }
-                            Fallback::Price => {
+                            Fallback::Price | Fallback::Rules => {
                                 "put a good component in its place; every round asks again"
                             }
                         };
@@ -311,6 +326,49 @@ impl PolicyBoard {
         for (name, tally) in live.names.iter().zip(live.wasm.tallies()) {
             self.count(name, tally);
         }
+        for shadow in &live.shadow_judges {
+            self.compared_judge(shadow);
+        }
+    }
+
+    /// Writes down how a shadow of consolidation did since last asked.
+    fn compared_judge(&mut self, shadow: &ShadowJudge) {
+        let compared = std::mem::take(&mut *lock(&shadow.compared));
+        let tally: CallStats = shadow.wasm.tallies().first().copied().unwrap_or_default();
+        let failed = shadow
+            .wasm
+            .reports()
+            .into_iter()
+            .filter_map(|report| match report {
+                Report::Failed { error, .. } => Some(error.to_string()),
+                Report::Said { .. } => None,
+            });
+        let failed = failed.last();
+        let Some(policy) = self.policy(&shadow.name) else {
+            return;
+        };
+        let Some(sum) = &mut policy.shadow else {
+            return;
+        };
+        sum.proposals += compared.0;
+        sum.proposals_differing += compared.1;
+        sum.failures += tally.failures;
+        policy.calls += tally.calls;
+        let name = &shadow.name;
+        match failed {
+            Some(error) => {
+                if policy.failing.replace(error.clone()).as_ref() != Some(&error) {
+                    let message = format!("shadow policy {name} failed: {error}");
+                    let hint = "no decision depends on it";
+                    self.note(Kind::ShadowFailing, name, message, hint);
+                }
+            }
+            None if tally.calls > 0 && policy.failing.take().is_some() => {
+                let message = format!("policy {name} answers again");
+                self.note(Kind::ShadowRecovered, name, message, "");
+            }
+            None => {}
+        }
     }
 
     fn count(&mut self, name: &str, tally: CallStats) {
@@ -321,7 +379,12 @@ impl PolicyBoard {
         policy.failures += tally.failures;
         policy.by_last_good += tally.by_last_good;
         policy.by_price += tally.by_price;
-        let fine = tally.calls > 0 && tally.by_last_good + tally.by_price == 0;
+        policy.by_rules += tally.by_rules;
+        policy.approved += tally.approved;
+        policy.deferred += tally.deferred;
+        policy.declined += tally.refused;
+        let instead = tally.by_last_good + tally.by_price + tally.by_rules;
+        let fine = tally.calls > 0 && instead == 0;
         if fine && policy.failing.take().is_some() {
             self.note(
                 Kind::PolicyRecovered,

@@ -11,7 +11,7 @@ use longshore_policy::{Host, HostConfig, LoadedPolicy, PolicySlot};
 use super::diff::{self, Change, DesiredPolicy, Fingerprint, Running, Step};
 use super::files::Files;
 use super::load::{self, Read};
-use super::serve::{ActivePolicies, Shadow};
+use super::serve::{ActivePolicies, Shadow, ShadowJudge};
 use super::signals::{Sources, read_files, seconds};
 use super::status::{ConfigStatus, Kind, PolicyBoard, PolicyStatus, Problem, ShadowStatus};
 use super::{Setup, Shared, Slot, SwapTimes};
@@ -340,7 +340,7 @@ impl Watcher {
             let (_, policy) = slot
                 .running
                 .as_ref()
-                .filter(|_| slot.entry.mode == Mode::Shadow)?;
+                .filter(|(_, policy)| slot.entry.mode == Mode::Shadow && policy.is_scorer())?;
             let (name, nodepools) = (slot.entry.name.clone(), slot.entry.nodepools.clone());
             Some(Shadow {
                 name,
@@ -349,14 +349,40 @@ impl Watcher {
             })
         };
         let names = obeyed.iter().map(|slot| slot.entry.name.clone()).collect();
-        let live = ActivePolicies::new(
+        let mut live = ActivePolicies::new(
             self.config.clone(),
             names,
             wasm,
             self.slots.iter().filter_map(shadow).collect(),
         );
+        live.shadow_judges = self.shadow_judges();
         let unseen = self.shared.slot().next.replace(Arc::new(live));
         drop(unseen);
+    }
+
+    /// Consolidation policies that are compared.
+    fn shadow_judges(&self) -> Vec<Arc<ShadowJudge>> {
+        let shadows = self
+            .slots
+            .iter()
+            .filter(|slot| slot.entry.mode == Mode::Shadow);
+        let judge = |slot: &LoadedSlot| {
+            let (_, policy) = slot.running.as_ref()?;
+            let place = PolicySlot {
+                policy: Some(policy.clone()).filter(LoadedPolicy::is_consolidation),
+                node_pools: slot.entry.nodepools.clone().unwrap_or_default(),
+                follows: None,
+            };
+            place.policy.as_ref()?;
+            let wasm = self.host.follow(None, vec![place]);
+            wasm.share_signals(self.sources.tables().clone());
+            Some(Arc::new(ShadowJudge {
+                name: slot.entry.name.clone(),
+                wasm,
+                compared: Mutex::default(),
+            }))
+        };
+        shadows.filter_map(judge).collect()
     }
 
     fn journal_component(&self, anew: bool, change: &Change, now: SystemTime) {
@@ -428,6 +454,7 @@ impl Outcome {
                     &digest[..12]
                 );
                 board.note(Kind::PolicyLoaded, name, message, "");
+                status.implements.clone_from(&policy.about().implements);
                 (status.digest, status.loaded_at, status.error) =
                     (Some(digest), Some(seconds(now)), None);
                 status.loads += 1;

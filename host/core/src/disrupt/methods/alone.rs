@@ -1,0 +1,111 @@
+//! Nodes looked at one at a time: where no proposal may be carried out, and to explain why they stay.
+
+use super::{Asked, Nodes, Options};
+use crate::disrupt::compile::Compiled;
+use crate::disrupt::decided;
+use crate::disrupt::fill::Filler;
+use crate::disrupt::pack;
+use crate::disrupt::proposals::{self, Outcome, Proposal};
+use crate::disrupt::state::State;
+use crate::disrupt::verdicts::{Method, Reason, Stays};
+use crate::ids::{NodeIx, PodIx};
+
+/// Nodes that a consolidation policy judges alone where it lets no proposal go.
+const MOST_ALONE: usize = 8;
+
+impl Asked<'_> {
+    /// Where no proposal may be carried out: nodes one at a time, each looked at alone. Of those
+    /// that are found only one is proposed: the others do not know of it.
+    pub(super) fn alone(&mut self, c: &mut Compiled<'_>, options: &Options) {
+        let kept: Nodes = (self.round.proposals.iter())
+            .filter(|(of, verdict)| of.nodes.len() == 1 && verdict.is_by_policy())
+            .map(|(of, _)| of.nodes[0])
+            .collect();
+        let mut nodes: Vec<usize> = (0..c.nodes.len())
+            .filter(|&at| c.nodes[at].removable)
+            .collect();
+        nodes.sort_by(|&a, &b| {
+            c.worth_per_cost(a)
+                .total_cmp(&c.worth_per_cost(b))
+                .then(a.cmp(&b))
+        });
+        // Whoever judges is asked about several at once.
+        let most = if self.judge.is_some() { MOST_ALONE } else { 1 };
+        let mut all: Vec<Proposal> = Vec::new();
+        for at in nodes {
+            let Some(pool) = self.snapshot.nodes[at].pool else {
+                continue;
+            };
+            if self.left(pool, Reason::Underutilized) == 0 {
+                continue;
+            }
+            let outcome = {
+                let mut state = State::new(c);
+                let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
+                if !left.is_empty() || state.cost >= 0.0 {
+                    continue;
+                }
+                Outcome::new(&state)
+            };
+            let (found, _) = proposals::of_state(c, outcome, options.rules, self.left_of_all());
+            // A node that was judged alone is not judged again.
+            let known = |of: &Proposal| of.nodes.len() == 1 && kept.contains(&of.nodes[0]);
+            all.extend(found.into_iter().take(1).filter(|of| !known(of)));
+            if all.len() >= most {
+                break;
+            }
+        }
+        if let Some(judge) = &self.judge {
+            judge.decide(&mut all);
+            let now = self.snapshot.world.now;
+            all.retain(|of| decided::kept_by(of.decision.as_ref(), now).is_none());
+            all.sort_by(|a, b| decided::priority(b).total_cmp(&decided::priority(a)));
+        }
+        if let Some(proposal) = all.into_iter().next() {
+            let verdict = self.verdict(&proposal);
+            self.round.proposals.push((proposal, verdict));
+        }
+    }
+
+    /// What it would take to remove each node that could go and does not.
+    pub(super) fn explain(&mut self, c: &Compiled<'_>) {
+        let proposed: Nodes = self
+            .round
+            .proposals
+            .iter()
+            .flat_map(|(proposal, _)| proposal.nodes.iter().copied())
+            .collect();
+        for at in 0..c.nodes.len() {
+            let node = NodeIx(at as u32);
+            if !self.round.candidates[at].may(Method::MultiNode) || proposed.contains(&node) {
+                continue;
+            }
+            if !c.nodes[at].removable {
+                let pods = self.snapshot.nodes[at].pods.iter();
+                let pod = pods
+                    .copied()
+                    .find(|pod| !c.members.contains_key(pod))
+                    .unwrap_or(PodIx(0));
+                self.round.stays.push((node, Stays::NotModelled(pod)));
+                continue;
+            }
+            let mut state = State::new(c);
+            let left = pack::pack(&mut state, &mut Filler::default(), &[at]);
+            let own = |class: u32| c.nodes[at].own.iter().find(|own| own.class == class);
+            let stuck = left
+                .first()
+                .and_then(|(class, _)| own(*class))
+                .and_then(|own| own.pods.first());
+            let why = match stuck {
+                Some(&pod) => Stays::NoPlace(pod),
+                None if state.cost < 0.0 => Stays::Needed,
+                None => {
+                    let judge = self.judge.as_ref();
+                    let kept = judge.and_then(|judge| judge.keeps(at, state.cost));
+                    kept.unwrap_or(Stays::NotWorthIt(state.cost))
+                }
+            };
+            self.round.stays.push((node, why));
+        }
+    }
+}
