@@ -1,7 +1,7 @@
 //! Log lines of a policy. Each becomes a field of the round's report.
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::scorer::longshore::policy::log as host;
+use crate::bindings::plugin::longshore::policy::log as host;
 
 /// Says something that only authors of policies want to know.
 pub fn debug(message: &str) {

@@ -2,7 +2,7 @@
 //! so pull what you need. wit/policy@0.1.0/offerings.wit has the contract.
 
 #[cfg(target_arch = "wasm32")]
-use crate::bindings::scorer::longshore::policy::offerings as host;
+use crate::bindings::plugin::longshore::policy::offerings as host;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing as host;
 

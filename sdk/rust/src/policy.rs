@@ -197,9 +197,8 @@ macro_rules! export_consolidation {
     ($policy:ty) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            use $crate::bindings::consolidation::exports::longshore::policy::{
-                consolidation, plugin,
-            };
+            use $crate::bindings::consolidation::exports::longshore::policy::consolidation;
+            use $crate::bindings::plugin::exports::longshore::policy::plugin;
 
             struct Exported;
 
@@ -253,7 +252,8 @@ macro_rules! export_consolidation {
                 }
             }
 
-            $crate::bindings::consolidation::export_consolidation_policy!(Exported with_types_in $crate::bindings::consolidation);
+            $crate::bindings::plugin::export_plugin_ability!(Exported with_types_in $crate::bindings::plugin);
+            $crate::bindings::consolidation::export_consolidation_ability!(Exported with_types_in $crate::bindings::consolidation);
         };
         #[cfg(not(target_arch = "wasm32"))]
         const _: fn(&str) -> Result<$policy, String> =
@@ -266,7 +266,8 @@ macro_rules! export_consolidation {
 #[macro_export]
 macro_rules! __export_scorer {
     ($scorer:ty, $implements:expr) => {
-        use $crate::bindings::scorer::exports::longshore::policy::{plugin, scorer};
+        use $crate::bindings::plugin::exports::longshore::policy::plugin;
+        use $crate::bindings::scorer::exports::longshore::policy::scorer;
 
         struct Exported;
 
@@ -306,6 +307,7 @@ macro_rules! __export_scorer {
             }
         }
 
-        $crate::bindings::scorer::export_scorer_policy!(Exported with_types_in $crate::bindings::scorer);
+        $crate::bindings::plugin::export_plugin_ability!(Exported with_types_in $crate::bindings::plugin);
+        $crate::bindings::scorer::export_scorer_ability!(Exported with_types_in $crate::bindings::scorer);
     };
 }

@@ -3,7 +3,7 @@
 /// The NodePool that nodes are wanted for.
 pub fn node_pool() -> String {
     #[cfg(target_arch = "wasm32")]
-    return crate::bindings::scorer::longshore::policy::request::node_pool();
+    return crate::bindings::plugin::longshore::policy::request::node_pool();
     #[cfg(not(target_arch = "wasm32"))]
     "default".to_owned()
 }
@@ -11,7 +11,7 @@ pub fn node_pool() -> String {
 /// When it is asked, in seconds since 1970. The only time there is.
 pub fn now() -> f64 {
     #[cfg(target_arch = "wasm32")]
-    return crate::bindings::scorer::longshore::policy::request::now();
+    return crate::bindings::plugin::longshore::policy::request::now();
     #[cfg(not(target_arch = "wasm32"))]
     crate::testing::now()
 }

@@ -7,7 +7,7 @@ use host_signals as host;
 
 #[cfg(target_arch = "wasm32")]
 mod host_signals {
-    use crate::bindings::scorer::longshore::policy::signals;
+    use crate::bindings::plugin::longshore::policy::signals;
 
     pub fn signal_keys(name: &str) -> Vec<String> {
         signals::keys(name)

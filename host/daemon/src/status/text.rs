@@ -134,7 +134,7 @@ fn decisions(policy: &Value) -> String {
     }
     match number("by_rules") {
         0 => text,
-        times => format!("{text}; the rules of NodePools alone counted {times} times"),
+        times => format!("{text}; unanswered {times}: the rules of NodePools alone counted"),
     }
 }
 
@@ -201,7 +201,10 @@ mod tests {
             "troubles": {"Pod": "cannot watch pods: no answer"},
             "policies": {
                 "config": {"file": "/etc/longshore.toml", "error": null},
-                "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null}],
+                "policies": [{"name": "cost", "mode": "enforce", "version": "cost 1.2.0", "failing": null, "error": null},
+                    {"name": "hours", "mode": "enforce", "version": "business-hours 0.1.0",
+                        "implements": ["consolidation"], "approved": 3, "deferred": 2, "declined": 1, "by_rules": 1,
+                        "shadow": null, "failing": "decide: no", "error": null}],
                 "signals": [{"name": "carbon", "source": "http://x/y", "rows": 4,
                     "error": {"place": "http://x/y", "reason": "it answers with status 500"}}],
             },
@@ -216,6 +219,7 @@ mod tests {
             trouble   Pod: cannot watch pods: no answer
             config    /etc/longshore.toml
             policy    cost (enforce): cost 1.2.0
+            policy    hours (enforce): business-hours 0.1.0; proposals approved 3, deferred 2, refused 1; unanswered 1: the rules of NodePools alone counted; failing: decide: no
             signal    carbon from http://x/y: 4 rows; http://x/y: it answers with status 500
         "#]]
         .assert_eq(&text(&status));

@@ -1,0 +1,128 @@
+//! Consolidation policies of the daemon: swapped on edit, the last good version, shadows, status.
+
+#[allow(dead_code)]
+#[path = "reload/scene.rs"]
+mod scene;
+
+use longshore_core::disrupt::methods::{self, Options, Round};
+use longshore_core::snapshot::Snapshot;
+use longshore_core::stop::Stop;
+use longshore_daemon::live::policies::Kind;
+use scene::Scene;
+
+const CONFIG: &str =
+    "[[policy]]\nname = 'judge'\npath = 'judge.wasm'\nsettings-file = 'judge.toml'\n";
+
+fn settings(mode: &str) -> Vec<u8> {
+    format!("mode = '{mode}'\n").into_bytes()
+}
+
+fn scene(name: &str, mode: &str, more: &str) -> Scene {
+    let judge = std::fs::read(longshore_xtask::guests::build_hostile_judge().unwrap()).unwrap();
+    let config = format!("{CONFIG}{more}");
+    let files = [
+        ("longshore.toml", config.as_bytes()),
+        ("judge.wasm", &judge),
+        ("judge.toml", &settings(mode)),
+    ];
+    let mut scene = Scene::new(name, &files);
+    scene.snapshot = half_empty();
+    scene
+}
+
+/// Two half-empty nodes, of which consolidation makes one.
+fn half_empty() -> Snapshot {
+    let cluster = std::fs::read("../policy/tests/data/half-empty.json").unwrap();
+    let mut reader = longshore_api::manifests::Reader::new();
+    reader.read("half-empty.json", &cluster);
+    let (mut world, _) = reader.finish();
+    let types = std::fs::read("tests/data/types.json").unwrap();
+    world.catalogue = longshore_kwok::catalogue::parse("types.json", &types, &mut world.names).0;
+    world.now = 1_800_000_000;
+    Snapshot::new(world.into())
+}
+
+/// A look as the disruption loop takes it.
+fn look(scene: &Scene) -> Round {
+    let live = scene.manager.take().apart_to_disrupt();
+    methods::round(&scene.snapshot, &live, Options::default(), Stop::never())
+}
+
+#[test]
+fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
+    let mut scene = scene("judge", "rejects", "");
+    assert!(look(&scene).now().is_empty());
+    let status = scene.policy("judge");
+    assert_eq!(status.implements, ["consolidation"]);
+    assert!(
+        status.declined > 0 && status.failing.is_none(),
+        "{status:?}"
+    );
+
+    scene.rename("judge.toml", &settings("traps"));
+    scene.settle();
+    scene.kinds();
+    assert!(
+        look(&scene).now().is_empty(),
+        "the last good version rejects"
+    );
+    let status = scene.policy("judge");
+    let failing = status.failing.clone().unwrap();
+    assert!(failing.starts_with("decide: "), "{failing}");
+    assert_eq!((status.by_last_good, status.by_rules), (1, 0));
+    assert!(scene.kinds().contains(&Kind::PolicyFailing));
+
+    scene.rename("judge.toml", &settings("approves"));
+    scene.settle();
+    assert!(!look(&scene).now().is_empty());
+    let status = scene.policy("judge");
+    assert!(
+        status.approved > 0 && status.failing.is_none(),
+        "{status:?}"
+    );
+    assert!(scene.kinds().contains(&Kind::PolicyRecovered));
+}
+
+#[test]
+fn where_no_version_was_ever_good_the_rules_count_and_the_status_says_so() {
+    let scene = scene("floor", "traps", "");
+    assert!(!look(&scene).now().is_empty());
+    let status = scene.policy("judge");
+    assert!(status.by_rules > 0 && status.failures == 1, "{status:?}");
+    let notices = scene.manager.notices();
+    let said = notices
+        .iter()
+        .find(|notice| notice.kind == Kind::PolicyFailing);
+    let said = &said.unwrap().message;
+    assert!(
+        said.contains("the rules of NodePools alone count"),
+        "{said}"
+    );
+}
+
+#[test]
+fn questions_apart_leave_no_trace() {
+    let scene = scene("apart", "rejects", "");
+    let live = scene.manager.take().apart();
+    let round = methods::round(&scene.snapshot, &live, Options::default(), Stop::never());
+    assert!(round.now().is_empty(), "it is asked");
+    assert_eq!(scene.policy("judge").calls, 0);
+}
+
+#[test]
+fn a_shadow_is_compared_and_never_obeyed() {
+    let scene = scene("shadow", "rejects", "mode = 'shadow'\n");
+    assert!(!look(&scene).now().is_empty());
+    let sum = scene.policy("judge").shadow.unwrap();
+    assert!(sum.proposals > 0, "{sum:?}");
+    assert_eq!(sum.proposals_differing, sum.proposals);
+}
+
+#[test]
+fn a_shadow_that_fails_is_said_to() {
+    let scene = scene("shadow-fails", "traps", "mode = 'shadow'\n");
+    assert!(!look(&scene).now().is_empty());
+    let status = scene.policy("judge");
+    assert!(status.failing.is_some(), "{status:?}");
+    assert!(scene.kinds().contains(&Kind::ShadowFailing));
+}
