@@ -69,7 +69,7 @@ fn a_policy_is_swapped_on_edit_and_its_last_good_version_answers() {
     let status = scene.policy("judge");
     let failing = status.failing.clone().unwrap();
     assert!(failing.starts_with("decide: "), "{failing}");
-    assert_eq!((status.by_last_good, status.by_rules), (1, 0));
+    assert_eq!((status.by_last_good, status.by_rules), (2, 0));
     assert!(scene.kinds().contains(&Kind::PolicyFailing));
 
     scene.rename("judge.toml", &settings("approves"));

@@ -184,7 +184,8 @@ fn the_last_good_version_answers_before_the_rules_do() {
         failed[0].ends_with("its last good version answers for the rest of the round"),
         "{failed:?}"
     );
-    assert_eq!(policies.tallies()[0].by_last_good, 1);
+    // Proposals, then nodes alone.
+    assert_eq!(policies.tallies()[0].by_last_good, 2);
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn a_policy_sees_the_columns_of_the_cluster() {
     assert!(
         said.starts_with(
             "[\"one\", \"two\"] in [\"default\"]; cpu [0.5, 1.0] of [4.0, 4.0]; pods [1, 2] \
-             single [0, 1]; [\"shop/ReplicaSet/web\", \"shop/ReplicaSet/db\"] [2, 1] [0, 0]; saves ["
+             single [0, 1]; [\"shop/ReplicaSet/db\", \"shop/ReplicaSet/web\"] [1, 2] [0, 0]; saves ["
         ),
         "{said}"
     );
