@@ -491,57 +491,28 @@ fn spreading(count: usize, app: &str, cpu: &str, memory: &str) -> Vec<Value> {
 }
 
 fn untold(snapshot: &Snapshot, plan: &Plan) -> FxHashSet<PodIx> {
-    pods_without_nomination(
-        snapshot,
-        plan,
-        &affinity_leaders(snapshot, plan),
-        longshore_core::stop::Stop::never(),
-    )
+    pods_without_nomination(snapshot, plan, &affinity_leaders(snapshot, plan))
 }
 
-/// Large pods take the room that is kept for them, and small ones what is left, wherever that is.
+/// A pod without a nomination takes the room of others, unless all are equal.
 #[test]
-fn small_pods_that_find_room_anyhow_need_not_be_told() {
-    let free = |large: usize, small: usize, service: usize| {
-        let mut objects = pods(large, "large-", "1", "2Gi", &json!({}));
-        objects.extend(spreading(service, "service", "10m", "8Mi"));
+fn pods_of_several_shapes_are_all_nominated() {
+    let without = |small: usize, spread: usize| {
+        let mut objects = pods(100, "large-", "1", "2Gi", &json!({}));
+        objects.extend(spreading(spread, "service", "10m", "8Mi"));
         objects.extend(pods(small, "small-", "20m", "16Mi", &json!({})));
         objects.push(any());
         let snapshot = Snapshot::new(Arc::new(world(&objects, Settings::default())));
-        let plan = planner::plan(
-            &snapshot,
-            &ByPrice,
-            Options {
-                effort: Effort::Normal,
-                seed: 1,
-            },
-        )
-        .unwrap();
-        let free = untold(&snapshot, &plan);
-        let cpu = |pod: &longshore_core::plan::PodIx| {
-            let world = &snapshot.world;
-            world
-                .shapes
-                .get(world.pods[pod.0 as usize].shape)
-                .requests
-                .get(longshore_core::model::ResourceId::Cpu)
+        let options = Options {
+            effort: Effort::Normal,
+            seed: 1,
         };
-        let bought = plan.claims.iter().flat_map(|claim| &claim.pods);
-        let least = bought.filter(|pod| !free.contains(pod)).map(cpu).min();
-        let most = free.iter().map(cpu).max();
-        assert!(
-            most <= least,
-            "{most:?} needs no nomination, {least:?} does"
-        );
-        free.len()
+        let plan = planner::plan(&snapshot, &ByPrice, options).unwrap();
+        untold(&snapshot, &plan).len()
     };
-    assert_eq!(free(5, 20, 0), 0, "so few pods are all nominated");
-    assert!(free(30, 90, 0) >= 15, "{}", free(30, 90, 0));
-    assert_eq!(
-        free(30, 90, 90),
-        0,
-        "a pod without nomination takes the room of pods that wait for theirs"
-    );
+    assert_eq!(without(0, 0), 100, "one shape");
+    assert_eq!(without(1, 0), 0, "two");
+    assert_eq!(without(0, 90), 0, "spread pods wait for their nominations");
 }
 
 /// One Deployment: any pod may take any slot, because all are equal.
@@ -597,13 +568,12 @@ fn pods_that_others_have_to_follow_are_told_however_small() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["db", "x", "y"]);
-    let free = untold(&snapshot, &plan);
-    let free: Vec<&str> = free
-        .iter()
-        .map(|pod| &*world.pods[pod.0 as usize].name)
-        .collect();
-    assert!(
-        free.contains(&"web") && names.iter().all(|name| !free.contains(name)),
-        "{free:?}"
-    );
+
+    // Of one shape, but where the first of them goes, the others have to go too.
+    let mut objects = pods(80, "twins", "10m", "8Mi", &near("twins"));
+    objects.push(any());
+    let snapshot = Snapshot::new(Arc::new(self::world(&objects, Settings::default())));
+    let plan = planner::plan(&snapshot, &ByPrice, Options::default()).unwrap();
+    let bought: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
+    assert_eq!((bought, untold(&snapshot, &plan).len()), (80, 0));
 }

@@ -10,7 +10,6 @@ use longshore_core::kube_scheduler::{affinity_leaders, pods_without_nomination};
 use longshore_core::model::{ClusterObjects, Op, Requirement, ShapeId, Symbol};
 use longshore_core::plan::{Plan, PlannedClaim, PodIx};
 use longshore_core::snapshot::Snapshot;
-use longshore_core::stop::Stop;
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -106,12 +105,11 @@ pub struct NominationPlan {
 }
 
 impl NominationPlan {
-    /// Decides which pods of a plan are nominated: all of them if `stop` is raised before the
-    /// search ends.
-    pub fn of(snapshot: &Snapshot, plan: &Plan, stop: Stop<'_>) -> Self {
+    /// Decides which pods of a plan are nominated.
+    pub fn of(snapshot: &Snapshot, plan: &Plan) -> Self {
         let followed = affinity_leaders(snapshot, plan);
         NominationPlan {
-            without_nomination: pods_without_nomination(snapshot, plan, &followed, stop),
+            without_nomination: pods_without_nomination(snapshot, plan, &followed),
             affinity_leaders: followed,
         }
     }

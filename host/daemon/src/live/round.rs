@@ -173,7 +173,7 @@ pub fn decide(
     });
     let nomination_plan = plan
         .as_ref()
-        .map(|plan| NominationPlan::of(&snapshot, plan, stop))
+        .map(|plan| NominationPlan::of(&snapshot, plan))
         .unwrap_or_default();
     Round {
         snapshot,
